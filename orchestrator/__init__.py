@@ -1,0 +1,1 @@
+"""Whether, when and where a job runs. Knows no audit by name."""

@@ -1,0 +1,25 @@
+"""Executors run calls and report what became of them. They decide nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from orchestrator.calls import Call, Finished
+
+
+class Executor(Protocol):
+    """Runs calls somewhere. Every submitted call comes back from `wait` exactly once, whatever happens to it."""
+
+    slots: int  # calls that can run at one time
+    window: int  # calls worth having submitted at one time
+
+    def submit(self, call: Call) -> None: ...
+
+    def wait(self, seconds: float) -> Sequence[Finished]:
+        """The calls that have ended; waits up to `seconds` for the first of them."""
+
+    def cancel(self) -> None:
+        """Give up what is submitted, as soon as can be; nothing of it comes back."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""One module per method. The folder is the list of methods."""

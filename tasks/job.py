@@ -1,0 +1,97 @@
+"""The vocabulary: a task is a marked pure function, a job one call of it, an audit a way to plan jobs.
+
+Nothing here knows how, where or whether a job runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+Inputs = Sequence[pa.Table]
+Function = Callable[[Any, Inputs], pa.Table]
+Many = Callable[[Sequence[Any], Sequence[Inputs]], Iterator[tuple[int, "pa.Table | Exception"]]]
+F = TypeVar("F", bound=Callable[..., pa.Table])
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a function's mark says of it.
+
+    `many(configs, inputs)` computes several jobs in one call and yields (index, table or exception) as each ends;
+    only jobs with equal `alike(config)` share such a call. A task that `gathers` accepts fewer inputs than planned:
+    its inputs are a collection, none of which has a place of its own.
+    """
+
+    name: str
+    version: int
+    gpus: float = 0.0
+    many: Many | None = None
+    alike: Callable[[Any], object] | None = None
+    gathers: bool = False
+
+
+def task(
+    *,
+    version: int,
+    name: str | None = None,
+    gpus: float = 0.0,
+    many: Many | None = None,
+    alike: Callable[[Any], object] | None = None,
+    gathers: bool = False,
+) -> Callable[[F], F]:
+    """Mark a pure function `(config, inputs) -> pyarrow.Table` as a task; the function itself is returned unchanged.
+
+    The name defaults to `module.function` without the packages above it. Raise `version` by hand in the commit that
+    changes what the function computes: results of other versions are then no longer taken for this one's.
+    """
+
+    def mark(function: F) -> F:
+        known_as = name or f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+        function.__task__ = Task(known_as, version, gpus, many, alike, gathers)  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def marks(function: Callable[..., Any]) -> Task:
+    """The mark of a task function; TypeError for a function that is not one."""
+    mark = getattr(function, "__task__", None)
+    if not isinstance(mark, Task):
+        raise TypeError(f"{function!r} is not a task; mark it with @task(version=...)")
+    return mark
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One call of a task: the function, its frozen config, and the jobs whose tables it reads, in order.
+
+    `after` names the job that reaches an earlier point of the same training; its stored state is where this one may
+    continue from, which makes no difference to the result.
+    """
+
+    function: Function
+    config: Any
+    inputs: tuple[Job, ...] = ()
+    after: Job | None = None
+
+
+# A root is a table that a user asks for by name: one job's, or the rows of several jobs' one after another.
+Roots = Mapping[str, "Job | tuple[Job, ...]"]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """One method: its config type, the plan that answers its question, and its presets.
+
+    `plan(config)` returns the named roots, `summary` (the SUMMARY schema) among them. `tiny(config)` keeps a config's
+    shape and shrinks data, epochs and members to seconds, on embedded data.
+    """
+
+    config: type
+    plan: Callable[[Any], Roots]
+    presets: Mapping[str, Any]
+    tiny: Callable[[Any], Any]
