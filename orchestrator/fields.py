@@ -30,7 +30,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 @functools.cache
-def declared(config: type) -> Mapping[str, Any]:
+def declared(config: Any) -> Mapping[str, Any]:
     """Field name -> declared type, in the order of declaration."""
     hints = typing.get_type_hints(config)
     return {field.name: hints[field.name] for field in dataclasses.fields(config)}
@@ -70,15 +70,16 @@ def replaced(config: Any, path: str, value: Any) -> Any:
 
 def _replaced(config: Any, path: list[str], value: Any, whole: str) -> Any:
     name, rest = path[0], path[1:]
-    known = declared(type(config))
+    kind: Any = type(config)
+    known = declared(kind)
     if name not in known:
         fields = ", ".join(known)
-        raise SpecError(f"unknown field {whole!r}: {type(config).__name__} has {fields}{nearest(name, known)}")
+        raise SpecError(f"unknown field {whole!r}: {kind.__name__} has {fields}{nearest(name, known)}")
     current = getattr(config, name)
     if rest and (not dataclasses.is_dataclass(current) or hasattr(current, "identity")):
         raise SpecError(f"{whole}: {name!r} has no fields below it; set it as {name}=VALUE")
     new = _replaced(current, rest, value, whole) if rest else coerce(value, known[name], whole)
-    return _built(type(config), {**{n: getattr(config, n) for n in known}, name: new}, whole)
+    return _built(kind, {**{n: getattr(config, n) for n in known}, name: new}, whole)
 
 
 def _built(to: type, values: Mapping[str, Any], where: str) -> Any:

@@ -1,4 +1,4 @@
-"""A plan: the jobs below some roots, each job once, inputs before their readers. A value, known before anything runs."""
+"""A plan: the jobs below some roots, each job once, inputs before their readers. A value, known before it runs."""
 
 from __future__ import annotations
 
