@@ -205,11 +205,11 @@ def _to_the_end(driver: Driver, session: Session, tolerate: int) -> None:
         if 0 < len(progress.failed) <= tolerate and not driver.stopped:
             session.tolerate(set(progress.failed))
             driver.drive(session.plan, session.store.keys())
-        if driver.stopped:
+        if driver.stopped or (progress.failed and driver.fail_fast):
             return
         session.publish()
-        unsound = dict(session.store.verify(session.plan.jobs))
-        damaged = {key: why for key, why in unsound.items() if not driver.hopeless(key, session.plan)}
+        hopeless = session.plan.upon(progress.failed)
+        damaged = {key: why for key, why in session.store.verify(session.plan.jobs) if key not in hopeless}
         if not damaged:
             return
         for key, why in damaged.items():

@@ -45,8 +45,7 @@ class Session:
 
     def begin(self) -> None:
         """Log the start, and every job whose result is there already."""
-        stored = self.store.keys()
-        self._stored = {key for key in self.plan.jobs if key in stored}
+        stored = self._stored = self.store.keys() & self.plan.jobs.keys()
         for part in self.parts:
             reused = [key for key in part.plan.jobs if key in stored]
             started = {"event": "started", "driver": process(), "planned": len(part.plan.jobs), "stored": len(reused)}
@@ -90,7 +89,7 @@ class Session:
                 part.journal.append([{"event": "tolerated", "keys": sorted(failed & set(part.plan.jobs))}])
             part.plan = part.plan.without(failed)
         self._renew()
-        self._stored = {key for key in self.store.keys() if key in self.plan.jobs}
+        self._stored = self.store.keys() & self.plan.jobs.keys()
 
     def end(self, states: Iterable[tuple[Part, Mapping[str, Any]]]) -> None:
         """Log how each run ended."""
