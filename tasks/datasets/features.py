@@ -99,15 +99,19 @@ def burn_patches(images: Pixels, patches: Pixels, place: Feature) -> Pixels:
 
     `patches` is (n or 1, size, size, channels or 1). ValueError where the feature does not fit the images.
     """
-    height, width = images.shape[1:3]
-    if place.top + place.size > height or place.left + place.size > width:
-        raise ValueError(
-            f"a feature of {place.size} x {place.size} at top {place.top}, left {place.left} "
-            f"does not fit an image of {height} x {width}"
-        )
+    check_fits(place, *images.shape[1:3])
     burnt = images.copy()
     burnt[:, place.top : place.top + place.size, place.left : place.left + place.size, :] = patches
     return burnt
+
+
+def check_fits(feature: Feature, height: int, width: int) -> None:
+    """ValueError where the feature would reach over the edge of an image."""
+    if feature.top + feature.size > height or feature.left + feature.size > width:
+        raise ValueError(
+            f"a feature of {feature.size} x {feature.size} at top {feature.top}, left {feature.left} "
+            f"does not fit an image of {height} x {width}"
+        )
 
 
 def random_patches(count: int, channels: int, place: Feature, seed: int, *names: str | int) -> Pixels:
