@@ -35,7 +35,10 @@ def schema() -> pa.Schema:
     for prefix in PREFIXES.values():
         for score in SCORES:
             for test in TESTS:
-                fields += [(f"{prefix}{score}_{test}_p", pa.float64()), (f"{prefix}{score}_{test}_adjusted_p", pa.float64())]
+                fields += [
+                    (f"{prefix}{score}_{test}_p", pa.float64()),
+                    (f"{prefix}{score}_{test}_adjusted_p", pa.float64()),
+                ]
         fields += [(f"{prefix}average_{d}", pa.float64()) for d in ("d_u", "d_r")]
         fields += [(f"{prefix}p_{x}_{images}", pa.float64()) for images in ("probe", "train") for x in ("u", "r")]
         fields += [(f"{prefix}images_{images}", pa.int64()) for images in ("probe", "train")]

@@ -109,7 +109,12 @@ class Pair:
 def history(config: Pair, inputs: Inputs) -> pa.Table:
     """The epochs of the canary's model and of its twin (the two inputs)."""
     rows = [
-        {"canary": config.canary, "seed": trained["seed"], "model": model, "kept": epoch["epoch"] == trained["best_epoch"]}
+        {
+            "canary": config.canary,
+            "seed": trained["seed"],
+            "model": model,
+            "kept": epoch["epoch"] == trained["best_epoch"],
+        }
         | epoch
         for model, table in zip(MODELS, inputs, strict=True)
         for trained in table.select(["seed", "best_epoch", "history"]).to_pylist()
