@@ -189,6 +189,8 @@ class Driver:
                 if outcome.seconds:
                     self.progress.seconds[group_of(schedule.plan.jobs[key])].append(outcome.seconds)
                 self.observe({"event": "done", **about, "seconds": outcome.seconds, "worker": outcome.worker})
+                if outcome.differs:
+                    self.observe({"event": "differs", **about})
             case Failed():
                 self.observe({"event": "failed", **about, "error": outcome.error})
             case Missing():

@@ -52,7 +52,7 @@ class Session:
             skipped = ({"event": "stored", "key": key, "task": part.plan.task(key)} for key in reused)
             part.journal.append([started, *skipped])
         self.publish()
-        self._tell(
+        self.tell(
             {
                 "event": "planned",
                 "run": self.name,
@@ -71,7 +71,7 @@ class Session:
                 part.journal.append([event])
         if event["event"] == "done":
             self._stored.add(event["key"])
-        self._tell(event)
+        self.tell(event)
         if time.monotonic() - self._published > PUBLISH_SECONDS:
             self.publish()
 
@@ -117,6 +117,7 @@ class Session:
         except Unwritable as error:
             self.unwritable = str(error)
 
-    def _tell(self, event: Event) -> None:
+    def tell(self, event: Event) -> None:
+        """One event to the observer alone."""
         if self._observe is not None:
             self._observe(event)
