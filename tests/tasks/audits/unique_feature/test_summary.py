@@ -56,11 +56,11 @@ def test_the_effect_is_a_difference_over_pairs_of_trainings() -> None:
 
 
 def test_the_published_mean_counts_only_canaries_above_zero_and_so_does_its_null() -> None:
-    canary = worked()["M over M > 0", setting(model="canary")]
-    twin = worked()["M over M > 0", setting(model="twin")]
+    canary = worked()["M where positive", setting(model="canary")]
+    twin = worked()["M where positive", setting(model="twin")]
     assert [0.2, 3, 0.1] == pytest.approx([canary["estimate"], canary["n"], canary["null"]], abs=1e-7)
     assert [0.1, 2] == pytest.approx([twin["estimate"], twin["n"]], abs=1e-7)
-    share = worked()["rate of M > 0", setting(model="canary")]
+    share = worked()["rate of positive M", setting(model="canary")]
     # One pair differs, and in the canary's favour.
     assert [0.75, 4, 0.5, 0.5] == [share["estimate"], share["n"], share["null"], share["p_value"]]
 
