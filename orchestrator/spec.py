@@ -16,7 +16,7 @@ from typing import Any
 
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.fields import changed, declared, nearest, plain
-from orchestrator.run import Cell, Execution
+from orchestrator.runs import Cell, Execution
 from tasks.datasets.dataset import Dataset
 
 # A word that every audit has, beside the fields of its config: `tiny` shrinks data, epochs and members to seconds.
