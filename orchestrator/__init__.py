@@ -1,8 +1,8 @@
 """Whether, when and where a job runs. Knows no audit by name.
 
-    import orchestrator
-    run = orchestrator.run("unique_feature", preset="smoke", canaries=4)
-    run.table("summary").to_pandas()
+import orchestrator
+run = orchestrator.run("unique_feature", preset="smoke", canaries=4)
+run.table("summary").to_pandas()
 """
 
 from __future__ import annotations
