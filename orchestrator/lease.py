@@ -68,6 +68,11 @@ class Lease:
         self._heart.start()
 
     @property
+    def since(self) -> float:
+        """When it was acquired, in seconds since 1970."""
+        return self._mine.since
+
+    @property
     def lost(self) -> bool:
         """Whether someone else has taken it over (this machine slept, or was cut off): the driver must stop."""
         # After a sleep the heart may not have beaten yet, so look.

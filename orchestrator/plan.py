@@ -61,6 +61,14 @@ class Plan:
         """The keys that are planned and not stored, inputs first."""
         return [key for key in self.jobs if key not in stored]
 
+    def upon(self, keys: Container[str]) -> set[str]:
+        """These keys and all that read them, at whatever distance."""
+        reached: set[str] = set()
+        for key, inputs in self.inputs.items():
+            if key in keys or any(below in reached for below in inputs):
+                reached.add(key)
+        return reached
+
     def task(self, key: str) -> str:
         """The name of the key's task."""
         return marks(self.jobs[key].function).name

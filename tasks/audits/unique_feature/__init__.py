@@ -60,11 +60,11 @@ class UniqueFeature:
     that feature unless another is given. `seed` is the only source of chance.
     """
 
-    data: Dataset = Dataset("mnist")  # noqa: RUF009
-    probe: Dataset = Dataset("cifar10")  # noqa: RUF009
+    data: Dataset = Dataset("mnist")
+    probe: Dataset = Dataset("cifar10")
     probe_split: ProbeSplit = "test"
     network: Network = "mlp1"
-    feature: Feature = Feature()  # noqa: RUF009
+    feature: Feature = Feature()
     burnt: Feature | None = None
     canaries: int = 100
     examples: int = 0
