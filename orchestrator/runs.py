@@ -107,8 +107,8 @@ def start(cells: Sequence[Cell], store: Store, execution: Execution, observe: Ob
         part.journal.tasks()  # one that cannot be read stops the run before anything is written
     if len(parts) == 1:
         return _run(parts, store, execution, observe, None)
-    runs = sorted(part.journal.run for part in parts)
-    name = f"{cells[0].audit}-sweep-{hashlib.sha256(' '.join(runs).encode()).hexdigest()[:8]}"
+    names = sorted(part.journal.run for part in parts)
+    name = f"{cells[0].audit}-sweep-{hashlib.sha256(' '.join(names).encode()).hexdigest()[:8]}"
     sweep = Journal(runs / name)
     sweep.create({"audit": cells[0].audit, "cells": [part.journal.run for part in parts]}, None)
     return _run(parts, store, execution, observe, sweep)
