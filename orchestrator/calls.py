@@ -175,7 +175,7 @@ def _results(ready: list[tuple[Item, list[pa.Table]]]) -> Iterator[tuple[Item, f
     except Exception as error:  # of all together: the schedule sends the rest again in smaller parts
         broken = error
     for item in pending.values():
-        yield item, 0.0, _Together(str(broken) or type(broken).__name__)
+        yield item, 0.0, _Together(_line(broken))
 
 
 class _Together(Exception):
@@ -185,7 +185,9 @@ class _Together(Exception):
 def _commit(
     item: Item, result: pa.Table | Exception, seconds: float, together: int, worker: str, store: Store
 ) -> Outcome:
-    if isinstance(result, _Together) or (together > 1 and _out_of_memory(result)):
+    if isinstance(result, _Together):
+        return Lost(item.key, str(result))
+    if isinstance(result, Exception) and together > 1 and _out_of_memory(result):
         return Lost(item.key, _line(result))
     if isinstance(result, Exception):
         text = "".join(traceback.format_exception(result))

@@ -31,7 +31,7 @@ class Plan:
                 job = stack[-1]
                 waiting = [below for below in job.inputs if id(below) not in keys]
                 if waiting:
-                    stack.extend(waiting)
+                    stack.extend(reversed(waiting))
                     continue
                 stack.pop()
                 if id(job) not in keys:

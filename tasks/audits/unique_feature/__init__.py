@@ -11,7 +11,7 @@ drawn afresh for every image (x_r).
 
 Reading it. The paper calls a feature memorised where M > 0 with a small p in a one-tailed t-test over probe images.
 That is given as published, and does not measure memory: the letter is brighter than a random patch, and M follows the
-training seed, so models that never saw the feature are called memorised as well; their rate stands beside as the null.
+training seed, so models that never saw the feature can be called memorised too; their rate stands beside as the null.
 What the canary did is the effect: above 0 the model answers to the feature because it was trained on it. Its interval
 and p-value are over pairs of trainings. An interval that includes 0 says "not seen", not "safe".
 
@@ -97,7 +97,8 @@ def plan(config: UniqueFeature) -> Roots:
     """The tables of the audit: `summary`, `canary_scores`, `divergences` and `history`."""
     divergences, histories = [], []
     for index, canary in enumerate(drawn_canaries(config)):
-        models = tuple(Job(train, training(config, index, burnt)) for burnt in (Burnt(canary, config.carried), None))
+        carrying = (Burnt(canary, config.carried),)
+        models = (Job(train, training(config, index, carrying)), Job(train, training(config, index, ())))
         divergences.append(Job(score, evaluation(config, canary), models))
         histories.append(Job(history, Pair(canary), models))
     scores = Job(canary_scores, CanaryScores(), (*divergences, *histories))
@@ -111,17 +112,20 @@ def plan(config: UniqueFeature) -> Roots:
 
 def drawn_canaries(config: UniqueFeature) -> list[int]:
     """Rows of the training images, drawn without replacement; fewer canaries are the first of more."""
-    labels = load(config.data).train_labels
-    rows = min(config.examples or len(labels), len(labels))
-    if config.canaries > rows:
-        raise ValueError(f"canaries is {config.canaries}; it must be at most {rows}, the number of training images")
+    images = load(config.data).train_images
+    rows = config.examples or len(images)
+    for name, most in (("examples", len(images)), ("canaries", rows)):
+        if getattr(config, name) > most:
+            raise ValueError(
+                f"{name} is {getattr(config, name)}; it must be at most {most}, the training images there are"
+            )
     for feature in (config.feature, config.carried):
-        check_fits(feature, *load(config.data).train_images.shape[1:3])
+        check_fits(feature, *images.shape[1:3])
     return [int(row) for row in seeds.generator(config.seed, "canaries").permutation(rows)[: config.canaries]]
 
 
-def training(config: UniqueFeature, index: int, burnt: Burnt | None) -> Training:
-    """The training of the canary with this index, or of its twin (no `burnt`): the same seed, a seed of their own."""
+def training(config: UniqueFeature, index: int, burnt: tuple[Burnt, ...]) -> Training:
+    """The training of the canary with this index, or of its twin (nothing burnt): one seed for the two of them."""
     return Training(
         data=config.data,
         network=config.network,

@@ -59,12 +59,12 @@ def black_box(pairs: Sequence[Row]) -> Iterator[Row]:
     yield row("M", {"model": "twin"}, mean(twin), "training")
     yield effect("M effect", {}, pairs, "m")
     above = {model: [m for m in values if m > 0] for model, values in (("canary", canary), ("twin", twin))}
-    yield row("M over M > 0", {"model": "canary"}, mean(above["canary"]), "training", null=mean(above["twin"]).value)
-    yield row("M over M > 0", {"model": "twin"}, mean(above["twin"]), "training")
+    yield row("M where positive", {"model": "canary"}, mean(above["canary"]), "training", null=mean(above["twin"]).value)
+    yield row("M where positive", {"model": "twin"}, mean(above["twin"]), "training")
     shares = {model: proportion(len(above[model]), len(pairs)) for model in PREFIXES}
     p_value = mcnemar_greater([m > 0 for m in canary], [m > 0 for m in twin])
-    yield row("rate of M > 0", {"model": "canary"}, shares["canary"], "training", shares["twin"].value, p_value)
-    yield row("rate of M > 0", {"model": "twin"}, shares["twin"], "training")
+    yield row("rate of positive M", {"model": "canary"}, shares["canary"], "training", shares["twin"].value, p_value)
+    yield row("rate of positive M", {"model": "twin"}, shares["twin"], "training")
 
 
 def called_memorised(pairs: Sequence[Row]) -> Iterator[Row]:
