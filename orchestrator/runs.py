@@ -95,10 +95,10 @@ def start(cells: Sequence[Cell], store: Store, execution: Execution, observe: Ob
     where the cluster cannot be used.
     """
     runs = store.folder("runs")
-    planned = [Plan.below(audits.find(cell.audit).audit.plan(cell.config)) for cell in cells]
+    plans = [planned(cell) for cell in cells]
     parts = [
         Part(plan, Journal(_folder(runs, run_id(cell.audit, list(plan.jobs)), execution.again)))
-        for cell, plan in zip(cells, planned, strict=True)
+        for cell, plan in zip(cells, plans, strict=True)
     ]
     if len({part.journal.run for part in parts}) < len(parts):
         raise SpecError("two cells of the sweep are the same; vary something that bears on the result")
@@ -126,6 +126,14 @@ def resume(run: str, store: Store, execution: Execution, observe: Observer | Non
     journals = [Journal(runs / name) for name in about["cells"]]
     parts = [Part(reopened(each)[1], each) for each in journals]
     return _run(parts, store, execution, observe, journal)
+
+
+def planned(cell: Cell) -> Plan:
+    """The cell's plan. SpecError where the audit refuses the config for the data it meets."""
+    try:
+        return Plan.below(audits.find(cell.audit).audit.plan(cell.config))
+    except ValueError as error:
+        raise SpecError(f"{cell.audit}: {error}") from None
 
 
 def reopened(journal: Journal) -> tuple[Cell, Plan]:
