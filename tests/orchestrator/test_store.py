@@ -295,7 +295,7 @@ def test_verify_names_exactly_what_is_wrong_in_order(store: LocalStore) -> None:
 MAKE = """
 import sys
 from test_store import *
-for point in range(12):
+for point in range(8):
     folder = Path(sys.argv[1], "new", str(point))
     together(6, lambda number: LocalStore(folder).write(key(number), table(number), {}))
     assert 6 == sound(LocalStore(folder, create=False), range(6))
