@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import orchestrator
+from orchestrator.entry import CorruptError
 from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
 from orchestrator.store import LocalStore, Written, open_store
 
@@ -259,6 +260,20 @@ def test_healing_from_many_sides_never_sets_a_sound_result_aside(store: LocalSto
     assert ([], rounds) == (odd, len(inside(store, "quarantine")))
 
 
+def test_who_finds_damage_late_leaves_the_healed_result_in_its_place(store: LocalStore, tmp_path: Path) -> None:
+    path = put(store, "a")
+
+    def find_late() -> None:
+        with store._checked(key("a")):
+            path.rename(tmp_path / "set aside by another")
+            put(store, "a")
+            raise CorruptError("found in what was there before")
+
+    with pytest.raises(Damaged):
+        find_late()
+    assert table("a") == store.read(key("a"))
+
+
 def test_verify_names_exactly_what_is_wrong_in_order(store: LocalStore) -> None:
     for number in range(300):
         put(store, number)
@@ -280,7 +295,7 @@ def test_verify_names_exactly_what_is_wrong_in_order(store: LocalStore) -> None:
 MAKE = """
 import sys
 from test_store import *
-for point in range(12):
+for point in range(8):
     folder = Path(sys.argv[1], "new", str(point))
     together(6, lambda number: LocalStore(folder).write(key(number), table(number), {}))
     assert 6 == sound(LocalStore(folder, create=False), range(6))
