@@ -21,7 +21,7 @@ class Products:
 
     name: str
     affine: Callable[[Tensor, Tensor, Tensor, bool], Tensor]  # rows, weight, bias, relu -> (n, outputs)
-    weight_slope: Callable[[Tensor, Tensor, Tensor], object]  # slopes, rows, out (outputs, inputs)
+    weight_slope: Callable[[Tensor, Tensor], Tensor]  # slopes, rows -> (outputs, inputs)
     row_slope: Callable[[Tensor, Tensor], Tensor]  # slopes, weight -> (n, inputs)
 
 
@@ -43,8 +43,8 @@ def torch_affine(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tens
     return sums.relu_() if relu else sums
 
 
-def torch_weight_slope(slopes: Tensor, rows: Tensor, out: Tensor) -> None:
-    torch.mm(slopes.t(), rows, out=out)
+def torch_weight_slope(slopes: Tensor, rows: Tensor) -> Tensor:
+    return torch.mm(slopes.t(), rows)
 
 
 def torch_row_slope(slopes: Tensor, weight: Tensor) -> Tensor:
@@ -57,8 +57,8 @@ def onednn_affine(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Ten
     return sums.relu_() if relu else sums
 
 
-def onednn_weight_slope(slopes: Tensor, rows: Tensor, out: Tensor) -> None:
-    out.copy_(onednn(slopes.t(), rows.t(), None))
+def onednn_weight_slope(slopes: Tensor, rows: Tensor) -> Tensor:
+    return onednn(slopes.t(), rows.t(), None)
 
 
 def onednn_row_slope(slopes: Tensor, weight: Tensor) -> Tensor:
