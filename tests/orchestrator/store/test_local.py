@@ -16,9 +16,10 @@ import pyarrow as pa
 import pytest
 
 import orchestrator
-from orchestrator.entry import CorruptError
 from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
-from orchestrator.store import LocalStore, Written, open_store
+from orchestrator.store import Written, open_store
+from orchestrator.store.entry import CorruptError
+from orchestrator.store.local import LocalStore
 
 ROOT = Path(orchestrator.__file__).parents[1]
 
@@ -151,7 +152,7 @@ def together(count: int, act: Callable[[int], object]) -> None:
 
 WRITE = """
 import sys
-from test_store import *
+from test_local import *
 folder, alike = Path(sys.argv[1]), sys.argv[2] == "True"
 store = LocalStore(folder / "store")
 def write(number):
@@ -294,7 +295,7 @@ def test_verify_names_exactly_what_is_wrong_in_order(store: LocalStore) -> None:
 
 MAKE = """
 import sys
-from test_store import *
+from test_local import *
 for point in range(8):
     folder = Path(sys.argv[1], "new", str(point))
     together(6, lambda number: LocalStore(folder).write(key(number), table(number), {}))
@@ -426,7 +427,7 @@ def sound(store: LocalStore, names: range) -> int:
 
 LIMITED = """
 import random, resource, sys
-from test_store import *
+from test_local import *
 from pathlib import Path
 generator = random.Random(1)
 for point in range(20):
@@ -452,7 +453,7 @@ def test_a_write_that_is_cut_off_leaves_nothing(tmp_path: Path) -> None:
 FULL = """
 import json, sys
 from collections import Counter
-from test_store import *
+from test_local import *
 NAMES = range(30)
 seen = Counter()
 for point in range(40):
@@ -489,7 +490,7 @@ print(json.dumps(seen))
 
 READ_ONLY = """
 import sys
-from test_store import *
+from test_local import *
 disk = Path(sys.argv[1])
 subprocess.check_call(["mount", "-t", "tmpfs", "none", disk])
 store = LocalStore(disk / "store")
@@ -554,7 +555,7 @@ def test_too_many_open_files_is_not_called_a_full_disk(store: LocalStore, monkey
 
 KILLED = """
 import random, signal, sys, time
-from test_store import *
+from test_local import *
 generator, total = random.Random(3), 0
 for point in range(20):
     store = LocalStore(Path(sys.argv[1], str(point)))

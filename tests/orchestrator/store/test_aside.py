@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import aside
 from orchestrator.errors import Unwritable
+from orchestrator.store import aside
 
 
 def test_of_two_linked_files_the_first_stays(tmp_path: Path) -> None:
