@@ -169,7 +169,7 @@ def tiny(config: UniqueFeature) -> UniqueFeature:
     )
 
 
-QUICKSTART = UniqueFeature(data=Dataset("digits"), probe=Dataset("photos"), canaries=12, epochs=40)
+QUICKSTART = UniqueFeature(data=Dataset("digits"), probe=Dataset("photos"), canaries=12)
 
 PRESETS: Mapping[str, UniqueFeature] = {
     "quickstart": QUICKSTART,
