@@ -21,7 +21,7 @@ import pyarrow as pa
 from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
 from orchestrator.fields import plain
 from orchestrator.provenance import commit, device, process, versions
-from orchestrator.store import Store
+from orchestrator.store import Store, Written
 from tasks.job import Function, marks
 
 
@@ -48,11 +48,15 @@ class Call:
 
 @dataclass(frozen=True)
 class Done:
-    """The job's result is in the store. `seconds` is its share of the call's computing time."""
+    """The job's result is in the store. `seconds` is its share of the call's computing time.
+
+    `differs`: there was a result already, and the one computed now is another one; both are kept.
+    """
 
     key: str
     seconds: float
     worker: str
+    differs: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,9 @@ def _read(item: Item, store: Store, tables: dict[str, pa.Table]) -> list[pa.Tabl
             tables[key] = store.read(key)
         except (Absent, Damaged):
             missing.append(key)
-        except OSError as error:
+        except Unwritable as error:  # damaged, and cannot be set aside
+            return Refused(item.key, str(error))
+        except (StoreError, OSError) as error:
             return Lost(item.key, f"input {key[:12]} cannot be read: {error}")
     if missing:
         return Missing(item.key, tuple(missing))
@@ -169,7 +175,7 @@ def _results(ready: list[tuple[Item, list[pa.Table]]]) -> Iterator[tuple[Item, f
     except Exception as error:  # of all together: the schedule sends the rest again in smaller parts
         broken = error
     for item in pending.values():
-        yield item, 0.0, _Together(str(broken) or type(broken).__name__)
+        yield item, 0.0, _Together(_line(broken))
 
 
 class _Together(Exception):
@@ -179,7 +185,9 @@ class _Together(Exception):
 def _commit(
     item: Item, result: pa.Table | Exception, seconds: float, together: int, worker: str, store: Store
 ) -> Outcome:
-    if isinstance(result, _Together) or (together > 1 and _out_of_memory(result)):
+    if isinstance(result, _Together):
+        return Lost(item.key, str(result))
+    if isinstance(result, Exception) and together > 1 and _out_of_memory(result):
         return Lost(item.key, _line(result))
     if isinstance(result, Exception):
         text = "".join(traceback.format_exception(result))
@@ -189,11 +197,15 @@ def _commit(
             store.write_failure(item.key, text)
         return Failed(item.key, _line(result), text)
     try:
-        store.write(item.key, result, _record(item, seconds, together, worker))
+        written = store.write(item.key, result, _record(item, seconds, together, worker))
+        store.clear_failure(item.key)
     except Unwritable as error:
         return Refused(item.key, str(error))
-    store.clear_failure(item.key)
-    return Done(item.key, seconds, worker)
+    except (StoreError, OSError) as error:
+        return Lost(item.key, _line(error))
+    except TypeError as error:  # the task returned what no store can hold
+        return _commit(item, error, seconds, together, worker, store)
+    return Done(item.key, seconds, worker, written is Written.CONFLICT)
 
 
 def _record(item: Item, seconds: float, together: int, worker: str) -> dict[str, Any]:

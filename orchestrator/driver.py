@@ -85,7 +85,7 @@ class Driver:
         fail_fast: bool = False,
         deadline: float | None = None,
         seconds: Mapping[str, float] | None = None,
-        elsewhere: Elsewhere = lambda keys: set(),
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self.store = store
         self.observe = observe
@@ -94,7 +94,7 @@ class Driver:
         self._open = executor
         self._executor: Executor | None = None
         self._together = together
-        self._fail_fast = fail_fast
+        self.fail_fast = fail_fast
         self._deadline = deadline
         self._seconds = dict(seconds or {})
         self._elsewhere = elsewhere
@@ -111,8 +111,9 @@ class Driver:
             stored,
             slots=executor.slots,
             together=self._together,
-            fail_fast=self._fail_fast,
+            fail_fast=self.fail_fast,
             seconds=self._seconds,
+            failed=self.progress.failed,
         )
         polled = 0.0
         while not self.stop.reason:
@@ -133,10 +134,6 @@ class Driver:
     def stopped(self) -> str | None:
         """Why the run ends before its plan does, if it does."""
         return self.progress.paused or self.stop.reason
-
-    def hopeless(self, key: str, plan: Plan) -> bool:
-        """Whether the job failed, or reads one that did."""
-        return key in self.progress.failed or any(self.hopeless(below, plan) for below in plan.inputs[key])
 
     def close(self) -> None:
         if self._executor is not None:
@@ -192,6 +189,8 @@ class Driver:
                 if outcome.seconds:
                     self.progress.seconds[group_of(schedule.plan.jobs[key])].append(outcome.seconds)
                 self.observe({"event": "done", **about, "seconds": outcome.seconds, "worker": outcome.worker})
+                if outcome.differs:
+                    self.observe({"event": "differs", **about})
             case Failed():
                 self.observe({"event": "failed", **about, "error": outcome.error})
             case Missing():
@@ -204,6 +203,8 @@ class Driver:
 
     def _look_elsewhere(self, schedule: Schedule) -> None:
         """Leave to other living runs what they compute too; take what they stored, and what they left behind."""
+        if self._elsewhere is None:
+            return
         ours = set(schedule.plan.jobs) - schedule.done
         theirs = self._elsewhere(ours)
         schedule.defer(theirs)

@@ -65,21 +65,34 @@ def plain(value: Any) -> Any:
 
 def replaced(config: Any, path: str, value: Any) -> Any:
     """The config with the field at the dotted `path` set; SpecError names the nearest field where there is none."""
-    return _replaced(config, path.split("."), value, path)
+    return changed(config, {path: value})
 
 
-def _replaced(config: Any, path: list[str], value: Any, whole: str) -> Any:
-    name, rest = path[0], path[1:]
+def changed(config: Any, changes: Mapping[str, Any]) -> Any:
+    """The config with the fields at these dotted paths set together, so that ranges are checked on the whole."""
+    paths = {tuple(path.split(".")): value for path, value in changes.items()}
+    return _changed(config, paths, ()) if paths else config
+
+
+def _changed(config: Any, changes: Mapping[tuple[str, ...], Any], above: tuple[str, ...]) -> Any:
     kind: Any = type(config)
     known = declared(kind)
-    if name not in known:
-        fields = ", ".join(known)
-        raise SpecError(f"unknown field {whole!r}: {kind.__name__} has {fields}{nearest(name, known)}")
-    current = getattr(config, name)
-    if rest and (not dataclasses.is_dataclass(current) or hasattr(current, "identity")):
-        raise SpecError(f"{whole}: {name!r} has no fields below it; set it as {name}=VALUE")
-    new = _replaced(current, rest, value, whole) if rest else coerce(value, known[name], whole)
-    return _built(kind, {**{n: getattr(config, n) for n in known}, name: new}, whole)
+    values = {name: getattr(config, name) for name in known}
+    deeper: dict[str, dict[tuple[str, ...], Any]] = {}
+    for (name, *rest), value in changes.items():
+        whole = ".".join((*above, name, *rest))
+        if name not in known:
+            fields = ", ".join(known)
+            raise SpecError(f"unknown field {whole!r}: {kind.__name__} has {fields}{nearest(name, known)}")
+        if not rest:
+            values[name] = coerce(value, known[name], whole)
+        elif not dataclasses.is_dataclass(values[name]) or hasattr(values[name], "identity"):
+            raise SpecError(f"{whole}: {name!r} has no fields below it; set it as {name}=VALUE")
+        else:
+            deeper.setdefault(name, {})[tuple(rest)] = value
+    for name, below in deeper.items():
+        values[name] = _changed(values[name], below, (*above, name))
+    return _built(kind, values, ", ".join(".".join((*above, *path)) for path in changes))
 
 
 def _built(to: type, values: Mapping[str, Any], where: str) -> Any:

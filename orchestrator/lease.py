@@ -52,7 +52,7 @@ class Holder:
             return False  # the machine has been started again since
         if (self.host, self.boot, self.space) == here:
             started = _started(self.pid)
-            return started is not None and started in (self.started, "")
+            return started is not None and ("" in (started, self.started) or started == self.started)
         return now - self.beat <= STALE
 
 
@@ -68,6 +68,11 @@ class Lease:
         self._heart.start()
 
     @property
+    def since(self) -> float:
+        """When it was acquired, in seconds since 1970."""
+        return self._mine.since
+
+    @property
     def lost(self) -> bool:
         """Whether someone else has taken it over (this machine slept, or was cut off): the driver must stop."""
         # After a sleep the heart may not have beaten yet, so look.
@@ -77,7 +82,7 @@ class Lease:
 
     def release(self) -> None:
         """Give it back. Harmless when it is lost, and the second time."""
-        if self._ended.is_set():
+        if self._ended.is_set() or os.getpid() != self._mine.pid:  # a forked child does not hold it
             return
         self._ended.set()
         self._heart.join()
@@ -121,10 +126,9 @@ def acquire(folder: Path, now: Clock = time.time, beat: float = BEAT) -> Lease:
     with aside.writing(path):
         folder.mkdir(parents=True, exist_ok=True)
         aside.sweep(folder, 60 * STALE)
+        _refuse(folder, now())  # without the lock too: a holder that was stopped may have stopped with it
         with locked(folder / LOCK):
-            other = _read(folder)
-            if other is not None and other.alive(now()):
-                raise Held(_refusal(folder, other, now()))
+            _refuse(folder, now())
             mine = _me(now())
             _write(folder, mine)
     return Lease(folder, mine, now, beat)
@@ -137,6 +141,12 @@ def holder(folder: Path, now: Clock = time.time) -> Holder | None:
         if found is not None and found.alive(now()):
             return found
     return None
+
+
+def _refuse(folder: Path, now: float) -> None:
+    other = _read(folder)
+    if other is not None and other.alive(now):
+        raise Held(_refusal(folder, other, now))
 
 
 def _refusal(folder: Path, other: Holder, now: float) -> str:

@@ -50,11 +50,11 @@ def _create(root: Path, marker: Path) -> None:
 def _check_format(marker: Path) -> None:
     try:
         number = json.loads(marker.read_bytes())["format"]
-        if not isinstance(number, int):
+        if type(number) is not int or number < 1:
             raise TypeError(f"its format is {number!r}")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
-            f"{marker} cannot be read ({error or type(error).__name__}), so nothing is written here; "
+            f"{marker} cannot be read ({type(error).__name__}: {error}), so nothing is written here; "
             f'if the results beside it are good, write {{"format": {FORMAT}}} into it'
         ) from error
     if number > FORMAT:

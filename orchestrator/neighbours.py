@@ -31,7 +31,7 @@ class Neighbours:
         return theirs
 
     def _earlier(self) -> Iterator[Path]:
-        for path in self._runs.glob(f"*/{lease.NAME}"):
+        for path in self._runs.glob(f"*/{lease.LEASE}"):
             folder = path.parent
             if folder.name in self._own:
                 continue

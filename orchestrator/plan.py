@@ -31,7 +31,7 @@ class Plan:
                 job = stack[-1]
                 waiting = [below for below in job.inputs if id(below) not in keys]
                 if waiting:
-                    stack.extend(waiting)
+                    stack.extend(reversed(waiting))
                     continue
                 stack.pop()
                 if id(job) not in keys:
@@ -60,6 +60,14 @@ class Plan:
     def missing(self, stored: Container[str]) -> list[str]:
         """The keys that are planned and not stored, inputs first."""
         return [key for key in self.jobs if key not in stored]
+
+    def upon(self, keys: Container[str]) -> set[str]:
+        """These keys and all that read them, at whatever distance."""
+        reached: set[str] = set()
+        for key, inputs in self.inputs.items():
+            if key in keys or any(below in reached for below in inputs):
+                reached.add(key)
+        return reached
 
     def task(self, key: str) -> str:
         """The name of the key's task."""

@@ -46,13 +46,14 @@ class Schedule:
         together: int | None = None,
         fail_fast: bool = False,
         seconds: Mapping[str, float] | None = None,
+        failed: Mapping[str, Failed] | None = None,
     ) -> None:
         self.plan = plan
         self.slots = slots
         self.together = together
         self.fail_fast = fail_fast
         self.done: set[str] = {key for key in plan.jobs if key in stored}
-        self.failed: dict[str, Failed] = {}
+        self.failed = dict(failed or {})  # final: what failed earlier in this run is not sent again
         self.paused: str | None = None  # why nothing more is sent
         self._seconds = dict(seconds or {})
         self._running: set[str] = set()

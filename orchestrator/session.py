@@ -45,15 +45,14 @@ class Session:
 
     def begin(self) -> None:
         """Log the start, and every job whose result is there already."""
-        stored = self.store.keys()
-        self._stored = {key for key in self.plan.jobs if key in stored}
+        stored = self._stored = self.store.keys() & self.plan.jobs.keys()
         for part in self.parts:
             reused = [key for key in part.plan.jobs if key in stored]
             started = {"event": "started", "driver": process(), "planned": len(part.plan.jobs), "stored": len(reused)}
             skipped = ({"event": "stored", "key": key, "task": part.plan.task(key)} for key in reused)
             part.journal.append([started, *skipped])
         self.publish()
-        self._tell(
+        self.tell(
             {
                 "event": "planned",
                 "run": self.name,
@@ -72,7 +71,7 @@ class Session:
                 part.journal.append([event])
         if event["event"] == "done":
             self._stored.add(event["key"])
-        self._tell(event)
+        self.tell(event)
         if time.monotonic() - self._published > PUBLISH_SECONDS:
             self.publish()
 
@@ -90,7 +89,7 @@ class Session:
                 part.journal.append([{"event": "tolerated", "keys": sorted(failed & set(part.plan.jobs))}])
             part.plan = part.plan.without(failed)
         self._renew()
-        self._stored = {key for key in self.store.keys() if key in self.plan.jobs}
+        self._stored = self.store.keys() & self.plan.jobs.keys()
 
     def end(self, states: Iterable[tuple[Part, Mapping[str, Any]]]) -> None:
         """Log how each run ended."""
@@ -118,6 +117,7 @@ class Session:
         except Unwritable as error:
             self.unwritable = str(error)
 
-    def _tell(self, event: Event) -> None:
+    def tell(self, event: Event) -> None:
+        """One event to the observer alone."""
         if self._observe is not None:
             self._observe(event)

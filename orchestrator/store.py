@@ -116,7 +116,8 @@ class LocalStore:
                 with aside.writing(folder):
                     folder.mkdir(exist_ok=True)
         self._results, self._tmp = self._root / RESULTS, self._root / TMP
-        aside.sweep(self._tmp, STALE)
+        for folder in (self._root, self._tmp):
+            aside.sweep(folder, STALE)
 
     def __reduce__(self) -> tuple[type[LocalStore], tuple[Path, bool]]:
         return LocalStore, (self._root, False)

@@ -8,6 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+class DatasetError(ValueError):
+    """A data set is unknown, absent, damaged, or not the one that was pinned: one line for the user."""
+
+
 @dataclass(frozen=True)
 class Dataset:
     """A data set by name, pinned once `digest` is set. Written `name` or `name@digest`."""

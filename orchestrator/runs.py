@@ -94,35 +94,46 @@ def start(cells: Sequence[Cell], store: Store, execution: Execution, observe: Ob
     Raises Held where another living driver has the run, Unwritable where its folder cannot be made, and ClusterError
     where the cluster cannot be used.
     """
-    planned = [Plan.below(audits.find(cell.audit).audit.plan(cell.config)) for cell in cells]
+    runs = store.folder("runs")
+    plans = [planned(cell) for cell in cells]
     parts = [
-        Part(plan, Journal(_folder(store, run_id(cell.audit, list(plan.jobs)), execution.again)))
-        for cell, plan in zip(cells, planned, strict=True)
+        Part(plan, Journal(_folder(runs, run_id(cell.audit, list(plan.jobs)), execution.again)))
+        for cell, plan in zip(cells, plans, strict=True)
     ]
     if len({part.journal.run for part in parts}) < len(parts):
         raise SpecError("two cells of the sweep are the same; vary something that bears on the result")
     for cell, part in zip(cells, parts, strict=True):
         part.journal.create(_about(cell), part.plan)
+        part.journal.tasks()  # one that cannot be read stops the run before anything is written
     if len(parts) == 1:
         return _run(parts, store, execution, observe, None)
-    runs = sorted(part.journal.run for part in parts)
-    name = f"{cells[0].audit}-sweep-{hashlib.sha256(' '.join(runs).encode()).hexdigest()[:8]}"
-    sweep = Journal(store.folder("runs", name))
+    names = sorted(part.journal.run for part in parts)
+    name = f"{cells[0].audit}-sweep-{hashlib.sha256(' '.join(names).encode()).hexdigest()[:8]}"
+    sweep = Journal(runs / name)
     sweep.create({"audit": cells[0].audit, "cells": [part.journal.run for part in parts]}, None)
     return _run(parts, store, execution, observe, sweep)
 
 
 def resume(run: str, store: Store, execution: Execution, observe: Observer | None = None) -> Report:
     """Go on with a run or sweep where it was left, by its full name."""
-    journal = Journal(store.folder("runs", run))
+    runs = store.folder("runs")
+    journal = Journal(runs / run)
     if not journal.exists:
         raise SpecError(f"unknown run {run!r} in {store.location}")
     about = journal.about()
     if "cells" not in about:
         return _run([Part(reopened(journal)[1], journal)], store, execution, observe, None)
-    journals = [Journal(store.folder("runs", name)) for name in about["cells"]]
+    journals = [Journal(runs / name) for name in about["cells"]]
     parts = [Part(reopened(each)[1], each) for each in journals]
     return _run(parts, store, execution, observe, journal)
+
+
+def planned(cell: Cell) -> Plan:
+    """The cell's plan. SpecError where the audit refuses the config for the data it meets."""
+    try:
+        return Plan.below(audits.find(cell.audit).audit.plan(cell.config))
+    except ValueError as error:
+        raise SpecError(f"{cell.audit}: {error}") from None
 
 
 def reopened(journal: Journal) -> tuple[Cell, Plan]:
@@ -141,11 +152,11 @@ def reopened(journal: Journal) -> tuple[Cell, Plan]:
     return Cell(about["audit"], config, about["preset"], about["setting"]), plan
 
 
-def _folder(store: Store, run: str, again: bool) -> Path:
-    folder = store.folder("runs", run)
+def _folder(runs: Path, run: str, again: bool) -> Path:
+    folder = runs / run
     count = 2
     while again and folder.exists():
-        folder = store.folder("runs", f"{run}-{count}")
+        folder = runs / f"{run}-{count}"
         count += 1
     return folder
 
@@ -166,11 +177,12 @@ def _run(
 ) -> Report:
     """Drive these runs, held by this driver alone, and say how they ended."""
     stop = Stop()
+    runs = store.folder("runs")
     names = sorted(part.journal.run for part in parts)
     with ExitStack() as held:
-        leases = [held.enter_context(lease.acquire(store.folder("runs", name))) for name in names]
+        leases = [held.enter_context(lease.acquire(runs / name)) for name in names]
         session = Session(sweep.run if sweep else names[0], parts, store, observe)
-        neighbours = Neighbours(store.folder("runs"), names, min(each.since for each in leases))
+        neighbours = Neighbours(runs, names, min(each.since for each in leases))
 
         def claimed(ours: set[str]) -> set[str]:
             if any(each.lost for each in leases):
@@ -185,7 +197,7 @@ def _run(
             together=execution.together,
             fail_fast=execution.fail_fast,
             deadline=None if execution.stop_after is None else time.monotonic() + execution.stop_after,
-            seconds=timings.known(store.folder("runs")),
+            seconds=timings.known(runs),
             elsewhere=claimed,
         )
         held.callback(driver.close)
@@ -205,11 +217,11 @@ def _to_the_end(driver: Driver, session: Session, tolerate: int) -> None:
         if 0 < len(progress.failed) <= tolerate and not driver.stopped:
             session.tolerate(set(progress.failed))
             driver.drive(session.plan, session.store.keys())
-        if driver.stopped:
+        if driver.stopped or (progress.failed and driver.fail_fast):
             return
         session.publish()
-        unsound = dict(session.store.verify(session.plan.jobs))
-        damaged = {key: why for key, why in unsound.items() if not driver.hopeless(key, session.plan)}
+        hopeless = session.plan.upon(progress.failed)
+        damaged = {key: why for key, why in session.store.verify(session.plan.jobs) if key not in hopeless}
         if not damaged:
             return
         for key, why in damaged.items():
@@ -233,7 +245,7 @@ def _reported(driver: Driver, session: Session, sweep: Journal | None) -> Report
         counts = _counts(session.plan.jobs, stored, driver)
         lost = tuple(dict.fromkeys(failure for report in reports for failure in report.failures))
         whole = replace(whole, run=sweep.run, state=worst, jobs=counts, failures=lost, cells=tuple(reports), roots={})
-    session.take({"event": whole.state, "run": whole.run})
+    session.tell({"event": whole.state, "run": whole.run})
     return whole
 
 

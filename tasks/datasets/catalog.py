@@ -1,0 +1,139 @@
+"""Data sets by name: finding, pinning and loading them.
+
+ENGRAM_DATA names the folder in which the usual sets lie; the embedded ones are always there.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import threading
+from collections.abc import Iterator, Mapping, MutableMapping
+from pathlib import Path
+
+from tasks.datasets import cifar, embedded, idx, parquet
+from tasks.datasets.content import Source
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.images import Images
+
+DESCRIPTIONS = {
+    "digits": "1,797 handwritten digits scaled to 28x28, embedded",
+    "photos": "660 grey 28x28 patches of two photographs, embedded; no classes, a probe set",
+    "mnist": "70,000 handwritten digits, 28x28, IDX files in ENGRAM_DATA",
+    "fashion-mnist": "70,000 pieces of clothing, 28x28, IDX files in ENGRAM_DATA",
+    "cifar10": "60,000 colour images of 10 classes, 32x32, Python batches or Parquet in ENGRAM_DATA",
+    "parquet:PATH": "a folder with train.parquet and test.parquet: picture bytes in img or image, and label",
+}
+# Where each usual set may lie inside ENGRAM_DATA, and its class in torchvision.datasets.
+LAYOUTS: Mapping[str, tuple[str, ...]] = {
+    "mnist": ("mnist", "MNIST/raw"),
+    "fashion-mnist": ("fashion-mnist", "FashionMNIST/raw"),
+    "cifar10": ("cifar-10-batches-py", "cifar10"),
+}
+DOWNLOADERS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "cifar10": "CIFAR10"}
+
+_loaded: dict[str, Images] = {}
+_loading = threading.Lock()
+
+
+def known_names() -> dict[str, str]:
+    """Each data set's name with one line about it."""
+    return dict(DESCRIPTIONS)
+
+
+def pin(dataset: Dataset, known: MutableMapping[str, str] | None = None) -> Dataset:
+    """The data set with the digest of its content; a `parquet:` path becomes absolute, so any process finds it.
+
+    `known` remembers digests by the files' paths, sizes and times of change; the caller keeps it between runs. A
+    DatasetError where the set is unknown or absent, or its content is not what a digest given already says.
+    """
+    name, source = find(dataset.name)
+    known = {} if known is None else known
+    stamp = source.stamp()
+    if stamp not in known:
+        known[stamp] = source.read().digest()
+    check(dataset, known[stamp])
+    return Dataset(name, known[stamp])
+
+
+def load(dataset: Dataset) -> Images:
+    """The data set's images, read once per process. A DatasetError unless their digest is the pinned one."""
+    with _loading:
+        if dataset.digest not in _loaded:
+            content = find(dataset.name)[1].read()
+            digest = content.digest()
+            check(dataset, digest)
+            if digest in _loaded:  # asked for without a digest
+                return _loaded[digest]
+            _loaded[digest] = content.images()
+            return _loaded[digest]
+        return _loaded[dataset.digest]
+
+
+def check(dataset: Dataset, found: str) -> None:
+    if dataset.digest and dataset.digest != found:
+        raise DatasetError(
+            f"data set {dataset.name!r} is not the one that was pinned: its content has digest {found}, "
+            f"not {dataset.digest}"
+        )
+
+
+def find(name: str) -> tuple[str, Source]:
+    """The data set's files, and the name under which any process on this machine finds them."""
+    if name == "digits":
+        return name, embedded.digits()
+    if name == "photos":
+        return name, embedded.photos()
+    if name in LAYOUTS:
+        return name, usual(name)
+    kind, colon, path = name.partition(":")
+    if kind == "parquet" and colon:
+        return folder_of_pictures(path)
+    nearest = difflib.get_close_matches(name, DESCRIPTIONS, 1, cutoff=0.0)[0]
+    raise DatasetError(
+        f"unknown data set {name!r}; did you mean {nearest!r}? The data sets are {', '.join(DESCRIPTIONS)}"
+    )
+
+
+def usual(name: str) -> Source:
+    """One of the usual sets inside ENGRAM_DATA; a DatasetError saying where it was looked for and how to get it."""
+    root = os.environ.get("ENGRAM_DATA", "")
+    folders = [folder for layout in LAYOUTS[name] for folder in candidates(Path(root), layout)] if root else []
+    for folder in folders:
+        source = read_as(name, folder)
+        if source is not None:
+            return source
+    looked = f"looked in {', '.join(map(str, folders))} (ENGRAM_DATA is {root})" if root else "ENGRAM_DATA is not set"
+    data_set = DOWNLOADERS[name]
+    fetch = f"from torchvision.datasets import {data_set} as D; [D('data', train=t, download=True) for t in (0, 1)]"
+    raise DatasetError(
+        f"data set {name!r} not found: {looked}; set ENGRAM_DATA to the folder that holds it, "
+        f'or fetch it with: python -c "{fetch}" and set ENGRAM_DATA=data'
+    )
+
+
+def read_as(name: str, folder: Path) -> Source | None:
+    if name != "cifar10":
+        return idx.source(folder)
+    return cifar.source(folder) or parquet.source(folder)
+
+
+def candidates(root: Path, layout: str) -> Iterator[Path]:
+    """Folders that may be `layout`: inside the root, or the root itself where its path ends as the layout begins."""
+    parts = Path(layout).parts
+    for count in range(len(parts) + 1):
+        if count == 0 or root.absolute().parts[-count:] == parts[:count]:
+            yield root.joinpath(*parts[count:])
+
+
+def folder_of_pictures(path: str) -> tuple[str, Source]:
+    """A folder named by the user: as it stands, else inside ENGRAM_DATA."""
+    folders = [Path(path).expanduser()]
+    if "ENGRAM_DATA" in os.environ:
+        folders.append(Path(os.environ["ENGRAM_DATA"]) / path)
+    for folder in folders:
+        source = parquet.source(folder.absolute())
+        if source is not None:
+            return f"parquet:{folder.absolute()}", source
+    looked = " and ".join(str(folder.absolute()) for folder in folders)
+    raise DatasetError(f"no train.parquet and test.parquet in {looked}")

@@ -1,0 +1,101 @@
+"""Labelled images in two splits, in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.datasets.dataset import DatasetError
+
+Pixels = NDArray[np.uint8]  # (n, height, width, channels)
+Labels = NDArray[np.int64]  # (n,), each in [0, classes)
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """A training and a test split of equally shaped images. The arrays are read-only: a process has them once."""
+
+    train_images: Pixels
+    train_labels: Labels
+    test_images: Pixels
+    test_labels: Labels
+    classes: int
+
+    def __post_init__(self) -> None:
+        check_split("train", self.train_images, self.train_labels, self.classes)
+        check_split("test", self.test_images, self.test_labels, self.classes)
+        if self.train_images.shape[1:] != self.test_images.shape[1:]:
+            shapes = f"{self.train_images.shape[1:]} and {self.test_images.shape[1:]}"
+            raise DatasetError(f"training and test images differ in shape: {shapes}")
+        for array in (self.train_images, self.train_labels, self.test_images, self.test_labels):
+            array.setflags(write=False)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of every image."""
+        height, width, channels = self.train_images.shape[1:]
+        return height, width, channels
+
+
+def check_split(name: str, images: Pixels, labels: Labels, classes: int) -> None:
+    """DatasetError unless images are (n, h, w, 1 or 3) uint8 with n labels below `classes`."""
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
+        raise DatasetError(f"{name} images are {images.dtype} {images.shape}; expected uint8 (n, h, w, 1 or 3)")
+    if labels.dtype != np.int64 or labels.shape != images.shape[:1]:
+        raise DatasetError(f"{name} labels are {labels.dtype} {labels.shape}; expected int64 ({len(images)},)")
+    if not len(images):
+        raise DatasetError(f"the {name} split has no images")
+    if labels.min() < 0 or labels.max() >= classes:
+        raise DatasetError(f"{name} labels reach from {labels.min()} to {labels.max()}; expected 0 to {classes - 1}")
+
+
+def luma(images: Pixels) -> Pixels:
+    """Grey images (n, h, w, 1) of RGB images (n, h, w, 3): 0.299 R + 0.587 G + 0.114 B, rounded.
+
+    ITU-R BT.601-7, section 2.5.1, with the weights in 65536ths that Pillow uses.
+    """
+    red, green, blue = (images[..., channel].astype(np.uint32) for channel in range(3))
+    return ((19595 * red + 38470 * green + 7471 * blue + 32768) >> 16).astype(np.uint8)[..., None]
+
+
+def as_shape(images: Pixels, shape: tuple[int, int, int]) -> Pixels:
+    """The images (n, h, w, c) in another (height, width, channels): made grey first, resized, then made RGB.
+
+    Resizing is Pillow's bilinear filter, whose support grows when it shrinks an image, so nothing is skipped.
+    """
+    height, width, channels = shape
+    if channels not in (1, 3):
+        raise ValueError(f"channels is {channels}; it must be 1 or 3")
+    if channels == 1 and images.shape[3] == 3:
+        images = luma(images)
+    if images.shape[1:3] != (height, width):
+        images = resized(images, height, width)
+    if channels == 3 and images.shape[3] == 1:
+        images = np.repeat(images, 3, axis=3)
+    return images
+
+
+def resized(images: Pixels, height: int, width: int) -> Pixels:
+    """The images (n, h, w, c) at another height and width."""
+    from PIL import Image
+
+    out = np.empty((len(images), height, width, images.shape[3]), np.uint8)
+    for index, image in enumerate(images):
+        picture = Image.fromarray(image[..., 0] if image.shape[2] == 1 else image)
+        scaled = np.asarray(picture.resize((width, height), Image.Resampling.BILINEAR))
+        out[index] = scaled.reshape(height, width, -1)
+    return out
+
+
+def decoded(encoded: bytes) -> Pixels:
+    """One picture file's pixels (h, w, c): c = 1 for grey pictures, else 3 (RGB)."""
+    import io
+
+    from PIL import Image
+
+    with Image.open(io.BytesIO(encoded)) as picture:
+        if picture.mode in ("1", "L"):
+            return np.array(picture.convert("L"))[..., None]
+        return np.array(picture.convert("RGB"))

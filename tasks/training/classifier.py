@@ -1,0 +1,141 @@
+"""Training image classifiers: the task that every audit of classifiers plans its models with.
+
+Published training: Adam, cross-entropy, up to 500 epochs, stop after 10 without a better validation loss, restore the
+best epoch. Hartley & Tsaftaris, "Unintended memorisation of unique features in neural networks", appendix A.
+
+Planning a training imports no torch; computing one does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Feature
+from tasks.job import Inputs, task
+from tasks.schemas import MODEL
+
+if TYPE_CHECKING:
+    from tasks.datasets.images import Images
+    from tasks.training.members import Member, Recipe, Trained
+
+Network = Literal["mlp1"]
+
+
+@dataclass(frozen=True)
+class Burnt:
+    """A training image that carries a feature."""
+
+    row: int  # of the training split
+    feature: Feature
+
+    def __post_init__(self) -> None:
+        if self.row < 0:
+            raise ValueError(f"row is {self.row}; it must be at least 0")
+
+
+@dataclass(frozen=True)
+class Training:
+    """One classifier. The validation loss is on the whole test split."""
+
+    data: Dataset
+    network: Network = "mlp1"
+    seed: int = 0
+    burnt: tuple[Burnt, ...] = ()  # at most one feature per row, rows ascending
+    examples: int = 0  # the first so many of the training split; 0 for all
+    epochs: int = 500  # at most
+    patience: int = 10  # epochs without a better validation loss before it ends
+    learning_rate: float = 3e-4
+    batch: int = 128
+
+    def __post_init__(self) -> None:
+        if self.network not in get_args(Network):
+            raise ValueError(f"network is {self.network!r}; it must be one of {', '.join(get_args(Network))}")
+        for name, least in (("seed", 0), ("examples", 0), ("epochs", 1), ("patience", 1), ("batch", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
+            raise ValueError(f"learning_rate is {self.learning_rate}; it must be a finite number above 0")
+        rows = [burnt.row for burnt in self.burnt]
+        if rows != sorted(set(rows)):  # one spelling for one training, so that equal trainings have equal keys
+            raise ValueError(f"burnt names the rows {rows}; they must ascend, each once")
+
+
+def alike(config: Training) -> Training:
+    """What trainings must share to be computed together: all but the seed and the features."""
+    return dataclasses.replace(config, seed=0, burnt=())
+
+
+def train_many(
+    configs: Sequence[Training],
+    inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
+) -> Iterator[tuple[int, pa.Table | Exception]]:
+    """Each training's MODEL table, or the exception that ended it alone, as it ends. All must be alike."""
+    from tasks.datasets.catalog import load
+    from tasks.training.loop import loop
+
+    if len({alike(config) for config in configs}) > 1:
+        raise ValueError("trainings that differ in more than seed and features cannot be computed together")
+    images = load(configs[0].data)
+    members: dict[int, Member] = {}
+    for index, config in enumerate(configs):
+        try:
+            members[index] = member_of(config, images)
+        except ValueError as error:
+            yield index, error
+    order = list(members)
+    for place, outcome in loop(recipe_of(configs[0]), images, list(members.values())):
+        index = order[place]
+        yield index, outcome if isinstance(outcome, Exception) else model_table(configs[index].seed, outcome)
+
+
+@task(version=1, many=train_many, alike=alike)
+def train(config: Training, inputs: Inputs) -> pa.Table:
+    """The trained network (MODEL)."""
+    ((_, outcome),) = train_many([config], [inputs])
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def recipe_of(config: Training) -> Recipe:
+    from tasks.training.members import Recipe
+
+    return Recipe(config.network, config.epochs, config.patience, config.learning_rate, config.batch)
+
+
+def member_of(config: Training, images: Images) -> Member:
+    """The rows a training sees, and the images with their features; ValueError where the split has not that many."""
+    from tasks.datasets.features import burn
+    from tasks.training.members import Member
+
+    count = config.examples or len(images.train_images)
+    if count > len(images.train_images):
+        raise ValueError(f"examples is {count}; {config.data.name} has {len(images.train_images)} to train on")
+    replaced = {}
+    for burnt in config.burnt:
+        if burnt.row >= count:
+            raise ValueError(f"a feature is burnt into row {burnt.row}; the rows trained on are 0 to {count - 1}")
+        replaced[burnt.row] = burn(images.train_images[burnt.row : burnt.row + 1], burnt.feature)[0]
+    return Member(config.seed, np.arange(count), replaced)
+
+
+def model_table(seed: int, trained: Trained) -> pa.Table:
+    """The MODEL table of a trained network: one row."""
+    from tasks.models.weights import rows
+
+    row = {
+        "seed": seed,
+        "epochs": len(trained.history),
+        "best_epoch": trained.best_epoch,
+        "history": [dataclasses.asdict(epoch) for epoch in trained.history],
+        "weights": rows({name: values.astype(np.float32) for name, values in trained.weights.items()}),
+    }
+    return pa.Table.from_pylist([row], schema=MODEL)

@@ -1,0 +1,134 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.datasets import catalog
+from tasks.datasets.catalog import candidates, known_names, load, pin
+from tasks.datasets.dataset import Dataset, DatasetError
+from tests.tasks.datasets import test_cifar, test_idx, test_parquet
+
+
+@pytest.fixture(autouse=True)
+def _nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "_loaded", {})
+    monkeypatch.delenv("ENGRAM_DATA", raising=False)
+
+
+@pytest.mark.parametrize("layout", ["mnist", "MNIST/raw", "fashion-mnist", "FashionMNIST/raw"])
+def test_mnist_is_found_in_its_usual_layouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
+    name = "fashion-mnist" if "ashion" in layout else "mnist"
+    folder = test_idx.written(tmp_path / layout, zipped=True)
+    digests = []
+    for root in (tmp_path, *(folder.parents[:1] if "/" in layout else ()), folder):
+        monkeypatch.setenv("ENGRAM_DATA", str(root))
+        digests.append(pin(Dataset(name)).digest)
+    assert 1 == len(set(digests))
+
+
+def test_a_folder_of_clothing_is_not_taken_for_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGRAM_DATA", str(test_idx.written(tmp_path / "fashion-mnist", zipped=False)))
+    with pytest.raises(DatasetError, match="'mnist' not found"):
+        pin(Dataset("mnist"))
+
+
+def test_cifar10_is_found_as_batches_or_as_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
+    test_parquet.written(tmp_path / "cifar10")
+    pictures = load(Dataset("cifar10"))
+    test_cifar.written(tmp_path / "cifar-10-batches-py")
+    batches = load(Dataset("cifar10"))
+    assert (5, 15) == (len(pictures.train_images), len(batches.train_images))
+
+
+def test_a_folder_of_ones_own_is_pinned_by_its_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    test_parquet.written(tmp_path / "mine")
+    monkeypatch.chdir(tmp_path)
+    pinned = pin(Dataset("parquet:mine"))
+    monkeypatch.chdir("/")
+    assert f"parquet:{tmp_path / 'mine'}" == pinned.name
+    assert 5 == len(load(pinned).train_images)
+
+
+def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
+    with pytest.raises(DatasetError) as caught:
+        pin(Dataset("cifar10"))
+    message = str(caught.value)
+    assert 1 == len(message.splitlines())
+    expected = (str(tmp_path / "cifar-10-batches-py"), str(tmp_path / "cifar10"), "ENGRAM_DATA", "import CIFAR10")
+    assert [] == [part for part in expected if part not in message]
+
+
+def test_a_missing_set_without_a_data_folder_says_so() -> None:
+    with pytest.raises(DatasetError, match="'mnist' not found: ENGRAM_DATA is not set; set ENGRAM_DATA to the folder"):
+        pin(Dataset("mnist"))
+
+
+def test_a_missing_folder_of_ones_own_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=f"no train.parquet and test.parquet in {tmp_path}"):
+        pin(Dataset(f"parquet:{tmp_path}"))
+
+
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(DatasetError, match="unknown data set 'minst'; did you mean 'mnist'"):
+        pin(Dataset("minst"))
+
+
+def test_a_remembered_digest_is_not_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
+    folder = test_idx.written(tmp_path / "mnist", zipped=False)
+    known: dict[str, str] = {}
+    digest = pin(Dataset("mnist"), known).digest
+    assert [digest] == list(known.values())
+    known = dict.fromkeys(known, "remembered")
+    assert "remembered" == pin(Dataset("mnist"), known).digest
+    path = folder / "train-labels-idx1-ubyte"
+    path.write_bytes(path.read_bytes()[:-1] + b"\x02")
+    os.utime(path, ns=(1, 1))
+    assert "remembered" != pin(Dataset("mnist"), known).digest
+
+
+def test_content_that_is_not_the_pinned_one_is_refused() -> None:
+    for act in (pin, load):
+        with pytest.raises(DatasetError, match="data set 'digits' is not the one that was pinned"):
+            act(Dataset("digits", "0" * 64))
+
+
+def test_content_that_changed_after_pinning_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
+    folder = test_idx.written(tmp_path / "mnist", zipped=False)
+    pinned = pin(Dataset("mnist"))
+    path = folder / "train-labels-idx1-ubyte"
+    path.write_bytes(path.read_bytes()[:-1] + b"\x02")
+    with pytest.raises(DatasetError, match="not the one that was pinned"):
+        load(pinned)
+
+
+def test_a_set_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned = pin(Dataset("digits"))
+    assert load(pinned) is load(pinned)
+    assert load(pinned) is load(Dataset("digits"))
+
+
+def test_every_name_has_a_line_about_it() -> None:
+    assert {"digits", "photos", "mnist", "fashion-mnist", "cifar10", "parquet:PATH"} == set(known_names())
+
+
+def test_the_root_may_be_the_layout_or_its_beginning(tmp_path: Path) -> None:
+    root = tmp_path / "MNIST"
+    assert [root / "MNIST/raw", root / "raw"] == list(candidates(root, "MNIST/raw"))
+
+
+def test_pinning_imports_no_heavy_package() -> None:
+    code = (
+        "import sys; from tasks.datasets.catalog import *; from tasks.datasets.dataset import Dataset;"
+        "[pin(Dataset(name)) for name in ('digits', 'photos')];"
+        "print({'torch', 'torchvision', 'sklearn', 'scipy', 'PIL'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "set()\n" == done.stdout

@@ -1,0 +1,126 @@
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Feature, burn
+from tasks.job import marks
+from tasks.models import mlp1
+from tasks.models.weights import weights_of
+from tasks.schemas import MODEL
+from tasks.training.classifier import Burnt, Training, alike, member_of, train, train_many
+
+DIGITS = pin(Dataset("digits"))
+TINY = Training(DIGITS, examples=256, epochs=2)
+
+
+def test_digits_are_learnt_in_a_few_epochs() -> None:
+    model = train(Training(DIGITS, epochs=8), ())
+    row = model.to_pylist()[0]
+    assert (8, 0) == (row["epochs"], row["seed"])
+    assert [1, 2, 3, 4, 5, 6, 7, 8] == [epoch["epoch"] for epoch in row["history"]]
+    best = row["history"][row["best_epoch"] - 1]
+    assert best["validation_accuracy"] > 0.9
+    images = load(DIGITS)
+    right = mlp1.logits(weights_of(model), images.test_images).argmax(1) == images.test_labels
+    assert best["validation_accuracy"] == right.mean()
+
+
+def test_a_model_is_one_row_of_the_agreed_schema() -> None:
+    model = train(TINY, ())
+    assert (1, MODEL) == (len(model), model.schema)
+    assert list(mlp1.shapes(784, 10).items()) == [(name, w.shape) for name, w in weights_of(model).items()]
+
+
+def test_train_is_train_many_of_one() -> None:
+    configs = [dataclasses.replace(TINY, seed=seed) for seed in (3, 4)]
+    together = dict(train_many(configs, [(), ()]))
+    assert [train(config, ()) for config in configs] == [together[0], together[1]]
+
+
+def test_a_canary_changes_its_row_and_no_other() -> None:
+    images = load(DIGITS)
+    member = member_of(dataclasses.replace(TINY, burnt=(Burnt(7, Feature()),)), images)
+    assert [7] == list(member.replaced)
+    np.testing.assert_array_equal(burn(images.train_images[7:8], Feature())[0], member.replaced[7])
+    assert not np.array_equal(images.train_images[7], member.replaced[7])
+    np.testing.assert_array_equal(np.arange(256), member.rows)
+
+
+def test_a_canary_changes_the_model() -> None:
+    canary = dataclasses.replace(TINY, burnt=(Burnt(7, Feature()),))
+    clean, burnt = dict(train_many([TINY, canary], [(), ()])).values()
+    assert isinstance(clean, pa.Table)
+    assert clean != burnt
+
+
+def test_a_canary_outside_the_rows_ends_its_training_alone() -> None:
+    outside = dataclasses.replace(TINY, burnt=(Burnt(256, Feature()),))
+    found = dict(train_many([outside, TINY], [(), ()]))
+    assert "a feature is burnt into row 256; the rows trained on are 0 to 255" == str(found[0])
+    assert train(TINY, ()) == found[1]
+    with pytest.raises(ValueError, match="burnt into row 256"):
+        train(outside, ())
+
+
+def test_more_examples_than_there_are_is_refused() -> None:
+    with pytest.raises(ValueError, match="examples is 1438; digits has 1437 to train on"):
+        train(Training(DIGITS, examples=1438), ())
+
+
+def test_trainings_alike_in_all_but_seed_and_features_share_a_call() -> None:
+    canary = dataclasses.replace(TINY, seed=9, burnt=(Burnt(1, Feature()),))
+    longer = dataclasses.replace(TINY, epochs=3)
+    assert alike(TINY) == alike(canary)
+    assert alike(TINY) != alike(longer)
+    with pytest.raises(ValueError, match="cannot be computed together"):
+        list(train_many([TINY, longer], [(), ()]))
+
+
+def test_the_task_is_marked() -> None:
+    mark = marks(train)
+    assert ("classifier.train", 1, train_many, alike) == (mark.name, mark.version, mark.many, mark.alike)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("epochs", -1, "epochs is -1; it must be at least 1"),
+        ("patience", 0, "patience is 0; it must be at least 1"),
+        ("batch", 0, "batch is 0; it must be at least 1"),
+        ("examples", -5, "examples is -5; it must be at least 0"),
+        ("seed", -1, "seed is -1; it must be at least 0"),
+        ("learning_rate", 0.0, "learning_rate is 0.0; it must be a finite number above 0"),
+        ("learning_rate", float("nan"), "learning_rate is nan; it must be a finite number above 0"),
+        ("network", "mlp7", "network is 'mlp7'; it must be one of mlp1"),
+        ("burnt", (Burnt(3, Feature()), Burnt(2, Feature())), r"burnt names the rows \[3, 2\]; they must ascend"),
+    ],
+)
+def test_a_value_out_of_range_is_named(field: str, value: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(TINY, **{field: value})  # type: ignore[arg-type]
+
+
+def test_a_negative_row_is_refused() -> None:
+    with pytest.raises(ValueError, match="row is -1; it must be at least 0"):
+        Burnt(-1, Feature())
+
+
+def test_planning_a_training_imports_no_torch() -> None:
+    code = (
+        "import sys; from tasks.training.classifier import *; from tasks.datasets.dataset import Dataset;"
+        "alike(Training(Dataset('digits', 'd'))); print({'torch', 'scipy', 'sklearn', 'PIL'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "set()\n" == done.stdout
+
+
+def test_what_a_training_gives_changes_only_with_its_version() -> None:
+    history = train(dataclasses.replace(TINY, epochs=1), ()).to_pylist()[0]["history"]
+    losses = [round(history[0][name], 3) for name in ("train_loss", "validation_loss")]
+    assert (1, [2.256, 2.132]) == (marks(train).version, losses)
