@@ -9,15 +9,24 @@ from typing import Any
 
 import pytest
 
+VARIABLES = (
+    "RAY_ADDRESS",
+    "RAY_AUTH_MODE",
+    "RAY_AUTH_TOKEN",
+    "RAY_USAGE_STATS_ENABLED",
+    "RAY_health_check_period_ms",
+    "RAY_worker_niceness",
+)
 OBJECT_STORE_BYTES = 80 * 2**20
 
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[Any]:
     """A `ray.cluster_utils.Cluster` whose head has 2 CPUs; its token is in this process's environment."""
-    before = {name: os.environ.get(name) for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_ADDRESS")}
+    before = {name: os.environ.get(name) for name in VARIABLES}
     os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
-    os.environ |= {"RAY_worker_niceness": "0"}
+    # A node that is gone is struck off after 2 s instead of 15.
+    os.environ |= {"RAY_worker_niceness": "0", "RAY_health_check_period_ms": "500"}
     os.environ.pop("RAY_ADDRESS", None)
     from ray.cluster_utils import Cluster
 

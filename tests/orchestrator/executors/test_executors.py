@@ -80,12 +80,15 @@ def test_outcomes_travel_whole(executor: Executor, store: Store) -> None:
 def test_a_store_that_refuses_writes_is_an_outcome_not_a_crash(
     executor: Executor, store: Store, tmp_path: Path
 ) -> None:
+    for number in range(executor.slots):  # every worker has the store open by then
+        executor.submit(call("sleep", 0.5, first=1 + number))
+    drain(executor, executor.slots)
     folder = tmp_path / "store" / "results"
     for child in sorted(folder.rglob("*"), reverse=True):
         child.rmdir() if child.is_dir() else child.unlink()
     folder.rmdir()
     folder.write_text("in the way")
-    executor.submit(call("double", 1.0))
+    executor.submit(call("double", 1.0, first=50))
     assert [Refused] == [type(outcome) for each in drain(executor, 1) for outcome in each.outcomes]
 
 
