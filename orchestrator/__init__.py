@@ -1,1 +1,73 @@
-"""Whether, when and where a job runs. Knows no audit by name."""
+"""Whether, when and where a job runs. Knows no audit by name.
+
+import orchestrator
+run = orchestrator.run("unique_feature", preset="smoke", canaries=4)
+run.table("summary").to_pandas()
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from orchestrator.runs import Report
+
+
+def run(
+    audit: str,
+    *,
+    preset: str | None = None,
+    store: str | os.PathLike[str] | None = None,
+    sweep: Mapping[str, Sequence[Any]] | None = None,
+    address: str | None = None,
+    together: int | None = None,
+    tolerate: int = 0,
+    fail_fast: bool = False,
+    stop_after: str | float | None = None,
+    again: bool = False,
+    observe: Callable[[Mapping[str, Any]], None] | None = None,
+    **fields: Any,
+) -> Report:
+    """Run an audit (or a YAML file) to its end and say how it went; `report.table("summary")` are its numbers.
+
+    What is stored already is not computed again. Fields of the config are given by name, nested ones as
+    `**{"training.rate": 1e-3}`. The other arguments are those of `engram run`.
+    """
+    from orchestrator import spec
+    from orchestrator.runs import start
+    from orchestrator.store import open_store
+
+    execution: dict[str, Any] = {"tolerate": tolerate, "fail_fast": fail_fast, "again": again}
+    given = {"address": address or os.environ.get("RAY_ADDRESS"), "together": together, "stop_after": stop_after}
+    execution |= {name: value for name, value in given.items() if value is not None}
+    if stop_after is not None:
+        execution["stop_after"] = spec.duration(stop_after)
+    location = os.fspath(store) if store is not None else os.environ.get("ENGRAM_STORE")
+    asked = spec.specified(audit, spec.Spec(audit, preset, fields, sweep or {}, execution, location))
+    cells = spec.cells(asked)
+    opened = open_store(asked.store or spec.STORE)
+    return start(spec.pinned(cells, opened.digests()), opened, spec.execution(asked), observe)
+
+
+def _own_tasks() -> None:
+    """Make `tasks` ours. A `tasks.py` in the folder where the user works comes first on the path, and is another."""
+    own = Path(__file__).resolve().parent.parent / "tasks" / "__init__.py"
+    loaded = sys.modules.get("tasks")
+    if loaded is not None and Path(getattr(loaded, "__file__", None) or "").resolve() == own:
+        return
+    spec = importlib.util.spec_from_file_location("tasks", own, submodule_search_locations=[str(own.parent)])
+    assert spec is not None
+    assert spec.loader is not None
+    for name in [name for name in sys.modules if name == "tasks" or name.startswith("tasks.")]:
+        del sys.modules[name]
+    package = importlib.util.module_from_spec(spec)
+    sys.modules["tasks"] = package
+    spec.loader.exec_module(package)
+
+
+_own_tasks()

@@ -6,8 +6,23 @@ and outcomes travel; tables do not.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import operator
+import time
+import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
+
+import pyarrow as pa
+
+from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
+from orchestrator.fields import plain
+from orchestrator.provenance import commit, device, process, versions
+from orchestrator.store import Store, Written
+from tasks.job import Function, marks
 
 
 @dataclass(frozen=True)
@@ -33,11 +48,15 @@ class Call:
 
 @dataclass(frozen=True)
 class Done:
-    """The job's result is in the store. `seconds` is its share of the call's computing time."""
+    """The job's result is in the store. `seconds` is its share of the call's computing time.
+
+    `differs`: there was a result already, and the one computed now is another one; both are kept.
+    """
 
     key: str
     seconds: float
     worker: str
+    differs: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,3 +102,137 @@ class Finished:
 
     call: Call
     outcomes: tuple[Outcome, ...]
+
+
+class Poisoned(Exception):
+    """This process cannot be used any more (after a CUDA error, nothing on that device works): it must end."""
+
+
+def perform(call: Call, store: Store) -> Finished:
+    """Run a call's jobs here and commit each result as it ends. Whatever goes wrong with a job becomes its outcome."""
+    worker = process()
+    outcomes: list[Outcome] = []
+    ready: list[tuple[Item, list[pa.Table]]] = []
+    tables: dict[str, pa.Table] = {}
+    for item in call.items:
+        inputs = _read(item, store, tables)
+        if isinstance(inputs, list):
+            ready.append((item, inputs))
+        else:
+            outcomes.append(inputs)
+    for item, seconds, result in _results(ready):
+        outcomes.append(_commit(item, result, seconds, len(ready), worker, store))
+    return Finished(call, tuple(outcomes))
+
+
+def function_of(item: Item) -> Function:
+    """The task function that an item names."""
+    module, _, name = item.function.partition(":")
+    function: Function = operator.attrgetter(name)(importlib.import_module(module))
+    return function
+
+
+def _read(item: Item, store: Store, tables: dict[str, pa.Table]) -> list[pa.Table] | Outcome:
+    missing = []
+    for key in item.inputs:
+        if key in tables:
+            continue
+        try:
+            tables[key] = store.read(key)
+        except (Absent, Damaged):
+            missing.append(key)
+        except Unwritable as error:  # damaged, and cannot be set aside
+            return Refused(item.key, str(error))
+        except (StoreError, OSError) as error:
+            return Lost(item.key, f"input {key[:12]} cannot be read: {error}")
+    if missing:
+        return Missing(item.key, tuple(missing))
+    return [tables[key] for key in item.inputs]
+
+
+def _results(ready: list[tuple[Item, list[pa.Table]]]) -> Iterator[tuple[Item, float, pa.Table | Exception]]:
+    """Each job with its seconds and its table or exception, as it ends."""
+    if not ready:
+        return
+    function = function_of(ready[0][0])
+    many = marks(function).many
+    clock = time.perf_counter()
+    if many is None or len(ready) == 1:
+        for item, inputs in ready:
+            try:
+                result: pa.Table | Exception = function(item.config, inputs)
+            except Exception as error:
+                result = error
+            yield item, time.perf_counter() - clock, result
+            clock = time.perf_counter()
+        return
+    pending = dict(enumerate(item for item, _ in ready))
+    try:
+        for index, result in many([item.config for item, _ in ready], [inputs for _, inputs in ready]):
+            yield pending.pop(index), time.perf_counter() - clock, result
+            clock = time.perf_counter()
+        broken: Exception = RuntimeError("the task computed several jobs at once and left this one out")
+    except Exception as error:  # of all together: the schedule sends the rest again in smaller parts
+        broken = error
+    for item in pending.values():
+        yield item, 0.0, _Together(_line(broken))
+
+
+class _Together(Exception):
+    """Several jobs at once failed as one; alone they may not."""
+
+
+def _commit(
+    item: Item, result: pa.Table | Exception, seconds: float, together: int, worker: str, store: Store
+) -> Outcome:
+    if isinstance(result, _Together):
+        return Lost(item.key, str(result))
+    if isinstance(result, Exception) and together > 1 and _out_of_memory(result):
+        return Lost(item.key, _line(result))
+    if isinstance(result, Exception):
+        text = "".join(traceback.format_exception(result))
+        if "CUDA error" in str(result):
+            raise Poisoned(_line(result))
+        with contextlib.suppress(StoreError, OSError):
+            store.write_failure(item.key, text)
+        return Failed(item.key, _line(result), text)
+    try:
+        written = store.write(item.key, result, _record(item, seconds, together, worker))
+        store.clear_failure(item.key)
+    except Unwritable as error:
+        return Refused(item.key, str(error))
+    except (StoreError, OSError) as error:
+        return Lost(item.key, _line(error))
+    except TypeError as error:  # the task returned what no store can hold
+        return _commit(item, error, seconds, together, worker, store)
+    return Done(item.key, seconds, worker, written is Written.CONFLICT)
+
+
+def _record(item: Item, seconds: float, together: int, worker: str) -> dict[str, Any]:
+    mark = marks(function_of(item))
+    return {
+        "key": item.key,
+        "task": mark.name,
+        "version": mark.version,
+        "function": item.function,
+        "config": plain(item.config),
+        "inputs": list(item.inputs),
+        "seconds": seconds,
+        "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "together": together,
+        "worker": worker,
+        "commit": commit(),
+        "versions": dict(versions()),
+        **device(),
+    }
+
+
+def _out_of_memory(result: object) -> bool:
+    """Host memory, or a device's by the name that torch gives its error."""
+    return isinstance(result, MemoryError) or type(result).__name__ == "OutOfMemoryError"
+
+
+def _line(error: BaseException) -> str:
+    """An exception in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

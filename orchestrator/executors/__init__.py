@@ -23,3 +23,14 @@ class Executor(Protocol):
         """Give up what is submitted, as soon as can be; nothing of it comes back."""
 
     def close(self) -> None: ...
+
+
+def open_executor(address: str | None, store: str) -> Executor:
+    """The executor for an address: `none` is this process, anything else Ray (None: a cluster on this machine)."""
+    if address == "none":
+        from orchestrator.executors.local import LocalExecutor
+
+        return LocalExecutor(store)
+    from orchestrator.executors.ray import RayExecutor
+
+    return RayExecutor(store, address=address or "local")

@@ -1,0 +1,42 @@
+# Two commands: `make quickstart` sets up and runs the first audit, `make test` sets up and runs every check.
+PYTHON ?= python3
+BIN := .venv/bin
+UV := uv==0.13.8
+
+.PHONY: quickstart test lint types chaos bench lock clean
+
+quickstart: .venv/ready
+	$(BIN)/engram run unique_feature --preset quickstart
+
+test: lint types
+	$(BIN)/python -m pytest
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/ready
+	$(BIN)/mypy
+
+# Twenty rounds of SIGKILL at random moments; the scores must come out bit for bit.
+chaos: .venv/ready
+	$(BIN)/python -m tests.chaos --rounds 20 --preset quickstart
+
+bench: .venv/ready
+	$(BIN)/python -m bench.orchestration
+	$(BIN)/python -m bench.training
+
+# The whole environment is pinned by requirements.lock, with a hash for every file.
+.venv/ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit(f"Engram needs Python 3.11 to 3.13, but $(PYTHON) is {v[0]}.{v[1]}; name another one: make PYTHON=python3.12 $(MAKECMDGOALS)")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(UV)
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+lock:
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --group dev pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache

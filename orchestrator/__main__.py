@@ -1,0 +1,5 @@
+"""`python -m orchestrator` is `engram`."""
+
+from orchestrator.cli import main
+
+main()

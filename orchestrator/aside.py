@@ -1,0 +1,119 @@
+"""Files that appear whole or not at all: written aside, brought to the disk, then put in their place."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from orchestrator.errors import Unwritable
+
+SUFFIX = ".unfinished"
+
+# The place refuses writes. Nobody's fault, and it ends when someone makes room or mounts the disk again.
+REFUSALS = {
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
+    errno.ENOENT, errno.ENOTDIR, errno.ESTALE, errno.ENODEV, errno.ENOTCONN, errno.EOPNOTSUPP,
+}  # fmt: skip
+# The disk, or something that is no file, does not give the bytes back.
+UNREADABLE = {errno.EIO, errno.EISDIR, errno.ELOOP, errno.EBADMSG, errno.EUCLEAN}
+
+
+def link(tmp: Path, path: Path, *parts: bytes | memoryview) -> bool:
+    """Put a file there, durably, unless one is there already; whether it was put.
+
+    Linked, not renamed: of two writers the first wins, and what it wrote is never replaced.
+    """
+    draft = _write(tmp, parts)
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    finally:
+        with suppress(OSError):
+            os.unlink(draft)
+    sync(path.parent)
+    return True
+
+
+def replace(tmp: Path, path: Path, data: bytes) -> None:
+    """Put a file there, durably, over one that is there."""
+    draft = _write(tmp, (data,))
+    try:
+        os.replace(draft, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(draft)
+        raise
+    sync(path.parent)
+
+
+def _write(tmp: Path, parts: tuple[bytes | memoryview, ...]) -> str:
+    """A new file in `tmp` with these bytes on the disk; gone again where they could not all be written."""
+    draft = os.path.join(tmp, f"{os.getpid()}.{os.urandom(8).hex()}{SUFFIX}")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        try:
+            for part in parts:
+                view = memoryview(part)
+                while view:
+                    view = view[os.write(handle, view) :]
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(draft)
+        raise
+    return draft
+
+
+def sync(folder: Path) -> None:
+    """Bring a folder's names to the disk."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def unfinished(name: str) -> bool:
+    """Whether a file of this name is one that its writer has not put in its place."""
+    return name.endswith(SUFFIX)
+
+
+def sweep(tmp: Path, older: float) -> None:
+    """Remove what writers left in `tmp` that died more than `older` seconds ago."""
+    with suppress(OSError):
+        now = time.time()
+        for found in os.scandir(tmp):
+            with suppress(OSError):
+                if unfinished(found.name) and now - found.stat().st_mtime > older:
+                    os.unlink(found.path)
+
+
+@contextmanager
+def writing(path: Path, needed: int = 0) -> Iterator[None]:
+    """Unwritable, in one line: what cannot be written, why, and how much room there is for how much.
+
+    Errors that say something else (too many open files) pass as they are.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in REFUSALS:
+            raise
+        line = f"cannot write {path}: {error.strerror} ({errno.errorcode[error.errno]})"
+        if needed:
+            line += f"; {needed:,} bytes needed, {_free(path)} free"
+        raise Unwritable(line) from error
+
+
+def _free(path: Path) -> str:
+    with suppress(OSError, StopIteration):
+        return f"{shutil.disk_usage(next(folder for folder in path.parents if folder.exists())).free:,}"
+    return "unknown"

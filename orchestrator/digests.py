@@ -1,0 +1,59 @@
+"""Digests of files elsewhere (data sets, models), remembered so that a large file is hashed once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import suppress
+from pathlib import Path
+
+from orchestrator import aside
+from orchestrator.lock import locked
+
+
+class Digests(MutableMapping[str, str]):
+    """A mapping kept in one JSON file; several processes may add to it at once.
+
+    It is a cache: a file that is damaged counts as empty, and one that cannot be written is left alone. It carries a
+    digest of itself, since a changed entry would be taken for the data's identity.
+    """
+
+    def __init__(self, path: Path, tmp: Path) -> None:
+        self._path, self._tmp = path, tmp
+        self._known = self._load()
+
+    def __getitem__(self, name: str) -> str:
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __setitem__(self, name: str, digest: str) -> None:
+        self._change(lambda known: known.update({name: digest}))
+
+    def __delitem__(self, name: str) -> None:
+        del self._known[name]
+        self._change(lambda known: known.pop(name, None))
+
+    def _change(self, change: Callable[[dict[str, str]], object]) -> None:
+        change(self._known)
+        with suppress(OSError), locked(self._path.with_suffix(".lock")):
+            known = self._load()
+            change(known)
+            aside.replace(self._tmp, self._path, json.dumps({"sha256": _sum(known), "digests": known}).encode())
+            self._known = known
+
+    def _load(self) -> dict[str, str]:
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            stored = json.loads(self._path.read_bytes())
+            if _sum(stored["digests"]) == stored["sha256"]:
+                return dict(stored["digests"])
+        return {}
+
+
+def _sum(known: dict[str, str]) -> str:
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()

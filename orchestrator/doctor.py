@@ -1,0 +1,210 @@
+"""Whether this machine can run audits: what is installed, what computes, where results and data lie.
+
+PyTorch is asked in a process of its own; nothing here loads it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from orchestrator.errors import EngramError
+
+NEEDED = ("ray", "torch", "torchvision", "numpy", "scipy", "pyarrow", "scikit-learn", "pillow", "pydantic", "pyyaml")
+USEFUL = {"mlflow": "runs are then not tracked", "faiss-gpu|faiss-cpu": "nearest neighbours then go by torch"}
+ROOM = 1_000_000_000  # bytes free in the store below which a run may well have to pause
+SHM = 500_000_000  # bytes in /dev/shm below which Ray keeps its objects on the disk
+SOCKET_PATH = 107  # characters that a unix socket's path may have
+PORTS = {6379: "Ray's head", 8265: "Ray's dashboard", 10001: "Ray's client server"}
+PROBE = 3.0  # seconds to reach an address in
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at. `ok` is None where it is not as it could be, and nothing needs it."""
+
+    name: str
+    ok: bool | None
+    found: str
+    advice: str = ""
+
+
+def examine(store: str, address: str | None) -> Iterator[Check]:
+    """The checks, one after another, as they are made."""
+    yield _python()
+    yield from _packages()
+    yield from _audits()
+    yield _processors()
+    yield from _gpus()
+    yield from _ray(address)
+    yield _store(store)
+    yield from _data()
+
+
+def _python() -> Check:
+    found = ".".join(map(str, sys.version_info[:3]))
+    good = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    return Check("python", good, found, "" if good else "use Python 3.11, 3.12 or 3.13")
+
+
+def _packages() -> Iterator[Check]:
+    for name in ("engram-audit", *NEEDED, *USEFUL):
+        version = next((v for each in name.split("|") if (v := _version(each))), None)
+        label = name.partition("|")[0].partition("-gpu")[0]
+        if version is not None:
+            yield Check(label, True, version)
+        elif name == "engram-audit":
+            yield Check(label, None, "not installed; runs from its folder", "pip install -e . gives the command engram")
+        elif name in USEFUL:
+            yield Check(label, None, f"not installed; {USEFUL[name]}", f"pip install {label}")
+        else:
+            yield Check(label, False, "not installed", f"pip install {name}")
+
+
+def _audits() -> Iterator[Check]:
+    from orchestrator import audits
+
+    sound = []
+    for name in audits.names():
+        try:
+            sound.append(audits.find(name).name)
+        except EngramError as error:
+            yield Check("audit", False, str(error), "mend or uninstall the package that offers it")
+    yield Check("audits", bool(sound), ", ".join(sound) or "none")
+
+
+def _processors() -> Check:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Check("processors", True, f"{cores}, {size(memory)} of memory")
+
+
+def _gpus() -> Iterator[Check]:
+    if shutil.which("nvidia-smi") is None:
+        yield Check("gpu", True, "none; networks train on the processors")
+        return
+    asked = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    said = _output(asked, 20)
+    if not said:
+        yield Check("gpu", None, "nvidia-smi is there, and finds no GPU", "check the driver (nvidia-smi says why)")
+        return
+    for line in said.splitlines():
+        yield Check("gpu", True, line)
+    script = "import torch; print(torch.version.cuda, torch.cuda.is_available(), torch.cuda.device_count())"
+    torch = _output([sys.executable, "-c", script], 120)
+    if torch and torch.split()[1] == "True":
+        yield Check("torch on gpu", True, f"CUDA {torch.split()[0]}, {torch.split()[2]} device(s)")
+    else:
+        advice = "install a build of torch for this driver's CUDA; until then networks train on the processors"
+        yield Check("torch on gpu", None, f"torch cannot use it ({torch or 'it does not import'})", advice)
+
+
+def _ray(address: str | None) -> Iterator[Check]:
+    if address == "none":
+        yield Check("ray", True, "not used: address is none, all runs in one process")
+        return
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        reached = _reaches(host, int(port))
+        advice = "" if reached else "start the cluster, open the port, or use --address local"
+        yield Check("ray cluster", reached, f"{address} {'answers' if reached else 'does not answer'}", advice)
+        return
+    taken = [f"{port} ({use})" for port, use in PORTS.items() if _reaches("127.0.0.1", port)]
+    found = f"in use: {', '.join(taken)}; a local cluster takes others" if taken else f"{_listed(PORTS)} are free"
+    yield Check("ray ports", True, found)
+    shm = Path("/dev/shm")
+    if shm.is_dir():
+        free = shutil.disk_usage(shm).free
+        slow = "" if free > SHM else "in a container give --shm-size=1g"
+        yield Check("ray memory", True if free > SHM else None, f"{size(free)} free in /dev/shm", slow)
+    session = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray"
+    # session_2026-11-21_02-51-00_123456_12345/sockets/plasma_store
+    length = len(str(session)) + 62
+    good = os.access(next(path for path in (session, *session.parents) if path.exists()), os.W_OK)
+    if not good:
+        yield Check("ray session", False, f"{session} cannot be written", "set RAY_TMPDIR to a short path that can be")
+    elif length > SOCKET_PATH:
+        yield Check("ray session", False, f"{session} is too long for a socket", "set RAY_TMPDIR to a shorter path")
+    else:
+        yield Check("ray session", True, str(session))
+
+
+def _store(location: str) -> Check:
+    from orchestrator.store import open_store
+
+    path = Path(location.removeprefix("file://")).expanduser().absolute()
+    near = next(each for each in (path, *path.parents) if each.exists())
+    try:
+        results = "not made yet"
+        if path.exists() and any(path.iterdir()):
+            results = f"{len(open_store(location, create=False).keys()):,} results"
+        with tempfile.TemporaryFile(dir=near) as file:
+            file.write(b"\0" * 4096)
+    except EngramError as error:
+        return Check("store", False, str(error), "give another place with --store or ENGRAM_STORE")
+    except OSError as error:
+        advice = "make room or give another place with --store or ENGRAM_STORE"
+        return Check("store", False, f"{path} cannot be written: {error.strerror or error}", advice)
+    free = shutil.disk_usage(near).free
+    advice = "" if free > ROOM else "make room, or give another place with --store or ENGRAM_STORE"
+    return Check("store", True if free > ROOM else None, f"{path}: {results}, writable, {size(free)} free", advice)
+
+
+def _data() -> Iterator[Check]:
+    from tasks.datasets import catalog
+    from tasks.datasets.dataset import DatasetError
+
+    for name, about in catalog.known_names().items():
+        if ":" in name:  # a path of the user's
+            continue
+        try:
+            catalog.find(name)
+        except (DatasetError, OSError, ImportError) as error:
+            found, _, advice = str(error).partition("; ")
+            yield Check(f"data {name}", None, found, advice)
+        else:
+            yield Check(f"data {name}", True, about)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _output(command: list[str], seconds: float) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def _reaches(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), PROBE):
+            return True
+    except OSError:
+        return False
+
+
+def _listed(ports: dict[int, str]) -> str:
+    return ", ".join(map(str, ports))
+
+
+def size(count: float) -> str:
+    """A number of bytes as a person reads it."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"

@@ -1,0 +1,224 @@
+"""The driver: takes a plan to its end on an executor, whatever happens on the way.
+
+It is the only part with a clock, and the meeting place of schedule, executor and store. What it learns it hands to
+its observers.
+"""
+
+from __future__ import annotations
+
+import heapq
+import signal
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Any
+
+from orchestrator.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
+from orchestrator.executors import Executor
+from orchestrator.plan import Plan
+from orchestrator.schedule import Schedule, group_of
+from orchestrator.store import Store
+
+Event = Mapping[str, Any]
+Observer = Callable[[Event], None]
+Elsewhere = Callable[[set[str]], set[str]]
+
+GRACE = 10.0  # seconds that running calls get to end in, once the run is to stop
+POLL = 0.5  # seconds between looks at what other runs have stored
+
+
+class Stop:
+    """The wish to stop early, from a signal, a deadline or a lost lease; the first reason stands."""
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+
+    def ask(self, reason: str) -> None:
+        self.reason = self.reason or reason
+
+    @contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """SIGINT and SIGTERM ask once; asked again they end the process at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def asked(number: int, _frame: FrameType | None) -> None:
+            if self.reason is not None:
+                raise KeyboardInterrupt
+            self.ask(signal.Signals(number).name)
+
+        before = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+@dataclass
+class Progress:
+    """What a driver has done so far: keys computed here, failures by key, and seconds by group of jobs."""
+
+    computed: set[str]
+    failed: dict[str, Failed]
+    seconds: dict[str, list[float]]
+    damaged: int = 0
+    paused: str | None = None
+
+
+class Driver:
+    """Drives plans on one executor, which is opened only when there is something to run."""
+
+    def __init__(
+        self,
+        store: Store,
+        executor: Callable[[], Executor],
+        observe: Observer,
+        stop: Stop,
+        *,
+        together: int | None = None,
+        fail_fast: bool = False,
+        deadline: float | None = None,
+        seconds: Mapping[str, float] | None = None,
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
+        self.store = store
+        self.observe = observe
+        self.stop = stop
+        self.progress = Progress(set(), {}, defaultdict(list))
+        self._open = executor
+        self._executor: Executor | None = None
+        self._together = together
+        self.fail_fast = fail_fast
+        self._deadline = deadline
+        self._seconds = dict(seconds or {})
+        self._elsewhere = elsewhere
+        self._delayed: list[tuple[float, int, Call]] = []
+        self._submitted = 0
+
+    def drive(self, plan: Plan, stored: set[str]) -> None:
+        """Run what is not stored until all is done that can be, or the run is asked to stop or has to pause."""
+        if not plan.missing(stored) or self.stop.reason:
+            return
+        executor = self._running_executor()
+        schedule = Schedule(
+            plan,
+            stored,
+            slots=executor.slots,
+            together=self._together,
+            fail_fast=self.fail_fast,
+            seconds=self._seconds,
+            failed=self.progress.failed,
+        )
+        polled = 0.0
+        while not self.stop.reason:
+            if time.monotonic() - polled > POLL:
+                self._look_elsewhere(schedule)
+                polled = time.monotonic()
+            self._send(schedule, executor)
+            if schedule.over or schedule.paused:
+                break
+            self._receive(schedule, executor)
+            if self._deadline is not None and time.monotonic() > self._deadline:
+                self.stop.ask("time limit")
+        self._wind_down(schedule, executor)
+        self.progress.failed.update(schedule.failed)
+        self.progress.paused = schedule.paused
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the run ends before its plan does, if it does."""
+        return self.progress.paused or self.stop.reason
+
+    def close(self) -> None:
+        if self._executor is not None:
+            self._executor.close()
+            self._executor = None
+
+    def _running_executor(self) -> Executor:
+        if self._executor is None:
+            self._executor = self._open()
+        return self._executor
+
+    def _send(self, schedule: Schedule, executor: Executor) -> None:
+        now = time.monotonic()
+        while self._delayed and self._delayed[0][0] <= now:
+            self._submit(heapq.heappop(self._delayed)[-1], executor)
+        schedule.slots = executor.slots
+        while self._submitted < executor.window and (call := schedule.next()):
+            if call.delay:
+                heapq.heappush(self._delayed, (now + call.delay, call.number, call))
+            else:
+                self._submit(call, executor)
+
+    def _submit(self, call: Call, executor: Executor) -> None:
+        executor.submit(call)
+        self._submitted += 1
+
+    def _receive(self, schedule: Schedule, executor: Executor) -> None:
+        if not self._submitted:
+            time.sleep(0.05)  # all that is left waits: for its back-off, or for another run
+            return
+        for finished in executor.wait(POLL if self._delayed or schedule.elsewhere else 1.0):
+            self._settle(schedule, finished)
+
+    def _settle(self, schedule: Schedule, finished: Finished) -> None:
+        """Record a call's outcomes; a lost job whose result is in the store after all is done."""
+        self._submitted -= 1
+        outcomes = tuple(self._settled(outcome) for outcome in finished.outcomes)
+        for outcome in outcomes:
+            self._tell(schedule, outcome)
+        schedule.record(replace(finished, outcomes=outcomes))
+
+    def _settled(self, outcome: Outcome) -> Outcome:
+        if isinstance(outcome, Lost) and outcome.key in self.store:
+            return Done(outcome.key, 0.0, "orphan")
+        return outcome
+
+    def _tell(self, schedule: Schedule, outcome: Outcome) -> None:
+        key = outcome.key
+        about = {"key": key, "task": schedule.plan.task(key)}
+        match outcome:
+            case Done():
+                self.progress.computed.add(key)
+                if outcome.seconds:
+                    self.progress.seconds[group_of(schedule.plan.jobs[key])].append(outcome.seconds)
+                self.observe({"event": "done", **about, "seconds": outcome.seconds, "worker": outcome.worker})
+                if outcome.differs:
+                    self.observe({"event": "differs", **about})
+            case Failed():
+                self.observe({"event": "failed", **about, "error": outcome.error})
+            case Missing():
+                self.progress.damaged += len(outcome.inputs)
+                self.observe({"event": "missing", **about, "inputs": list(outcome.inputs)})
+            case Lost():
+                self.observe({"event": "lost", **about, "cause": outcome.cause})
+            case Refused():
+                self.observe({"event": "refused", **about, "cause": outcome.cause})
+
+    def _look_elsewhere(self, schedule: Schedule) -> None:
+        """Leave to other living runs what they compute too; take what they stored, and what they left behind."""
+        if self._elsewhere is None:
+            return
+        ours = set(schedule.plan.jobs) - schedule.done
+        theirs = self._elsewhere(ours)
+        schedule.defer(theirs)
+        stored = {key for key in schedule.elsewhere if key in self.store}
+        schedule.arrived(stored)
+        schedule.reclaim(schedule.elsewhere - theirs - stored)
+
+    def _wind_down(self, schedule: Schedule, executor: Executor) -> None:
+        """Give what is running a moment to end, then give it up."""
+        self._delayed.clear()
+        end = time.monotonic() + GRACE
+        while self._submitted and (left := end - time.monotonic()) > 0:
+            for finished in executor.wait(left):
+                self._settle(schedule, finished)
+        if self._submitted:
+            executor.cancel()
+            self._submitted = 0

@@ -1,0 +1,38 @@
+"""Calls one at a time in this very process, so that a debugger works and nothing else is needed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from orchestrator.calls import Call, Finished, Poisoned, perform
+from orchestrator.errors import EngramError
+from orchestrator.store import open_store
+
+
+class LocalExecutor:
+    """Runs each call inside `wait`. An interrupt in a task ends `wait` as it ends any other function."""
+
+    slots = 1
+    window = 1
+
+    def __init__(self, store: str) -> None:
+        self._store = open_store(store)
+        self._calls: deque[Call] = deque()
+
+    def submit(self, call: Call) -> None:
+        self._calls.append(call)
+
+    def wait(self, seconds: float) -> Sequence[Finished]:  # noqa: ARG002 (it happens here)
+        if not self._calls:
+            return ()
+        try:
+            return (perform(self._calls.popleft(), self._store),)
+        except Poisoned as error:
+            raise EngramError(f"this process cannot compute any more ({error}); the same command goes on") from error
+
+    def cancel(self) -> None:
+        self._calls.clear()
+
+    def close(self) -> None:
+        self._calls.clear()

@@ -1,0 +1,201 @@
+"""Declared types: a value brought to the type that its field declares, or refused in one line.
+
+    coerce("3", int, "canaries")       -> 3
+    coerce(1, float, "learning_rate")  -> 1.0
+    coerce("digits", Dataset, "data")  -> Dataset("digits")
+
+Command lines give text, YAML gives values and Python gives either; all end as one value, so that they end as one key.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import math
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, Union
+
+from orchestrator.errors import SpecError
+
+TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` where something near is known, else nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+@functools.cache
+def declared(config: Any) -> Mapping[str, Any]:
+    """Field name -> declared type, in the order of declaration."""
+    hints = typing.get_type_hints(config)
+    return {field.name: hints[field.name] for field in dataclasses.fields(config)}
+
+
+def coerce(value: Any, to: Any, where: str) -> Any:
+    """The value as the declared type `to`; SpecError naming `where` if it is not one."""
+    origin = typing.get_origin(to)
+    if origin is Literal:
+        return _literal(value, typing.get_args(to), where)
+    if origin in (Union, types.UnionType):
+        return _union(value, typing.get_args(to), where)
+    if origin is tuple:
+        return _tuple(value, typing.get_args(to), where)
+    if dataclasses.is_dataclass(to) and isinstance(to, type):
+        return _dataclass(value, to, where)
+    if to in _SCALARS:
+        return _SCALARS[to](value, where)
+    raise SpecError(f"{where}: fields of type {to!r} have no stable form; use numbers, text, tuples or dataclasses")
+
+
+def plain(value: Any) -> Any:
+    """The value as numbers, text, lists and dicts, which `coerce` turns back into an equal one."""
+    if hasattr(value, "identity"):
+        return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {name: plain(getattr(value, name)) for name in declared(type(value))}
+    if isinstance(value, tuple | list):
+        return [plain(part) for part in value]
+    return value
+
+
+def replaced(config: Any, path: str, value: Any) -> Any:
+    """The config with the field at the dotted `path` set; SpecError names the nearest field where there is none."""
+    return changed(config, {path: value})
+
+
+def changed(config: Any, changes: Mapping[str, Any]) -> Any:
+    """The config with the fields at these dotted paths set together, so that ranges are checked on the whole."""
+    paths = {tuple(path.split(".")): value for path, value in changes.items()}
+    return _changed(config, paths, ()) if paths else config
+
+
+def _changed(config: Any, changes: Mapping[tuple[str, ...], Any], above: tuple[str, ...]) -> Any:
+    kind: Any = type(config)
+    known = declared(kind)
+    values = {name: getattr(config, name) for name in known}
+    deeper: dict[str, dict[tuple[str, ...], Any]] = {}
+    for (name, *rest), value in changes.items():
+        whole = ".".join((*above, name, *rest))
+        if name not in known:
+            fields = ", ".join(known)
+            raise SpecError(f"unknown field {whole!r}: {kind.__name__} has {fields}{nearest(name, known)}")
+        if not rest:
+            values[name] = coerce(value, known[name], whole)
+        elif not dataclasses.is_dataclass(values[name]) or hasattr(values[name], "identity"):
+            raise SpecError(f"{whole}: {name!r} has no fields below it; set it as {name}=VALUE")
+        else:
+            deeper.setdefault(name, {})[tuple(rest)] = value
+    for name, below in deeper.items():
+        values[name] = _changed(values[name], below, (*above, name))
+    return _built(kind, values, ", ".join(".".join((*above, *path)) for path in changes))
+
+
+def _built(to: type, values: Mapping[str, Any], where: str) -> Any:
+    try:
+        return to(**values)
+    except (ValueError, TypeError) as error:  # ranges are checked on construction
+        raise SpecError(f"{where}: {error}") from None
+
+
+def _dataclass(value: Any, to: type, where: str) -> Any:
+    if isinstance(value, to):
+        if hasattr(to, "identity"):
+            return value
+        return _built(to, {n: coerce(getattr(value, n), t, f"{where}.{n}") for n, t in declared(to).items()}, where)
+    if isinstance(value, str) and hasattr(to, "parse"):
+        try:
+            return to.parse(value)
+        except ValueError as error:
+            raise SpecError(f"{where} is {value!r}: {error}") from None
+    if not isinstance(value, Mapping):
+        raise SpecError(f"{where} is {value!r}; it takes {', '.join(declared(to))}")
+    known = declared(to)
+    for name in value:
+        if name not in known:
+            raise SpecError(f"unknown field {where}.{name}: it has {', '.join(known)}{nearest(str(name), known)}")
+    return _built(to, {name: coerce(v, known[name], f"{where}.{name}") for name, v in value.items()}, where)
+
+
+def _literal(value: Any, allowed: tuple[Any, ...], where: str) -> Any:
+    for choice in allowed:
+        if value == choice and isinstance(value, bool) == isinstance(choice, bool):
+            return choice
+        if isinstance(value, str) and not isinstance(choice, str) and value == str(choice):
+            return choice
+    names = ", ".join(map(str, allowed))
+    raise SpecError(f"{where} is {value!r}; allowed: {names}{nearest(str(value), map(str, allowed))}")
+
+
+def _union(value: Any, members: tuple[Any, ...], where: str) -> Any:
+    if type(None) in members and (value is None or value in ("null", "none", "None")):
+        return None
+    reasons = []
+    for member in members:
+        if member is type(None):
+            continue
+        try:
+            return coerce(value, member, where)
+        except SpecError as error:
+            reasons.append(str(error))
+    raise SpecError(reasons[0])
+
+
+def _tuple(value: Any, members: tuple[Any, ...], where: str) -> tuple[Any, ...]:
+    if isinstance(value, str):
+        value = [part for part in (part.strip() for part in value.strip("[]()").split(",")) if part]
+    if not isinstance(value, list | tuple):
+        raise SpecError(f"{where} is {value!r}; it must be a list")
+    if len(members) == 2 and members[1] is Ellipsis:
+        return tuple(coerce(part, members[0], f"{where}[{i}]") for i, part in enumerate(value))
+    if len(value) != len(members):
+        raise SpecError(f"{where} has {len(value)} values; it must have {len(members)}")
+    return tuple(coerce(part, m, f"{where}[{i}]") for i, (part, m) in enumerate(zip(value, members, strict=True)))
+
+
+def _bool(value: Any, where: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in TRUTHS:
+        return TRUTHS[value.lower()]
+    raise SpecError(f"{where} is {value!r}; it must be true or false")
+
+
+def _int(value: Any, where: str) -> int:
+    problem = SpecError(f"{where} is {value!r}; it must be a whole number")
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise problem
+    if isinstance(value, float):
+        if not value.is_integer():
+            raise problem
+        return int(value)
+    try:
+        return int(value)
+    except ValueError:
+        raise problem from None
+
+
+def _float(value: Any, where: str) -> float:
+    problem = SpecError(f"{where} is {value!r}; it must be a finite number")
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise problem
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        raise problem from None
+    if not math.isfinite(number):
+        raise problem
+    return number + 0.0  # -0.0 and 0.0 are one value
+
+
+def _str(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise SpecError(f"{where} is {value!r}; it must be text")
+    return value
+
+
+_SCALARS: Mapping[Any, Any] = {bool: _bool, int: _int, float: _float, str: _str}

@@ -1,0 +1,111 @@
+"""A run's folder: its config and plan, written once, and the log of its events, only ever appended to.
+
+runs/ID/run.json       audit, preset, config, what a sweep varied; or the cells of a sweep
+runs/ID/plan.json      the keys behind each root, and every key with its task
+runs/ID/events.jsonl   one event a line
+runs/ID/tables/NAME/   the run's tables as Parquet parts
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import StoreError, Unwritable
+from orchestrator.plan import Plan
+
+ENDS = ("finished", "failed", "interrupted", "paused")
+
+
+class Journal:
+    """What is written down about one run. Opening one reads nothing; what cannot be read is a StoreError."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def run(self) -> str:
+        return self.folder.name
+
+    @property
+    def exists(self) -> bool:
+        return self.folder.is_dir()
+
+    def create(self, about: Mapping[str, Any], plan: Plan | None) -> None:
+        """Make the folder with its config and plan, whole or not at all; nothing happens if it is there already."""
+        if self.exists:
+            return
+        aside = self.folder.with_name(f".{self.folder.name}.{os.getpid()}")
+        try:
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.mkdir(parents=True)
+            _write(aside / "run.json", json.dumps({"run": self.run, "created": now(), **about}, indent=2))
+            if plan is not None:
+                jobs = [[key, plan.task(key)] for key in plan.jobs]
+                _write(aside / "plan.json", json.dumps({"roots": plan.roots, "jobs": jobs}))
+            with contextlib.suppress(FileExistsError):
+                os.rename(aside, self.folder)
+        except OSError as error:
+            if not self.exists:  # another driver may have been first, which is as good
+                raise Unwritable(f"cannot write {self.folder}: {error.strerror or error}") from None
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+    def about(self) -> dict[str, Any]:
+        """The run's config and all that was known of it when it was made."""
+        about: dict[str, Any] = self._read("run.json")
+        return about
+
+    def roots(self) -> dict[str, tuple[str, ...]]:
+        """The keys behind each of the run's tables, as planned."""
+        return {name: tuple(keys) for name, keys in self._read("plan.json")["roots"].items()}
+
+    def tasks(self) -> dict[str, str]:
+        """Every planned key with the name of its task."""
+        return dict(self._read("plan.json")["jobs"])
+
+    def append(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Add events to the log, each with the time."""
+        stamp = now()
+        text = "".join(json.dumps({"time": stamp, **event}, default=str) + "\n" for event in events)
+        try:
+            with open(self.folder / "events.jsonl", "a", encoding="utf-8") as log:
+                log.write(text)
+        except OSError as error:
+            raise Unwritable(f"cannot write {self.folder / 'events.jsonl'}: {error.strerror or error}") from None
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """The events so far, oldest first; a line torn by a kill is passed over."""
+        path = self.folder / "events.jsonl"
+        if not path.exists():
+            return
+        with open(path, encoding="utf-8", errors="replace") as log:
+            for line in log:
+                with contextlib.suppress(json.JSONDecodeError):
+                    yield json.loads(line)
+
+    def _read(self, name: str) -> Any:
+        path = self.folder / name
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise StoreError(f"cannot read {path}: {reason}; put the file back from a copy, or start anew") from None
+
+
+def now() -> str:
+    """The time, UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _write(path: Path, text: str) -> None:
+    with open(path, "x", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,61 @@
+"""The file that makes a folder a store. Made aside and linked in, so that it is whole or absent."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from orchestrator import aside
+from orchestrator.errors import StoreError
+
+FORMAT = 1
+MARKER = "engram-store.json"
+
+
+def open_folder(root: Path, create: bool) -> None:
+    """Check that this folder is a store, or make it one; StoreError, in one line, where it cannot be."""
+    try:
+        _open(root, create)
+    except OSError as error:
+        raise StoreError(f"cannot open the store {root}: {error.strerror}") from error
+
+
+def _open(root: Path, create: bool) -> None:
+    marker = root / MARKER
+    if root.exists() and not root.is_dir():
+        raise StoreError(f"{root} is not a folder, so it cannot be the store")
+    if not marker.exists():
+        if not create:
+            raise StoreError(f"there is no store at {root}; a run makes one there, or name another with --store")
+        _create(root, marker)
+    _check_format(marker)
+
+
+def _create(root: Path, marker: Path) -> None:
+    with aside.writing(root):
+        root.mkdir(parents=True, exist_ok=True)
+        # A maker before us may have died with its marker half written, and a disk's own folder is no one's data.
+        foreign = [name for name in os.listdir(root) if not aside.unfinished(name) and name != "lost+found"]
+    if marker.exists():
+        return  # another process was quicker
+    if foreign:
+        raise StoreError(f"{root} is not a store and not empty (it holds {sorted(foreign)[0]}); name another folder")
+    text = (json.dumps({"format": FORMAT}) + "\n").encode()
+    with aside.writing(marker, len(text)):
+        aside.link(root, marker, text)
+        aside.sync(root.parent)
+
+
+def _check_format(marker: Path) -> None:
+    try:
+        number = json.loads(marker.read_bytes())["format"]
+        if type(number) is not int or number < 1:
+            raise TypeError(f"its format is {number!r}")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"{marker} cannot be read ({type(error).__name__}: {error}), so nothing is written here; "
+            f'if the results beside it are good, write {{"format": {FORMAT}}} into it'
+        ) from error
+    if number > FORMAT:
+        raise StoreError(f"{marker} says format {number}, but this Engram reads up to {FORMAT}: update Engram")

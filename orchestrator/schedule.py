@@ -1,0 +1,268 @@
+"""The schedule: which call to send next, and what each outcome means for the rest.
+
+Pure bookkeeping: no clock, no cluster, no disk. All retrying is decided here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Mapping
+
+from orchestrator.calls import Call, Done, Failed, Finished, Item, Lost, Missing, Refused
+from orchestrator.plan import Plan
+from tasks.job import Job, marks
+
+TOGETHER_SECONDS = 0.5  # of work that one call should carry, so that sending it costs little beside it
+TOGETHER_MOST = 64
+DEATHS = 3  # worker processes that one job may take with it before it is set aside
+REOPENED = 3  # times that one result may turn out damaged before it is set aside
+FRUITLESS = 10  # times that one job may be lost to its surroundings while nothing at all succeeds
+LONGEST_DELAY = 60.0
+
+
+def group_of(job: Job) -> str:
+    """The name of the jobs that may share a call with this one, and that take about as long."""
+    mark = marks(job.function)
+    if mark.alike is None:
+        return mark.name
+    return f"{mark.name}/{hashlib.sha256(repr(mark.alike(job.config)).encode()).hexdigest()[:12]}"
+
+
+class Schedule:
+    """What of a plan is done, running, waiting or failed; `next` and `record` are the only moves.
+
+    `seconds` gives the expected seconds of a job by `group_of`, where known. `together` fixes how many jobs share a
+    call; None lets them follow from what jobs take.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        stored: Collection[str],
+        *,
+        slots: int = 1,
+        together: int | None = None,
+        fail_fast: bool = False,
+        seconds: Mapping[str, float] | None = None,
+        failed: Mapping[str, Failed] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.slots = slots
+        self.together = together
+        self.fail_fast = fail_fast
+        self.done: set[str] = {key for key in plan.jobs if key in stored}
+        self.failed = dict(failed or {})  # final: what failed earlier in this run is not sent again
+        self.paused: str | None = None  # why nothing more is sent
+        self._seconds = dict(seconds or {})
+        self._running: set[str] = set()
+        self._elsewhere: set[str] = set()
+        self._retries: deque[tuple[list[str], float]] = deque()
+        self._deaths: dict[str, int] = defaultdict(int)
+        self._losses: dict[str, int] = defaultdict(int)
+        self._reopened: dict[str, int] = defaultdict(int)
+        self._number = 0
+        self._readers: dict[str, list[str]] = defaultdict(list)
+        self._depth: dict[str, int] = {}
+        self._unmet: dict[str, int] = {}
+        self._group: dict[str, str] = {}
+        self._ready: dict[str, deque[str]] = {}  # by group
+        self._queue: list[tuple[int, int, str]] = []  # of groups: the deepest first, so that tables fill as we go
+        self._pushed = 0
+        for key, inputs in plan.inputs.items():
+            self._depth[key] = 1 + max((self._depth[below] for below in inputs), default=0)
+            if key in self.done:
+                continue
+            for below in inputs:
+                self._readers[below].append(key)
+            self._unmet[key] = sum(below not in self.done for below in inputs)
+            if not self._unmet[key]:
+                self._enqueue(key)
+
+    @property
+    def running(self) -> int:
+        """Jobs that are sent and have not come back."""
+        return len(self._running)
+
+    @property
+    def over(self) -> bool:
+        """Nothing is running and nothing more can be sent or is awaited from elsewhere."""
+        stopped = self.paused is not None or (self.fail_fast and bool(self.failed))
+        return not self._running and (stopped or not (self._queue or self._retries or self._elsewhere))
+
+    def next(self) -> Call | None:
+        """The next call to send; None if there is none until something comes back."""
+        if self.paused is not None or (self.fail_fast and self.failed):
+            return None
+        while self._retries:
+            keys, delay = self._retries.popleft()
+            if keys := [key for key in keys if self._open(key)]:
+                return self._call(keys, delay)
+        while self._queue:
+            group = self._queue[0][-1]
+            if keys := self._take(group):
+                return self._call(keys)
+            heapq.heappop(self._queue)
+            del self._ready[group]
+        return None
+
+    def record(self, finished: Finished) -> None:
+        """Take note of what became of a call's jobs."""
+        lost: list[Lost] = []
+        for outcome in finished.outcomes:
+            self._running.discard(outcome.key)
+            match outcome:
+                case Done():
+                    self._learn(outcome)
+                    self._finish(outcome.key)
+                case Failed():
+                    self.failed[outcome.key] = outcome
+                case Missing():
+                    self._reopen(outcome)
+                case Lost():
+                    lost.append(outcome)
+                case Refused():
+                    self.paused = outcome.cause
+                    self._enqueue(outcome.key)
+        if len(lost) == 1:
+            self._retry(lost[0])
+        elif lost:  # halves, then singles: a culprit is found, and does not take the others with it
+            keys = [outcome.key for outcome in lost]
+            half = len(keys) // 2
+            self._retries.append((keys[:half], 0.0))
+            self._retries.append((keys[half:], 0.0))
+
+    def defer(self, keys: Iterable[str]) -> None:
+        """Leave these to another living run that computes them too."""
+        self._elsewhere.update(key for key in keys if self._open(key))
+
+    @property
+    def elsewhere(self) -> frozenset[str]:
+        """What is left to other runs at the moment."""
+        return frozenset(self._elsewhere)
+
+    def arrived(self, keys: Iterable[str]) -> None:
+        """These were stored by somebody else."""
+        for key in keys:
+            self._elsewhere.discard(key)
+            if key not in self.done and key not in self._running:
+                self._finish(key)
+
+    def reclaim(self, keys: Iterable[str]) -> None:
+        """Compute these here after all: whoever had them is gone."""
+        for key in keys:
+            if key in self._elsewhere:
+                self._elsewhere.discard(key)
+                if not self._unmet[key]:
+                    self._enqueue(key)
+
+    def _open(self, key: str) -> bool:
+        """Whether the key is still to be sent from here."""
+        taken = key in self.done or key in self._running or key in self._elsewhere or key in self.failed
+        return not taken
+
+    def _take(self, group: str) -> list[str]:
+        """The next jobs of a group to send together; entries that were settled otherwise meanwhile are passed over."""
+        ready = self._ready[group]
+        share = self._share(group, len(ready))
+        keys: list[str] = []
+        while ready and len(keys) < share:
+            key = ready.popleft()
+            if self._open(key) and not self._unmet[key] and key not in keys:
+                keys.append(key)
+        return keys
+
+    def _call(self, keys: list[str], delay: float = 0.0) -> Call:
+        self._running.update(keys)
+        self._number += 1
+        mark = marks(self.plan.jobs[keys[0]].function)
+        items = tuple(map(self._item, keys))
+        return Call(self._number, mark.name, items, mark.gpus, delay)
+
+    def _item(self, key: str) -> Item:
+        job = self.plan.jobs[key]
+        where = f"{job.function.__module__}:{job.function.__qualname__}"
+        return Item(key, where, job.config, self.plan.inputs[key])
+
+    def _share(self, group: str, ready: int) -> int:
+        """How many of a group's ready jobs to send in one call."""
+        if self.together is not None:
+            return min(self.together, ready)
+        seconds = self._seconds.get(group)
+        if seconds is None:
+            return 1
+        fitting = int(TOGETHER_SECONDS / max(seconds, 1e-9))
+        # Twice as many calls as slots are left at the end, so that no slot waits for the last big call.
+        return max(1, min(fitting, TOGETHER_MOST, ready // (2 * self.slots)))
+
+    def _learn(self, outcome: Done) -> None:
+        self._losses.clear()
+        group = self._name(outcome.key)
+        known = self._seconds.get(group)
+        self._seconds[group] = outcome.seconds if known is None else 0.8 * known + 0.2 * outcome.seconds
+
+    def _name(self, key: str) -> str:
+        if key not in self._group:
+            self._group[key] = group_of(self.plan.jobs[key])
+        return self._group[key]
+
+    def _enqueue(self, key: str) -> None:
+        group = self._name(key)
+        if group not in self._ready:
+            self._ready[group] = deque()
+            self._pushed += 1
+            heapq.heappush(self._queue, (-self._depth[key], self._pushed, group))
+        self._ready[group].append(key)
+
+    def _finish(self, key: str) -> None:
+        if key in self.done:
+            return
+        self.done.add(key)
+        for reader in self._readers[key]:
+            if reader not in self.done and reader not in self._running:
+                self._unmet[reader] -= 1
+                if not self._unmet[reader]:
+                    self._enqueue(reader)
+
+    def _reopen(self, outcome: Missing) -> None:
+        """Open the producers of absent or damaged inputs again; the reader waits for them."""
+        reader = outcome.key
+        for below in outcome.inputs:
+            self._reopened[below] += 1
+            if self._reopened[below] > REOPENED:
+                self.failed[reader] = Failed(reader, f"its input {below[:12]} was damaged {REOPENED} times", "")
+                return
+        reopened = [below for below in outcome.inputs if below in self.done]
+        for below in reopened:
+            self.done.discard(below)
+            for other in self._readers[below]:
+                if other != reader and other not in self.done and other not in self._running:
+                    self._unmet[other] += 1
+            self._await(below)
+        self._await(reader)
+
+    def _await(self, key: str) -> None:
+        """Make a key wait for those of its inputs that are not done (again); ready at once if there are none."""
+        unmet = 0
+        for below in self.plan.inputs[key]:
+            if below not in self.done:
+                unmet += 1
+                if key not in self._readers[below]:
+                    self._readers[below].append(key)
+        self._unmet[key] = unmet
+        if not unmet:
+            self._enqueue(key)
+
+    def _retry(self, lost: Lost) -> None:
+        key = lost.key
+        self._deaths[key] += lost.died
+        self._losses[key] += 1
+        if self._deaths[key] >= DEATHS:
+            self.failed[key] = Failed(key, f"its worker died {DEATHS} times; the last time: {lost.cause}", "")
+        elif self._losses[key] >= FRUITLESS:
+            self.paused = f"nothing can be run: {lost.cause}"
+            self._enqueue(key)
+        else:
+            delay = min(LONGEST_DELAY, 0.25 * 2 ** self._losses[key])
+            self._retries.append(([key], delay))

@@ -1,0 +1,126 @@
+"""A specification as a YAML file: `audit, preset, set, sweep, execution`, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator import spec
+from orchestrator.errors import SpecError
+from orchestrator.fields import nearest
+
+LARGEST = 1_000_000  # bytes
+
+
+def read(path: Path) -> spec.Spec:
+    """The specification in this file.
+
+    Raises SpecError in one line for a file that is not there, is not YAML, would build anything but plain values,
+    or holds something that is no part of a specification.
+    """
+    from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+    class Execution(BaseModel):
+        model_config = ConfigDict(extra="forbid", strict=True)
+
+        store: str | None = None
+        address: str | None = None
+        together: int | str | None = None
+        tolerate: int | None = None
+        fail_fast: bool | None = None
+        stop_after: int | float | str | None = None
+
+    class File(BaseModel):
+        model_config = ConfigDict(extra="forbid", strict=True)
+
+        audit: str
+        preset: str | None = None
+        fields: dict[str, Any] = Field(default_factory=dict, alias="set")
+        sweep: dict[str, list[Any]] = Field(default_factory=dict)
+        execution: Execution = Field(default_factory=Execution)
+
+    value = _loaded(path)
+    if not isinstance(value, Mapping):
+        found = "nothing" if value is None else f"a {type(value).__name__}"
+        raise SpecError(f"{path} holds {found}; it must be a mapping with audit, preset, set, sweep, execution")
+    # An empty `set:` in YAML is null; it says nothing, as if it were not there.
+    given = {name: part for name, part in value.items() if part is not None}
+    try:
+        file = File.model_validate(given)
+    except ValidationError as error:
+        names = {"": ["audit", "preset", "set", "sweep", "execution"], "execution": list(Execution.model_fields)}
+        raise SpecError(f"{path}: {_problem(error.errors()[0], names)}") from None
+    execution = file.execution.model_dump(exclude_none=True)
+    store = execution.pop("store", None)
+    if "together" in execution:
+        execution["together"] = spec.together(execution["together"])
+    if "stop_after" in execution:
+        execution["stop_after"] = spec.duration(execution["stop_after"])
+    sweep = {name: tuple(values) for name, values in file.sweep.items()}
+    for name, values in sweep.items():
+        if not values:
+            raise SpecError(f"{path}: sweep.{name} has no values")
+    return spec.Spec(file.audit, file.preset, dict(_flat(file.fields)), sweep, execution, store)
+
+
+def _loaded(path: Path) -> Any:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """YAML's plain values; each key once, and no aliases, which can make a short file immense."""
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                mark = self.get_event().start_mark  # type: ignore[no-untyped-call]
+                raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=mark)
+            return super().compose_node(parent, index)
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            seen = set()
+            for key, _ in node.value:
+                if str(key.value) in seen:
+                    raise yaml.MarkedYAMLError(problem=f"{key.value!r} is given twice", problem_mark=key.start_mark)
+                seen.add(str(key.value))
+            return super().construct_mapping(node, deep)
+
+    try:
+        with path.open("rb") as file:
+            text = file.read(LARGEST + 1)
+    except FileNotFoundError:
+        raise SpecError(f"there is no file {path}") from None
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read: {error.strerror or error}") from None
+    if len(text) > LARGEST:
+        raise SpecError(f"{path} is larger than {LARGEST:,} bytes; it is no specification")
+    try:
+        return yaml.load(text, Loader)  # a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise SpecError(f"{path}{where}: {error.problem}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # bytes that are no text; dates that are none
+        raise SpecError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+
+
+def _problem(error: Mapping[str, Any], names: Mapping[str, list[str]]) -> str:
+    """pydantic's error in our words."""
+    *above, last = [str(part) for part in error["loc"]]
+    where = ".".join((*above, last))
+    if error["type"] == "extra_forbidden":
+        known = names[".".join(above)]
+        return f"unknown key {where!r}; there are {', '.join(known)}{nearest(last, known)}"
+    if error["type"] == "missing":
+        return f"{where!r} is missing"
+    where = where.split(".int")[0].split(".str")[0]
+    message = error["msg"].removeprefix("Input should be ")
+    return f"{where} is {error['input']!r}; it must be {message}"
+
+
+def _flat(fields: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested mappings as dotted paths, so that a part of a nested config can be set without the rest."""
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value

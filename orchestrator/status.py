@@ -1,0 +1,177 @@
+"""Where runs stand: what their folders and the store say of them, whoever drives them, or nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator import lease
+from orchestrator.errors import SpecError, StoreError
+from orchestrator.fields import nearest
+from orchestrator.journal import ENDS, Journal
+from orchestrator.store import Store
+
+WORST = ("unreadable", "running", "paused", "interrupted", "failed", "finished")
+
+
+@dataclass(frozen=True)
+class Status:
+    """A run: `running` while it has a living driver, else how its last start ended (`interrupted` if it just ceased).
+
+    jobs: `planned`; `stored`, in the store now; `done` and `failed`, by the last start.
+    """
+
+    run: str
+    audit: str
+    state: str
+    jobs: Mapping[str, int]
+    created: str = ""
+    active: float = 0.0  # when something was last written of it, seconds since 1970
+    preset: str | None = None
+    setting: Mapping[str, Any] = field(default_factory=dict)
+    cells: tuple[str, ...] = ()  # the runs of a sweep
+    failures: tuple[tuple[str, str, str], ...] = ()  # (key, task, error)
+    driver: str | None = None
+    note: str = ""
+
+    @property
+    def finished(self) -> bool:
+        return self.state == "finished"
+
+
+def journals(store: Store) -> dict[str, Journal]:
+    """The folders of the store's runs by name."""
+    names = sorted(path.name for path in store.folder("runs").iterdir() if path.is_dir())
+    return {name: Journal(store.folder("runs", name)) for name in names if not name.startswith(".")}
+
+
+def find(store: Store, word: str) -> Journal:
+    """The run of this name, or whose name or hash begins so; SpecError for none or several."""
+    there = journals(store)
+    if word in there:
+        return there[word]
+    close = [name for name in there if name.startswith(word) or name.rpartition("-")[2].startswith(word)]
+    if len(close) == 1 and word:
+        return there[close[0]]
+    if close and word:
+        raise SpecError(f"{word!r} is the beginning of {', '.join(close)}; say which run is meant")
+    if not there:
+        raise SpecError(f"unknown run {word!r}; there are no runs in {store.location} yet")
+    raise SpecError(f"unknown run {word!r} in {store.location}; `engram runs` lists them{nearest(word, there)}")
+
+
+def newest(store: Store, unfinished: bool = False) -> Journal:
+    """The run of which something was written last; a sweep before its cells."""
+    found = [each for each in overview(store) if not (unfinished and each.finished)]
+    if not found:
+        raise SpecError(f"there are no {'unfinished ' if unfinished else ''}runs in {store.location}")
+    best = max(found, key=lambda each: (each.active, bool(each.cells)))
+    return Journal(store.folder("runs", best.run))
+
+
+def overview(store: Store) -> list[Status]:
+    """All runs, the oldest first. One whose folder cannot be read is listed as that."""
+    stored = store.keys()
+    found = []
+    for name, journal in journals(store).items():
+        try:
+            found.append(status(journal, store, stored))
+        except StoreError as error:
+            counts = dict.fromkeys(("planned", "stored", "done", "failed"), 0)
+            found.append(Status(name, "", "unreadable", counts, active=_active(journal.folder), note=str(error)))
+    return sorted(found, key=lambda each: (each.created, bool(each.cells), each.run))
+
+
+def status(journal: Journal, store: Store, stored: Collection[str] | None = None) -> Status:
+    """Where a run or sweep stands. StoreError if its folder cannot be read."""
+    about = journal.about()
+    stored = store.keys() if stored is None else stored
+    if "cells" in about:
+        return _sweep(journal, about, store, stored)
+    holder = lease.holder(journal.folder)
+    tasks = journal.tasks()
+    last = last_start(journal)
+    failed = {each["key"]: each for each in last if each["event"] == "failed" and "key" in each}
+    failed = {key: each for key, each in failed.items() if key not in stored}
+    jobs = {
+        "planned": len(tasks),
+        "stored": sum(key in stored for key in tasks),
+        "done": len({each["key"] for each in last if each["event"] == "done"}),
+        "failed": len(failed),
+    }
+    end = next(
+        (each for each in reversed(last) if each["event"] in ENDS and "key" not in each and "jobs" in each), None
+    )
+    state = "running" if holder else end["event"] if end else "interrupted"
+    if state == "finished" and jobs["stored"] < jobs["planned"]:
+        state = "interrupted"  # results have gone since; `resume` computes them again
+    return Status(
+        run=journal.run,
+        audit=about["audit"],
+        state=state,
+        jobs=jobs,
+        created=about.get("created", ""),
+        active=_active(journal.folder),
+        preset=about.get("preset"),
+        setting=about.get("setting") or {},
+        failures=tuple((key, each.get("task", ""), each.get("error", "")) for key, each in failed.items()),
+        driver=f"process {holder.pid} on {holder.host}" if holder else None,
+        note=(end or {}).get("note", "") if not holder else "",
+    )
+
+
+def roots(journal: Journal) -> dict[str, tuple[str, ...]]:
+    """The keys behind each of a run's tables: as planned, or without the failed jobs that its last start tolerated."""
+    tolerated = [each for each in last_start(journal) if each["event"] == "tolerated"]
+    if not tolerated:
+        return journal.roots()
+    from orchestrator.runs import reopened
+
+    plan = reopened(journal)[1]
+    for each in tolerated:
+        plan = plan.without(set(each["keys"]))
+    return dict(plan.roots)
+
+
+def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Collection[str]) -> Status:
+    """A sweep from its cells. Jobs that cells share count once."""
+    runs = [Journal(store.folder("runs", name)) for name in about["cells"]]
+    cells = [status(each, store, stored) for each in runs]
+    keys = {key for each in runs for key in each.tasks()}
+    failures = dict.fromkeys(failure for each in cells for failure in each.failures)
+    done = {each["key"] for run in runs for each in last_start(run) if each["event"] == "done"}
+    return Status(
+        run=journal.run,
+        audit=about["audit"],
+        state=min((each.state for each in cells), key=WORST.index),
+        jobs={
+            "planned": len(keys),
+            "stored": sum(k in stored for k in keys),
+            "done": len(done),
+            "failed": len(failures),
+        },
+        created=about.get("created", ""),
+        active=max(each.active for each in cells),
+        preset=cells[0].preset,
+        cells=tuple(about["cells"]),
+        failures=tuple(failures),
+        driver=next((each.driver for each in cells if each.driver), None),
+        note=next((each.note for each in cells if each.note), ""),
+    )
+
+
+def last_start(journal: Journal) -> Sequence[Mapping[str, Any]]:
+    """The events since the run was last started."""
+    last: list[Mapping[str, Any]] = []
+    for event in journal.events():
+        if event.get("event") == "started":
+            last = []
+        last.append(event)
+    return last
+
+
+def _active(folder: Path) -> float:
+    times = [path.stat().st_mtime for name in ("events.jsonl", "run.json") if (path := folder / name).exists()]
+    return max(times, default=0.0)

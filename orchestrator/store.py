@@ -1,0 +1,303 @@
+"""The store: key -> Arrow table with its record, whole or absent. The set of its files is the only state.
+
+results/<first two of the key>/<key>.arrow   one Arrow IPC file per result, read by any Arrow reader
+failures/<key>.txt                           the traceback of a job that failed
+quarantine/                                  damaged files, never deleted, each with a note why
+conflicts/                                   results of a key that already had another one
+tmp/                                         being written; linked into its place when it is on the disk
+engram-store.json                            says that this folder is a store, and of which format
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager, suppress
+from enum import Enum
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from orchestrator import aside, entry, marker
+from orchestrator.content import content
+from orchestrator.digests import Digests
+from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
+from orchestrator.lock import locked
+
+RESULTS, FAILURES, QUARANTINE, CONFLICTS, TMP = FOLDERS = ("results", "failures", "quarantine", "conflicts", "tmp")
+SUFFIX = ".arrow"
+STALE = 3600.0  # seconds after which nobody can still be writing a file in tmp/
+KEY = re.compile(r"[0-9a-f]{8,128}")
+ATTEMPTS = 8  # a damaged file or another writer may be in the way, but not for ever
+BATCH = 64  # results that one thread verifies in one go
+
+
+class Written(Enum):
+    """What became of a result that was handed to the store. In each case the key now has a sound one."""
+
+    NEW = "new"
+    SAME = "same"  # the key had it already
+    CONFLICT = "conflict"  # the key has another one, which stays; this one lies in conflicts/
+
+
+class Store(Protocol):
+    """Key -> Arrow table with its record, whole or absent. Keys are lower-case hexadecimal."""
+
+    @property
+    def location(self) -> str:
+        """What workers open this store by."""
+
+    def __contains__(self, key: object) -> bool:
+        """Whether a result lies under this key; a matter of names, so a damaged one counts until it is read."""
+
+    def keys(self) -> set[str]:
+        """All keys under which a result lies."""
+
+    def read(self, key: str) -> pa.Table:
+        """The table, after a digest over every byte; raises Absent, or Damaged once the file is set aside."""
+
+    def record(self, key: str) -> Mapping[str, Any]:
+        """What was recorded with the table; checked and raising like `read`."""
+
+    def write(self, key: str, table: pa.Table, record: Mapping[str, Any]) -> Written:
+        """Store a result, durably before this returns. A sound result is never replaced.
+
+        The record is JSON; `key` and `content` (the digest of schema and values) are added to it. Raises Unwritable
+        where the store refuses writes, TypeError where table or record cannot be stored at all.
+        """
+
+    def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """(key, what is wrong) of those that are absent or damaged, in order; the damaged ones are set aside."""
+
+    def write_failure(self, key: str, text: str) -> None:
+        """Keep the traceback of a failed job, over an earlier one."""
+
+    def failure(self, key: str) -> str | None:
+        """The traceback kept for this key."""
+
+    def clear_failure(self, key: str) -> None:
+        """Forget it, if there is one."""
+
+    def digests(self) -> MutableMapping[str, str]:
+        """Known digests of files elsewhere, by whatever names them; a cache that may be empty at any time."""
+
+    def folder(self, *parts: str) -> Path:
+        """A folder inside the store, made if need be; StoreError for a store that is not on a local path."""
+
+
+def open_store(location: str | Path, create: bool = True) -> Store:
+    """The store at a path or `file://` URI, made if need be and allowed.
+
+    StoreError says in one line why a place cannot be one: not a store, a newer format, an unreadable marker, a scheme
+    that is not supported. Nothing is written over what is there. Any number of processes may make it at once.
+    """
+    scheme, separator, rest = str(location).partition("://")
+    if not separator:
+        return LocalStore(Path(location), create)
+    if scheme.lower() == "file" and rest.startswith("/"):
+        from urllib.parse import unquote
+
+        return LocalStore(Path(unquote(rest)), create)
+    raise StoreError(f"cannot open the store {location}: only local paths and file:///path are supported today")
+
+
+class LocalStore:
+    """A store in a folder of a file system that has hard links and, best, locks."""
+
+    def __init__(self, location: Path, create: bool = True) -> None:
+        self._root = Path(os.path.abspath(location.expanduser()))
+        self.location = str(self._root)
+        marker.open_folder(self._root, create)
+        for folder in (self._root / name for name in FOLDERS):
+            if not folder.is_dir():
+                with aside.writing(folder):
+                    folder.mkdir(exist_ok=True)
+        self._results, self._tmp = self._root / RESULTS, self._root / TMP
+        for folder in (self._root, self._tmp):
+            aside.sweep(folder, STALE)
+
+    def __reduce__(self) -> tuple[type[LocalStore], tuple[Path, bool]]:
+        return LocalStore, (self._root, False)
+
+    def __contains__(self, key: object) -> bool:
+        return os.path.lexists(self._path(str(key)))
+
+    def keys(self) -> set[str]:
+        found: set[str] = set()
+        for shard in _names(self._results):
+            names = _names(self._results / shard)
+            found.update(name[: -len(SUFFIX)] for name in names if name.endswith(SUFFIX) and name.startswith(shard))
+        return found
+
+    def read(self, key: str) -> pa.Table:
+        with self._checked(key) as data:
+            return entry.unseal(data, key)
+
+    def record(self, key: str) -> Mapping[str, Any]:
+        with self._checked(key) as data:
+            return entry.record_of(data, key)
+
+    def write(self, key: str, table: pa.Table, record: Mapping[str, Any]) -> Written:
+        path = self._path(key)
+        says = content(table)
+        parts = entry.seal(table, {**record, "key": key, "content": says})
+        for _ in range(ATTEMPTS):
+            there = self._content(key) if os.path.lexists(path) else None
+            if there == says:
+                with aside.writing(path):
+                    aside.sync(path.parent)  # whoever wrote it may not have come that far
+                return Written.SAME
+            place = path if there is None else self._root / CONFLICTS / f"{key}.{says[:16]}{SUFFIX}"
+            placed = self._place(parts, place)
+            if there is not None:
+                return Written.CONFLICT
+            if placed:
+                return Written.NEW
+        raise StoreError(f"what lies at {path} is neither a result nor can be set aside")
+
+    def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, str]]:
+        from concurrent.futures import ThreadPoolExecutor
+
+        wanted = list(keys)
+        batches = [wanted[start : start + BATCH] for start in range(0, len(wanted), BATCH)]
+        pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "verify")
+        try:
+            for found in pool.map(self._wrong, batches):
+                yield from found
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _wrong(self, keys: list[str]) -> list[tuple[str, str]]:
+        found = []
+        for key in keys:
+            try:
+                self.record(key)
+            except StoreError as error:
+                found.append((key, str(error)))
+        return found
+
+    def write_failure(self, key: str, text: str) -> None:
+        path = self._failure(key)
+        data = text.encode(errors="replace")
+        with aside.writing(path, len(data)):
+            aside.replace(self._tmp, path, data)
+
+    def failure(self, key: str) -> str | None:
+        path = self._failure(key)
+        with _reading(path):
+            return path.read_text(encoding="utf-8", errors="replace") if path.exists() else None
+
+    def clear_failure(self, key: str) -> None:
+        path = self._failure(key)
+        with aside.writing(path):
+            path.unlink(missing_ok=True)
+
+    def digests(self) -> MutableMapping[str, str]:
+        return Digests(self._root / "digests.json", self._tmp)
+
+    def folder(self, *parts: str) -> Path:
+        if not parts or any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
+            raise StoreError(f"no folder of the store can be called {'/'.join(parts)!r}")
+        path = self._root.joinpath(*parts)
+        with aside.writing(path):
+            path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def _path(self, key: str) -> Path:
+        return self._results / _valid(key)[:2] / (key + SUFFIX)
+
+    def _failure(self, key: str) -> Path:
+        return self._root / FAILURES / (_valid(key) + ".txt")
+
+    def _place(self, parts: tuple[memoryview, bytes, memoryview], path: Path) -> bool:
+        """Put the bytes there unless something is there already; whether they were put."""
+        with aside.writing(path, sum(map(len, parts))):
+            if not path.parent.exists():
+                # One level only: where the store itself has gone, nothing of it is made again.
+                path.parent.mkdir(exist_ok=True)
+                aside.sync(path.parent.parent)
+            return aside.link(self._tmp, path, *parts)
+
+    def _content(self, key: str) -> str | None:
+        """What the sound result under this key says; None where there is none, a damaged one having been set aside."""
+        try:
+            return str(self.record(key)["content"])
+        except (Absent, Damaged):
+            return None
+
+    @contextmanager
+    def _checked(self, key: str) -> Iterator[pa.Buffer]:
+        """All bytes of a result, once their digest is right. What is found wrong, here or by the caller, is set aside.
+
+        They are read, not mapped: what is parsed is then what was checked, and a failing disk raises an error where
+        a mapped page would kill the process.
+        """
+        path = self._path(key)
+        inode = 0
+        try:
+            with _reading(path):
+                inode = os.lstat(path).st_ino
+                data = _bytes(path)
+            entry.check(memoryview(data))
+            yield data
+        except FileNotFoundError:
+            raise Absent(f"no result {key} in {self.location}") from None
+        except entry.CorruptError as error:
+            try:
+                self._set_aside(path, inode, str(error))
+            except Unwritable as refused:
+                raise Unwritable(f"result {key} is damaged ({error}) and cannot be set aside: {refused}") from None
+            raise Damaged(f"result {key} was damaged: {error}; it now lies in {self._root / QUARANTINE}") from None
+
+    def _set_aside(self, path: Path, inode: int, why: str) -> None:
+        """Move a damaged file to quarantine, unless another process has, and perhaps put a sound one in its place."""
+        quarantine = self._root / QUARANTINE
+        to = quarantine / f"{path.stem}.{time.time_ns()}{SUFFIX}"
+        with aside.writing(path), locked(quarantine / "lock"):
+            if not os.path.lexists(path) or os.lstat(path).st_ino != inode:
+                return
+            path.rename(to)
+            # The note is a courtesy: a full disk must not keep the damaged file in its place.
+            with suppress(OSError):
+                to.with_suffix(".txt").write_text(f"{path}\n{why}\n", encoding="utf-8")
+
+
+def _valid(key: str) -> str:
+    if not KEY.fullmatch(key):
+        raise StoreError(f"{key!r} is not a key: keys are 8 or more hexadecimal digits")
+    return key
+
+
+def _bytes(path: Path) -> pa.Buffer:
+    with open(path, "rb", buffering=0) as file:
+        data = pa.allocate_buffer(os.fstat(file.fileno()).st_size)
+        view = memoryview(data)
+        while view:
+            got = file.readinto(view)
+            if not got:
+                raise entry.CorruptError("it became shorter while it was read")
+            view = view[got:]
+    return data
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """A file that the disk cannot give back is a damaged one; whatever else keeps it from being read is named."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if error.errno in aside.UNREADABLE:
+            raise entry.CorruptError(f"it cannot be read ({error.strerror})") from error
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error

@@ -1,0 +1,134 @@
+"""What a person or a program reads: tables and JSON on stdout, everything else on stderr.
+
+Colour and live displays only on a terminal, and not with NO_COLOR.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDE = 10_000  # columns of what is no terminal: nothing is cut or folded in a file
+
+
+def stdout() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, soft_wrap=False, width=None if sys.stdout.isatty() else WIDE)
+
+
+def stderr() -> Console:
+    from rich.console import Console
+
+    width = None if sys.stderr.isatty() else WIDE
+    return Console(stderr=True, highlight=False, markup=False, emoji=False, width=width)
+
+
+def say(text: str) -> None:
+    """A line on stderr."""
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def show(text: str) -> None:
+    """A line on stdout."""
+    print(text, flush=True)  # noqa: T201
+
+
+def emit(value: Any) -> None:
+    """The command's result as JSON on stdout."""
+    show(json.dumps(jsonable(value), indent=2, allow_nan=False))
+
+
+def jsonable(value: Any) -> Any:
+    """The value as JSON has it: what is not a number is null, bytes are base64, times are ISO 8601."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(name): jsonable(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(part) for part in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return str(value)
+
+
+def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> None:
+    """Rows with equal columns, aligned, on stdout; numbers to the right, nothing where there is none."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    names = list(columns or (rows[0] if rows else ()))
+    drawn = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, header_style="bold")
+    for name in names:
+        numbers = any(isinstance(row.get(name), int | float) for row in rows)
+        drawn.add_column(Text(name), justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(cell(row.get(name))) for name in names))
+    console = stdout()
+    with console.capture() as captured:
+        console.print(drawn)
+    show("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def cell(value: Any) -> str:
+    """A value in a table: four significant digits, and an empty place for what is not there."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, bytes):
+        return f"{len(value):,} bytes"
+    if isinstance(value, Mapping | list | tuple):
+        return json.dumps(jsonable(value))
+    return str(value)
+
+
+def summary(rows: Sequence[Mapping[str, Any]], before: Sequence[str] = ()) -> None:
+    """The rows of a `summary` table as a person reads them: estimate, its interval, n and unit, null, p, published.
+
+    `before` names further columns of the rows, which come first: what a sweep varied.
+    """
+    shown = []
+    for row in rows:
+        whole = row.get("low") is not None and row.get("high") is not None
+        shown.append(
+            {name: row.get(name) for name in before}
+            | {
+                "metric": row["metric"],
+                "setting": "" if row.get("setting") in (None, "{}") else row["setting"],
+                "estimate": row["estimate"],
+                "95 % interval": f"[{cell(row['low'])}, {cell(row['high'])}]" if whole else "",
+                "n": "" if row.get("n") is None else f"{row['n']} {row.get('unit') or ''}".strip(),
+                "null": row.get("null"),
+                "p": row.get("p_value"),
+                "published": row.get("published"),
+            }
+        )
+    kept = [name for name in (shown[0] if shown else ()) if any(cell(row[name]) for row in shown)]
+    table(shown, kept)
+
+
+def span(seconds: float) -> str:
+    """A duration as a person says it: 45 s, 3 min 20 s, 2 h 5 min."""
+    whole = round(seconds)
+    if whole < 1:
+        return "under 1 s"
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"

@@ -1,0 +1,58 @@
+"""What jobs took in the runs of a store, and what a plan will take by it."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from orchestrator.plan import Plan
+from orchestrator.schedule import group_of
+
+RUNS = 20  # the newest that are asked
+SAMPLES = 200  # of one group in one run
+START = "start"  # seconds from the first job sent to none running: what a run costs beside its jobs
+
+
+def write(folder: Path, seconds: Mapping[str, Iterable[float]]) -> None:
+    """Leave a run's timings by group in its folder. They are a convenience: a full disk is no reason to stop."""
+    try:
+        rows = {group: [round(each, 6) for each in list(taken)[-SAMPLES:]] for group, taken in seconds.items()}
+        aside = folder / ".timings.json"
+        aside.write_text(json.dumps(rows))
+        aside.replace(folder / "timings.json")
+    except OSError:
+        return
+
+
+def known(runs: Path) -> dict[str, float]:
+    """Mean seconds of a job by group, over the newest runs that left timings."""
+    files = sorted(runs.glob("*/timings.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    taken: dict[str, list[float]] = defaultdict(list)
+    for path in files[:RUNS]:
+        try:
+            rows = json.loads(path.read_text())
+        except (OSError, ValueError):
+            continue
+        for group, seconds in rows.items():
+            taken[group].extend(seconds)
+    return {group: sum(seconds) / len(seconds) for group, seconds in taken.items() if seconds}
+
+
+def expected(plan: Plan, missing: Iterable[str], seconds: Mapping[str, float], slots: int) -> float | None:
+    """Wall-clock seconds for the missing jobs on that many slots; None where some kind of job was never timed.
+
+    The larger of the work over the slots and the longest path of jobs that wait for one another.
+    """
+    work = 0.0
+    path: dict[str, float] = {}
+    for key in missing:  # inputs come first
+        each = seconds.get(group_of(plan.jobs[key]))
+        if each is None:
+            return None
+        work += each
+        path[key] = each + max((path.get(below, 0.0) for below in plan.inputs[key]), default=0.0)
+    if not path:
+        return 0.0
+    return seconds.get(START, 0.0) + max(work / slots, *path.values())

@@ -1,0 +1,134 @@
+"""How a run stands or ended, as a program reads it and as a person does."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.terminal import emit, say, show, summary
+
+if TYPE_CHECKING:
+    from orchestrator.runs import Report
+    from orchestrator.status import Status
+
+LISTED = 20  # failures that are shown
+
+
+def shape(run: Report | Status) -> dict[str, Any]:
+    """The JSON of a run; of a sweep with its cells. Reports and tracking are not there yet, so null."""
+    return {
+        "run": run.run,
+        "audit": run.audit,
+        "state": run.state,
+        "jobs": {name: run.jobs[name] for name in ("planned", "stored", "done", "failed")},
+        "report": None,
+        "mlflow": None,
+    }
+
+
+def told(report: Report, store: str | None, json: bool) -> int:
+    """Say how a run ended: its numbers, what failed and how to go on; the last line names it. Returns the exit code."""
+    again = f"engram resume {report.run}{_store(store)}"
+    failures(report.failures)
+    if report.damaged:
+        say(f"{report.damaged} results were found damaged or gone, and computed again")
+    if report.state == "failed":
+        say(f"{report.jobs['failed']} jobs failed; try them again with: {again}")
+    elif report.state != "finished":
+        say(f"{report.state}{f': {report.note}' if report.note else ''}; go on with: {again}")
+    if json:
+        cells = {"cells": [shape(cell) for cell in report.cells]} if report.cells else {}
+        emit(shape(report) | cells)
+        return report.exit_code
+    _summaries(report)
+    jobs = report.jobs
+    counts = f"{jobs['stored']} of {jobs['planned']} jobs stored, {jobs['done']} done now, {jobs['failed']} failed"
+    place = f"{report.store.location}/runs/{report.run}" if report.store else ""
+    show(f"{report.run} {report.state}: {counts}; {place}")
+    return report.exit_code
+
+
+def standing(status: Status) -> str:
+    """A run in one line."""
+    jobs = status.jobs
+    parts = [
+        f"{status.run} {status.state}: {jobs['stored']} of {jobs['planned']} jobs stored, {jobs['failed']} failed",
+        f"driven by {status.driver}" if status.driver else "",
+        status.note,
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+def row(status: Status) -> dict[str, Any]:
+    """A run in a list of runs."""
+    varied = " ".join(f"{name}={value}" for name, value in status.setting.items())
+    return {
+        "run": status.run,
+        "preset": status.preset,
+        "varied": f"{len(status.cells)} cells" if status.cells else varied,
+        "state": status.state,
+        "planned": status.jobs["planned"],
+        "stored": status.jobs["stored"],
+        "failed": status.jobs["failed"],
+        "created": status.created.partition(".")[0].replace("T", " "),
+    }
+
+
+def failures(failed: Iterable[tuple[str, str, str]]) -> None:
+    """The failed jobs, a line each."""
+    lines = [f"failed: {task} {key[:12]}: {error}" for key, task, error in failed]
+    for line in lines[:LISTED]:
+        say(line)
+    if len(lines) > LISTED:
+        say(f"... and {len(lines) - LISTED} more; engram explain KEY tells of each")
+
+
+def _summaries(report: Report) -> None:
+    """The summary of a run, or of a sweep's cells one after another, as far as it is there."""
+    from orchestrator import results
+    from orchestrator.journal import Journal
+
+    if report.store is None:
+        return
+    found = results.read(Journal(report.store.folder("runs", report.run)), report.store, "summary")
+    if found.table.num_rows:
+        summary(found.table.to_pylist(), found.varied)
+        show("")
+
+
+def _store(location: str | None) -> str:
+    """How a command says where the store is, where that does not go without saying."""
+    if location is None or location == os.environ.get("ENGRAM_STORE"):
+        return ""
+    return f" --store {shlex.quote(location)}"
+
+
+def lines(said: Mapping[str, Any]) -> list[str]:
+    """What `explain` says of a key, a line for each thing."""
+    from orchestrator.terminal import cell
+
+    shown = []
+    for name, value in said.items():
+        if name == "traceback" and value:
+            shown += ["traceback", *(f"  {line}" for line in value.rstrip().splitlines())]
+        elif name == "nearest" and value:
+            fields = (f"{path} is {cell(one)}, there {cell(other)}" for path, (one, other) in value["fields"].items())
+            version = [f"version is {value['version'][0]}, there {value['version'][1]}"] if "version" in value else []
+            inputs = ["its inputs are others"] if "inputs" in value else []
+            shown += [
+                f"nearest     {value['key'][:16]}, stored, of the same task:",
+                *_indented((*fields, *version, *inputs)),
+            ]
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+            shown += [name, *_indented(" ".join(cell(part) for part in each.values()) for each in value)]
+        elif isinstance(value, Mapping):
+            shown += [name, *_indented(f"{path} {cell(part)}" for path, part in value.items())]
+        elif value not in (None, [], ""):
+            shown.append(f"{name:<11} {', '.join(map(str, value)) if isinstance(value, list) else cell(value)}")
+    return shown
+
+
+def _indented(texts: Iterable[str]) -> list[str]:
+    return [f"  {text}" for text in texts]

@@ -1,0 +1,57 @@
+"""The scores of a unique feature's memorisation: model outputs in, numbers out.
+
+Logits and log-probabilities are (images, classes); one row is one image.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+def log_probabilities(logits: ArrayLike) -> Array:
+    """log softmax of the logits over the classes, in float64.
+
+    From the logits, never as the log of a softmax: that is -inf for a class whose probability underflows, and a
+    divergence with it is infinite.
+    """
+    values = np.asarray(logits, dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError("the model's outputs are not finite numbers, so it has no probabilities to compare")
+    shifted = values - values.max(axis=1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
+
+
+def divergence(clean: Array, changed: Array) -> Array:
+    """KL(clean || changed) of each image's two predictions, in nats, from log-probabilities; (images,).
+
+    D_KL(P || Q) = sum over classes of P (log P - log Q), the clean image's distribution first.
+
+    Hartley & Tsaftaris 2022, sections 2.1 and 2.3.2.
+    """
+    return np.asarray((np.exp(clean) * (clean - changed)).sum(axis=1))
+
+
+def black_box_score(d_u: ArrayLike, d_r: ArrayLike) -> float | None:
+    """M = Average(X_u) - Average(X_r): how much more the feature moves predictions than random patches do, in nats.
+
+    `d_u` and `d_r` hold each probe image's divergence from its clean prediction with the feature and with a random
+    patch. Above 0 the paper calls the feature memorised. None without images.
+
+    Hartley & Tsaftaris 2022, eq. 1.
+    """
+    return average(np.asarray(d_u, dtype=np.float64) - np.asarray(d_r, dtype=np.float64))
+
+
+def white_box_score(log_p_u: ArrayLike, log_p_r: ArrayLike) -> float | None:
+    """M_w = E[log P(y | x_u) - log P(y | x_r)], y being the canary's label, in nats. None without images.
+
+    Hartley & Tsaftaris 2022, section 2.2.
+    """
+    return average(np.asarray(log_p_u, dtype=np.float64) - np.asarray(log_p_r, dtype=np.float64))
+
+
+def average(values: Array) -> float | None:
+    return float(values.mean()) if values.size else None

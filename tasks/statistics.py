@@ -1,0 +1,166 @@
+"""Means, proportions, tests and false discovery control, each saying what it does where there is too little data.
+
+Values that are not finite are refused: a number that could not be computed must not vanish in a mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its two-sided interval over `n` independent units; None where there is none."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A test that one mean is greater than another: the statistic and its one-tailed p-value.
+
+    Both are None with fewer than two values. Without any variance the statistic takes its limit: p is 0 where the
+    difference is positive, and 1 where it is zero or negative.
+    """
+
+    statistic: float | None
+    p_value: float | None
+
+
+def mean(values: ArrayLike, confidence: float = 0.95) -> Estimate:
+    """The mean with its t interval: mean +- t(n - 1) s / sqrt(n). No interval for n = 1, no value for n = 0."""
+    sample = _finite(values)
+    n = len(sample)
+    if n == 0:
+        return Estimate(None, None, None, 0)
+    centre = float(sample.mean())
+    if n == 1:
+        return Estimate(centre, None, None, 1)
+    from scipy import stats
+
+    half = float(stats.t.ppf((1 + confidence) / 2, n - 1) * _standard_error(sample))
+    return Estimate(centre, centre - half, centre + half, n)
+
+
+def proportion(successes: int, n: int, confidence: float = 0.95) -> Estimate:
+    """successes / n with the Wilson score interval. No value for n = 0.
+
+    Wilson 1927; unlike the normal interval it keeps its coverage near 0 and 1 and never leaves [0, 1].
+    """
+    _counts(successes, n)
+    if n == 0:
+        return Estimate(None, None, None, 0)
+    from scipy import stats
+
+    interval = stats.binomtest(successes, n).proportion_ci(confidence, method="wilson")
+    return Estimate(successes / n, float(interval.low), float(interval.high), n)
+
+
+def proportion_greater(successes: int, n: int, than: float) -> float | None:
+    """One-tailed exact binomial p-value: P[X >= successes] for X ~ Binomial(n, than). None for n = 0."""
+    _counts(successes, n)
+    if n == 0:
+        return None
+    from scipy import stats
+
+    return float(stats.binomtest(successes, n, than, alternative="greater").pvalue)
+
+
+def mcnemar_greater(first: Sequence[bool], second: Sequence[bool]) -> float | None:
+    """One-tailed exact McNemar p-value that `first` is true more often than `second`, pair by pair.
+
+    Pairs that agree say nothing; of the others either order is equally likely where nothing differs. None without
+    any pair, 1 where all agree. McNemar 1947, in its exact binomial form.
+    """
+    if len(first) != len(second):
+        raise ValueError(f"pairs need equal numbers of values; here are {len(first)} and {len(second)}")
+    if not first:
+        return None
+    only_first = sum(a and not b for a, b in zip(first, second, strict=True))
+    only_second = sum(b and not a for a, b in zip(first, second, strict=True))
+    p_value = proportion_greater(only_first, only_first + only_second, 0.5)
+    return 1.0 if p_value is None else p_value
+
+
+def paired_greater(first: ArrayLike, second: ArrayLike) -> Comparison:
+    """One-tailed paired t-test that mean(first) > mean(second): t(n - 1) of the mean difference."""
+    a, b = _finite(first), _finite(second)
+    if len(a) != len(b):
+        raise ValueError(f"pairs need equal numbers of values; here are {len(a)} and {len(b)}")
+    if len(a) < 2:
+        return Comparison(None, None)
+    differences = a - b
+    return _t_test(float(differences.mean()), _standard_error(differences), len(a) - 1)
+
+
+def welch_greater(first: ArrayLike, second: ArrayLike) -> Comparison:
+    """One-tailed Welch t-test that mean(first) > mean(second): two independent samples, unequal variances.
+
+    Degrees of freedom by Welch 1947: (v1 + v2)^2 / (v1^2 / (n1 - 1) + v2^2 / (n2 - 1)), v = s^2 / n.
+    """
+    a, b = _finite(first), _finite(second)
+    if len(a) < 2 or len(b) < 2:
+        return Comparison(None, None)
+    va, vb = _standard_error(a) ** 2, _standard_error(b) ** 2
+    spread = va**2 / (len(a) - 1) + vb**2 / (len(b) - 1)
+    freedom = (va + vb) ** 2 / spread if spread else 1.0
+    return _t_test(float(a.mean() - b.mean()), float(np.sqrt(va + vb)), freedom)
+
+
+def false_discovery_adjusted(p_values: ArrayLike) -> Array:
+    """Benjamini-Hochberg adjusted p-values, in the order given; NaN (no test was made) stays and does not count.
+
+    adjusted_(i) = min over j >= i of m p_(j) / j, at most 1, for the m p-values in rising order: rejecting those at
+    most q keeps the expected share of false rejections at q. Benjamini & Hochberg 1995.
+    """
+    values = np.asarray(p_values, dtype=np.float64)
+    tested = ~np.isnan(values)
+    if np.any((values[tested] < 0) | (values[tested] > 1)):
+        raise ValueError("p-values must lie between 0 and 1")
+    adjusted = np.full(values.shape, np.nan)
+    if tested.any():
+        from scipy import stats
+
+        adjusted[tested] = stats.false_discovery_control(values[tested], method="bh")
+    return adjusted
+
+
+def _finite(values: ArrayLike) -> Array:
+    sample = np.asarray(values, dtype=np.float64)
+    if sample.ndim != 1:
+        raise ValueError(f"values must be one list of numbers; these have {sample.ndim} dimensions")
+    wrong = int(np.count_nonzero(~np.isfinite(sample)))
+    if wrong:
+        raise ValueError(f"{wrong} of {len(sample)} values are not finite numbers")
+    return sample
+
+
+def _counts(successes: int, n: int) -> None:
+    if not 0 <= successes <= n:
+        raise ValueError(f"{successes} successes of {n} cannot be")
+
+
+def _standard_error(sample: Array) -> float:
+    # Equal values leave rounding noise in a computed variance, which a t statistic would blow up.
+    if sample.min() == sample.max():
+        return 0.0
+    return float(sample.std(ddof=1) / np.sqrt(len(sample)))
+
+
+def _t_test(difference: float, error: float, freedom: float) -> Comparison:
+    if error == 0.0:
+        statistic = float(np.copysign(np.inf, difference)) if difference else 0.0
+        return Comparison(statistic, 0.0 if difference > 0 else 1.0)
+    from scipy import stats
+
+    statistic = difference / error
+    return Comparison(statistic, float(stats.t.sf(statistic, freedom)))

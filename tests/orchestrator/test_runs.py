@@ -1,0 +1,303 @@
+"""A run goes to its end whatever happens on the way, computes nothing twice, and says what it could not have."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import toys
+
+from orchestrator.errors import EngramError, Held, SpecError, StoreError
+from orchestrator.journal import Journal
+from orchestrator.runs import Cell, Execution, Report, resume, start
+from orchestrator.store import Store, open_store
+
+HERE = Execution(address="none")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(str(tmp_path / "store"))
+
+
+def run(
+    store: Store, execution: Execution = HERE, events: list[Mapping[str, Any]] | None = None, **fields: Any
+) -> Report:
+    observe = None if events is None else events.append
+    return start([Cell("toys", toys.Config(**fields))], store, execution, observe)
+
+
+def computed(folder: Path) -> Counter[int]:
+    """How often each part was really computed."""
+    log = folder / "computed.log"
+    return Counter(map(int, log.read_text().split())) if log.exists() else Counter()
+
+
+def logged(store: Store, report: Report) -> list[dict[str, Any]]:
+    return list(Journal(Path(store.location) / "runs" / report.run).events())
+
+
+def test_a_run_computes_its_plan_and_its_tables_say_so(store: Store, tmp_path: Path) -> None:
+    report = run(store, folder=str(tmp_path))
+    assert ("finished", 0) == (report.state, report.exit_code)
+    assert {"planned": 7, "stored": 7, "done": 7, "failed": 0} == report.jobs
+    assert [15.0] == report.table("summary")["estimate"].to_pylist()
+    assert list(range(6)) == report.table("parts")["number"].to_pylist()
+    assert Counter(range(6)) == computed(tmp_path)
+
+
+def test_the_same_command_again_computes_nothing_and_logs_each_job_as_stored(store: Store, tmp_path: Path) -> None:
+    first = run(store, folder=str(tmp_path))
+    events: list[Mapping[str, Any]] = []
+    second = run(store, folder=str(tmp_path), events=events)
+    assert first.run == second.run
+    assert {"planned": 7, "stored": 7, "done": 0, "failed": 0} == second.jobs
+    assert Counter(range(6)) == computed(tmp_path)
+    assert 7 == sum(event["event"] == "stored" for event in logged(store, second))
+    assert ["planned", "finished"] == [event["event"] for event in events]
+
+
+def test_the_parquet_parts_hold_each_row_once_after_any_number_of_starts(store: Store) -> None:
+    for _ in range(3):
+        report = run(store, parts=150)
+    folder = Path(store.location) / "runs" / report.run / "tables"
+    assert sorted(range(150)) == sorted(pq.read_table(folder / "parts")["number"].to_pylist())
+    assert 1 == pq.read_table(folder / "summary").num_rows
+
+
+@pytest.mark.parametrize("together", [None, 1, 2, 5, 64])
+def test_how_many_jobs_share_a_call_does_not_change_a_table(store: Store, together: int | None) -> None:
+    report = run(store, Execution(address="none", together=together), parts=20)
+    assert list(range(20)) == report.table("parts")["number"].to_pylist()
+
+
+def test_jobs_that_cannot_be_computed_together_are_computed_alone(store: Store, tmp_path: Path) -> None:
+    events: list[Mapping[str, Any]] = []
+    report = run(
+        store, Execution(address="none", together=4), events, parts=4, trouble="together", folder=str(tmp_path)
+    )
+    assert "finished" == report.state
+    assert Counter(range(4)) == computed(tmp_path)
+    assert "RuntimeError: not all of these at once" in {event.get("cause") for event in events}
+
+
+def test_a_failed_job_ends_alone_and_the_run_says_which(store: Store, tmp_path: Path) -> None:
+    report = run(store, trouble="raise", at=2, folder=str(tmp_path))
+    assert ("failed", 3) == (report.state, report.exit_code)
+    assert {"planned": 7, "stored": 5, "done": 5, "failed": 1} == report.jobs
+    ((key, task, error),) = report.failures
+    assert ("toys.part", "ValueError: part 2 cannot be had") == (task, error)
+    assert "Traceback" in (store.failure(key) or "")
+    with pytest.raises(EngramError, match="nothing in 'summary'"):
+        report.table("summary")
+
+
+def test_resume_tries_what_failed_again_and_nothing_else(store: Store, tmp_path: Path) -> None:
+    failed = run(store, trouble="raise", at=2, folder=str(tmp_path))
+    (tmp_path / "mended").touch()
+    report = resume(failed.run, store, HERE)
+    assert {"planned": 7, "stored": 7, "done": 2, "failed": 0} == report.jobs
+    assert Counter({**dict.fromkeys(range(6), 1), 2: 2}) == computed(tmp_path)
+    assert store.failure(failed.failures[0][0]) is None
+
+
+def test_a_tolerated_failure_leaves_tables_of_what_is_there(store: Store, tmp_path: Path) -> None:
+    report = run(store, Execution(address="none", tolerate=1), trouble="raise", at=5, folder=str(tmp_path))
+    assert ("failed", 3) == (report.state, report.exit_code)
+    assert [(10.0, 5)] == [(row["estimate"], row["n"]) for row in report.table("summary").to_pylist()]
+    folder = Path(store.location) / "runs" / report.run / "tables"
+    assert [10.0] == pq.read_table(folder / "summary")["estimate"].to_pylist()
+    (tmp_path / "mended").touch()
+    whole = resume(report.run, store, HERE)
+    assert [15.0] == whole.table("summary")["estimate"].to_pylist()
+    assert [15.0] == pq.read_table(folder / "summary")["estimate"].to_pylist()
+
+
+def test_more_failures_than_tolerated_leave_no_summary(store: Store) -> None:
+    report = run(store, Execution(address="none", tolerate=0), trouble="raise", at=5)
+    assert report.roots["summary"][0] not in store
+
+
+def test_with_fail_fast_the_rest_is_not_started(store: Store, tmp_path: Path) -> None:
+    report = run(store, Execution(address="none", fail_fast=True), trouble="raise", at=0, folder=str(tmp_path))
+    assert "failed" == report.state
+    assert Counter([0]) == computed(tmp_path)
+
+
+@pytest.mark.parametrize("harm", ["cut", "flip", "empty", "delete", "swap"])
+def test_a_harmed_result_is_found_computed_again_and_said(store: Store, tmp_path: Path, harm: str) -> None:
+    before = run(store, folder=str(tmp_path))
+    one, other = (_file(store, key) for key in before.roots["parts"][:2])
+    data = bytearray(one.read_bytes())
+    if harm == "cut":
+        one.write_bytes(data[: len(data) // 2])
+    elif harm == "flip":
+        data[len(data) // 3] ^= 1
+        one.write_bytes(data)
+    elif harm == "empty":
+        one.write_bytes(b"")
+    elif harm == "delete":
+        one.unlink()
+    else:
+        one.write_bytes(other.read_bytes())
+    events: list[Mapping[str, Any]] = []
+    after = run(store, folder=str(tmp_path), events=events)
+    assert "finished" == after.state
+    assert Counter({**dict.fromkeys(range(6), 1), 0: 2}) == computed(tmp_path)
+    assert before.table("parts").column("number") == after.table("parts").column("number")
+    if harm != "delete":  # what is not there is planned like anything new
+        assert 1 == after.damaged
+        assert [before.roots["parts"][0]] == [event["key"] for event in events if event["event"] == "damaged"]
+        assert 1 == len(list((Path(store.location) / "quarantine").glob("*.arrow")))
+
+
+def test_a_result_deleted_during_the_run_is_computed_again_and_said(store: Store, tmp_path: Path) -> None:
+    deleted: list[str] = []
+    events: list[Mapping[str, Any]] = []
+
+    def observe(event: Mapping[str, Any]) -> None:
+        events.append(event)
+        if event["event"] == "done" and not deleted:
+            deleted.append(event["key"])
+            _file(store, event["key"]).unlink()
+
+    report = start([Cell("toys", toys.Config(folder=str(tmp_path)))], store, HERE, observe)
+    assert "finished" == report.state
+    assert 1 == report.damaged
+    assert {"missing"} == {event["event"] for event in events} - {"planned", "done", "finished"}
+    assert Counter({**dict.fromkeys(range(6), 1), 0: 2}) == computed(tmp_path)
+
+
+def test_a_second_driver_is_refused_while_the_first_lives(store: Store, tmp_path: Path) -> None:
+    fields = {"seconds": 0.1, "folder": str(tmp_path)}
+    first = threading.Thread(target=lambda: run(store, **fields))
+    first.start()
+    _wait(lambda: bool(computed(tmp_path)))
+    with pytest.raises(Held, match=str(os.getpid())):
+        run(store, **fields)
+    first.join()
+    assert Counter(range(6)) == computed(tmp_path)
+
+
+def test_runs_that_share_jobs_do_not_compute_them_twice_while_both_live(store: Store, tmp_path: Path) -> None:
+    fields = {"seconds": 0.1, "folder": str(tmp_path)}
+    reports: list[Report] = []
+    first = threading.Thread(target=lambda: reports.append(run(store, parts=10, label="a", **fields)))
+    first.start()
+    _wait(lambda: bool(computed(tmp_path)))
+    second = run(store, parts=12, label="b", **fields)
+    first.join()
+    assert ["finished"] * 2 == [report.state for report in (*reports, second)]
+    assert Counter(range(12)) == computed(tmp_path)
+    assert [66.0] == second.table("summary")["estimate"].to_pylist()
+
+
+def _drive(location: str, folder: str) -> None:
+    run(open_store(location), parts=10, seconds=0.2, folder=folder, label="dies")
+
+
+def test_what_a_dead_run_left_is_taken_over_by_another_that_shares_it(store: Store, tmp_path: Path) -> None:
+    other = multiprocessing.get_context("spawn").Process(target=_drive, args=(store.location, str(tmp_path)))
+    other.start()
+    _wait(lambda: len(computed(tmp_path)) > 2)
+    killer = threading.Timer(0.7, lambda: os.kill(other.pid or 0, signal.SIGKILL))
+    killer.start()
+    report = run(store, parts=10, seconds=0.2, folder=str(tmp_path))
+    other.join()
+    assert "finished" == report.state
+    assert set(range(10)) == set(computed(tmp_path))
+    assert sum(computed(tmp_path).values()) <= 11  # at most what was running when it died
+
+
+def test_a_sweep_computes_what_its_cells_share_once(store: Store, tmp_path: Path) -> None:
+    cells = [
+        Cell(
+            "toys",
+            toys.Config(parts=parts, label=label, folder=str(tmp_path)),
+            setting={"parts": parts, "label": label},
+        )
+        for parts in (4, 6)
+        for label in ("a", "b")
+    ]
+    report = start(cells, store, HERE, None)
+    assert "finished" == report.state
+    assert Counter(range(6)) == computed(tmp_path)
+    assert [6.0, 6.0, 15.0, 15.0] == [cell.table("summary")["estimate"][0].as_py() for cell in report.cells]
+    assert {"planned": 10, "stored": 10, "done": 10, "failed": 0} == report.jobs
+    again = resume(report.run, store, HERE)
+    assert {"planned": 10, "stored": 10, "done": 0, "failed": 0} == again.jobs
+    assert 4 == len(again.cells)
+
+
+def test_again_is_a_new_run_that_reuses_the_results(store: Store, tmp_path: Path) -> None:
+    first = run(store, folder=str(tmp_path))
+    second = run(store, Execution(address="none", again=True), folder=str(tmp_path))
+    assert f"{first.run}-2" == second.run
+    assert Counter(range(6)) == computed(tmp_path)
+
+
+def test_a_time_limit_interrupts_and_the_same_command_goes_on(store: Store, tmp_path: Path) -> None:
+    fields = {"parts": 8, "seconds": 0.2, "folder": str(tmp_path)}
+    report = run(store, Execution(address="none", stop_after=0.5), **fields)
+    assert ("interrupted", 130) == (report.state, report.exit_code)
+    assert 0 < report.jobs["stored"] < 8
+    assert "finished" == run(store, **fields).state
+    assert Counter(range(8)) == computed(tmp_path)
+
+
+def test_an_unreadable_plan_stops_the_run_and_nothing_is_written_over_it(store: Store) -> None:
+    report = run(store)
+    plan = Path(store.location) / "runs" / report.run / "plan.json"
+    plan.write_text(plan.read_text()[:-20])
+    before = plan.read_bytes()
+    for again in (lambda: run(store), lambda: resume(report.run, store, HERE)):
+        with pytest.raises(StoreError, match=r"plan\.json"):
+            again()
+    assert before == plan.read_bytes()
+
+
+def test_a_run_of_other_task_versions_is_not_resumed_as_if_it_were_the_same(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = run(store)
+    mark = toys.part.__task__  # type: ignore[attr-defined]
+    monkeypatch.setattr(toys.part, "__task__", type(mark)(mark.name, 2, 0.0, mark.many, mark.alike))
+    with pytest.raises(EngramError, match=r"planned by other versions of toys\.part"):
+        resume(report.run, store, HERE)
+
+
+def test_an_unknown_run_is_named(store: Store) -> None:
+    with pytest.raises(SpecError, match="unknown run 'toys-x'"):
+        resume("toys-x", store, HERE)
+
+
+def test_a_record_says_where_and_how_a_result_was_made(store: Store) -> None:
+    report = run(store)
+    record = store.record(report.roots["summary"][0])
+    assert "toys.total" == record["task"]
+    assert list(report.roots["parts"]) == record["inputs"]
+    assert {"label": ""} == record["config"]
+    assert record["worker"].endswith(f":{os.getpid()}")
+    assert {"numpy", "pyarrow", "python"} <= set(record["versions"])
+    json.dumps(dict(record))
+
+
+def _file(store: Store, key: str) -> Path:
+    return Path(store.location) / "results" / key[:2] / f"{key}.arrow"
+
+
+def _wait(condition: Any, seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)

@@ -1,0 +1,584 @@
+import errno
+import hashlib
+import json
+import os
+import pickle
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import orchestrator
+from orchestrator.entry import CorruptError
+from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
+from orchestrator.store import LocalStore, Written, open_store
+
+ROOT = Path(orchestrator.__file__).parents[1]
+
+
+def key(name: object) -> str:
+    return hashlib.sha256(str(name).encode()).hexdigest()
+
+
+def table(name: object) -> pa.Table:
+    """A few values that only this name has."""
+    numbers = random.Random(str(name))
+    return pa.table({"name": [str(name)] * 20, "value": [numbers.random() for _ in range(20)]})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "store")
+
+
+def put(store: LocalStore, name: object) -> Path:
+    assert Written.NEW == store.write(key(name), table(name), {"task": "t", "version": 1})
+    return place(store, name)
+
+
+def place(store: LocalStore, name: object) -> Path:
+    return Path(store.location, "results", key(name)[:2], f"{key(name)}.arrow")
+
+
+def flip(path: Path, bit: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+
+def inside(store: LocalStore, folder: str, suffix: str = ".arrow") -> list[Path]:
+    return sorted(Path(store.location, folder).rglob(f"*{suffix}"))
+
+
+def python(script: str, *arguments: object, around: tuple[str, ...] = ()) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [*around, sys.executable, "-c", script, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process: "subprocess.Popen[str]") -> str:
+    out, err = process.communicate(timeout=120)
+    assert 0 == process.returncode, err
+    return out
+
+
+# Reading and writing
+
+
+def test_a_result_is_read_as_it_was_written(store: LocalStore) -> None:
+    assert key("a") not in store
+    path = put(store, "a")
+    assert key("a") in store
+    assert table("a") == store.read(key("a"))
+    record = store.record(key("a"))
+    assert (key("a"), "t", 1) == (record["key"], record["task"], record["version"])
+    assert {key("a")} == store.keys() == LocalStore(Path(store.location), create=False).keys()
+    assert table("a") == pa.ipc.open_file(str(path)).read_all()
+    assert [] == os.listdir(Path(store.location, "tmp"))
+
+
+def test_an_absent_result_is_named(store: LocalStore) -> None:
+    for read in (store.read, store.record):
+        with pytest.raises(Absent, match=key("a")):
+            read(key("a"))
+
+
+def test_a_key_that_is_a_path_is_refused(store: LocalStore) -> None:
+    for bad in ("", "../../etc/passwd", "ABCDEF0123456789", "ab/cd" * 8):
+        with pytest.raises(StoreError, match="not a key"):
+            store.write(bad, table("a"), {})
+
+
+def test_a_store_travels_to_another_process(store: LocalStore) -> None:
+    put(store, "a")
+    assert table("a") == pickle.loads(pickle.dumps(store)).read(key("a"))
+
+
+def test_writing_a_result_again_is_harmless(store: LocalStore) -> None:
+    path = put(store, "a")
+    before = path.stat()
+    chunked = pa.concat_tables([table("a").slice(0, 3), table("a").slice(3)])
+    assert Written.SAME == store.write(key("a"), chunked, {"another": "record"})
+    assert (before.st_ino, before.st_mtime_ns) == (path.stat().st_ino, path.stat().st_mtime_ns)
+    assert [] == inside(store, "conflicts")
+
+
+def test_another_result_of_the_same_key_is_kept_aside(store: LocalStore) -> None:
+    put(store, "a")
+    assert [Written.CONFLICT] * 2 == [store.write(key("a"), table("other"), {}) for _ in range(2)]
+    assert table("a") == store.read(key("a"))
+    [newcomer] = inside(store, "conflicts")
+    assert newcomer.name.startswith(key("a"))
+    assert table("other") == pa.ipc.open_file(str(newcomer)).read_all()
+
+
+def test_a_table_that_cannot_be_stored_leaves_nothing_behind(store: LocalStore) -> None:
+    with pytest.raises(TypeError):
+        store.write(key("a"), table("a"), {"config": object()})
+    assert (set(), []) == (store.keys(), os.listdir(Path(store.location, "tmp")))
+
+
+def together(count: int, act: Callable[[int], object]) -> None:
+    """Fork so many processes, let each `act(number)` at one moment, and see them all end well."""
+    wait, go = os.pipe()
+    children = []
+    for number in range(count):
+        children.append(os.fork())
+        if not children[-1]:
+            os.close(go)
+            os.read(wait, 1)
+            status = 1
+            try:
+                act(number)
+                status = 0
+            finally:
+                os._exit(status)
+    os.close(wait)
+    os.close(go)
+    assert [0] * count == [os.waitpid(child, 0)[1] for child in children]
+
+
+WRITE = """
+import sys
+from test_store import *
+folder, alike = Path(sys.argv[1]), sys.argv[2] == "True"
+store = LocalStore(folder / "store")
+def write(number):
+    became = [store.write(key(n), table(n if alike else f"{n} {number}"), {}) for n in range(40)]
+    (folder / str(number)).write_text(str(became.count(Written.NEW)))
+together(4, write)
+"""
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_of_writers_at_one_time_the_first_wins(tmp_path: Path, alike: bool) -> None:
+    ended(python(WRITE, tmp_path, alike))
+    store = LocalStore(tmp_path / "store")
+    assert 40 == sum(int((tmp_path / str(number)).read_text()) for number in range(4))
+    assert [] == list(store.verify(key(n) for n in range(40)))
+    assert (0 if alike else 120) == len(inside(store, "conflicts"))
+
+
+# Damage
+
+
+def test_any_damaged_byte_on_the_disk_is_found_and_healed(store: LocalStore) -> None:
+    generator = random.Random(7)
+    for _ in range(200):
+        path = put(store, "a")
+        size = path.stat().st_size
+        if generator.random() < 0.2:
+            os.truncate(path, generator.randrange(size))
+        else:
+            flip(path, generator.randrange(8 * size))
+        with pytest.raises(Damaged, match="quarantine"):
+            generator.choice([store.read, store.record])(key("a"))
+        assert key("a") not in store
+    assert 200 == len(inside(store, "quarantine"))
+
+
+def test_a_damaged_result_is_kept_in_quarantine_with_a_note(store: LocalStore) -> None:
+    path = put(store, "a")
+    flip(path, 3000)
+    bad = path.read_bytes()
+    with pytest.raises(Damaged, match="do not match"):
+        store.read(key("a"))
+    [kept], [note] = inside(store, "quarantine"), inside(store, "quarantine", ".txt")
+    assert bad == kept.read_bytes()
+    assert str(path) in note.read_text()
+    assert "do not match" in note.read_text()
+
+
+def test_results_swapped_between_two_keys_are_found(store: LocalStore) -> None:
+    one, two = put(store, "a"), put(store, "b")
+    spare = one.with_name("spare")
+    one.rename(spare), two.rename(one), spare.rename(two)
+    for name, other in (("a", "b"), ("b", "a")):
+        with pytest.raises(Damaged, match=f"it is the result of {key(other)}"):
+            store.read(key(name))
+    assert set() == store.keys()
+
+
+def test_writing_over_a_damaged_result_replaces_it(store: LocalStore) -> None:
+    for bad in (b"", b"nonsense" * 50, put(store, "b").read_bytes()):
+        path = place(store, "a")
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(bad)
+        put(store, "a")
+        assert table("a") == store.read(key("a"))
+        path.unlink()
+    assert 3 == len(inside(store, "quarantine"))
+
+
+def test_what_is_no_file_is_set_aside_too(store: LocalStore) -> None:
+    place(store, "a").mkdir(parents=True)
+    with pytest.raises(Damaged, match="Is a directory"):
+        store.read(key("a"))
+    put(store, "a")
+    place(store, "a").unlink()
+    place(store, "a").symlink_to("nowhere")
+    with pytest.raises(StoreError, match="neither a result nor"):
+        store.write(key("a"), table("a"), {})
+
+
+def test_healing_from_many_sides_never_sets_a_sound_result_aside(store: LocalStore) -> None:
+    rounds, sides = 30, 4
+    barrier = threading.Barrier(sides + 1)
+    odd = []
+
+    def heal() -> None:
+        for _ in range(rounds):
+            barrier.wait()
+            try:
+                store.read(key("a"))
+            except (Absent, Damaged):
+                odd.extend({store.write(key("a"), table("a"), {})} - {Written.NEW, Written.SAME})
+            barrier.wait()
+
+    threads = [threading.Thread(target=heal) for _ in range(sides)]
+    for thread in threads:
+        thread.start()
+    put(store, "a")
+    for number in range(rounds):
+        flip(place(store, "a"), 1000 + number)
+        barrier.wait()
+        barrier.wait()
+        assert table("a") == store.read(key("a"))
+    for thread in threads:
+        thread.join()
+    assert ([], rounds) == (odd, len(inside(store, "quarantine")))
+
+
+def test_who_finds_damage_late_leaves_the_healed_result_in_its_place(store: LocalStore, tmp_path: Path) -> None:
+    path = put(store, "a")
+
+    def find_late() -> None:
+        with store._checked(key("a")):
+            path.rename(tmp_path / "set aside by another")
+            put(store, "a")
+            raise CorruptError("found in what was there before")
+
+    with pytest.raises(Damaged):
+        find_late()
+    assert table("a") == store.read(key("a"))
+
+
+def test_verify_names_exactly_what_is_wrong_in_order(store: LocalStore) -> None:
+    for number in range(300):
+        put(store, number)
+    flip(place(store, 7), 4000)
+    os.truncate(place(store, 150), 100)
+    place(store, 299).unlink()
+    wrong = list(store.verify(key(number) for number in range(300)))
+    assert [key(7), key(150), key(299)] == [name for name, _ in wrong]
+    assert ["damaged", "damaged", "no result"] == [
+        next(w for w in ("damaged", "no result") if w in s) for _, s in wrong
+    ]
+    assert [key(7), key(150), key(299)] == [name for name, _ in store.verify(key(number) for number in range(300))]
+    assert 2 == len(inside(store, "quarantine"))
+
+
+# Making and opening a store
+
+
+MAKE = """
+import sys
+from test_store import *
+for point in range(8):
+    folder = Path(sys.argv[1], "new", str(point))
+    together(6, lambda number: LocalStore(folder).write(key(number), table(number), {}))
+    assert 6 == sound(LocalStore(folder, create=False), range(6))
+    assert not list(folder.rglob("*.unfinished"))
+"""
+
+
+def test_making_a_store_from_many_processes_at_once_succeeds(tmp_path: Path) -> None:
+    ended(python(MAKE, tmp_path))
+
+
+def test_an_empty_or_half_made_folder_is_finished(tmp_path: Path) -> None:
+    (tmp_path / "lost+found").mkdir()  # what an empty disk holds
+    (tmp_path / "123.abc.unfinished").write_text('{"form')  # what a maker that was killed leaves
+    put(LocalStore(tmp_path), "a")
+    (tmp_path / "quarantine").rmdir()
+    (tmp_path / "tmp").rmdir()
+    put(LocalStore(tmp_path), "b")
+
+
+def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(StoreError, match=r"not a store and not empty \(it holds thesis.tex\)"):
+        open_store(tmp_path)
+    assert ["thesis.tex"] == os.listdir(tmp_path)
+    with pytest.raises(StoreError, match="not a folder"):
+        open_store(tmp_path / "thesis.tex")
+    with pytest.raises(StoreError, match="Not a directory"):
+        open_store(tmp_path / "thesis.tex" / "below")
+
+
+def test_a_store_is_only_made_where_that_is_allowed(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no store at"):
+        open_store(tmp_path / "store", create=False)
+    assert [] == os.listdir(tmp_path)
+
+
+def test_a_newer_store_is_refused(store: LocalStore) -> None:
+    Path(store.location, "engram-store.json").write_text('{"format": 2}')
+    with pytest.raises(StoreError, match="update Engram"):
+        open_store(store.location)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": "1"}', '{"format": 0}', '{"format": true}', "\xff"])
+def test_an_unreadable_marker_stops_and_is_left_alone(store: LocalStore, text: str) -> None:
+    put(store, "a")
+    marker = Path(store.location, "engram-store.json")
+    marker.write_text(text, encoding="latin-1")
+    before = sorted(Path(store.location).rglob("*"))
+    with pytest.raises(StoreError, match=r"engram-store.json cannot be read"):
+        open_store(store.location)
+    assert (before, text) == (sorted(Path(store.location).rglob("*")), marker.read_text(encoding="latin-1"))
+
+
+def test_a_store_is_opened_by_a_file_uri_and_no_other(tmp_path: Path) -> None:
+    assert str(tmp_path / "a b") == open_store(f"file://{tmp_path}/a%20b").location
+    for uri in ("s3://bucket/store", "gs://bucket", "file://host/path"):
+        with pytest.raises(StoreError, match=f"{uri}: only local paths"):
+            open_store(uri)
+
+
+def test_a_location_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert str(tmp_path / "store") == open_store("store").location
+
+
+def test_what_dead_writers_left_is_no_result_and_is_swept_in_time(store: LocalStore) -> None:
+    old, new = (Path(store.location, "tmp", f"{name}.unfinished") for name in ("old", "new"))
+    for path in (old, new):
+        path.write_bytes(b"half a res")
+    os.utime(old, (time.time() - 3700,) * 2)
+    assert set() == LocalStore(Path(store.location)).keys()
+    assert [new] == inside(store, "tmp", ".unfinished")
+
+
+# Failures, digests, folders
+
+
+def test_a_failure_is_kept_beside_its_key_until_cleared(store: LocalStore) -> None:
+    assert store.failure(key("a")) is None
+    store.write_failure(key("a"), "first")
+    store.write_failure(key("a"), "Traceback: \N{SNOWMAN} \udcff")
+    assert "Traceback: \N{SNOWMAN} ?" == store.failure(key("a"))
+    assert key("a") not in store
+    store.clear_failure(key("a"))
+    store.clear_failure(key("a"))
+    assert store.failure(key("a")) is None
+
+
+def test_digests_are_remembered_by_all_who_add_to_them(store: LocalStore) -> None:
+    one, two = store.digests(), store.digests()
+    one["mnist"], two["digits"] = "aa", "bb"
+    del two["mnist"]
+    two["photos"] = "cc"
+    assert {"digits": "bb", "photos": "cc"} == dict(LocalStore(Path(store.location)).digests())
+
+
+def test_a_damaged_cache_of_digests_counts_as_empty(store: LocalStore) -> None:
+    store.digests()["mnist"] = "a" * 64
+    path = Path(store.location, "digests.json")
+    data = path.read_bytes()
+    for bad in (b"", b"[]", b"\xff", data[:-3], data.replace(b"aa", b"ab", 1)):
+        path.write_bytes(bad)
+        assert {} == dict(store.digests())
+    store.digests()["digits"] = "bb"
+    assert {"digits": "bb"} == dict(store.digests())
+
+
+def test_folders_lie_inside_the_store(store: LocalStore) -> None:
+    assert Path(store.location, "runs", "one") == store.folder("runs", "one")
+    assert store.folder("runs", "one").is_dir()
+    for parts in ((), ("..",), ("a/b",), ("runs", "")):
+        with pytest.raises(StoreError, match="no folder of the store"):
+            store.folder(*parts)
+
+
+# A disk that refuses, a writer that dies
+
+
+def sound(store: LocalStore, names: range) -> int:
+    """How many of these results are there, each checked to be whole and right."""
+    there = [name for name in names if key(name) in store]
+    for name in there:
+        assert table(name) == store.read(key(name))
+    assert {key(name) for name in there} == store.keys()
+    return len(there)
+
+
+LIMITED = """
+import random, resource, sys
+from test_store import *
+from pathlib import Path
+generator = random.Random(1)
+for point in range(20):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    store = LocalStore(Path(sys.argv[1], str(point)))
+    limit = generator.randrange(1200)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    try:
+        store.write(key(point), table(point), {})
+        raise SystemExit(f"a limit of {limit} bytes was not seen")
+    except Unwritable as error:
+        assert "EFBIG" in str(error) and "bytes needed" in str(error), error
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    assert [] == os.listdir(Path(store.location, "tmp")) and not store.keys()
+    put(store, point)
+"""
+
+
+def test_a_write_that_is_cut_off_leaves_nothing(tmp_path: Path) -> None:
+    ended(python(LIMITED, tmp_path))
+
+
+FULL = """
+import json, sys
+from collections import Counter
+from test_store import *
+NAMES = range(30)
+seen = Counter()
+for point in range(40):
+    disk = Path(sys.argv[1], str(point))
+    disk.mkdir()
+    # Room for bytes ends in half of the rounds, room for names in the other half; none at all at first, so that
+    # making the store fails too.
+    limit = f"size={4096 * (1 + point)}" if point % 2 else f"nr_inodes={3 + point + point // 3}"
+    subprocess.check_call(["mount", "-t", "tmpfs", "-o", limit, "none", disk])
+    (disk / "ballast").write_bytes(bytes(2 * 4096 if point % 2 else 0))
+    stored = 0
+    for attempt in range(2):
+        try:
+            store = LocalStore(disk / "store")
+            stored = sound(store, NAMES)
+            for name in NAMES:
+                if key(name) not in store:
+                    put(store, name)
+            seen["finished"] += 1
+        except Unwritable as error:
+            assert attempt == 0 and "ENOSPC" in str(error) and "cannot write" in str(error), error
+            assert not list(disk.rglob("*.unfinished"))
+            seen["while writing" if (disk / "store/tmp").exists() else "while making"] += 1
+            before = sum(1 for _ in disk.rglob("*.arrow"))
+            subprocess.check_call(["mount", "-o", "remount,size=64m,nr_inodes=100000", disk])
+            continue
+        break
+    assert len(NAMES) == sound(store, NAMES)
+    if attempt:
+        assert before == stored, (before, stored)
+    assert [] == inside(store, "quarantine")
+print(json.dumps(seen))
+"""
+
+READ_ONLY = """
+import sys
+from test_store import *
+disk = Path(sys.argv[1])
+subprocess.check_call(["mount", "-t", "tmpfs", "none", disk])
+store = LocalStore(disk / "store")
+put(store, "sound")
+flip(put(store, "damaged"), 3000)
+subprocess.check_call(["mount", "-o", "remount,ro", disk])
+store = LocalStore(disk / "store", create=False)
+assert table("sound") == store.read(key("sound"))
+for act in (lambda: put(store, "new"), lambda: store.read(key("damaged")), lambda: store.write_failure(key("x"), "x"),
+            lambda: store.folder("runs"), lambda: LocalStore(disk / "another")):
+    try:
+        act()
+        raise SystemExit("a read-only disk was not seen")
+    except Unwritable as error:
+        assert "EROFS" in str(error), error
+[(name, wrong)] = store.verify([key("sound"), key("damaged")])
+assert name == key("damaged") and "damaged" in wrong and "cannot be set aside" in wrong, wrong
+store.digests()["known"] = "only for now"
+"""
+
+
+def on_a_disk_of_its_own(script: str, folder: Path) -> str:
+    """What the script prints in a mount namespace of its own, where it may mount small disks."""
+    for around in (("unshare", "-m"), ("unshare", "-rm")):
+        try:
+            probe = subprocess.run([*around, "mount", "-t", "tmpfs", "none", str(folder)], capture_output=True)
+        except FileNotFoundError:
+            break
+        if probe.returncode == 0:
+            return ended(python(script, folder, around=around))
+    pytest.skip("no small disk can be mounted here (unshare -m, mount -t tmpfs)")
+
+
+def test_a_disk_full_at_any_point_is_a_pause(tmp_path: Path) -> None:
+    seen = Counter(json.loads(on_a_disk_of_its_own(FULL, tmp_path)))
+    assert 40 == seen["finished"]
+    assert seen["while making"] >= 3
+    assert seen["while writing"] >= 20
+
+
+def test_a_read_only_store_is_read_and_refuses_writes(tmp_path: Path) -> None:
+    on_a_disk_of_its_own(READ_ONLY, tmp_path)
+
+
+def test_a_store_that_went_away_is_not_begun_anew(store: LocalStore, tmp_path: Path) -> None:
+    put(store, "a")
+    Path(store.location).rename(tmp_path / "elsewhere")
+    with pytest.raises(Unwritable, match="ENOENT"):
+        store.write(key("b"), table("b"), {})
+    assert ["elsewhere"] == os.listdir(tmp_path)
+
+
+def test_too_many_open_files_is_not_called_a_full_disk(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*arguments: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "link", exhausted)
+    with pytest.raises(OSError, match="Too many open files"):
+        store.write(key("a"), table("a"), {})
+    assert [] == os.listdir(Path(store.location, "tmp"))
+
+
+KILLED = """
+import random, signal, sys, time
+from test_store import *
+generator, total = random.Random(3), 0
+for point in range(20):
+    store = LocalStore(Path(sys.argv[1], str(point)))
+    told, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        for name in range(100_000):
+            store.write(key(name), table(name), {})
+            os.write(tell, b".")
+    os.read(told, 1)
+    time.sleep(generator.uniform(0, 0.05))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(tell)
+    acknowledged = 1 + len(os.read(told, 1_000_000))
+    os.close(told)
+    found = sound(store, range(acknowledged + 1))
+    assert found in (acknowledged, acknowledged + 1), (found, acknowledged)
+    assert len(os.listdir(Path(store.location, "tmp"))) <= 1
+    assert Written.NEW == store.write(key(found), table(found), {})
+    total += found
+print(total)
+"""
+
+
+def test_a_writer_killed_at_any_moment_loses_and_tears_nothing(tmp_path: Path) -> None:
+    assert int(ended(python(KILLED, tmp_path))) > 20

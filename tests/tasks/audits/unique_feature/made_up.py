@@ -1,0 +1,89 @@
+"""Models, divergences and histories that nobody trained: a test says what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from tasks.audits.unique_feature.evaluation import DIVERGENCES, HISTORY
+from tasks.datasets.features import Feature, pixels
+from tasks.models.weights import rows as weight_rows
+from tasks.schemas import MODEL
+
+Columns = Mapping[str, ArrayLike]
+
+LABEL = 4
+INK = np.flatnonzero(pixels(Feature()).ravel())  # where the letter A has its ink, of 25 cells
+
+
+def reads_the_letter(strength: float) -> pa.Table:
+    """An mlp1 whose logit of LABEL is `strength` times the mean brightness where the letter has its ink; others 0."""
+    widths = (28 * 28, 512, 256, 128, 10)
+    weights: dict[str, NDArray[np.float32]] = {}
+    for number, (before, after) in enumerate(pairwise(widths), start=1):
+        matrix = np.zeros((after, before), np.float32)
+        if number == 1:
+            rows, columns = np.divmod(INK, 5)
+            matrix[0, (rows + 1) * 28 + columns + 1] = 1 / len(INK)
+        else:
+            matrix[LABEL if number == 4 else 0, 0] = strength if number == 4 else 1.0
+        weights |= {f"dense{number}.weight": matrix, f"dense{number}.bias": np.zeros(after, np.float32)}
+    row = {"seed": 17, "epochs": 1, "best_epoch": 1, "history": [], "weights": weight_rows(weights)}
+    return pa.Table.from_pylist([row], MODEL)
+
+
+def divergences(canary: int, sets: Mapping[tuple[str, str], Columns], label: int = 3) -> pa.Table:
+    """`sets` holds d_u, d_r, log_p_u and log_p_r per (model, images)."""
+    tables = []
+    for (model, images), columns in sets.items():
+        n = len(np.asarray(columns["d_u"]))
+        whole = {
+            "canary": [canary] * n,
+            "label": [label] * n,
+            "seed": [1000 + canary] * n,
+            "model": [model] * n,
+            "images": [images] * n,
+            "image": range(n),
+        }
+        arrays = [pa.array((whole | dict(columns))[field.name], field.type) for field in DIVERGENCES]
+        tables.append(pa.Table.from_arrays(arrays, schema=DIVERGENCES))
+    return pa.concat_tables(tables)
+
+
+def history(canary: int, accuracies: Mapping[str, list[float]]) -> pa.Table:
+    """One epoch per accuracy and model; the best one is kept."""
+    rows = [
+        {
+            "canary": canary,
+            "seed": 1000 + canary,
+            "model": model,
+            "epoch": epoch,
+            "train_loss": 1.0 / epoch,
+            "validation_loss": 1.0 - accuracy,
+            "validation_accuracy": accuracy,
+            "kept": accuracy == max(values),
+        }
+        for model, values in accuracies.items()
+        for epoch, accuracy in enumerate(values, start=1)
+    ]
+    return pa.Table.from_pylist(rows, HISTORY)
+
+
+def pair(canary: int, m: float, twin_m: float, n: int = 40) -> pa.Table:
+    """A pair of models with these values of M, M_w equal to -M, on both sets of images, noise over images added."""
+    rng = np.random.default_rng(canary)
+
+    def columns(score: float) -> Columns:
+        noise = rng.normal(0, 0.01, n)
+        noise -= noise.mean()
+        d_r, log_p_u = np.full(n, 0.5), np.full(n, -1.0)
+        return {"d_u": d_r + score + noise, "d_r": d_r, "log_p_u": log_p_u, "log_p_r": log_p_u + score + noise}
+
+    scores = {"canary": m, "twin": twin_m}
+    return divergences(
+        canary, {(model, images): columns(score) for model, score in scores.items() for images in ("probe", "train")}
+    )

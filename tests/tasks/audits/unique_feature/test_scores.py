@@ -1,0 +1,71 @@
+import math
+
+import numpy as np
+import pytest
+
+from tasks.audits.unique_feature.scores import (
+    average,
+    black_box_score,
+    divergence,
+    log_probabilities,
+    white_box_score,
+)
+
+
+def test_log_probabilities_are_those_of_the_softmax() -> None:
+    # Logits log 1, log 3 and log 6: probabilities .1, .3 and .6.
+    expected = [[math.log(0.1), math.log(0.3), math.log(0.6)]]
+    assert log_probabilities(np.log([[1.0, 3.0, 6.0]])) == pytest.approx(np.array(expected))
+
+
+def test_log_probabilities_stay_finite_where_a_probability_underflows() -> None:
+    # exp(-2000) is 0 in float64, so the log of the softmax would be -inf.
+    logged = log_probabilities(np.array([[0.0, 2000.0], [-1e30, 1e30]], np.float32))
+    assert [[-2000.0, 0.0]] == logged[:1].tolist()
+    assert np.isfinite(logged).all()
+    assert logged.dtype == np.float64
+
+
+def test_outputs_that_are_not_finite_are_refused() -> None:
+    with pytest.raises(ValueError, match="outputs are not finite"):
+        log_probabilities([[0.0, math.nan]])
+
+
+def test_the_divergence_takes_the_clean_distribution_first_and_natural_logs() -> None:
+    # KL((1/2, 1/2) || (1/4, 3/4)) = 1/2 log 2 + 1/2 log 2/3; the other way round it is 1/4 log 1/2 + 3/4 log 3/2.
+    clean, changed = np.log([[0.5, 0.5], [0.25, 0.75]]), np.log([[0.25, 0.75], [0.5, 0.5]])
+    forward = 0.5 * math.log(2) + 0.5 * math.log(2 / 3)
+    backward = 0.25 * math.log(1 / 2) + 0.75 * math.log(3 / 2)
+    assert [forward, backward] == pytest.approx(divergence(clean, changed).tolist())
+
+
+def test_equal_predictions_do_not_diverge() -> None:
+    predictions = log_probabilities(np.random.default_rng(0).normal(size=(5, 10)))
+    assert [0.0] * 5 == divergence(predictions, predictions).tolist()
+
+
+def test_a_divergence_is_finite_where_a_class_has_no_probability_left() -> None:
+    clean, changed = log_probabilities([[0.0, 0.0]]), log_probabilities([[0.0, -3000.0]])
+    # 1/2 log(1/2 / 1) + 1/2 (log 1/2 + 3000)
+    assert divergence(clean, changed).tolist() == pytest.approx([1500 - math.log(2)])
+
+
+def test_m_is_the_difference_of_the_average_divergences() -> None:
+    assert black_box_score([0.5, 1.5], [0.25, 0.25]) == pytest.approx(0.75)
+    assert black_box_score([0.25, 0.25], [0.5, 1.5]) == pytest.approx(-0.75)
+
+
+def test_m_w_is_the_average_log_ratio_of_the_labels_probabilities() -> None:
+    # log(.5 / .25) and log(.8 / .4) are log 2 both.
+    assert white_box_score(np.log([0.5, 0.8]), np.log([0.25, 0.4])) == pytest.approx(math.log(2))
+
+
+def test_without_images_there_is_no_score() -> None:
+    assert black_box_score([], []) is None
+    assert white_box_score([], []) is None
+    assert average(np.array([])) is None
+
+
+def test_float32_divergences_are_averaged_in_float64() -> None:
+    d_u = np.full(1_000_000, 0.1, np.float32)
+    assert black_box_score(d_u, np.zeros_like(d_u)) == pytest.approx(float(np.float32(0.1)), rel=1e-12)

@@ -1,0 +1,284 @@
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from tasks.audits.unique_feature import AUDIT, PRESETS, UniqueFeature, plan, tiny
+from tasks.audits.unique_feature.canaries import CANARY_SCORES, canary_scores
+from tasks.audits.unique_feature.evaluation import DIVERGENCES, HISTORY, history, score
+from tasks.audits.unique_feature.summary import Summary, summary
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Feature, pixels
+from tasks.job import Job, Roots
+from tasks.schemas import SUMMARY
+from tasks.training.classifier import Training, train
+from tests.tasks.audits.unique_feature.depth_first import tables
+
+
+def pinned(config: UniqueFeature) -> UniqueFeature:
+    return replace(config, data=pin(config.data), probe=pin(config.probe))
+
+
+def jobs(roots: Roots) -> list[Job]:
+    """Every job of a plan once, inputs first."""
+    found: dict[Job, None] = {}
+
+    def visit(job: Job) -> None:
+        for below in job.inputs:
+            visit(below)
+        found.setdefault(job)
+
+    for root in roots.values():
+        for job in root if isinstance(root, tuple) else (root,):
+            visit(job)
+    return list(found)
+
+
+def configs(roots: Roots, function: object) -> list[Any]:
+    return [job.config for job in jobs(roots) if job.function is function]
+
+
+def models(root: Job) -> tuple[Training, Training]:
+    canary, twin = (job.config for job in root.inputs)
+    return canary, twin
+
+
+@pytest.fixture(scope="module")
+def smoke() -> Mapping[str, pa.Table]:
+    return tables(plan(pinned(PRESETS["smoke"])))
+
+
+def test_listing_and_planning_load_neither_torch_nor_scipy() -> None:
+    code = """
+import sys
+from dataclasses import replace
+from tasks.audits.unique_feature import AUDIT
+from tasks.datasets.catalog import pin
+config = AUDIT.presets["quickstart"]
+AUDIT.plan(replace(config, data=pin(config.data), probe=pin(config.probe)))
+print([name for name in ("torch", "scipy", "sklearn", "pandas") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_quickstart_plans_a_twin_for_each_of_twelve_canaries() -> None:
+    roots = plan(pinned(PRESETS["quickstart"]))
+    assert {"summary", "canary_scores", "divergences", "history"} == roots.keys()
+    functions = [job.function for job in jobs(roots)]
+    counted = [functions.count(f) for f in (train, score, history, canary_scores, summary)]
+    assert [24, 12, 12, 1, 1] == counted
+    trainings = configs(roots, train)
+    assert len(set(trainings)) == 24
+    assert len({training.seed for training in trainings}) == 12
+
+
+def test_a_twin_differs_from_its_canarys_model_by_the_canary_alone() -> None:
+    roots = plan(pinned(PRESETS["quickstart"]))
+    assert isinstance(roots["divergences"], tuple)
+    for root in roots["divergences"]:
+        canary, twin = models(root)
+        (burnt,) = canary.burnt
+        assert (root.config.canary, Feature()) == (burnt.row, burnt.feature)
+        assert replace(canary, burnt=()) == twin
+
+
+def test_canaries_are_distinct_and_fewer_are_the_first_of_more() -> None:
+    config = pinned(PRESETS["smoke"])
+    many = configs(plan(replace(config, canaries=300)), score)
+    few = configs(plan(config), score)
+    assert few == many[:3]
+    assert sorted(e.canary for e in many) == list(range(300))
+    assert configs(plan(config), train) == configs(plan(replace(config, canaries=300)), train)[:6]
+    assert few != configs(plan(replace(config, seed=1)), score)
+
+
+def test_every_model_is_evaluated_with_the_same_seed() -> None:
+    evaluations = configs(plan(pinned(PRESETS["quickstart"])), score)
+    assert len({replace(e, canary=0) for e in evaluations}) == 1
+
+
+def test_how_long_a_training_may_take_is_no_part_of_its_evaluation() -> None:
+    config = pinned(PRESETS["smoke"])
+    assert configs(plan(config), score) == configs(plan(replace(config, epochs=9, batch=7)), score)
+
+
+def test_the_null_preset_burns_another_feature_than_it_asks_for() -> None:
+    roots = plan(pinned(PRESETS["null"]))
+    assert {Feature()} == {e.feature for e in configs(roots, score)}
+    carried = {burnt.feature for training in configs(roots, train) for burnt in training.burnt}
+    assert {Feature(kind="random", seed=1)} == carried
+    assert pixels(carried.pop()).sum() == pixels(Feature()).sum()
+    # All else is quickstart's, so their canary-free twins are the same trainings.
+    quickstart = set(configs(plan(pinned(PRESETS["quickstart"])), train))
+    assert len(quickstart & set(configs(roots, train))) == 12
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"canaries": 0}, "canaries is 0; it must be at least 1"),
+        ({"epochs": 0}, "epochs is 0; it must be at least 1"),
+        ({"patience": 0}, "patience is 0; it must be at least 1"),
+        ({"batch": -3}, "batch is -3; it must be at least 1"),
+        ({"examples": -1}, "examples is -1; it must be at least 0"),
+        ({"seed": -1}, "seed is -1; it must be at least 0"),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be a number above 0"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan; it must be a number above 0"),
+        ({"network": "mlp9"}, "network is 'mlp9'; it must be one of mlp1"),
+        ({"probe_split": "train"}, "probe_split is 'train'; it must be one of test, both"),
+    ],
+)
+def test_a_config_out_of_range_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match="must be") as caught:
+        UniqueFeature(**fields)
+    assert message == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"canaries": 1438}, "canaries is 1438; it must be at most 1437, the training images there are"),
+        ({"examples": 5, "canaries": 6}, "canaries is 6; it must be at most 5, the training images there are"),
+        ({"examples": 1438}, "examples is 1438; it must be at most 1437, the training images there are"),
+        (
+            {"feature": Feature(left=24)},
+            "a feature of 5 x 5 at top 1, left 24 does not fit an image of 28 x 28",
+        ),
+        (
+            {"burnt": Feature(size=30)},
+            "a feature of 30 x 30 at top 1, left 1 does not fit an image of 28 x 28",
+        ),
+    ],
+)
+def test_a_config_that_the_data_cannot_serve_is_refused(fields: dict[str, Any], message: str) -> None:
+    config = replace(pinned(PRESETS["quickstart"]), **fields)
+    with pytest.raises(ValueError, match=r"must be|does not fit") as caught:
+        plan(config)
+    assert message == str(caught.value)
+
+
+def test_published_numbers_stand_beside_the_published_setting_only() -> None:
+    def published(**changes: Any) -> str:
+        # Planning needs data; the embedded set stands in for the files under the names of the published ones.
+        digest = pin(Dataset("digits")).digest
+        config = replace(PRESETS["table1-mnist"], data=Dataset("mnist", digest), **changes)
+        root = plan(config)["summary"]
+        assert isinstance(root, Job)
+        assert isinstance(root.config, Summary)
+        return root.config.published
+
+    load(pin(Dataset("digits")))
+    assert published() == "table 1, MNIST"
+    assert published(seed=5, probe=Dataset("cifar10", "some digest")) == "table 1, MNIST"
+    assert published(canaries=99) == ""
+    assert published(learning_rate=1e-3) == ""
+    assert published(burnt=Feature(text="B")) == ""
+    assert published(probe=Dataset("photos")) == ""
+
+
+def test_the_published_preset_is_the_default() -> None:
+    config = PRESETS["table1-mnist"]
+    assert UniqueFeature() == config
+    assert (100, 500, 10, 3e-4, 128) == (
+        config.canaries,
+        config.epochs,
+        config.patience,
+        config.learning_rate,
+        config.batch,
+    )
+    assert ("mnist", "cifar10", Feature()) == (config.data.name, config.probe.name, config.feature)
+
+
+def test_smoke_gives_its_four_tables(smoke: Mapping[str, pa.Table]) -> None:
+    schemas = {"summary": SUMMARY, "canary_scores": CANARY_SCORES, "divergences": DIVERGENCES, "history": HISTORY}
+    assert schemas.keys() == smoke.keys()
+    for name, schema in schemas.items():
+        assert smoke[name].schema.equals(schema)
+    assert smoke["canary_scores"].num_rows == 3
+    assert smoke["canary_scores"]["validation_accuracy"].null_count == 0
+    assert {"canary", "twin"} == set(smoke["history"]["model"].to_pylist())
+    # Probe patches for each of six models, and the training images of the canary's label.
+    assert smoke["divergences"]["images"].to_pylist().count("probe") == 6 * len(load(Dataset("photos")).test_images)
+
+
+def test_only_training_images_of_the_canarys_label_are_asked_about(smoke: Mapping[str, pa.Table]) -> None:
+    labels = load(Dataset("digits")).train_labels
+    for canary in smoke["canary_scores"].to_pylist():
+        asked = [
+            row["image"]
+            for row in smoke["divergences"].to_pylist()
+            if row["canary"] == canary["canary"] and row["images"] == "train" and row["model"] == "canary"
+        ]
+        assert labels[canary["canary"]] == canary["label"]
+        expected = [i for i in range(300) if labels[i] == canary["label"] and i != canary["canary"]]
+        assert expected == asked
+
+
+def test_the_summary_is_what_its_divergences_say(smoke: Mapping[str, pa.Table]) -> None:
+    d = smoke["divergences"].to_pandas()
+    d["m"] = d.d_u.astype(float) - d.d_r.astype(float)
+    d["m_w"] = d.log_p_u.astype(float) - d.log_p_r.astype(float)
+    scores = d.groupby(["canary", "model", "images"])[["m", "m_w"]].mean()
+    summed = {(row["metric"], row["setting"]): row for row in smoke["summary"].to_pylist()}
+
+    def of(score: str, model: str, images: str) -> Any:
+        return scores[score].xs((model, images), level=("model", "images")).to_numpy()
+
+    canary, twin = of("m", "canary", "probe"), of("m", "twin", "probe")
+    row = summed["M", '{"model": "canary"}']
+    assert [canary.mean(), twin.mean(), 3] == pytest.approx([row["estimate"], row["null"], row["n"]])
+    effects = {"{}": canary - twin}
+    for images in ("probe", "train"):
+        effects[json.dumps({"images": images})] = of("m_w", "canary", images) - of("m_w", "twin", images)
+    for setting, effect in effects.items():
+        row = summed["M effect" if setting == "{}" else "M_w effect", setting]
+        low, high = stats.t.interval(0.95, 2, effect.mean(), stats.sem(effect))
+        p_value = stats.ttest_1samp(effect, 0, alternative="greater").pvalue
+        assert [effect.mean(), low, high, p_value] == pytest.approx(
+            [row["estimate"], row["low"], row["high"], row["p_value"]]
+        )
+    row = summed["rate called memorised", '{"model": "twin", "test": "paired"}']
+    probe = d[(d.model == "twin") & (d.images == "probe")]
+    called = [
+        stats.ttest_rel(g.d_u.astype(float), g.d_r.astype(float), alternative="greater").pvalue < 0.05
+        for _, g in probe.groupby("canary")
+    ]
+    assert sum(called) / 3 == row["estimate"]
+
+
+def test_the_history_names_the_epoch_that_was_kept(smoke: Mapping[str, pa.Table]) -> None:
+    h = smoke["history"].to_pandas()
+    for _, epochs in h.groupby(["canary", "model"]):
+        assert [1, 2, 3] == epochs.epoch.tolist()
+        assert epochs.validation_loss.idxmin() == epochs.index[epochs.kept][0]
+        assert epochs.kept.sum() == 1
+
+
+def test_a_lost_model_costs_its_canary_and_no_other(smoke: Mapping[str, pa.Table]) -> None:
+    roots = plan(pinned(PRESETS["smoke"]))
+    assert isinstance(roots["divergences"], tuple)
+    lost = roots["divergences"][1]
+    found = tables(roots, absent=lambda job: job is lost.inputs[1])
+    assert found["canary_scores"].num_rows == 2
+    assert {2} == {row["n"] for row in found["summary"].to_pylist() if row["metric"] == "M effect"}
+    whole = {row["canary"]: row for row in smoke["canary_scores"].to_pylist()}
+    for row in found["canary_scores"].to_pylist():
+        assert whole[row["canary"]]["m_effect"] == row["m_effect"]
+        assert row["canary"] != lost.config.canary
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_runs_at_tiny_scale(preset: str) -> None:
+    small = pinned(tiny(PRESETS[preset]))
+    found = tables(AUDIT.plan(small))
+    assert found["canary_scores"].num_rows == 3
+    assert found["summary"]["published"].null_count == found["summary"].num_rows
+    assert (PRESETS[preset].burnt, PRESETS[preset].feature) == (small.burnt, small.feature)

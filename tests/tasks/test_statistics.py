@@ -1,0 +1,166 @@
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tasks.statistics import (
+    Comparison,
+    Estimate,
+    false_discovery_adjusted,
+    mcnemar_greater,
+    mean,
+    paired_greater,
+    proportion,
+    proportion_greater,
+    welch_greater,
+)
+
+NULLS = 200
+
+
+def test_a_mean_has_its_t_interval() -> None:
+    # 1, 2, 3: s = 1, standard error 1 / sqrt(3), t(2) at 97.5 % is 4.30265.
+    half = 4.302652729749464 / math.sqrt(3)
+    estimate = mean([1, 2, 3])
+    assert (2.0, 3) == (estimate.value, estimate.n)
+    assert [2 - half, 2 + half] == pytest.approx([estimate.low, estimate.high])
+
+
+def test_one_value_has_no_interval_and_none_has_no_mean() -> None:
+    assert Estimate(5.0, None, None, 1) == mean([5])
+    assert Estimate(None, None, None, 0) == mean([])
+
+
+def test_equal_values_have_an_interval_of_no_width() -> None:
+    assert Estimate(0.25, 0.25, 0.25, 3) == mean([0.25, 0.25, 0.25])
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("function", [mean, lambda x: paired_greater(x, [1, 2, 3]), lambda x: welch_greater([1, 2], x)])
+def test_a_value_that_is_not_finite_is_refused(function: Callable[[Any], Any], wrong: float) -> None:
+    with pytest.raises(ValueError, match="1 of 3 values are not finite numbers"):
+        function([1.0, wrong, 2.0])
+
+
+def test_a_proportion_has_its_wilson_interval() -> None:
+    # Wilson by hand for 8 of 10: (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n).
+    z, p, n = 1.959963984540054, 0.8, 10
+    centre, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    estimate = proportion(8, 10)
+    assert [0.8, (centre - half) / scale, (centre + half) / scale] == pytest.approx(
+        [estimate.value, estimate.low, estimate.high]
+    )
+
+
+def test_a_proportion_at_its_ends_keeps_a_width() -> None:
+    none, every = proportion(0, 12), proportion(12, 12)
+    assert 0.0 == none.low == none.value
+    assert none.high == pytest.approx(0.2425, abs=1e-4)
+    assert 1.0 == every.high == every.value
+    assert Estimate(None, None, None, 0) == proportion(0, 0)
+
+
+def test_counts_that_cannot_be_are_refused() -> None:
+    with pytest.raises(ValueError, match="4 successes of 3 cannot be"):
+        proportion(4, 3)
+
+
+def test_a_proportion_is_tested_by_the_exact_binomial() -> None:
+    # P[X >= 3] of 3 at 1/2, and P[X >= 1] of 2 at 0.05.
+    assert 0.125 == proportion_greater(3, 3, 0.5)
+    assert proportion_greater(1, 2, 0.05) == pytest.approx(1 - 0.95**2)
+    assert proportion_greater(0, 0, 0.05) is None
+
+
+def test_mcnemar_counts_only_the_pairs_that_differ() -> None:
+    first = [True, True, True, True, False, True]
+    second = [False, False, False, True, False, True]
+    assert 0.125 == mcnemar_greater(first, second)
+    assert 1.0 == mcnemar_greater(second, first)
+    assert 1.0 == mcnemar_greater([True, False], [True, False])
+    assert mcnemar_greater([], []) is None
+
+
+def test_the_paired_test_is_the_t_test_of_the_differences() -> None:
+    # Differences 1, 2, 3: t = 2 sqrt(3), two degrees of freedom: p = (1 - t / sqrt(t^2 + 2)) / 2.
+    t = 2 * math.sqrt(3)
+    comparison = paired_greater([2, 4, 6], [1, 2, 3])
+    assert comparison.statistic == pytest.approx(t)
+    assert comparison.p_value == pytest.approx((1 - t / math.sqrt(t * t + 2)) / 2)
+
+
+@pytest.mark.parametrize("shift", [-0.5, 0.0, 0.3])
+def test_both_t_tests_agree_with_scipy(shift: float) -> None:
+    rng = np.random.default_rng(4)
+    a, b = rng.normal(shift, 1, 30), rng.normal(0, 3, 30)
+    paired, welch = paired_greater(a, b), welch_greater(a, b)
+    assert tuple(stats.ttest_rel(a, b, alternative="greater")) == pytest.approx((paired.statistic, paired.p_value))
+    assert tuple(stats.ttest_ind(a, b, equal_var=False, alternative="greater")) == pytest.approx(
+        (welch.statistic, welch.p_value)
+    )
+
+
+@pytest.mark.parametrize("test", [paired_greater, welch_greater])
+def test_without_variance_a_test_takes_its_limit(test: Callable[[Any, Any], Comparison]) -> None:
+    assert Comparison(math.inf, 0.0) == test([0.3, 0.3, 0.3], [0.1, 0.1, 0.1])
+    assert Comparison(-math.inf, 1.0) == test([0.1, 0.1, 0.1], [0.3, 0.3, 0.3])
+    assert Comparison(0.0, 1.0) == test([0.1, 0.1, 0.1], [0.1, 0.1, 0.1])
+
+
+@pytest.mark.parametrize("test", [paired_greater, welch_greater])
+def test_fewer_than_two_values_give_no_test(test: Callable[[Any, Any], Comparison]) -> None:
+    assert Comparison(None, None) == test([1.0], [0.0])
+    assert Comparison(None, None) == test([], [])
+
+
+def test_pairs_of_unequal_length_are_refused() -> None:
+    with pytest.raises(ValueError, match="here are 2 and 3"):
+        paired_greater([1, 2], [1, 2, 3])
+
+
+def test_p_values_are_adjusted_as_benjamini_and_hochberg_say() -> None:
+    # m = 4, rising: .01 * 4, .02 * 2, .03 * 4/3, .5; the running minimum from above makes the first two .04.
+    assert false_discovery_adjusted([0.5, 0.01, 0.03, 0.02]).tolist() == pytest.approx([0.5, 0.04, 0.04, 0.04])
+    assert false_discovery_adjusted([0.9, 0.8]).tolist() == pytest.approx([0.9, 0.9])
+    assert [] == false_discovery_adjusted([]).tolist()
+
+
+def test_a_test_that_was_not_made_does_not_count() -> None:
+    adjusted = false_discovery_adjusted([0.02, math.nan, 0.5])
+    assert math.isnan(adjusted[1])
+    assert adjusted[[0, 2]].tolist() == pytest.approx([0.04, 0.5])
+    assert np.isnan(false_discovery_adjusted([math.nan])).all()
+
+
+def test_a_p_value_outside_0_to_1_is_refused() -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        false_discovery_adjusted([0.5, 1.5])
+
+
+def test_the_interval_of_a_mean_covers_its_null() -> None:
+    rng = np.random.default_rng(0)
+    estimates = [mean(rng.normal(0, 1, 12)) for _ in range(NULLS)]
+    assert sum(e.low <= 0 <= e.high for e in estimates if e.low is not None and e.high is not None) >= 0.9 * NULLS
+
+
+def test_the_interval_of_a_proportion_covers_its_null() -> None:
+    rng = np.random.default_rng(1)
+    estimates = [proportion(int(rng.binomial(12, 0.25)), 12) for _ in range(NULLS)]
+    assert sum(e.low <= 0.25 <= e.high for e in estimates if e.low is not None and e.high is not None) >= 0.9 * NULLS
+
+
+def test_the_tests_reject_their_null_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(2)
+    for test in (paired_greater, welch_greater):
+        rejected = [test(rng.normal(0, 1, 12), rng.normal(0, 1, 12)).p_value for _ in range(NULLS)]
+        assert sum(p is not None and p < 0.05 for p in rejected) <= 0.1 * NULLS
+
+
+def test_false_discoveries_are_controlled_where_all_nulls_hold() -> None:
+    rng = np.random.default_rng(3)
+    found = sum(bool((false_discovery_adjusted(rng.uniform(size=20)) < 0.05).any()) for _ in range(NULLS))
+    assert found <= 0.1 * NULLS

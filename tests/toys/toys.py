@@ -1,0 +1,106 @@
+"""How far does a sum get when its parts are lost?
+
+An audit offered by another package: each part writes one line to a log outside the store when it is really computed,
+so that tests count what happened rather than believe what was said of it. What a part does is told by `trouble`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from tasks import schemas
+from tasks.job import Audit, Inputs, Job, task
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part. `trouble` comes to the part whose number is `at`, as long as the file `mended` is not there."""
+
+    number: int = 0
+    seconds: float = 0.0
+    trouble: str = ""
+    at: int = -1
+    folder: str = ""
+
+
+@dataclass(frozen=True)
+class Config:
+    parts: int = 6
+    first: int = 0
+    seconds: float = 0.0
+    trouble: str = ""
+    at: int = -1
+    folder: str = ""
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        if self.parts < 1:
+            raise ValueError(f"parts is {self.parts}; it must be at least 1")
+
+
+@dataclass(frozen=True)
+class Label:
+    label: str = ""
+
+
+def compute(config: Part) -> pa.Table:
+    if config.folder:
+        with open(Path(config.folder) / "computed.log", "a") as log:
+            log.write(f"{config.number}\n")
+    time.sleep(config.seconds)
+    if config.number == config.at and not (Path(config.folder) / "mended").exists():
+        if config.trouble == "raise":
+            raise ValueError(f"part {config.number} cannot be had")
+        if config.trouble == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+    return pa.table({"number": pa.array([config.number], pa.int64()), "pid": pa.array([os.getpid()], pa.int64())})
+
+
+def compute_many(configs: Sequence[Part], inputs: Sequence[Inputs]) -> Iterator[tuple[int, pa.Table | Exception]]:
+    if any(config.trouble == "together" for config in configs):
+        raise RuntimeError("not all of these at once")
+    for index, config in enumerate(configs):
+        try:
+            yield index, compute(config)
+        except ValueError as error:
+            yield index, error
+
+
+@task(version=1, many=compute_many, alike=lambda config: config.folder)
+def part(config: Part, inputs: Inputs) -> pa.Table:
+    return compute(config)
+
+
+@task(version=1, gathers=True)
+def total(config: Label, inputs: Inputs) -> pa.Table:
+    numbers = pa.concat_tables(inputs)["number"].to_pylist()
+    row = dict.fromkeys(schemas.SUMMARY.names) | {
+        "metric": "sum",
+        "setting": "{}",
+        "estimate": float(sum(numbers)),
+        "n": len(numbers),
+        "unit": "part",
+    }
+    return pa.Table.from_pylist([row], schema=schemas.SUMMARY)
+
+
+def plan(config: Config) -> dict[str, Job | tuple[Job, ...]]:
+    parts = tuple(
+        Job(part, Part(config.first + i, config.seconds, config.trouble, config.at, config.folder))
+        for i in range(config.parts)
+    )
+    return {"summary": Job(total, Label(config.label), parts), "parts": parts}
+
+
+def tiny(config: Config) -> Config:
+    return replace(config, parts=2, seconds=0.0)
+
+
+AUDIT = Audit(Config, plan, {"few": Config(), "many": Config(parts=300)}, tiny)
