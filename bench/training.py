@@ -7,9 +7,10 @@ Rivals: the same network and minibatches with autograd and torch.optim.Adam at i
 - tensors: DataLoader(TensorDataset) over float32 images that are already in memory;
 - pictures: DataLoader over a data set that makes a PIL image and transforms.ToTensor() of each, as torchvision's do.
 
-Every ratio is of two things measured in turn in the same run, each the median of its rounds: on one thread by CPU
-time, which a busy machine hardly disturbs; over all cores by wall time, where our processes, one per core with a
-thread each, train a model each while the rival's one process has torch's default threads. The ceiling is the fastest
+Every ratio is of two things measured in turn in the same run. On one thread it is the median CPU time of the rounds,
+which a busy machine disturbs little. Over all cores it is the least wall time of the rounds, since what else runs
+there only ever adds to it; our processes, one per core with a thread each, train a model each, while the rival's one
+process has torch's default threads. The ceiling is the fastest
 float32 matrix product (1024 x 1024) of the run; a step's share of it counts the products' arithmetic alone.
 MNIST is read from ENGRAM_DATA where it is; random images of its shape take its place, and the speed is the same.
 """
@@ -157,8 +158,13 @@ def ceilings(place: torch.device) -> dict[str, Epoch]:
     return {name: product(name) for name in libraries}
 
 
-def in_turn(runs: dict[str, Epoch], rounds: int, clock: Callable[[], float]) -> dict[str, float]:
-    """Median seconds of each run, all of them once per round."""
+def in_turn(
+    runs: dict[str, Epoch],
+    rounds: int,
+    clock: Callable[[], float],
+    typical: Callable[[list[float]], float] = statistics.median,
+) -> dict[str, float]:
+    """The typical seconds of each run, all of them once per round."""
     for run in runs.values():
         run()
     seconds: dict[str, list[float]] = {name: [] for name in runs}
@@ -167,7 +173,7 @@ def in_turn(runs: dict[str, Epoch], rounds: int, clock: Callable[[], float]) -> 
             start = clock()
             run()
             seconds[name].append(clock() - start)
-    return {name: statistics.median(times) for name, times in seconds.items()}
+    return {name: typical(times) for name, times in seconds.items()}
 
 
 def wall_after_the_device(place: torch.device) -> Callable[[], float]:
@@ -237,7 +243,7 @@ def over_all_cores(count: int, rounds: int) -> tuple[int, dict[str, float]]:
         teams["engram"] = Team("engram", cores, count, threads=1)
         for loop in ("tensors", "pictures"):
             teams[loop] = Team(loop, 1, count, threads=None)
-        seconds = in_turn({loop: team.epoch for loop, team in teams.items()}, rounds, time.perf_counter)
+        seconds = in_turn({loop: team.epoch for loop, team in teams.items()}, rounds, time.perf_counter, min)
     finally:
         for team in teams.values():
             team.close()

@@ -14,6 +14,9 @@ from functools import cache
 import torch
 from torch import Tensor
 
+# Below this many rows, inputs or outputs, setting a oneDNN product up costs more than it gains.
+NARROW = 64
+
 
 @dataclass(frozen=True)
 class Products:
@@ -67,6 +70,8 @@ def onednn_row_slope(slopes: Tensor, weight: Tensor) -> Tensor:
 
 def onednn(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """rows weight^T + bias"""
+    if min(rows.shape[0], weight.shape[0], rows.shape[1]) < NARROW:
+        return torch.mm(rows, weight.t()) if bias is None else torch.addmm(bias, rows, weight.t())
     sums: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
     return sums
 
