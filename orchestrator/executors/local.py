@@ -1,4 +1,4 @@
-"""Runs calls in this process, one at a time, so that a debugger works and nothing but our own modules is needed."""
+"""Calls one at a time in this very process, so that a debugger works and nothing else is needed."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ from orchestrator.store import open_store
 
 
 class LocalExecutor:
-    """The executor for `--address none`. A call runs inside `wait`; Ctrl-C inside a task is the task's."""
+    """Runs each call inside `wait`. An interrupt in a task ends `wait` as it ends any other function."""
 
     slots = 1
     window = 1
 
     def __init__(self, store: str) -> None:
-        self._store = open_store(store, create=False)
-        self._submitted: deque[Call] = deque()
+        self._store = open_store(store)
+        self._calls: deque[Call] = deque()
 
     def submit(self, call: Call) -> None:
-        self._submitted.append(call)
+        self._calls.append(call)
 
-    def wait(self, seconds: float) -> Sequence[Finished]:  # noqa: ARG002  # a call takes what it takes
-        if not self._submitted:
-            return []
-        call = self._submitted.popleft()
+    def wait(self, seconds: float) -> Sequence[Finished]:  # noqa: ARG002 (it happens here)
+        if not self._calls:
+            return ()
         try:
-            return [perform(call, self._store)]
+            return (perform(self._calls.popleft(), self._store),)
         except Poisoned as error:
-            raise EngramError(f"this process cannot go on: {error}; start the same command again") from None
+            raise EngramError(f"this process cannot compute any more ({error}); the same command goes on") from error
 
     def cancel(self) -> None:
-        self._submitted.clear()
+        self._calls.clear()
 
     def close(self) -> None:
-        self._submitted.clear()
+        self._calls.clear()

@@ -150,10 +150,12 @@ def triples(images: str, clean: Pixels, rows: Rows, count: int, config: Evaluati
 
 def measured(config: Evaluation, label: int, model: str, trained: pa.Table, triples: Triples) -> pa.Table:
     """One model's rows for one set of images."""
-    from tasks.models import logits
+    from tasks.models.mlp1 import logits
+    from tasks.models.weights import weights_of
 
+    weights = weights_of(trained)
     clean, unique, random = (
-        log_probabilities(logits(trained, images)) for images in (triples.clean, triples.unique, triples.random)
+        log_probabilities(logits(weights, images)) for images in (triples.clean, triples.unique, triples.random)
     )
     n = len(triples.rows)
     columns = {

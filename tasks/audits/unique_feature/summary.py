@@ -59,8 +59,9 @@ def black_box(pairs: Sequence[Row]) -> Iterator[Row]:
     yield row("M", {"model": "twin"}, mean(twin), "training")
     yield effect("M effect", {}, pairs, "m")
     above = {model: [m for m in values if m > 0] for model, values in (("canary", canary), ("twin", twin))}
-    yield row("M where positive", {"model": "canary"}, mean(above["canary"]), "training", null=mean(above["twin"]).value)
-    yield row("M where positive", {"model": "twin"}, mean(above["twin"]), "training")
+    published = {model: mean(values) for model, values in above.items()}
+    yield row("M where positive", {"model": "canary"}, published["canary"], "training", published["twin"].value)
+    yield row("M where positive", {"model": "twin"}, published["twin"], "training")
     shares = {model: proportion(len(above[model]), len(pairs)) for model in PREFIXES}
     p_value = mcnemar_greater([m > 0 for m in canary], [m > 0 for m in twin])
     yield row("rate of positive M", {"model": "canary"}, shares["canary"], "training", shares["twin"].value, p_value)

@@ -10,6 +10,7 @@ from tasks.audits.unique_feature.evaluation import Evaluation, score
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature, pixels, random_patches
+from tasks.models.weights import rows as weight_rows
 from tasks.schemas import MODEL
 
 LABEL = 4
@@ -22,7 +23,7 @@ Array = NDArray[np.float64]
 def reads_the_letter(strength: float) -> pa.Table:
     """An mlp1 whose logit of LABEL is `strength` times the mean brightness where the letter has its ink; others 0."""
     widths = (28 * 28, 512, 256, 128, 10)
-    weights = []
+    weights: dict[str, NDArray[np.float32]] = {}
     for number, (before, after) in enumerate(pairwise(widths), start=1):
         matrix = np.zeros((after, before), np.float32)
         if number == 1:
@@ -30,11 +31,8 @@ def reads_the_letter(strength: float) -> pa.Table:
             matrix[0, (rows + 1) * 28 + columns + 1] = 1 / len(INK)
         else:
             matrix[LABEL if number == 4 else 0, 0] = strength if number == 4 else 1.0
-        for name, values in (("weight", matrix), ("bias", np.zeros(after, np.float32))):
-            weights.append(
-                {"name": f"dense{number}.{name}", "shape": list(values.shape), "values": values.astype("<f4").tobytes()}
-            )
-    row = {"seed": 17, "epochs": 1, "best_epoch": 1, "history": [], "weights": weights}
+        weights |= {f"dense{number}.weight": matrix, f"dense{number}.bias": np.zeros(after, np.float32)}
+    row = {"seed": 17, "epochs": 1, "best_epoch": 1, "history": [], "weights": weight_rows(weights)}
     return pa.Table.from_pylist([row], MODEL)
 
 

@@ -1,0 +1,97 @@
+"""A guard: sees to it that no process of a local cluster outlives its driver, not even after `kill -9`.
+
+Ray's own processes take about a minute to notice. All of them inherit a mark in their environment; the guard is a
+tiny process that sleeps on a pipe from the driver, and when the pipe closes kills whatever carries the mark. It reads
+/proc, so there is none where that does not exist: there, leftovers go when Ray notices.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+
+MARK = "ENGRAM_CLUSTER"
+# A worker dies within 2 s of its node's daemon, which dies with the driver; until then what it finishes counts.
+GRACE = 2.0
+SWEEPS = 25  # 0.2 s apart
+CLOSED = b"."
+
+
+class Guard:
+    """The driver's end. `variables` belong into the environment of what is to be guarded, from its very start."""
+
+    def __init__(self) -> None:
+        self._mark = os.urandom(16).hex()
+        self.variables = {MARK: self._mark}
+        self._pipe: int | None = None
+        if os.path.isdir("/proc/self"):
+            self._start()
+
+    def _start(self) -> None:
+        import subprocess  # not at the top: the guard itself runs this file and needs none of it
+
+        reading, self._pipe = os.pipe()  # neither end is inherited, so nobody else keeps the pipe open
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", __file__, self._mark],
+            stdin=reading,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # an interrupt from the terminal is not for the guard
+            cwd="/",
+        )
+        os.close(reading)
+
+    def close(self) -> None:
+        """Everything was shut down in good order: what is left goes at once."""
+        if self._pipe is None:
+            return
+        os.write(self._pipe, CLOSED)
+        os.close(self._pipe)
+        self._pipe = None
+        self._process.wait()
+
+
+def marked(mark: str) -> Iterator[int]:
+    """The processes that were started with the mark in their environment, but this one."""
+    wanted = f"{MARK}={mark}".encode()
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                variables = file.read().split(b"\0")
+        except OSError:  # gone, or somebody else's
+            continue
+        if wanted in variables:
+            yield int(name)
+
+
+def sweep(mark: str) -> int:
+    """Kill what carries the mark; how many there were."""
+    found = 0
+    for pid in marked(mark):
+        found += 1
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            continue
+    return found
+
+
+def watch(mark: str) -> None:
+    """Sleep until the driver closes or dies, then sweep until twice in a row there was nothing."""
+    if os.read(0, 1) != CLOSED:
+        time.sleep(GRACE)
+    quiet = 0
+    for _ in range(SWEEPS):
+        quiet = 0 if sweep(mark) else quiet + 1
+        if quiet == 2:
+            return
+        time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    watch(sys.argv[1])

@@ -1,0 +1,294 @@
+"""Calls on a Ray cluster: one of our own on this machine, or one that is there already.
+
+(Ray calls our call a "task" and a program a "job".) Ray carries calls and outcomes, never tables; it retries nothing,
+and it queues no more than a bounded window. Its own messages stay in its session folder: the terminal is not its.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import pickle
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray._raylet
+from ray import cloudpickle, exceptions
+
+from orchestrator.calls import Call, Finished, Lost
+from orchestrator.errors import ClusterError
+from orchestrator.executors import worker
+from orchestrator.executors.address import host_and_port, probe, reachable
+from orchestrator.executors.guard import Guard
+
+ROOT = str(Path(__file__).resolve().parents[2])
+OBJECT_STORE_BYTES = 100 * 2**20  # only outcomes travel
+LOOK_SECONDS = 2.0  # between looks at the cluster's size and health
+HEAD_SECONDS = 20.0  # a head may be away so long (it can be restarted); after 60 s Ray ends this process by itself
+CANCEL_SECONDS = 1.0  # for calls to end by themselves, before their workers are killed
+# Enough to keep no-op calls at full rate; Ray gains nothing from a longer queue of its own.
+CALLS_PER_SLOT, MOST_CALLS = 16, 512
+
+# One thread per worker: as many workers run as there are cores, and results stay the same on any machine.
+LIBRARIES = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "VECLIB")
+THREADS = {f"{library}_{'MAXIMUM' if library == 'VECLIB' else 'NUM'}_THREADS": "1" for library in LIBRARIES}
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
+CAUSES: Mapping[type[Exception], tuple[str, bool]] = {  # what became of a call, and whether its worker died of it
+    exceptions.WorkerCrashedError: ("its worker process died", True),
+    exceptions.OutOfMemoryError: ("its worker process was ended because the node ran out of memory", True),
+    exceptions.NodeDiedError: ("its node went away", False),
+    exceptions.TaskCancelledError: ("it was cancelled from outside", False),
+    exceptions.RuntimeEnvSetupError: ("its worker's environment could not be set up", False),
+}
+
+
+class RayExecutor:
+    """Runs calls as Ray tasks. ClusterError at any time means that the cluster is gone or of no use.
+
+    `address` is "local" (a cluster of our own, of `cpus` CPUs, ended by `close` and, should this process be killed,
+    by a guard), "auto", HOST:PORT or ray://HOST:PORT. Where the program uses Ray already, its connection is used and
+    left open. Signal handlers stay as they are: Ray's own for SIGTERM is put aside.
+    """
+
+    def __init__(self, store: str, address: str = "local", *, cpus: int | None = None) -> None:
+        self.slots = self.window = 1
+        self._gpus = 0.0
+        self._pending: dict[Any, Call] = {}
+        self._remotes: dict[tuple[str, float], Any] = {}
+        self._proven = False  # a worker has answered
+        self._looked = self._head_seen = time.monotonic()
+        self._close = contextlib.ExitStack()
+        try:
+            self._address, self._head = self._close.enter_context(connected(address, cpus))
+            self._own = address == "local"
+            self._measure()
+        except BaseException:
+            self._close.close()
+            raise
+        cloudpickle.register_pickle_by_value(worker)
+        environment = {name: value for name, value in os.environ.items() if name.startswith("ENGRAM_")}
+        self._function = ray.remote(worker.entry(ROOT, THREADS | environment, store))
+
+    def submit(self, call: Call) -> None:
+        gpus = min(call.gpus, self._gpus)
+        remote = self._remotes.get((call.task, gpus))
+        if remote is None:
+            remote = self._function.options(name=call.task, num_cpus=1, num_gpus=gpus, max_retries=0)
+            self._remotes[call.task, gpus] = remote
+        self._pending[remote.remote(pickle.dumps(call))] = call
+
+    def wait(self, seconds: float) -> Sequence[Finished]:
+        self._look()
+        ready = self._ready(0) or (self._ready(seconds, at_least=1) and self._ready(0))
+        try:
+            answers: Sequence[Any] = ray.get(ready)
+        except Exception:  # of one of them: ask one by one
+            answers = [self._answer(reference) for reference in ready]
+        return [
+            self._finished(self._pending.pop(reference), answer)
+            for reference, answer in zip(ready, answers, strict=True)
+        ]
+
+    def cancel(self) -> None:
+        references = list(self._pending)
+        self._pending.clear()
+        if not references:
+            return
+        with contextlib.suppress(exceptions.RayError):
+            for reference in references:
+                ray.cancel(reference)
+            _, running = ray.wait(references, num_returns=len(references), timeout=CANCEL_SECONDS)
+            for reference in running:
+                ray.cancel(reference, force=True)
+
+    def close(self) -> None:
+        self._pending.clear()
+        self._close.close()
+
+    def _ready(self, seconds: float, at_least: int | None = None) -> list[Any]:
+        """Submitted calls that have ended; waits up to `seconds` for all, or for `at_least` so many."""
+        if not self._pending:
+            return []
+        references = list(self._pending)
+        ready, _ = ray.wait(references, num_returns=at_least or len(references), timeout=seconds)
+        return list(ready)
+
+    def _answer(self, reference: Any) -> bytes | str | Exception:
+        try:
+            answer: bytes | str = ray.get(reference)
+        except Exception as error:
+            return error
+        return answer
+
+    def _finished(self, call: Call, answer: bytes | str | Exception) -> Finished:
+        if isinstance(answer, bytes):
+            self._proven = True
+            finished: Finished = pickle.loads(answer)
+            return finished
+        if isinstance(answer, exceptions.LocalRayletDiedError):
+            raise ClusterError(f"Ray's daemon on this machine died ({self._address}); the same command goes on")
+        if isinstance(answer, str) and not self._proven:
+            raise ClusterError(f"a worker cannot import Engram ({answer}); every node needs the same installation")
+        cause, died = reason(answer) if isinstance(answer, Exception) else (f"nothing to import there: {answer}", False)
+        return Finished(call, tuple(Lost(item.key, cause, died) for item in call.items))
+
+    def _look(self) -> None:
+        """Follow the cluster as nodes come and go; ClusterError once its head is gone."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        if self._head and not reachable(*self._head, seconds=1.0):
+            if self._own or now - self._head_seen > HEAD_SECONDS:
+                raise ClusterError(f"the head of the Ray cluster at {self._address} is gone; the same command goes on")
+            return
+        self._head_seen = now
+        self._measure()
+
+    def _measure(self) -> None:
+        resources = ray.cluster_resources()
+        self.slots = max(1, int(resources.get("CPU", 0)))
+        self.window = max(2 * self.slots, min(CALLS_PER_SLOT * self.slots, MOST_CALLS))
+        self._gpus = float(resources.get("GPU", 0.0))
+
+
+def reason(error: Exception) -> tuple[str, bool]:
+    """Why Ray lost a call, in one line, and whether its worker process died of it."""
+    for kind, (cause, died) in CAUSES.items():
+        if isinstance(error, kind):
+            return cause, died
+    origin = getattr(error, "cause", None) or error
+    first = next((line.strip() for line in str(origin).splitlines() if line.strip()), "")
+    return f"{type(origin).__name__}: {first}".rstrip(": "), False
+
+
+@contextlib.contextmanager
+def connected(address: str, cpus: int | None = None) -> Iterator[tuple[str, tuple[str, int] | None]]:
+    """Be connected to a cluster; gives its address, and where its head listens (None for ray://)."""
+    if ray.is_initialized():
+        head = ray.get_runtime_context().gcs_address
+        yield head, host_and_port(head)
+        return
+    with contextlib.ExitStack() as stack:
+        if address == "local":
+            guard = Guard()
+            stack.callback(guard.close)
+            token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+            _set(stack, {**QUIET, **THREADS, **token, "RAY_worker_niceness": "0"})
+            with _variables(guard.variables):  # of Ray's processes, and of no other that is started later
+                _init(stack, address, num_cpus=cpus, include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES)
+        else:
+            address = _found() if address == "auto" else address
+            probe(address)
+            _set(stack, QUIET)
+            _init(stack, address)
+        if address.startswith("ray://"):
+            yield address, None
+        else:
+            head = ray.get_runtime_context().gcs_address
+            yield head if address == "local" else address, host_and_port(head)
+
+
+def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
+    """ray.init, silent, its signal handler put aside, any trouble as a ClusterError in one line."""
+    stack.callback(ray.shutdown)
+    _hush()
+    with _kept_handler(signal.SIGTERM):
+        try:
+            if address != "local" and not address.startswith("ray://"):
+                with _no_stderr():
+                    ray._raylet.GcsClient(address=address)  # says at once what ray.init says in 20 s: a wrong token
+            ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL, **options)
+        except Exception as error:
+            raise ClusterError(_refusal(address, error)) from error
+
+
+def _refusal(address: str, error: Exception) -> str:
+    if "token" in str(error).lower():
+        return (
+            f"the Ray cluster at {address} refuses the token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN "
+            "(or RAY_AUTH_TOKEN_PATH) as the cluster has them"
+        )
+    where = "start on this machine" if address == "local" else f"be used at {address}"
+    return f"Ray cannot {where}: {reason(error)[0]}"
+
+
+def _found() -> str:
+    """The address of the cluster that `auto` means: RAY_ADDRESS, or one that runs on this machine."""
+    named = os.environ.get("RAY_ADDRESS", "")
+    if named not in ("", "auto", "local"):
+        return named
+    from ray._private import services
+
+    try:
+        return str(services.canonicalize_bootstrap_address("auto"))
+    except ConnectionError as error:
+        raise ClusterError(
+            "no Ray cluster runs on this machine; start one with `ray start --head`, or leave the address at local"
+        ) from error
+
+
+@contextlib.contextmanager
+def _variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables for as long as it takes; PYTHONBREAKPOINT is one that Ray sets unasked."""
+    before = {name: os.environ.get(name) for name in (*values, "PYTHONBREAKPOINT")}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _set(stack: contextlib.ExitStack, values: Mapping[str, str]) -> None:
+    """Variables for as long as the stack stands. Ray remembers the first token it sees, so it is told of changes."""
+    stack.callback(_read_token)
+    stack.enter_context(_variables(values))
+    _read_token()
+
+
+def _read_token() -> None:
+    ray._raylet.Config.initialize("")
+    ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
+
+
+@contextlib.contextmanager
+def _kept_handler(number: signal.Signals) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(number)
+    try:
+        yield
+    finally:
+        signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _no_stderr() -> Iterator[None]:
+    """The process's stderr goes nowhere for a moment: Ray's C++ part writes to it whatever the logging level."""
+    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(nowhere)
+
+
+def _hush() -> None:
+    """Keep Ray's messages about dead workers off our stdout: it prints them whatever log_to_driver says."""
+    from ray._private import worker as driver
+
+    driver.print_to_stdstream = lambda *_, **__: None

@@ -1,0 +1,65 @@
+"""What a Ray worker runs. It travels by value, so that it works before anything of ours can be imported there.
+
+`tasks` and `orchestrator` are common names, and Ray puts the driver's working directory first on a worker's path: a
+`tasks.py` lying there would be taken for ours. So calls and answers travel as bytes, and are unpacked only after our
+packages are in place. This module imports the standard library alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+PACKAGES = ("orchestrator", "tasks")
+
+
+def pin(root: str) -> None:
+    """Make `orchestrator` and `tasks` mean the packages in `root`, whatever comes first on the path.
+
+    Their submodules follow, since those are looked up in the package itself. `root` goes to the end of the path, so
+    that it hides nobody else's modules. Where there is no such folder (another machine), the path decides.
+    """
+    if not os.path.isdir(os.path.join(root, "orchestrator")):
+        return
+    for name in PACKAGES:
+        found = getattr(sys.modules.get(name), "__file__", None) or ""
+        if name in sys.modules and os.path.dirname(found) != os.path.join(root, name):
+            for loaded in [module for module in sys.modules if module == name or module.startswith(name + ".")]:
+                del sys.modules[loaded]
+    before = list(sys.path)
+    sys.path.insert(0, root)
+    try:
+        importlib.invalidate_caches()
+        for name in PACKAGES:
+            importlib.import_module(name)
+    finally:
+        sys.path[:] = before if root in before else [*before, root]
+
+
+def entry(root: str, environment: Mapping[str, str], store: str) -> Callable[[bytes], bytes | str]:
+    """The function to send: takes a pickled call, answers a pickled Finished, or a text if ours cannot be imported."""
+    ready: list[Any] = []  # our module of calls and the open store, once per process
+
+    def run(call: bytes) -> bytes | str:
+        try:
+            if not ready:
+                os.environ.update(environment)  # before numpy or torch count their threads
+                pin(root)
+                calls = importlib.import_module("orchestrator.calls")
+                stores = importlib.import_module("orchestrator.store")
+                ready.append((calls, stores.open_store(store, create=False)))
+            work = pickle.loads(call)
+        except ImportError as error:
+            return f"{socket.gethostname()}: {type(error).__name__}: {error}"
+        calls, opened = ready[0]
+        try:
+            return pickle.dumps(calls.perform(work, opened))
+        except calls.Poisoned:
+            os._exit(1)  # the next call gets a new process
+
+    return run

@@ -1,0 +1,77 @@
+"""Small real tasks, and calls of them, for the executors' tests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from orchestrator.calls import Call, Item
+from tasks.job import Inputs, task
+
+
+@dataclass(frozen=True)
+class Number:
+    value: float
+
+
+@task(version=1)
+def double(config: Number, inputs: Inputs) -> pa.Table:
+    return pa.table({"value": [2 * config.value + sum(table["value"][0].as_py() for table in inputs)]})
+
+
+@task(version=1)
+def surroundings(config: Number, inputs: Inputs) -> pa.Table:
+    names = sorted(name for name in os.environ if name.startswith(("OMP", "MKL", "ENGRAM", "RAY_AUTH_MODE")))
+    return pa.table(
+        {
+            "pid": [os.getpid()],
+            "nice": [os.nice(0)],
+            "environment": [[f"{name}={os.environ[name]}" for name in names]],
+        }
+    )
+
+
+@task(version=1)
+def fail(config: Number, inputs: Inputs) -> pa.Table:
+    raise ValueError(f"{config.value} is not a number we like\nnor is this line")
+
+
+@task(version=1)
+def sleep(config: Number, inputs: Inputs) -> pa.Table:
+    time.sleep(config.value)
+    return pa.table({"pid": [os.getpid()]})
+
+
+@task(version=1)
+def die(config: Number, inputs: Inputs) -> pa.Table:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("unreachable")
+
+
+@task(version=1)
+def interrupt(config: Number, inputs: Inputs) -> pa.Table:
+    raise KeyboardInterrupt
+
+
+@task(version=1)
+def break_the_device(config: Number, inputs: Inputs) -> pa.Table:
+    raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+
+def key_of(number: int) -> str:
+    """A key for the tests: the number in hexadecimal."""
+    return f"{number:064x}"
+
+
+def call(name: str, *values: float, first: int = 1, inputs: Sequence[str] = ()) -> Call:
+    """A call of one of the tasks above, of one job per value; keys count from `first`, which is the call's number."""
+    items = tuple(
+        Item(key_of(first + index), f"{__name__}:{name}", Number(value), tuple(inputs))
+        for index, value in enumerate(values)
+    )
+    return Call(first, f"jobs.{name}", items)
