@@ -76,7 +76,8 @@ import sys
 for name in ("ray", "mlflow", "faiss", "pydantic"):
     sys.modules[name] = None
 import orchestrator
-report = orchestrator.run("unique_feature", preset="smoke", canaries=1, epochs=1, store={str(tmp_path)!r}, address="none")
+few = dict(preset="smoke", canaries=1, epochs=1)
+report = orchestrator.run("unique_feature", store={str(tmp_path)!r}, address="none", **few)
 assert report.table("summary").num_rows > 5
 print(report.state)
 """
