@@ -252,12 +252,13 @@ def _variables(values: Mapping[str, str]) -> Iterator[None]:
 
 def _set(stack: contextlib.ExitStack, values: Mapping[str, str]) -> None:
     """Variables for as long as the stack stands. Ray remembers the first token it sees, so it is told of changes."""
-    stack.callback(_read_token)
+    stack.callback(read_token)
     stack.enter_context(_variables(values))
-    _read_token()
+    read_token()
 
 
-def _read_token() -> None:
+def read_token() -> None:
+    """Have Ray take mode and token from the environment as it is now."""
     ray._raylet.Config.initialize("")
     ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
 

@@ -1,0 +1,198 @@
+"""What a job costs beside its computation: ms per no-op job, against bare Ray and Ray Tune, in one run.
+
+    python bench/orchestration.py [--jobs 1000] [--rounds 5] [--tiny] [--out bench/results/NAME.md]
+
+Every rival runs the same number of jobs on the same cluster, in turn, round after round; the table gives the median
+over the rounds. A rival is a function `(jobs, folder) -> None` that is done when every result is where it keeps them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from orchestrator.calls import Call, Done, Item  # noqa: E402
+from orchestrator.executors.ray import RayExecutor, connected  # noqa: E402
+from orchestrator.store import open_store  # noqa: E402
+from tasks.job import Inputs, task  # noqa: E402
+
+WINDOW = 256  # calls that bare Ray has submitted at one time
+Rival = Callable[[int, Path], None]
+
+
+@dataclass(frozen=True)
+class Nothing:
+    number: int
+
+
+@task(version=1)
+def nothing(config: Nothing, inputs: Inputs) -> pa.Table:
+    return pa.table({"number": [config.number]})
+
+
+def windowed(submit: Callable[[int], Any], jobs: int) -> None:
+    """Bare Ray as its documentation says: a bounded number of tasks in flight, each result fetched."""
+    import ray
+
+    pending: list[Any] = []
+    for number in range(jobs):
+        if len(pending) >= WINDOW:
+            ready, pending = ray.wait(pending)
+            ray.get(ready)
+        pending.append(submit(number))
+    ray.get(pending)
+
+
+def bare_ray(jobs: int, folder: Path) -> None:
+    """A task that returns its number: nothing is kept."""
+    import ray
+
+    windowed(ray.remote(lambda number: number).remote, jobs)
+
+
+def bare_ray_with_files(jobs: int, folder: Path) -> None:
+    """A task that writes one Arrow file: beside its place, to the disk, renamed."""
+    import ray
+
+    def write(number: int) -> int:
+        import pyarrow as pa
+
+        place = folder / f"{number}.arrow"
+        aside = place.with_suffix(".tmp")
+        table = pa.table({"number": [number]})
+        with open(aside, "wb") as file:
+            with pa.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(table)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(aside, place)
+        directory = os.open(folder, os.O_RDONLY)
+        os.fsync(directory)
+        os.close(directory)
+        return number
+
+    windowed(ray.remote(write).remote, jobs)
+    assert len(list(folder.glob("*.arrow"))) == jobs
+
+
+def one_job_per_call(jobs: int, folder: Path) -> None:
+    """Our executor and store alone, without plan and schedule, one job per call."""
+    from bench.orchestration import Nothing  # not __main__'s: workers must be able to import it
+
+    store = open_store(folder / "store")
+    executor = RayExecutor(store.location)
+    submitted = finished = 0
+    while finished < jobs:
+        while submitted < jobs and submitted - finished < executor.window:
+            item = Item(f"{submitted:064x}", "bench.orchestration:nothing", Nothing(submitted))
+            executor.submit(Call(submitted, "bench.nothing", (item,)))
+            submitted += 1
+        for each in executor.wait(1.0):
+            finished += 1
+            assert all(isinstance(outcome, Done) for outcome in each.outcomes), each.outcomes
+    executor.close()
+    assert len(store.keys()) == jobs
+
+
+def ray_tune(jobs: int, folder: Path) -> None:
+    """Ray Tune at its cheapest: actors reused, no loggers, no output, one result per trial."""
+    os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
+    from ray import tune
+
+    tuner = tune.Tuner(
+        lambda config: {"number": config["number"]},
+        param_space={"number": tune.grid_search(list(range(jobs)))},
+        tune_config=tune.TuneConfig(reuse_actors=True),
+        run_config=tune.RunConfig(storage_path=str(folder), verbose=0),
+    )
+    assert len(tuner.fit()) == jobs
+
+
+RIVALS: Mapping[str, Rival] = {
+    "bare Ray tasks, window of 256, nothing kept": bare_ray,
+    "bare Ray + one atomic, synced Arrow file": bare_ray_with_files,
+    "our executor and store, one job per call": one_job_per_call,
+    "Ray Tune, cheapest settings": ray_tune,
+}
+
+
+def in_turn(rivals: Mapping[str, Rival], jobs: int, rounds: int) -> dict[str, list[float]]:
+    """Milliseconds per job of each rival in each round; a short round before them starts the workers."""
+    took: dict[str, list[float]] = {name: [] for name in rivals}
+    for turn in range(rounds + 1):
+        for name, rival in rivals.items():
+            folder = Path(tempfile.mkdtemp(prefix="engram-bench-"))
+            count = jobs if turn else min(jobs, 10)
+            started = time.perf_counter()
+            try:
+                rival(count, folder)
+                elapsed = time.perf_counter() - started
+            finally:
+                shutil.rmtree(folder)
+            if turn:
+                took[name].append(1e3 * elapsed / count)
+    return took
+
+
+def setting(jobs: int, rounds: int, cpus: int) -> dict[str, str]:
+    return {
+        "jobs": f"{jobs} in each of {rounds} rounds, on {cpus} CPUs",
+        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {platform.platform()}",
+        "load before": " ".join(f"{load:.1f}" for load in os.getloadavg()),
+        "versions": f"python {platform.python_version()}, "
+        + ", ".join(f"{name} {metadata.version(name)}" for name in ("ray", "pyarrow")),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }
+
+
+def markdown(about: Mapping[str, str], took: Mapping[str, list[float]]) -> str:
+    """The table; the ratio is each median over that of the rival named second, the least that keeps results."""
+    base = statistics.median(list(took.values())[1])
+    lines = [f"- {name}: {value}" for name, value in about.items()]
+    lines += ["", "| per no-op job | ms (median) | least | most | against one atomic file |", "|---|---|---|---|---|"]
+    for name, values in took.items():
+        middle = statistics.median(values)
+        lines.append(f"| {name} | {middle:.2f} | {min(values):.2f} | {max(values):.2f} | {middle / base:.2f}x |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cpus", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--tiny", action="store_true", help="few jobs: whether it runs, not how fast")
+    parser.add_argument("--out", type=Path, help="write the result here: JSON where it ends in .json, else Markdown")
+    options = parser.parse_args()
+    jobs, rounds = (20, 1) if options.tiny else (options.jobs, options.rounds)
+    about = setting(jobs, rounds, options.cpus)
+    with connected("local", options.cpus):
+        took = in_turn(RIVALS, jobs, rounds)
+    print(markdown(about, took), end="")
+    if options.out:
+        as_json = options.out.suffix == ".json"
+        text = json.dumps({"setting": about, "ms_per_job": took}, indent=2) + "\n" if as_json else markdown(about, took)
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""What tests share: one real Ray cluster on this machine per session, started when first asked for."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+VARIABLES = (
+    "RAY_ADDRESS",
+    "RAY_AUTH_MODE",
+    "RAY_AUTH_TOKEN",
+    "RAY_USAGE_STATS_ENABLED",
+    "RAY_health_check_period_ms",
+    "RAY_worker_niceness",
+)
+OBJECT_STORE_BYTES = 80 * 2**20
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[Any]:
+    """A `ray.cluster_utils.Cluster` whose head has 2 CPUs; its token is in this process's environment."""
+    before = {name: os.environ.get(name) for name in VARIABLES}
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
+    # A node that is gone is struck off after 2 s instead of 15.
+    os.environ |= {"RAY_worker_niceness": "0", "RAY_health_check_period_ms": "500"}
+    os.environ.pop("RAY_ADDRESS", None)
+    from ray.cluster_utils import Cluster
+
+    from orchestrator.executors.ray import read_token
+
+    read_token()  # Ray may have been imported before
+    head = {"num_cpus": 2, "object_store_memory": OBJECT_STORE_BYTES, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    yield cluster
+    cluster.shutdown()
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    read_token()

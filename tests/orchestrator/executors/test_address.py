@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from orchestrator.errors import ClusterError
+from orchestrator.executors.address import PREFACE, host_and_port, probe, reachable
+
+Answer = Callable[[socket.socket], object]
+
+
+def silence(connection: socket.socket) -> None:
+    time.sleep(10.0)
+
+
+def web_page(connection: socket.socket) -> None:
+    connection.recv(100)
+    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    connection.close()
+
+
+def hanging_up(connection: socket.socket) -> None:
+    connection.close()
+
+
+def http2(connection: socket.socket) -> None:
+    assert PREFACE == connection.recv(100)
+    connection.sendall(bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+    connection.recv(100)
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Iterator[str]:
+    """An address where a server answers each connection as the parameter does."""
+    answer: Answer = request.param
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            answer(connection)
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield f"127.0.0.1:{listening.getsockname()[1]}"
+    listening.close()
+
+
+@pytest.mark.parametrize("server", [silence, web_page, hanging_up], indirect=True)
+def test_what_is_not_ray_is_told_within_five_seconds(server: str) -> None:
+    started = time.monotonic()
+    with pytest.raises(ClusterError, match=rf"what answers at {server} is not Ray"):
+        probe(server)
+    assert time.monotonic() - started < 5.0
+
+
+@pytest.mark.parametrize("server", [http2], indirect=True)
+def test_a_grpc_server_passes(server: str) -> None:
+    probe(server)
+
+
+def test_a_port_where_nobody_listens_is_told_with_what_to_check() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    assert not reachable("127.0.0.1", port)
+    with pytest.raises(ClusterError, match=rf"no Ray cluster at 127.0.0.1:{port}: connection refused; is it up"):
+        probe(f"127.0.0.1:{port}")
+
+
+def test_a_host_that_swallows_packets_is_told_within_five_seconds() -> None:
+    # A full backlog drops further connections, as a firewall does.
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listening:
+        address = listening.getsockname()
+        waiting = []
+        for _ in range(4):
+            waiting.append(socket.socket())
+            waiting[-1].setblocking(False)
+            waiting[-1].connect_ex(address)
+        started = time.monotonic()
+        with pytest.raises(ClusterError, match=r"no answer in 3 s|is not Ray|timed out"):
+            probe(f"127.0.0.1:{address[1]}")
+        assert time.monotonic() - started < 5.0
+        for each in waiting:
+            each.close()
+
+
+def test_a_name_that_nobody_knows_is_no_cluster() -> None:
+    with pytest.raises(ClusterError, match=r"no Ray cluster at nowhere\.invalid:6379"):
+        probe("nowhere.invalid:6379")
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("head:6379", ("head", 6379)),
+        ("10.0.0.1:1", ("10.0.0.1", 1)),
+        ("[::1]:6379", ("::1", 6379)),
+        ("ray://head:10001", ("head", 10001)),
+        ("ray://head", ("head", 10001)),
+    ],
+)
+def test_addresses_are_read_in_their_usual_forms(address: str, expected: tuple[str, int]) -> None:
+    assert expected == host_and_port(address)
+
+
+@pytest.mark.parametrize("address", ["", "head", "head:", ":6379", "head:port", "head:0", "head:65536", "http://h:1"])
+def test_what_is_no_address_is_said_with_the_forms_that_are(address: str) -> None:
+    with pytest.raises(ClusterError, match="is no address of a Ray cluster; give HOST:PORT"):
+        host_and_port(address)

@@ -1,0 +1,119 @@
+"""What every executor keeps, each run for real."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.calls import Done, Failed, Finished, Missing, Refused
+from orchestrator.executors import Executor
+from orchestrator.executors.local import LocalExecutor
+from orchestrator.store import Store, open_store
+from tests.orchestrator.executors.jobs import call, key_of
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(tmp_path / "store")
+
+
+@pytest.fixture(params=["local", "ray"])
+def executor(request: pytest.FixtureRequest, store: Store) -> Iterator[Executor]:
+    if request.param == "local":
+        opened: Executor = LocalExecutor(store.location)
+    else:
+        from orchestrator.executors.ray import RayExecutor
+
+        cluster: Any = request.getfixturevalue("ray_cluster")
+        opened = RayExecutor(store.location, address=cluster.address)
+    yield opened
+    opened.close()
+
+
+def drain(executor: Executor, count: int, seconds: float = 30.0) -> list[Finished]:
+    """What `wait` gives until so many calls have come back."""
+    finished: list[Finished] = []
+    end = time.monotonic() + seconds
+    while len(finished) < count and time.monotonic() < end:
+        finished += executor.wait(1.0)
+    return finished
+
+
+def test_every_call_comes_back_exactly_once_with_an_outcome_per_item(executor: Executor, store: Store) -> None:
+    calls = [call("double", *range(1 + number % 3), first=10 * number) for number in range(1, 21)]
+    for each in calls:
+        executor.submit(each)
+    finished = drain(executor, len(calls))
+    assert sorted(range(10, 210, 10)) == sorted(each.call.number for each in finished)
+    assert {each.number: each for each in calls} == {each.call.number: each.call for each in finished}
+    for each in finished:
+        assert [item.key for item in each.call.items] == [outcome.key for outcome in each.outcomes]
+        assert all(isinstance(outcome, Done) for outcome in each.outcomes)
+    assert [] == list(executor.wait(0.0))
+    assert {2.0} == set(store.read(key_of(21))["value"].to_pylist())
+
+
+def test_results_are_in_the_store_when_the_call_comes_back(executor: Executor, store: Store) -> None:
+    executor.submit(call("double", 3.0, first=1))
+    drain(executor, 1)
+    executor.submit(call("double", 4.0, first=2, inputs=[key_of(1)]))
+    drain(executor, 1)
+    assert [14.0] == store.read(key_of(2))["value"].to_pylist()
+
+
+def test_outcomes_travel_whole(executor: Executor, store: Store) -> None:
+    executor.submit(call("fail", 7.0, first=1))
+    executor.submit(call("double", 1.0, first=2, inputs=[key_of(99)]))
+    failed, missing = (
+        outcome for each in sorted(drain(executor, 2), key=lambda each: each.call.number) for outcome in each.outcomes
+    )
+    assert isinstance(failed, Failed)
+    assert "ValueError: 7.0 is not a number we like nor is this line" == failed.error
+    assert "in fail" in failed.traceback
+    assert Missing(key_of(2), (key_of(99),)) == missing
+
+
+def test_a_store_that_refuses_writes_is_an_outcome_not_a_crash(
+    executor: Executor, store: Store, tmp_path: Path
+) -> None:
+    for number in range(executor.slots):  # every worker has the store open by then
+        executor.submit(call("sleep", 0.5, first=1 + number))
+    drain(executor, executor.slots)
+    folder = tmp_path / "store" / "results"
+    for child in sorted(folder.rglob("*"), reverse=True):
+        child.rmdir() if child.is_dir() else child.unlink()
+    folder.rmdir()
+    folder.write_text("in the way")
+    executor.submit(call("double", 1.0, first=50))
+    assert [Refused] == [type(outcome) for each in drain(executor, 1) for outcome in each.outcomes]
+
+
+def test_nothing_comes_back_of_what_was_cancelled(executor: Executor, store: Store) -> None:
+    for number in range(1, 9):
+        executor.submit(call("sleep", 20.0, first=number))
+    started = time.monotonic()
+    executor.cancel()
+    assert time.monotonic() - started < 5.0
+    assert [] == list(executor.wait(0.2))
+    executor.submit(call("double", 1.0, first=100))
+    assert [100] == [each.call.number for each in drain(executor, 1, seconds=15.0)]
+
+
+def test_slots_and_window_say_how_much_to_submit(executor: Executor) -> None:
+    assert 1 <= executor.slots <= executor.window <= 512
+
+
+def test_closing_twice_is_harmless(executor: Executor) -> None:
+    executor.close()
+    executor.close()
+
+
+def test_an_interrupt_in_a_task_ends_the_local_wait(store: Store) -> None:
+    executor = LocalExecutor(store.location)
+    executor.submit(call("interrupt", 1.0))
+    with pytest.raises(KeyboardInterrupt):
+        executor.wait(1.0)

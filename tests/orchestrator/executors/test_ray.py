@@ -1,0 +1,206 @@
+"""Ray's own ways to fail, each made to happen on real clusters."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ray")
+
+from orchestrator.calls import Done, Finished, Lost
+from orchestrator.errors import ClusterError
+from orchestrator.executors.ray import ROOT, RayExecutor
+from orchestrator.store import Store, open_store
+from tests.orchestrator.executors.jobs import call, key_of
+from tests.orchestrator.executors.test_executors import drain
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(tmp_path / "store")
+
+
+@pytest.fixture
+def executor(ray_cluster: Any, store: Store) -> Iterator[RayExecutor]:
+    opened = RayExecutor(store.location, address=ray_cluster.address)
+    yield opened
+    opened.close()
+
+
+def outcomes(finished: list[Finished]) -> list[Any]:
+    return [outcome for each in finished for outcome in each.outcomes]
+
+
+def test_a_worker_that_dies_takes_only_its_own_call_with_it(executor: RayExecutor) -> None:
+    executor.submit(call("die", 1.0, 2.0, first=1))
+    executor.submit(call("double", 1.0, first=3))
+    found = {outcome.key: outcome for outcome in outcomes(drain(executor, 2))}
+    assert Lost(key_of(1), "its worker process died", died=True) == found[key_of(1)]
+    assert Lost(key_of(2), "its worker process died", died=True) == found[key_of(2)]
+    assert isinstance(found[key_of(3)], Done)
+
+
+def test_a_worker_whose_device_broke_is_replaced(executor: RayExecutor) -> None:
+    executor.submit(call("break_the_device", 1.0, first=1))
+    assert [Lost(key_of(1), "its worker process died", died=True)] == outcomes(drain(executor, 1))
+
+
+def test_workers_are_other_processes_with_one_thread_each_and_the_drivers_settings(
+    ray_cluster: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAM_DATA", "/somewhere")
+    handler = signal.getsignal(signal.SIGTERM)
+    executor = RayExecutor(store.location, address=ray_cluster.address)
+    try:
+        assert handler is signal.getsignal(signal.SIGTERM)
+        executor.submit(call("surroundings", 1.0))
+        drain(executor, 1)
+    finally:
+        executor.close()
+    (row,) = store.read(key_of(1)).to_pylist()
+    assert row["pid"] != os.getpid()
+    assert ["ENGRAM_DATA=/somewhere", "MKL_NUM_THREADS=1", "OMP_NUM_THREADS=1"] == [
+        line for line in row["environment"] if line.startswith(("ENGRAM_DATA", "MKL", "OMP"))
+    ]
+
+
+def test_a_lost_node_is_not_its_jobs_fault(ray_cluster: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.executors.ray.LOOK_SECONDS", 0.2)
+    node = ray_cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
+    executor = RayExecutor(store.location, address=ray_cluster.address)
+    try:
+        assert 3 == executor.slots
+        for number in (1, 2, 3):  # one per CPU, so one of them is on the second node
+            executor.submit(call("sleep", 4.0, first=number))
+        time.sleep(2.5)
+        ray_cluster.remove_node(node, allow_graceful=False)
+        found = outcomes(drain(executor, 3))
+        lost = [outcome for outcome in found if isinstance(outcome, Lost)]
+        assert [("its node went away", False)] == [(outcome.cause, outcome.died) for outcome in lost]
+        assert 2 == sum(isinstance(outcome, Done) for outcome in found)
+        executor.submit(call("double", 1.0, first=4))
+        assert [Done] == [type(outcome) for outcome in outcomes(drain(executor, 1))]
+        end = time.monotonic() + 20.0
+        while executor.slots != 2 and time.monotonic() < end:
+            time.sleep(0.3)
+            executor.wait(0.0)
+        assert 2 == executor.slots
+    finally:
+        executor.close()
+
+
+def test_a_wrong_token_is_said_at_once(ray_cluster: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
+    started = time.monotonic()
+    with pytest.raises(ClusterError, match="refuses the token; set RAY_AUTH_MODE=token"):
+        RayExecutor(store.location, address=ray_cluster.address)
+    assert time.monotonic() - started < 5.0
+
+
+DRIVER = """
+import json, os, signal, subprocess, sys, time
+from orchestrator.executors.ray import RayExecutor
+from orchestrator.errors import ClusterError
+from orchestrator.store import open_store
+from tests.orchestrator.executors.jobs import call, key_of
+from tests.orchestrator.executors.test_executors import drain
+
+store = open_store(sys.argv[1])
+executor = RayExecutor(store.location, cpus=2)
+for number, name in ((1, "double"), (2, "die"), (3, "surroundings"), (4, "surroundings")):
+    executor.submit(call(name, 1.0, first=number))
+outcomes = {outcome.key[-1]: type(outcome).__name__ for each in drain(executor, 4) for outcome in each.outcomes}
+(row,) = store.read(key_of(3)).to_pylist()
+(mark,) = [line.partition("=")[2] for line in row["environment"] if line.startswith("ENGRAM_CLUSTER=")]
+print(json.dumps({"mark": mark, "outcomes": outcomes}), flush=True)
+for number in (5, 6):
+    executor.submit(call("sleep", 60.0, first=number))
+"""
+ENDINGS = {
+    "killed": "time.sleep(60)",
+    "headless": """
+subprocess.run(["pkill", "-9", "-P", str(os.getpid()), "gcs_server"], check=True)
+try:
+    drain(executor, 2, seconds=20)
+except ClusterError as error:
+    print(error)
+executor.close()
+""",
+}
+
+
+def start(folder: Path, ending: str) -> subprocess.Popen[str]:
+    """A driver with a cluster of its own, in a folder full of modules named like ours, with a home of its own."""
+    for name in ("home", "here", "bin"):
+        (folder / name).mkdir()
+    for name in ("tasks.py", "orchestrator.py"):
+        (folder / "here" / name).write_text("raise RuntimeError('the wrong module')\n")
+    script = folder / "bin" / "driver.py"
+    script.write_text(DRIVER + ENDINGS[ending])
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "ENGRAM_"))}
+    environment |= {"HOME": str(folder / "home"), "PYTHONPATH": ROOT, "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.Popen(
+        [sys.executable, str(script), str(folder / "store")],
+        cwd=folder / "here",
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def left_over(mark: str) -> int:
+    from orchestrator.executors.guard import marked
+
+    return len(list(marked(mark)))
+
+
+def wait_for_end(mark: str, seconds: float) -> int:
+    """How many processes with the mark are left after so many seconds, or as soon as there are none."""
+    end = time.monotonic() + seconds
+    while (left := left_over(mark)) and time.monotonic() < end:
+        time.sleep(0.2)
+    return left
+
+
+@pytest.mark.slow
+def test_a_cluster_of_our_own_is_silent_writes_nowhere_else_and_does_not_outlive_a_killed_driver(
+    tmp_path: Path,
+) -> None:
+    driver = start(tmp_path, "killed")
+    assert driver.stdout is not None
+    answer = json.loads(driver.stdout.readline())
+    assert {"1": "Done", "2": "Lost", "3": "Done", "4": "Done"} == answer["outcomes"]
+    (row,) = open_store(tmp_path / "store").read(key_of(3)).to_pylist()
+    assert row["pid"] != driver.pid
+    assert 0 == row["nice"]
+    assert "RAY_AUTH_MODE=token" in row["environment"]
+    time.sleep(1.0)
+    assert left_over(answer["mark"]) > 4
+    driver.kill()
+    out, err = driver.communicate(timeout=5)
+    assert 0 == wait_for_end(answer["mark"], 10.0)
+    assert ("", "") == (out, err)
+    assert [] == sorted((tmp_path / "home").rglob("*"))
+    assert ["orchestrator.py", "tasks.py"] == sorted(path.name for path in (tmp_path / "here").rglob("*"))
+
+
+@pytest.mark.slow
+def test_a_cluster_without_its_head_ends_the_run_with_one_line(tmp_path: Path) -> None:
+    driver = start(tmp_path, "headless")
+    out, err = driver.communicate(timeout=90)
+    said = out.splitlines()
+    assert 2 == len(said)
+    assert said[1].startswith("the head of the Ray cluster at ")
+    assert "" == err
+    assert 0 == driver.returncode
+    assert 0 == left_over(json.loads(said[0])["mark"])  # closing in good order takes the rest along
