@@ -169,8 +169,14 @@ def run(
     execution = _execution(address, together, tolerate, fail_fast, stop_after, again)
     asked = _specified(what, fields, preset, sweep, store, execution)
     cells, how = spec.cells(asked), spec.execution(asked)
+    # Pinned before a store is made, so that nothing is left behind where data is missing.
+    known: dict[str, str] = {}
+    new = not _is_there(asked.store or STORE)
+    if new:
+        cells = spec.pinned(cells, known)
     with _opened(asked.store, create=True) as opened:
-        cells = spec.pinned(cells, opened.digests())
+        opened.digests().update(known)
+        cells = cells if new else spec.pinned(cells, opened.digests())
         with watching() as observe:
             report = start(cells, opened, how, observe)
         return verdict.told(report, asked.store, json)
@@ -378,12 +384,10 @@ def doctor(store: Where = None, address: Address = None, json: Json = False) -> 
 @contextlib.contextmanager
 def _opened(location: str | None, create: bool = False) -> Iterator[Store]:
     """The store for a command. What nobody foresaw ends as one line, its traceback kept in the store."""
-    from pathlib import Path
-
     from orchestrator.store import open_store
 
     place = location or STORE
-    if not create and "://" not in place and not Path(place).expanduser().exists():
+    if not create and not _is_there(place):
         raise SpecError(
             f"there is no store at {place}; run something first, or give its place by --store or ENGRAM_STORE"
         )
@@ -399,6 +403,11 @@ def _opened(location: str | None, create: bool = False) -> Iterator[Store]:
         if DEBUG in sys.argv:
             raise
         raise EngramError(_kept(error, opened)) from error
+
+
+def _is_there(place: str) -> bool:
+    """Whether there is something at a store's place; asked of local ones only."""
+    return "://" in place or os.path.exists(os.path.expanduser(place))
 
 
 def _kept(error: Exception, opened: Store) -> str:

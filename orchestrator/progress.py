@@ -95,6 +95,7 @@ class Tally:
             parts.append(f"{self.lost} lost and sent again")
         if (rate := self.models_per_minute) is not None:
             parts.append(f"{rate:.1f} models/min")
+        parts.append(f"{span(self.clock() - self.since)} passed")
         if not self.over and (left := self.left):
             parts.append(f"{span(left)} left")
         return ", ".join(parts)
@@ -154,13 +155,13 @@ def _live(tally: Tally) -> Iterator[Callable[[str], None]]:
 
 
 def _display(tally: Tally) -> Any:
+    from rich.console import Group
     from rich.progress_bar import ProgressBar
-    from rich.table import Table
+    from rich.text import Text
 
-    grid = Table.grid(padding=(0, 1))
     there = tally.stored + tally.done
-    grid.add_row(ProgressBar(total=max(1, tally.planned), completed=there, width=30), tally.line())
-    return grid
+    bar = ProgressBar(total=max(1, tally.planned), completed=there, width=60)
+    return Group(bar, Text(tally.line(), no_wrap=True, overflow="ellipsis"))
 
 
 def _job(event: Event) -> str:
