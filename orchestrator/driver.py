@@ -6,6 +6,7 @@ its observers.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import signal
 import threading
@@ -18,6 +19,7 @@ from types import FrameType
 from typing import Any
 
 from orchestrator.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
+from orchestrator.errors import StoreError
 from orchestrator.executors import Executor
 from orchestrator.plan import Plan
 from orchestrator.schedule import Schedule, group_of
@@ -173,7 +175,10 @@ class Driver:
         outcomes = tuple(self._settled(outcome) for outcome in finished.outcomes)
         for outcome in outcomes:
             self._tell(schedule, outcome)
+        known = len(schedule.failed)
         schedule.record(replace(finished, outcomes=outcomes))
+        for failed in list(schedule.failed.values())[known:]:
+            self._tell_failure(schedule, failed)
 
     def _settled(self, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Lost) and outcome.key in self.store:
@@ -191,8 +196,6 @@ class Driver:
                 self.observe({"event": "done", **about, "seconds": outcome.seconds, "worker": outcome.worker})
                 if outcome.differs:
                     self.observe({"event": "differs", **about})
-            case Failed():
-                self.observe({"event": "failed", **about, "error": outcome.error})
             case Missing():
                 self.progress.damaged += len(outcome.inputs)
                 self.observe({"event": "missing", **about, "inputs": list(outcome.inputs)})
@@ -200,6 +203,14 @@ class Driver:
                 self.observe({"event": "lost", **about, "cause": outcome.cause})
             case Refused():
                 self.observe({"event": "refused", **about, "cause": outcome.cause})
+
+    def _tell_failure(self, schedule: Schedule, failed: Failed) -> None:
+        """One job is final for this run: its task raised, or the schedule has given it up."""
+        if not failed.traceback:  # no worker was left to write it down
+            with contextlib.suppress(StoreError):
+                self.store.write_failure(failed.key, failed.error)
+        task = schedule.plan.task(failed.key)
+        self.observe({"event": "failed", "key": failed.key, "task": task, "error": failed.error})
 
     def _look_elsewhere(self, schedule: Schedule) -> None:
         """Leave to other living runs what they compute too; take what they stored, and what they left behind."""

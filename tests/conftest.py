@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.shell import PATHS
+
 VARIABLES = (
+    "PYTHONPATH",
     "RAY_ADDRESS",
     "RAY_AUTH_MODE",
     "RAY_AUTH_TOKEN",
@@ -27,6 +30,7 @@ def ray_cluster() -> Iterator[Any]:
     os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
     # A node that is gone is struck off after 2 s instead of 15.
     os.environ |= {"RAY_worker_niceness": "0", "RAY_health_check_period_ms": "500"}
+    os.environ["PYTHONPATH"] = PATHS  # workers find what the tests' calls name
     os.environ.pop("RAY_ADDRESS", None)
     from ray.cluster_utils import Cluster
 

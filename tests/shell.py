@@ -1,0 +1,52 @@
+"""The command line as a user has it: `engram` in a folder of its own, as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import toys
+
+ROOT = Path(__file__).resolve().parents[1]
+PATHS = os.pathsep.join(map(str, (ROOT, Path(toys.__file__).parent)))
+OURS = ("ENGRAM_STORE", "ENGRAM_DATA", "RAY_ADDRESS", "FORCE_COLOR")
+
+
+class Shell:
+    """Runs `engram` in a folder; `env` is its environment, in which nothing of the tester's own settings is left."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        kept = {name: value for name, value in os.environ.items() if name not in OURS}
+        self.env = kept | {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"}
+
+    def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "orchestrator", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder, env=self.env, timeout=240)
+        assert code == done.returncode, done.stderr + done.stdout
+        return done
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads(self(*arguments, "--json", code=code).stdout)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "orchestrator", *arguments]
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder, env=self.env
+        )
+
+    def results(self) -> list[Path]:
+        return sorted(self.folder.glob("engram-store/results/*/*.arrow"))
+
+    def await_results(self, count: int, run: subprocess.Popen[str]) -> None:
+        """Wait until so many results are stored by a run that has not ended yet."""
+        deadline = time.monotonic() + 60
+        while len(self.results()) < count:
+            assert run.poll() is None, run.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)

@@ -1,0 +1,173 @@
+"""From command to result on a real Ray cluster: the same numbers however they were come by, and nothing ever lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.journal import Journal
+from orchestrator.store import open_store
+from tests import chaos
+from tests.shell import ROOT, Shell
+
+SMOKE = ("run", "unique_feature", "--preset", "smoke")
+
+
+@pytest.fixture
+def engram(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def computed(folder: Path) -> Counter[int]:
+    """How often each of the toys' parts was really computed."""
+    return Counter(map(int, (folder / "computed.log").read_text().split()))
+
+
+@pytest.mark.slow
+def test_this_process_ray_and_any_grouping_give_the_same_tables(
+    tmp_path: Path, ray_cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {}
+    for name, more in {
+        "here": ("--address", "none"),
+        "together": ("--address", "none", "--together", "4"),
+        "ray": ("--address", ray_cluster.address),
+        "ray, together": ("--address", ray_cluster.address, "--together", "3"),
+    }.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        engram = Shell(folder)
+        run = engram.json(*SMOKE, *more)["run"]
+        store = open_store(str(folder / "engram-store"))
+        tables = Journal(store.folder("runs", run)).roots()
+        told[name] = {key: store.record(key)["content"] for keys in tables.values() for key in keys}
+    assert 4 == len(told)
+    assert 1 == len({tuple(sorted(each.items())) for each in told.values()})
+
+
+@pytest.mark.slow
+def test_results_name_several_workers_and_none_of_them_is_the_driver(engram: Shell, ray_cluster: Any) -> None:
+    started = engram.start(*SMOKE, "--address", ray_cluster.address, "--together", "1", "--json")
+    started.communicate(timeout=240)
+    assert 0 == started.returncode
+    store = open_store(str(engram.folder / "engram-store"))
+    workers = {store.record(path.stem)["worker"] for path in engram.results()}
+    assert len(workers) >= 2
+    assert started.pid not in {int(worker.rpartition(":")[2]) for worker in workers}
+
+
+def test_a_run_outlives_a_node_of_its_cluster(engram: Shell, ray_cluster: Any) -> None:
+    node = ray_cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
+    fields = ("parts=24", "seconds=0.5", f"folder={engram.folder}")
+    run = engram.start("run", "toys", *fields, "--address", ray_cluster.address)
+    engram.await_results(5, run)
+    ray_cluster.remove_node(node, allow_graceful=False)
+    _, said = run.communicate(timeout=120)
+    assert 0 == run.returncode, said
+    assert set(range(24)) == set(computed(engram.folder))
+    assert sum(computed(engram.folder).values()) <= 24 + 3  # at most what ran on the lost node
+
+
+def test_a_job_that_always_kills_its_worker_is_set_aside_and_the_others_go_on(engram: Shell, ray_cluster: Any) -> None:
+    fields = ("parts=12", "trouble=die", "at=5", f"folder={engram.folder}")
+    report = engram.json("run", "toys", *fields, "--address", ray_cluster.address, "--together", "4", code=3)
+    assert {"planned": 13, "stored": 11, "done": 11, "failed": 1} == report["jobs"]
+    assert "worker died 3 times" in engram("status", report["run"]).stderr
+
+
+@pytest.mark.slow
+def test_a_sweep_killed_midway_goes_on_and_computes_what_its_cells_share_once(engram: Shell, ray_cluster: Any) -> None:
+    sweep = ("--sweep", "parts=12,16", "--sweep", "label=a,b", "--address", ray_cluster.address)
+    command = ("run", "toys", "seconds=0.25", f"folder={engram.folder}", *sweep)
+    first = engram.start(*command)
+    engram.await_results(6, first)
+    first.kill()
+    first.communicate()
+    kept = {path.stem for path in engram.results()}
+    report = engram.json(*command)
+    assert "finished" == report["state"]
+    assert 20 == report["jobs"]["planned"]  # 16 parts, 4 sums
+    assert report["jobs"]["done"] <= 20 - len(kept)
+    assert set(range(16)) == set(computed(engram.folder))
+    assert sum(computed(engram.folder).values()) <= 16 + 2  # at most what was running when it was killed
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_signal_stops_a_run_on_ray_and_says_how_to_go_on(
+    engram: Shell, ray_cluster: Any, number: signal.Signals
+) -> None:
+    fields = ("parts=40", "seconds=0.3", f"folder={engram.folder}")
+    run = engram.start("run", "toys", *fields, "--address", ray_cluster.address)
+    engram.await_results(3, run)
+    run.send_signal(number)
+    _, said = run.communicate(timeout=60)
+    assert 130 == run.returncode, said
+    assert "engram resume toys-" in said
+    assert "Traceback" not in said
+    before = len(engram.results())
+    assert before < 41
+    assert "finished" == engram.json("resume", "--address", ray_cluster.address)["state"]
+    assert Counter(range(40)) == computed(engram.folder)  # nothing that had ended was lost
+
+
+def test_a_second_driver_is_refused_at_once_and_names_the_first(engram: Shell, ray_cluster: Any) -> None:
+    command = ("run", "toys", "parts=20", "seconds=0.3", f"folder={engram.folder}", "--address", ray_cluster.address)
+    first = engram.start(*command)
+    engram.await_results(2, first)
+    began = time.monotonic()
+    said = engram(*command, code=1).stderr
+    assert str(first.pid) in said
+    assert time.monotonic() - began < 5
+    first.communicate(timeout=60)
+    assert Counter(range(20)) == computed(engram.folder)
+
+
+FILLING = """
+import subprocess, sys
+disk, root, toys = sys.argv[1:]
+subprocess.check_call(["mount", "-t", "tmpfs", "-o", "size=700k", "none", disk])
+command = [sys.executable, "-m", "orchestrator", "run", "toys", "parts=400", f"folder={toys}", "--address", "none",
+           "--store", f"{disk}/store"]
+full = subprocess.run(command, capture_output=True, text=True)
+stored = len(list(__import__("pathlib").Path(disk).glob("store/results/*/*.arrow")))
+subprocess.check_call(["mount", "-o", "remount,size=50m", disk])
+roomy = subprocess.run(command, capture_output=True, text=True)
+print(full.returncode, roomy.returncode, stored)
+print(full.stderr.strip().splitlines()[-1], file=sys.stderr)
+print(roomy.stderr, file=sys.stderr)
+"""
+
+
+def test_a_full_disk_is_a_pause_and_the_same_command_goes_on_when_there_is_room(engram: Shell) -> None:
+    disk = engram.folder / "disk"
+    disk.mkdir()
+    script = [sys.executable, "-c", FILLING, str(disk), str(ROOT), str(engram.folder)]
+    done = subprocess.run(
+        ["unshare", "-m", *script], capture_output=True, text=True, env=engram.env, cwd=engram.folder, timeout=240
+    )
+    assert 0 == done.returncode, done.stderr
+    full, roomy, stored = map(int, done.stdout.split())
+    assert (1, 0) == (full, roomy), done.stderr
+    assert "No space left on device" in done.stderr
+    assert str(disk) in done.stderr.splitlines()[0]
+    assert 0 < stored < 400
+    counts = computed(engram.folder)
+    assert set(range(400)) == set(counts)
+    assert sum(counts.values()) <= 400 + 64  # at most the call that found the disk full
+
+
+@pytest.mark.slow
+def test_audits_killed_at_random_resume_to_the_same_scores(tmp_path: Path) -> None:
+    seen = chaos.ordeal(rounds=4, preset="smoke", seed=os.getpid(), folder=tmp_path)
+    for each in seen:
+        assert each.equal
+        assert each.skipped == each.stored
+        assert (0, 0) == (each.repeated, each.left)
