@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from orchestrator.runs import Report
 
+STORE = "./engram-store"  # where nothing else is said
+
 
 def run(
     audit: str,
@@ -50,7 +52,7 @@ def run(
     location = os.fspath(store) if store is not None else os.environ.get("ENGRAM_STORE")
     asked = spec.specified(audit, spec.Spec(audit, preset, fields, sweep or {}, execution, location))
     cells = spec.cells(asked)
-    opened = open_store(asked.store or spec.STORE)
+    opened = open_store(asked.store or STORE)
     return start(spec.pinned(cells, opened.digests()), opened, spec.execution(asked), observe)
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from orchestrator import spec, timings
+from orchestrator import STORE, spec, timings
 from orchestrator.identity import run_id
 from orchestrator.plan import Plan
 from orchestrator.runs import planned
@@ -18,7 +18,7 @@ def preview(asked: spec.Spec) -> dict[str, Any]:
 
     Makes no store where there is none.
     """
-    place = asked.store or spec.STORE
+    place = asked.store or STORE
     cells, how = spec.cells(asked), spec.execution(asked)
     store = open_store(place, create=False) if "://" in place or Path(place).expanduser().exists() else None
     cells = spec.pinned(cells, {} if store is None else store.digests())

@@ -22,7 +22,6 @@ from tasks.datasets.dataset import Dataset
 # A word that every audit has, beside the fields of its config: `tiny` shrinks data, epochs and members to seconds.
 SCALE = "scale"
 SCALES = ("tiny", "full")
-STORE = "./engram-store"  # where nothing else is said
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,89 @@
+"""The command line: `engram`, also `python -m orchestrator`.
+
+Results go to stdout, all else to stderr. Whatever is the user's to mend is one line and an exit code: 1 an error (of
+the environment too), 2 bad usage or configuration, 3 finished with failed jobs, 130 interrupted. Only typer loads with
+these modules; what a command needs loads when it is called, so that `engram --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from orchestrator.cli import look, start
+from orchestrator.cli.place import DEBUG, one_line
+from orchestrator.errors import EngramError
+from orchestrator.terminal import say
+
+app = typer.Typer(
+    name="engram",
+    help="Audits whether neural networks memorise their training data.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # plain help: quick, and the same in a file
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> NoReturn:
+    """The console script: runs the command and exits with its code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM is Ctrl-C once
+    try:
+        arguments = [argument for argument in sys.argv[1:] if argument != DEBUG]  # wherever it stands
+        code = app(arguments, prog_name="engram", standalone_mode=False)
+        sys.stdout.flush()
+    except EngramError as error:
+        say(f"engram: {one_line(error)}")
+        code = error.exit_code
+    except BrokenPipeError:
+        # Whoever read it has seen enough; nor may the interpreter flush what is left.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except Exception as error:
+        code = _ended_by(error)
+    sys.exit(code or 0)
+
+
+@app.callback()
+def common(
+    debug: Annotated[bool, typer.Option(DEBUG, help="Show the traceback of an unexpected error.")] = False,
+) -> None:
+    pass
+
+
+def _ended_by(error: Exception) -> int:
+    """Say what ended the command, and its exit code: bad usage by typer's own judgement, or something unforeseen."""
+    if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # typer's, wherever its version keeps them
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()  # type: ignore[attr-defined]
+        else:
+            context = getattr(error, "ctx", None)
+            about = context.command_path if context else "engram"
+            say(f"engram: {one_line(error.format_message())}; see {about} --help")
+        return int(error.exit_code)
+    if DEBUG in sys.argv:
+        import traceback
+
+        traceback.print_exception(error)
+    else:
+        say(f"engram: unexpected {type(error).__name__}: {one_line(error)} (with {DEBUG} you see where)")
+    return 1
+
+
+# In the order in which they are needed.
+app.command("list")(look.list_audits)
+app.command()(start.plan)
+app.command()(start.run)
+app.command()(start.resume)
+app.command()(look.runs)
+app.command("status")(look.show_status)
+app.command()(look.results)
+app.command()(look.explain)
+app.command()(look.rerun)
+app.command()(look.verify)
+app.command()(look.doctor)

@@ -1,0 +1,35 @@
+"""The arguments and options that commands share. Their help is what a user reads first."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orchestrator import STORE
+
+What = Annotated[str, typer.Argument(metavar="AUDIT|FILE", help="An audit's name, or a YAML file.", show_default=False)]
+Fields = Annotated[
+    list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Fields of its config; scale=tiny shrinks all.")
+]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run, or the beginning of its name.", show_default=False)]
+SomeRun = Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run; the newest one if none is given.")]
+Preset = Annotated[str | None, typer.Option(metavar="NAME", help="Where the config starts from.")]
+Sweep = Annotated[list[str] | None, typer.Option(metavar="FIELD=A,B,C", help="Vary a field; several make a grid.")]
+Where = Annotated[
+    str | None, typer.Option("--store", metavar="PATH", envvar="ENGRAM_STORE", help=f"The store. [default: {STORE}]")
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        envvar="RAY_ADDRESS",
+        help="local, auto, HOST:PORT of a Ray cluster, or none: in this process. [default: local]",
+    ),
+]
+Together = Annotated[str | None, typer.Option(metavar="auto|N", help="Jobs that share a call. [default: auto]")]
+Tolerate = Annotated[int | None, typer.Option(metavar="N", help="Failed jobs that the tables may go without.")]
+FailFast = Annotated[bool | None, typer.Option("--fail-fast", help="Stop at the first failed job.", show_default=False)]
+StopAfter = Annotated[str | None, typer.Option(metavar="3h50m", help="Stop in time to be resumed later.")]
+Again = Annotated[bool, typer.Option("--again", help="As a new run, with what is stored reused.")]
+Json = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")]

@@ -1,0 +1,65 @@
+"""The store that a command works on, and what becomes of errors that nobody foresaw."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import typer
+
+from orchestrator import STORE
+from orchestrator.errors import EngramError, SpecError
+from orchestrator.terminal import say
+
+if TYPE_CHECKING:
+    from orchestrator.store import Store
+
+DEBUG = "--debug"
+
+
+@contextlib.contextmanager
+def opened_at(location: str | None, create: bool = False) -> Iterator[Store]:
+    """The store for a command. What nobody foresaw ends as one line, its traceback kept in the store."""
+    from orchestrator.store import open_store
+
+    place = location or STORE
+    if not create and not is_there(place):
+        raise SpecError(
+            f"there is no store at {place}; run something first, or give its place by --store or ENGRAM_STORE"
+        )
+    opened = open_store(place, create)
+    try:
+        yield opened
+    except KeyboardInterrupt:
+        say("engram: stopped at once; what is stored stays, and the same command goes on from there")
+        raise
+    except (EngramError, BrokenPipeError, typer.Exit):
+        raise
+    except Exception as error:
+        if DEBUG in sys.argv:
+            raise
+        raise EngramError(_kept(error, opened)) from error
+
+
+def is_there(place: str) -> bool:
+    """Whether there is something at a store's place; asked of local ones only."""
+    return "://" in place or os.path.exists(os.path.expanduser(place))
+
+
+def _kept(error: Exception, opened: Store) -> str:
+    """Write a traceback down; the line that says so."""
+    import time
+    import traceback
+
+    line = f"unexpected {type(error).__name__}: {one_line(error)}"
+    path = opened.folder("crashes") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{time.time_ns() % 10**9:09d}.txt"
+    path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    return f"{line} (a fault of engram's own; its traceback is in {path})"
+
+
+def one_line(error: object) -> str:
+    """What an error says, in one line."""
+    return " ".join(str(error).split()).removesuffix(".")

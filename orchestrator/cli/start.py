@@ -1,0 +1,162 @@
+"""The commands that plan and run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from orchestrator import STORE
+from orchestrator.cli.options import (
+    Address,
+    Again,
+    FailFast,
+    Fields,
+    Json,
+    Preset,
+    SomeRun,
+    StopAfter,
+    Sweep,
+    Together,
+    Tolerate,
+    What,
+    Where,
+)
+from orchestrator.cli.place import is_there, opened_at
+from orchestrator.terminal import emit, show, span, table
+
+if TYPE_CHECKING:
+    from orchestrator.spec import Spec
+
+
+def plan(
+    what: What,
+    fields: Fields = None,
+    preset: Preset = None,
+    sweep: Sweep = None,
+    store: Where = None,
+    address: Address = None,
+    together: Together = None,
+    tolerate: Tolerate = None,
+    fail_fast: FailFast = None,
+    stop_after: StopAfter = None,
+    again: Again = False,
+    json: Json = False,
+) -> None:
+    """What would run, what is stored, how long it takes.
+
+    Starts nothing.
+    """
+    from orchestrator.preview import preview
+
+    execution = _execution(address, together, tolerate, fail_fast, stop_after, again)
+    seen = preview(_specified(what, fields, preset, sweep, store, execution))
+    if json:
+        emit(seen)
+        return
+    table(seen["tasks"])
+    show("")
+    workers = f"{seen['slots']} worker{'s' if seen['slots'] != 1 else ''}"
+    time = seen["expected_seconds"]
+    known = f"{span(time)} on {workers}" if time is not None else "unknown until something like it has run here"
+    runs = f" in {len(seen['cells'])} cells" if len(seen["cells"]) > 1 else ""
+    expected = f"; expected time: {known}" if seen["missing"] else ""
+    show(f"{seen['planned']} jobs{runs}, {seen['stored']} stored, {seen['missing']} to run{expected}")
+
+
+def run(
+    what: What,
+    fields: Fields = None,
+    preset: Preset = None,
+    sweep: Sweep = None,
+    store: Where = None,
+    address: Address = None,
+    together: Together = None,
+    tolerate: Tolerate = None,
+    fail_fast: FailFast = None,
+    stop_after: StopAfter = None,
+    again: Again = False,
+    json: Json = False,
+) -> int:
+    """Run an audit to its end.
+
+    What is stored is not computed again. Kill it at any moment: the same command goes on.
+    """
+    from orchestrator import spec, verdict
+    from orchestrator.progress import watching
+    from orchestrator.runs import start
+
+    execution = _execution(address, together, tolerate, fail_fast, stop_after, again)
+    asked = _specified(what, fields, preset, sweep, store, execution)
+    cells, how = spec.cells(asked), spec.execution(asked)
+    # Pinned before a store is made, so that nothing is left behind where data is missing.
+    known: dict[str, str] = {}
+    new = not is_there(asked.store or STORE)
+    if new:
+        cells = spec.pinned(cells, known)
+    with opened_at(asked.store, create=True) as opened:
+        opened.digests().update(known)
+        cells = cells if new else spec.pinned(cells, opened.digests())
+        with watching() as observe:
+            report = start(cells, opened, how, observe)
+        return verdict.told(report, asked.store, json)
+
+
+def resume(
+    run: SomeRun = None,
+    store: Where = None,
+    address: Address = None,
+    together: Together = None,
+    tolerate: Tolerate = None,
+    fail_fast: FailFast = None,
+    stop_after: StopAfter = None,
+    json: Json = False,
+) -> int:
+    """Go on with a run or sweep where it was left.
+
+    That is the newest unfinished one, if none is named.
+    """
+    from orchestrator import runs, spec, status, verdict
+    from orchestrator.progress import watching
+
+    how = spec.execution(spec.Spec("", execution=_execution(address, together, tolerate, fail_fast, stop_after, False)))
+    with opened_at(store) as opened:
+        name = (status.find(opened, run) if run else status.newest(opened, unfinished=True)).run
+        with watching() as observe:
+            report = runs.resume(name, opened, how, observe)
+        return verdict.told(report, store, json)
+
+
+def _execution(
+    address: str | None,
+    together: str | None,
+    tolerate: int | None,
+    fail_fast: bool | None,
+    stop_after: str | None,
+    again: bool,
+) -> dict[str, Any]:
+    """What of the execution was given."""
+    from orchestrator import spec
+
+    given: dict[str, Any] = {
+        "address": address,
+        "tolerate": tolerate,
+        "fail_fast": fail_fast,
+        "stop_after": spec.duration(stop_after) if stop_after is not None else None,
+        "again": again or None,
+    }
+    if together is not None:
+        given["together"] = spec.together(together)
+    return {name: value for name, value in given.items() if value is not None or name == "together"}
+
+
+def _specified(
+    what: str,
+    fields: list[str] | None,
+    preset: str | None,
+    sweep: list[str] | None,
+    store: str | None,
+    execution: dict[str, Any],
+) -> Spec:
+    from orchestrator import spec
+
+    flags = spec.Spec("", preset, spec.settings(fields or ()), spec.sweeps(sweep or ()), execution, store)
+    return spec.specified(what, flags)
