@@ -4,6 +4,7 @@
 
 Every rival runs the same number of jobs on the same cluster, in turn, round after round; the table gives the median
 over the rounds. A rival is a function `(jobs, folder) -> None` that is done when every result is where it keeps them.
+A second table gives what plans of 10,000 and 100,000 jobs cost, each measured in a process of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import platform
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,10 +29,13 @@ from typing import Any
 import pyarrow as pa
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+TOYS = ROOT / "tests" / "toys"  # an audit of another package, whose jobs do nothing
+sys.path[:0] = [str(ROOT), str(TOYS)]
 
 from orchestrator.calls import Call, Done, Item  # noqa: E402
 from orchestrator.executors.ray import RayExecutor, connected  # noqa: E402
+from orchestrator.plan import Plan  # noqa: E402
+from orchestrator.runs import Cell, Execution, start  # noqa: E402
 from orchestrator.store import open_store  # noqa: E402
 from tasks.job import Inputs, task  # noqa: E402
 
@@ -113,6 +118,14 @@ def one_job_per_call(jobs: int, folder: Path) -> None:
     assert len(store.keys()) == jobs
 
 
+def engram_run(jobs: int, folder: Path) -> None:
+    """All of `engram run`: plan, lease, schedule, event log, Parquet parts, and every result verified at the end."""
+    import toys
+
+    report = start([Cell("toys", toys.Config(parts=jobs))], open_store(str(folder / "store")), Execution())
+    assert report.jobs["stored"] == jobs + 1, report
+
+
 def ray_tune(jobs: int, folder: Path) -> None:
     """Ray Tune at its cheapest: actors reused, no loggers, no output, one result per trial."""
     os.environ |= {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1", "RAY_AIR_NEW_OUTPUT": "0"}
@@ -131,6 +144,7 @@ RIVALS: Mapping[str, Rival] = {
     "bare Ray tasks, window of 256, nothing kept": bare_ray,
     "bare Ray + one atomic, synced Arrow file": bare_ray_with_files,
     "our executor and store, one job per call": one_job_per_call,
+    "engram run, everything": engram_run,
     "Ray Tune, cheapest settings": ray_tune,
 }
 
@@ -177,22 +191,78 @@ def markdown(about: Mapping[str, str], took: Mapping[str, list[float]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def scale(jobs: int, folder: Path) -> dict[str, float]:
+    """What a plan of so many jobs costs: seconds to plan it, to find what is missing, to run and to resume; MB."""
+    import resource
+
+    import toys
+
+    clock = time.perf_counter
+    began = clock()
+    plan = Plan.below(toys.plan(toys.Config(parts=jobs)))
+    planned = clock()
+    del plan
+    store = open_store(str(folder / "store"))
+    cell = Cell("toys", toys.Config(parts=jobs))
+    ran_from = clock()
+    ran = start([cell], store, Execution())
+    ran_to = clock()
+    assert ran.exit_code == 0, ran
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    plan = Plan.below(toys.plan(toys.Config(parts=jobs)))
+    seek_from = clock()
+    assert plan.missing(store.keys()) == []
+    sought = clock()
+    command = [sys.executable, "-m", "orchestrator", "resume", ran.run, "--store", store.location, "--json"]
+    resume_from = clock()
+    subprocess.run(command, check=True, capture_output=True)
+    return {
+        "plan, s": planned - began,
+        "find what is missing, s": sought - seek_from,
+        "run, ms per job": 1e3 * (ran_to - ran_from) / jobs,
+        "resume when finished, whole command, s": clock() - resume_from,
+        "driver's peak memory, MB": memory,
+    }
+
+
+def scaled(jobs: int) -> dict[str, float]:
+    """`scale` in a process of its own, so that its memory is its own."""
+    with tempfile.TemporaryDirectory(prefix="engram-bench-") as folder:
+        script = "import sys, json; from pathlib import Path; from bench.orchestration import scale; "
+        script += "print(json.dumps(scale(int(sys.argv[1]), Path(sys.argv[2]))))"
+        done = subprocess.run([sys.executable, "-c", script, str(jobs), folder], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def scale_table(seen: Mapping[int, Mapping[str, float]]) -> str:
+    names = list(next(iter(seen.values())))
+    rows = [f"| {name} | " + " | ".join(f"{each[name]:,.2f}" for each in seen.values()) + " |" for name in names]
+    head = "| engram | " + " | ".join(f"{jobs:,} jobs" for jobs in seen) + " |"
+    return "\n".join(["", head, "|---" * (1 + len(seen)) + "|", *rows]) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--jobs", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cpus", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--scale", type=int, nargs="*", default=[10_000, 100_000], metavar="JOBS")
     parser.add_argument("--tiny", action="store_true", help="few jobs: whether it runs, not how fast")
     parser.add_argument("--out", type=Path, help="write the result here: JSON where it ends in .json, else Markdown")
     options = parser.parse_args()
     jobs, rounds = (20, 1) if options.tiny else (options.jobs, options.rounds)
     about = setting(jobs, rounds, options.cpus)
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(TOYS), os.environ.get("PYTHONPATH", "")])
     with connected("local", options.cpus):
         took = in_turn(RIVALS, jobs, rounds)
-    print(markdown(about, took), end="")
+    seen = {count: scaled(count) for count in ((100,) if options.tiny else options.scale)}
+    text = markdown(about, took) + (scale_table(seen) if seen else "")
+    print(text, end="")
     if options.out:
-        as_json = options.out.suffix == ".json"
-        text = json.dumps({"setting": about, "ms_per_job": took}, indent=2) + "\n" if as_json else markdown(about, took)
+        if options.out.suffix == ".json":
+            text = json.dumps({"setting": about, "ms_per_job": took, "scale": seen}, indent=2) + "\n"
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(text)
 

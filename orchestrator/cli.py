@@ -33,6 +33,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,  # plain help: quick, and the same in a file
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 What = Annotated[str, typer.Argument(metavar="AUDIT|FILE", help="An audit's name, or a YAML file.", show_default=False)]
@@ -121,7 +122,10 @@ def plan(
     again: Again = False,
     json: Json = False,
 ) -> None:
-    """What would run, what is stored, and how long it takes. Starts nothing and writes nothing."""
+    """What would run, what is stored, how long it takes.
+
+    Starts nothing.
+    """
     from orchestrator.preview import preview
 
     execution = _execution(address, together, tolerate, fail_fast, stop_after, again)
@@ -133,9 +137,10 @@ def plan(
     show("")
     workers = f"{seen['slots']} worker{'s' if seen['slots'] != 1 else ''}"
     time = seen["expected_seconds"]
-    known = f"about {span(time)} on {workers}" if time is not None else "unknown until something like it has run here"
+    known = f"{span(time)} on {workers}" if time is not None else "unknown until something like it has run here"
     runs = f" in {len(seen['cells'])} cells" if len(seen["cells"]) > 1 else ""
-    show(f"{seen['planned']} jobs{runs}, {seen['stored']} stored, {seen['missing']} to run; expected time: {known}")
+    expected = f"; expected time: {known}" if seen["missing"] else ""
+    show(f"{seen['planned']} jobs{runs}, {seen['stored']} stored, {seen['missing']} to run{expected}")
 
 
 @app.command()
@@ -153,7 +158,10 @@ def run(
     again: Again = False,
     json: Json = False,
 ) -> int:
-    """Run an audit to its end. What is stored is not computed again; kill it, and the same command goes on."""
+    """Run an audit to its end.
+
+    What is stored is not computed again. Kill it at any moment: the same command goes on.
+    """
     from orchestrator import spec, verdict
     from orchestrator.progress import watching
     from orchestrator.runs import start
@@ -161,8 +169,14 @@ def run(
     execution = _execution(address, together, tolerate, fail_fast, stop_after, again)
     asked = _specified(what, fields, preset, sweep, store, execution)
     cells, how = spec.cells(asked), spec.execution(asked)
+    # Pinned before a store is made, so that nothing is left behind where data is missing.
+    known: dict[str, str] = {}
+    new = not _is_there(asked.store or STORE)
+    if new:
+        cells = spec.pinned(cells, known)
     with _opened(asked.store, create=True) as opened:
-        cells = spec.pinned(cells, opened.digests())
+        opened.digests().update(known)
+        cells = cells if new else spec.pinned(cells, opened.digests())
         with watching() as observe:
             report = start(cells, opened, how, observe)
         return verdict.told(report, asked.store, json)
@@ -179,7 +193,10 @@ def resume(
     stop_after: StopAfter = None,
     json: Json = False,
 ) -> int:
-    """Go on with a run or sweep where it was left; the newest unfinished one if none is named."""
+    """Go on with a run or sweep where it was left.
+
+    That is the newest unfinished one, if none is named.
+    """
     from orchestrator import runs, spec, status, verdict
     from orchestrator.progress import watching
 
@@ -213,7 +230,7 @@ def show_status(
     store: Where = None,
     json: Json = False,
 ) -> None:
-    """Where a run stands; the newest one if none is named."""
+    """Where a run stands."""
     import time
 
     from orchestrator import status, verdict
@@ -264,7 +281,7 @@ def results(
 def explain(
     what: Annotated[str, typer.Argument(metavar="RUN|KEY", show_default=False)], store: Where = None, json: Json = False
 ) -> None:
-    """Why something was or was not reused: per task of a run, or all there is to say of one key."""
+    """Why a run or a key was or was not reused."""
     from orchestrator import explain, status, verdict
 
     with _opened(store) as opened:
@@ -292,7 +309,10 @@ def rerun(
     store: Where = None,
     json: Json = False,
 ) -> int:
-    """Compute one job here, in this process, and compare it with what is stored. Nothing is written."""
+    """Compute one job here, under a debugger if need be.
+
+    It runs in this process and is compared with what is stored. Nothing is written.
+    """
     import traceback
 
     from orchestrator import explain
@@ -323,7 +343,10 @@ def rerun(
 
 @app.command()
 def verify(store: Where = None, json: Json = False) -> int:
-    """Check every stored table against its digest. Damaged ones are set aside; `resume` computes them again."""
+    """Check every stored table against its digest.
+
+    Damaged ones are set aside, and computed again when their run is resumed.
+    """
     with _opened(store) as opened:
         keys = sorted(opened.keys())
         damaged = list(opened.verify(keys))
@@ -338,7 +361,10 @@ def verify(store: Where = None, json: Json = False) -> int:
 
 @app.command()
 def doctor(store: Where = None, address: Address = None, json: Json = False) -> int:
-    """Versions, GPU, Ray and its ports, the store, the data sets: what is well, and what to do about the rest."""
+    """What is well on this machine, and what is not.
+
+    Versions, GPU, Ray and its ports, the store, the data sets; and what to do about each.
+    """
     from orchestrator.doctor import examine
 
     checks = []
@@ -358,12 +384,10 @@ def doctor(store: Where = None, address: Address = None, json: Json = False) -> 
 @contextlib.contextmanager
 def _opened(location: str | None, create: bool = False) -> Iterator[Store]:
     """The store for a command. What nobody foresaw ends as one line, its traceback kept in the store."""
-    from pathlib import Path
-
     from orchestrator.store import open_store
 
     place = location or STORE
-    if not create and "://" not in place and not Path(place).expanduser().exists():
+    if not create and not _is_there(place):
         raise SpecError(
             f"there is no store at {place}; run something first, or give its place by --store or ENGRAM_STORE"
         )
@@ -379,6 +403,11 @@ def _opened(location: str | None, create: bool = False) -> Iterator[Store]:
         if DEBUG in sys.argv:
             raise
         raise EngramError(_kept(error, opened)) from error
+
+
+def _is_there(place: str) -> bool:
+    """Whether there is something at a store's place; asked of local ones only."""
+    return "://" in place or os.path.exists(os.path.expanduser(place))
 
 
 def _kept(error: Exception, opened: Store) -> str:

@@ -109,7 +109,7 @@ def _gpus() -> Iterator[Check]:
 
 def _ray(address: str | None) -> Iterator[Check]:
     if address == "none":
-        yield Check("ray", True, "not used: address is none, all runs in one process")
+        yield Check("ray cluster", True, "not used: with address none all runs in one process")
         return
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if host and port.isdigit():

@@ -71,7 +71,8 @@ def key(store: Store, name: str) -> dict[str, Any]:
             inputs = [
                 {"key": each, "task": _task_of(store, each), "stored": each in store} for each in record["inputs"]
             ]
-            return said | {"state": "stored"} | {k: v for k, v in record.items() if k != "key"} | {"inputs": inputs}
+            first = {name: record.pop(name) for name in ("task", "version", "config")}
+            return said | {"state": "stored"} | first | {"inputs": inputs} | {"key": name, **record, "inputs": inputs}
         except StoreError as error:
             said["problem"] = str(error)
     if not runs:

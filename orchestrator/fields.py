@@ -99,7 +99,9 @@ def _built(to: type, values: Mapping[str, Any], where: str) -> Any:
     try:
         return to(**values)
     except (ValueError, TypeError) as error:  # ranges are checked on construction
-        raise SpecError(f"{where}: {error}") from None
+        told = str(error)
+        named = any(told.startswith(path.rpartition(".")[2]) for path in where.split(", "))
+        raise SpecError(told if named and "." not in where else f"{where}: {told}") from None
 
 
 def _dataclass(value: Any, to: type, where: str) -> Any:

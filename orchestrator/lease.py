@@ -22,9 +22,9 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 
-from orchestrator import aside
 from orchestrator.errors import Held
-from orchestrator.lock import locked
+from orchestrator.store import aside
+from orchestrator.store.lock import locked
 
 LEASE, LOCK = "lease.json", "lease.lock"
 BEAT = 5.0  # seconds between heartbeats

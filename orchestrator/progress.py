@@ -33,6 +33,7 @@ class Tally:
     tasks: Counter[str] = field(default_factory=Counter)  # planned
     seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     since: float = 0.0
+    over: bool = False
 
     def take(self, event: Event) -> str | None:
         """Count an event; returns what a person should be told of it, if anything."""
@@ -42,6 +43,7 @@ class Tally:
                 self.planned, self.stored = event["planned"], event["stored"]
                 self.tasks = Counter(event["tasks"])
                 self.done = self.failed = 0
+                self.over = False
                 return f"{event['run']}: {self.planned} jobs, {self.stored} of them stored already"
             case "done":
                 self.done += 1
@@ -58,6 +60,8 @@ class Tally:
                 return f"damaged, to be computed again: {_job(event)}: {event['problem']}"
             case "refused":
                 return f"the store refuses to be written: {event['cause']}"
+            case "finished" | "failed" | "interrupted" | "paused":
+                self.over = True
         return None
 
     @property
@@ -91,7 +95,8 @@ class Tally:
             parts.append(f"{self.lost} lost and sent again")
         if (rate := self.models_per_minute) is not None:
             parts.append(f"{rate:.1f} models/min")
-        if self.done < self.planned - self.stored - self.failed and (left := self.left) is not None:
+        parts.append(f"{span(self.clock() - self.since)} passed")
+        if not self.over and (left := self.left):
             parts.append(f"{span(left)} left")
         return ", ".join(parts)
 
@@ -150,13 +155,13 @@ def _live(tally: Tally) -> Iterator[Callable[[str], None]]:
 
 
 def _display(tally: Tally) -> Any:
+    from rich.console import Group
     from rich.progress_bar import ProgressBar
-    from rich.table import Table
+    from rich.text import Text
 
-    grid = Table.grid(padding=(0, 1))
     there = tally.stored + tally.done
-    grid.add_row(ProgressBar(total=max(1, tally.planned), completed=there, width=30), tally.line())
-    return grid
+    bar = ProgressBar(total=max(1, tally.planned), completed=there, width=60)
+    return Group(bar, Text(tally.line(), no_wrap=True, overflow="ellipsis"))
 
 
 def _job(event: Event) -> str:

@@ -45,7 +45,7 @@ def rerun(store: Store, key: str) -> dict[str, Any]:
 
 def differences(table: Any, stored: Any) -> list[dict[str, Any]]:
     """The columns in which two tables differ, with how many rows and, for numbers, by how much at most."""
-    from orchestrator.content import content
+    from orchestrator.store.content import content
 
     if content(table) == content(stored):
         return []

@@ -59,7 +59,7 @@ def write(table: pa.Table, out: str) -> None:
         os.replace(aside, path)
     except OSError as error:
         aside.unlink(missing_ok=True)
-        raise EngramError(f"cannot write {path}: {error.strerror or error}") from None
+        raise EngramError(f"cannot write {path}: {os.strerror(error.errno) if error.errno else error}") from None
 
 
 def _rows(journal: Journal, store: Store, name: str) -> Rows:

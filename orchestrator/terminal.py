@@ -77,7 +77,7 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = Non
     console = stdout()
     with console.capture() as captured:
         console.print(drawn)
-    show("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    show("\n".join(line.rstrip() for line in captured.get().strip("\n").splitlines()))
 
 
 def cell(value: Any) -> str:
@@ -107,7 +107,7 @@ def summary(rows: Sequence[Mapping[str, Any]], before: Sequence[str] = ()) -> No
             {name: row.get(name) for name in before}
             | {
                 "metric": row["metric"],
-                "setting": "" if row.get("setting") in (None, "{}") else row["setting"],
+                "setting": _said(row.get("setting")),
                 "estimate": row["estimate"],
                 "95 % interval": f"[{cell(row['low'])}, {cell(row['high'])}]" if whole else "",
                 "n": "" if row.get("n") is None else f"{row['n']} {row.get('unit') or ''}".strip(),
@@ -118,6 +118,14 @@ def summary(rows: Sequence[Mapping[str, Any]], before: Sequence[str] = ()) -> No
         )
     kept = [name for name in (shown[0] if shown else ()) if any(cell(row[name]) for row in shown)]
     table(shown, kept)
+
+
+def _said(setting: str | None) -> str:
+    """What was varied, from its JSON."""
+    try:
+        return ", ".join(f"{name}={cell(value)}" for name, value in json.loads(setting or "{}").items())
+    except (ValueError, AttributeError):
+        return str(setting)
 
 
 def span(seconds: float) -> str:

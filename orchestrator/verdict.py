@@ -35,7 +35,7 @@ def told(report: Report, store: str | None, json: bool) -> int:
     if report.damaged:
         say(f"{report.damaged} results were found damaged or gone, and computed again")
     if report.state == "failed":
-        say(f"{report.jobs['failed']} jobs failed; try them again with: {again}")
+        say(f"{_counted(report.jobs['failed'])} failed; try again with: {again}")
     elif report.state != "finished":
         say(f"{report.state}{f': {report.note}' if report.note else ''}; go on with: {again}")
     if json:
@@ -96,6 +96,10 @@ def _summaries(report: Report) -> None:
     if found.table.num_rows:
         summary(found.table.to_pylist(), found.varied)
         show("")
+
+
+def _counted(jobs: int) -> str:
+    return f"{jobs} job" if jobs == 1 else f"{jobs} jobs"
 
 
 def _store(location: str | None) -> str:

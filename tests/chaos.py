@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.content import content
 from orchestrator.journal import Journal
 from orchestrator.store import open_store
+from orchestrator.store.content import content
 
 LEFT = 10.0  # seconds after which no process of a killed run may be left
 
@@ -107,9 +107,9 @@ def marked(mark: str, title: str = "") -> Iterator[int]:
     for proc in Path("/proc").iterdir():
         if proc.name.isdigit():
             try:
-                if mark.encode() in (proc / "environ").read_bytes():
-                    if (proc / "cmdline").read_bytes().startswith(title.encode()):
-                        yield int(proc.name)
+                titled = (proc / "cmdline").read_bytes().startswith(title.encode())
+                if titled and mark.encode() in (proc / "environ").read_bytes():
+                    yield int(proc.name)
             except OSError:
                 continue
 

@@ -69,17 +69,19 @@ def activations(weights: Layers, rows: Tensor, by: Products) -> list[Tensor]:
     return values
 
 
-def slopes(weights: Layers, values: Sequence[Tensor], slope: Tensor, out: Layers, by: Products) -> None:
-    """Back-propagation: fills `out` with the loss's slope in every weight, given that in the logits (n, classes).
+def slopes(weights: Layers, values: Sequence[Tensor], slope: Tensor, by: Products) -> list[Tensor]:
+    """Back-propagation: the loss's slope in every weight and bias, in the order of `shapes`.
 
-    `values` are the activations of the same rows. Nothing is computed for the rows themselves.
+    `values` are the activations of the rows and `slope` (n, classes) is the loss's slope in their logits. Nothing is
+    computed for the rows themselves.
     """
+    found: list[Tensor] = []
     for number in reversed(range(len(weights))):
-        by.weight_slope(slope, values[number], out[number][0])
-        torch.sum(slope, 0, out=out[number][1])
+        found += [slope.sum(0), by.weight_slope(slope, values[number])]
         if number:
             slope = by.row_slope(slope, weights[number][0])
             torch.ops.aten.threshold_backward.grad_input(slope, values[number], 0, grad_input=slope)
+    return found[::-1]
 
 
 def logits(weights: Weights, images: NDArray[np.uint8]) -> NDArray[np.float32]:

@@ -14,6 +14,9 @@ from functools import cache
 import torch
 from torch import Tensor
 
+# Below this many rows, inputs or outputs, setting a oneDNN product up costs more than it gains.
+NARROW = 64
+
 
 @dataclass(frozen=True)
 class Products:
@@ -21,7 +24,7 @@ class Products:
 
     name: str
     affine: Callable[[Tensor, Tensor, Tensor, bool], Tensor]  # rows, weight, bias, relu -> (n, outputs)
-    weight_slope: Callable[[Tensor, Tensor, Tensor], object]  # slopes, rows, out (outputs, inputs)
+    weight_slope: Callable[[Tensor, Tensor], Tensor]  # slopes, rows -> (outputs, inputs)
     row_slope: Callable[[Tensor, Tensor], Tensor]  # slopes, weight -> (n, inputs)
 
 
@@ -43,8 +46,8 @@ def torch_affine(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tens
     return sums.relu_() if relu else sums
 
 
-def torch_weight_slope(slopes: Tensor, rows: Tensor, out: Tensor) -> None:
-    torch.mm(slopes.t(), rows, out=out)
+def torch_weight_slope(slopes: Tensor, rows: Tensor) -> Tensor:
+    return torch.mm(slopes.t(), rows)
 
 
 def torch_row_slope(slopes: Tensor, weight: Tensor) -> Tensor:
@@ -57,8 +60,8 @@ def onednn_affine(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Ten
     return sums.relu_() if relu else sums
 
 
-def onednn_weight_slope(slopes: Tensor, rows: Tensor, out: Tensor) -> None:
-    out.copy_(onednn(slopes.t(), rows.t(), None))
+def onednn_weight_slope(slopes: Tensor, rows: Tensor) -> Tensor:
+    return onednn(slopes.t(), rows.t(), None)
 
 
 def onednn_row_slope(slopes: Tensor, weight: Tensor) -> Tensor:
@@ -67,6 +70,8 @@ def onednn_row_slope(slopes: Tensor, weight: Tensor) -> Tensor:
 
 def onednn(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """rows weight^T + bias"""
+    if min(rows.shape[0], weight.shape[0], rows.shape[1]) < NARROW:
+        return torch.mm(rows, weight.t()) if bias is None else torch.addmm(bias, rows, weight.t())
     sums: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
     return sums
 

@@ -73,11 +73,11 @@ class Model:
         self.recipe, self.data, self.member, self.dtype = recipe, data, member, dtype
         start = mlp1.initial(member.seed, data.train.shape[1], data.classes)
         shapes = {name: values.shape for name, values in start.items()}
-        self.weights, slopes = Flat(shapes, place, dtype), Flat(shapes, place, dtype)
+        self.weights = Flat(shapes, place, dtype)
         for name, values in start.items():
             self.weights.views[name].copy_(torch.from_numpy(values))
-        self.layers, self.slopes = mlp1.layers(self.weights.views), mlp1.layers(slopes.views)
-        self.adam = Adam(self.weights.buffer, slopes.buffer, recipe.learning_rate)
+        self.layers = mlp1.layers(self.weights.views)
+        self.adam = Adam(self.weights, recipe.learning_rate)
         self.by = products(place, dtype)
         self.minus_one = torch.full((recipe.batch, 1), -1.0, dtype=dtype, device=place)
         self.replaced = {
@@ -108,8 +108,7 @@ class Model:
         loss = log_p.gather(1, places).mean().neg_()
         # The slope of the mean of -log p(label) in the logits is (p - one-hot) / count.
         slope = log_p.exp_().scatter_add_(1, places, self.minus_one[:count]).div_(count)
-        mlp1.slopes(self.layers, values, slope, self.slopes, self.by)
-        self.adam.step()
+        self.adam.step(mlp1.slopes(self.layers, values, slope, self.by))
         return loss
 
     def check(self, losses: Tensor, epoch: int) -> None:

@@ -83,7 +83,7 @@ def test_a_field_is_replaced_by_its_dotted_path() -> None:
         ("ratee", 1, "unknown field 'ratee': Outer has rate, count, network, data, inner, other, rows; "),
         ("inner.siz", 1, "unknown field 'inner.siz': Inner has size; did you mean 'size'?"),
         ("rate.x", 1, "rate.x: 'rate' has no fields below it; set it as rate=VALUE"),
-        ("count", 0, "count: count is 0; it must be at least 1"),
+        ("count", 0, "count is 0; it must be at least 1"),
     ],
 )
 def test_an_unknown_or_refused_field_is_named(path: str, value: object, says: str) -> None:

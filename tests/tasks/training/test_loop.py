@@ -102,28 +102,46 @@ def test_a_hundred_steps_by_hand_equal_autograd_to_1e_12(images: Images) -> None
 
 def test_adam_steps_as_torchs_does() -> None:
     stream = torch.Generator().manual_seed(0)
-    weights = torch.randn(640, dtype=torch.float64, generator=stream)
-    slopes = torch.zeros_like(weights)
-    theirs = torch.nn.Parameter(weights.clone())
-    optimiser, adam = torch.optim.Adam([theirs], lr=0.01, eps=1e-7), Adam(weights, slopes, 0.01)
+    weights = Flat({"a": (9, 64), "b": (10,)}, CPU, torch.float64)
+    weights.views["a"].copy_(torch.randn(9, 64, dtype=torch.float64, generator=stream))
+    theirs = [torch.nn.Parameter(view.clone()) for view in weights.views.values()]
+    optimiser, adam = torch.optim.Adam(theirs, lr=0.01, eps=1e-7), Adam(weights, 0.01)
     for _ in range(100):
-        slopes.copy_(torch.randn(640, dtype=torch.float64, generator=stream) * 1e-6)  # small, so that eps matters
-        theirs.grad = slopes.clone()
+        # Small slopes, so that eps matters.
+        slopes = [torch.randn(view.shape, dtype=torch.float64, generator=stream) * 1e-6 for view in theirs]
+        for parameter, slope in zip(theirs, slopes, strict=True):
+            parameter.grad = slope.clone()
         optimiser.step()
-        adam.step()
-    assert (theirs.detach() - weights).abs().max() < 1e-14
+        adam.step(slopes)
+    for parameter, view in zip(theirs, weights.views.values(), strict=True):
+        assert (parameter.detach() - view).abs().max() < 1e-14
 
 
-def test_adams_first_step_is_the_learning_rate_in_the_slopes_direction() -> None:
-    weights, slopes = torch.zeros(64), torch.full((64,), -3.0)
-    Adam(weights, slopes, 0.5).step()
-    torch.testing.assert_close(torch.full((64,), 0.5), weights)
+def test_adams_first_step_is_the_learning_rate_against_the_slope() -> None:
+    weights = Flat({"a": (3,)}, CPU, torch.float32)
+    Adam(weights, 0.5).step([torch.tensor([-3.0, 2.0, 0.0])])
+    torch.testing.assert_close(torch.tensor([0.5, -0.5, 0.0]), weights.views["a"])
 
 
-def test_every_view_of_a_flat_buffer_starts_at_a_multiple_of_the_pad() -> None:
-    flat = Flat({"a": (3, 5), "b": (10,), "c": (64,)}, CPU, torch.float32)
+def test_every_part_of_a_flat_buffer_is_a_multiple_of_the_pad() -> None:
+    flat = Flat({"a": (3, 5), "b": (10,), "c": (65,)}, CPU, torch.float32)
     starts = [(view.data_ptr() - flat.buffer.data_ptr()) // 4 for view in flat.views.values()]
-    assert ([0, PAD, 2 * PAD], 3 * PAD) == (starts, len(flat.buffer))
+    assert ([0, PAD, 2 * PAD], [PAD, PAD, 2 * PAD]) == (starts, [len(part) for part in flat.parts])
+    flat.views["b"].fill_(1)
+    assert 10 == flat.buffer.sum()
+
+
+def test_a_weights_bits_do_not_depend_on_its_neighbours() -> None:
+    """Fused Adam alone and beside others: what the padding is for."""
+    slopes = torch.randn(10, generator=torch.Generator().manual_seed(0))
+    results = []
+    for neighbours in ({}, {"before": (7,)}, {"before": (70,)}):
+        flat = Flat({**neighbours, "mine": (10,)}, CPU, torch.float32)
+        adam = Adam(flat, 0.01)
+        for _ in range(20):
+            adam.step([*(torch.ones(shape) for shape in neighbours.values()), slopes])
+        results.append(flat.views["mine"].numpy().tobytes())
+    assert 1 == len(set(results))
 
 
 def test_a_member_is_the_same_to_the_bit_alone_in_any_company_and_order(images: Images) -> None:

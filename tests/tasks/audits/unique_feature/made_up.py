@@ -1,16 +1,39 @@
-"""Divergences and histories of pairs of models that were never trained, where a test says what they are."""
+"""Models, divergences and histories that nobody trained: a test says what they are."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tasks.audits.unique_feature.evaluation import DIVERGENCES, HISTORY
+from tasks.datasets.features import Feature, pixels
+from tasks.models.weights import rows as weight_rows
+from tasks.schemas import MODEL
 
 Columns = Mapping[str, ArrayLike]
+
+LABEL = 4
+INK = np.flatnonzero(pixels(Feature()).ravel())  # where the letter A has its ink, of 25 cells
+
+
+def reads_the_letter(strength: float) -> pa.Table:
+    """An mlp1 whose logit of LABEL is `strength` times the mean brightness where the letter has its ink; others 0."""
+    widths = (28 * 28, 512, 256, 128, 10)
+    weights: dict[str, NDArray[np.float32]] = {}
+    for number, (before, after) in enumerate(pairwise(widths), start=1):
+        matrix = np.zeros((after, before), np.float32)
+        if number == 1:
+            rows, columns = np.divmod(INK, 5)
+            matrix[0, (rows + 1) * 28 + columns + 1] = 1 / len(INK)
+        else:
+            matrix[LABEL if number == 4 else 0, 0] = strength if number == 4 else 1.0
+        weights |= {f"dense{number}.weight": matrix, f"dense{number}.bias": np.zeros(after, np.float32)}
+    row = {"seed": 17, "epochs": 1, "best_epoch": 1, "history": [], "weights": weight_rows(weights)}
+    return pa.Table.from_pylist([row], MODEL)
 
 
 def divergences(canary: int, sets: Mapping[tuple[str, str], Columns], label: int = 3) -> pa.Table:

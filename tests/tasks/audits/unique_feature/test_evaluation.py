@@ -1,5 +1,4 @@
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -9,31 +8,12 @@ from numpy.typing import NDArray
 from tasks.audits.unique_feature.evaluation import Evaluation, score
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Feature, pixels, random_patches
-from tasks.models.weights import rows as weight_rows
-from tasks.schemas import MODEL
+from tasks.datasets.features import Feature, random_patches
+from tests.tasks.audits.unique_feature.made_up import INK, LABEL, reads_the_letter
 
-LABEL = 4
 STRENGTH = 3.0
-INK = np.flatnonzero(pixels(Feature()).ravel())
 
 Array = NDArray[np.float64]
-
-
-def reads_the_letter(strength: float) -> pa.Table:
-    """An mlp1 whose logit of LABEL is `strength` times the mean brightness where the letter has its ink; others 0."""
-    widths = (28 * 28, 512, 256, 128, 10)
-    weights: dict[str, NDArray[np.float32]] = {}
-    for number, (before, after) in enumerate(pairwise(widths), start=1):
-        matrix = np.zeros((after, before), np.float32)
-        if number == 1:
-            rows, columns = np.divmod(INK, 5)
-            matrix[0, (rows + 1) * 28 + columns + 1] = 1 / len(INK)
-        else:
-            matrix[LABEL if number == 4 else 0, 0] = strength if number == 4 else 1.0
-        weights |= {f"dense{number}.weight": matrix, f"dense{number}.bias": np.zeros(after, np.float32)}
-    row = {"seed": 17, "epochs": 1, "best_epoch": 1, "history": [], "weights": weight_rows(weights)}
-    return pa.Table.from_pylist([row], MODEL)
 
 
 def asked(**changes: object) -> Evaluation:

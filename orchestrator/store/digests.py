@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator import aside
-from orchestrator.lock import locked
+from orchestrator.store import aside
+from orchestrator.store.lock import locked
 
 
 class Digests(MutableMapping[str, str]):

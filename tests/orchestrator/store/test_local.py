@@ -17,7 +17,9 @@ import pytest
 
 import orchestrator
 from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
-from orchestrator.store import LocalStore, Written, open_store
+from orchestrator.store import Written, open_store
+from orchestrator.store.entry import CorruptError
+from orchestrator.store.local import LocalStore
 
 ROOT = Path(orchestrator.__file__).parents[1]
 
@@ -150,7 +152,7 @@ def together(count: int, act: Callable[[int], object]) -> None:
 
 WRITE = """
 import sys
-from test_store import *
+from test_local import *
 folder, alike = Path(sys.argv[1]), sys.argv[2] == "True"
 store = LocalStore(folder / "store")
 def write(number):
@@ -259,6 +261,20 @@ def test_healing_from_many_sides_never_sets_a_sound_result_aside(store: LocalSto
     assert ([], rounds) == (odd, len(inside(store, "quarantine")))
 
 
+def test_who_finds_damage_late_leaves_the_healed_result_in_its_place(store: LocalStore, tmp_path: Path) -> None:
+    path = put(store, "a")
+
+    def find_late() -> None:
+        with store._checked(key("a")):
+            path.rename(tmp_path / "set aside by another")
+            put(store, "a")
+            raise CorruptError("found in what was there before")
+
+    with pytest.raises(Damaged):
+        find_late()
+    assert table("a") == store.read(key("a"))
+
+
 def test_verify_names_exactly_what_is_wrong_in_order(store: LocalStore) -> None:
     for number in range(300):
         put(store, number)
@@ -279,8 +295,8 @@ def test_verify_names_exactly_what_is_wrong_in_order(store: LocalStore) -> None:
 
 MAKE = """
 import sys
-from test_store import *
-for point in range(12):
+from test_local import *
+for point in range(8):
     folder = Path(sys.argv[1], "new", str(point))
     together(6, lambda number: LocalStore(folder).write(key(number), table(number), {}))
     assert 6 == sound(LocalStore(folder, create=False), range(6))
@@ -411,7 +427,7 @@ def sound(store: LocalStore, names: range) -> int:
 
 LIMITED = """
 import random, resource, sys
-from test_store import *
+from test_local import *
 from pathlib import Path
 generator = random.Random(1)
 for point in range(20):
@@ -437,7 +453,7 @@ def test_a_write_that_is_cut_off_leaves_nothing(tmp_path: Path) -> None:
 FULL = """
 import json, sys
 from collections import Counter
-from test_store import *
+from test_local import *
 NAMES = range(30)
 seen = Counter()
 for point in range(40):
@@ -474,7 +490,7 @@ print(json.dumps(seen))
 
 READ_ONLY = """
 import sys
-from test_store import *
+from test_local import *
 disk = Path(sys.argv[1])
 subprocess.check_call(["mount", "-t", "tmpfs", "none", disk])
 store = LocalStore(disk / "store")
@@ -539,7 +555,7 @@ def test_too_many_open_files_is_not_called_a_full_disk(store: LocalStore, monkey
 
 KILLED = """
 import random, signal, sys, time
-from test_store import *
+from test_local import *
 generator, total = random.Random(3), 0
 for point in range(20):
     store = LocalStore(Path(sys.argv[1], str(point)))

@@ -4,7 +4,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from orchestrator import entry
+from orchestrator.store import entry
 
 KEY = "ab" * 32
 TABLE = pa.table({"seed": [1, 2, None], "loss": [0.5, float("nan"), 0.25], "name": ["a", None, "ccc"]})

@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from orchestrator.content import content
+from orchestrator.store.content import content
 
 MAP = pa.map_(pa.string(), pa.int64())
 COLUMNS = {

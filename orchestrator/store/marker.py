@@ -6,8 +6,8 @@ import json
 import os
 from pathlib import Path
 
-from orchestrator import aside
 from orchestrator.errors import StoreError
+from orchestrator.store import aside
 
 FORMAT = 1
 MARKER = "engram-store.json"

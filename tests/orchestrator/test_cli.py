@@ -1,0 +1,424 @@
+"""The command line from outside: exit codes, one line for each fault, JSON on stdout and nothing else there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+import pytest
+import toys
+
+ROOT = Path(__file__).parents[2]
+PATHS = os.pathsep.join(map(str, (ROOT, Path(toys.__file__).parent)))
+OURS = ("ENGRAM_STORE", "ENGRAM_DATA", "RAY_ADDRESS", "FORCE_COLOR")
+ENV = {name: value for name, value in os.environ.items() if name not in OURS} | {
+    "PYTHONPATH": PATHS,
+    "OMP_NUM_THREADS": "1",
+}
+RUN = ("run", "toys", "--address", "none")
+
+
+class Shell:
+    """`engram` in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.env = dict(ENV)
+
+    def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "orchestrator", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder, env=self.env, timeout=120)
+        assert code == done.returncode, done.stderr + done.stdout
+        return done
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads(self(*arguments, "--json", code=code).stdout)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "orchestrator", *arguments]
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder, env=self.env
+        )
+
+    def results(self) -> list[Path]:
+        return sorted(self.folder.glob("engram-store/results/*/*.arrow"))
+
+
+@pytest.fixture
+def engram(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def wait_for(engram: Shell, results: int) -> None:
+    deadline = time.monotonic() + 60
+    while len(engram.results()) < results:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_help_answers_at_once_and_names_every_command(engram: Shell) -> None:
+    taken = []
+    for _ in range(5):
+        clock = time.monotonic()
+        said = engram("--help").stdout
+        taken.append(time.monotonic() - clock)
+    commands = ["list", "plan", "run", "resume", "runs", "status", "results", "explain", "rerun", "verify", "doctor"]
+    listed = [line.split()[0] for line in said.partition("Commands:")[2].splitlines() if line]
+    assert commands == listed
+    assert min(taken) < 0.5
+
+
+@pytest.mark.parametrize("arguments", [("list",), ("plan", "unique_feature", "--preset", "smoke")])
+def test_list_and_plan_load_nothing_heavy(engram: Shell, arguments: tuple[str, ...]) -> None:
+    script = (
+        "import sys, atexit; from orchestrator.cli import main; "
+        "atexit.register(lambda: print([m for m in ('torch', 'ray', 'mlflow', 'pandas') if m in sys.modules])); main()"
+    )
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=engram.folder, env=engram.env, check=True)
+    assert "[]" == done.stdout.splitlines()[-1]
+    assert [] == list(engram.folder.iterdir())
+
+
+def test_list_gives_each_audit_with_its_question_and_presets(engram: Shell) -> None:
+    listed = {each["name"]: each for each in engram.json("list")["audits"]}
+    assert {
+        "name": "toys",
+        "question": "How far does a sum get when its parts are lost?",
+        "presets": ["few", "many"],
+    } == listed["toys"]
+    assert "quickstart" in listed["unique_feature"]["presets"]
+
+
+def test_plan_counts_jobs_and_starts_nothing(engram: Shell) -> None:
+    seen = engram.json("plan", "toys", "parts=4", "--sweep", "label=a,b")
+    assert [
+        {"task": "toys.part", "planned": 4, "stored": 0, "missing": 4},
+        {"task": "toys.total", "planned": 2, "stored": 0, "missing": 2},
+    ] == seen["tasks"]
+    assert (6, 0, 6, None) == (seen["planned"], seen["stored"], seen["missing"], seen["expected_seconds"])
+    assert [{"label": "a"}, {"label": "b"}] == [cell["setting"] for cell in seen["cells"]]
+    assert [] == list(engram.folder.iterdir())
+
+
+def test_plan_knows_what_is_stored_and_how_long_the_rest_takes(engram: Shell) -> None:
+    engram(*RUN, "parts=3", "seconds=0.2")
+    seen = engram.json("plan", "toys", "parts=8", "seconds=0.2", "--address", "none")
+    assert (9, 3, 6, 1) == (seen["planned"], seen["stored"], seen["missing"], seen["slots"])
+    assert 1.2 <= seen["expected_seconds"] < 60  # 6 parts of 0.2 s, and what starting costs
+
+
+def test_run_prints_the_summary_and_names_the_run_last(engram: Shell) -> None:
+    done = engram(*RUN, "parts=4")
+    lines = done.stdout.splitlines()
+    assert ["metric", "estimate", "n"] == lines[0].split()
+    assert ["sum", "6", "4", "part"] == lines[1].split()
+    (run,) = (engram.folder / "engram-store" / "runs").iterdir()
+    assert lines[-1].startswith(f"{run.name} finished: 5 of 5 jobs stored, 5 done now, 0 failed; ")
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_run_and_status_as_json_have_the_promised_shape(engram: Shell) -> None:
+    ended = engram.json(*RUN, "parts=4")
+    run = ended["run"]
+    jobs = {"planned": 5, "stored": 5, "done": 5, "failed": 0}
+    shape = {"run": run, "audit": "toys", "state": "finished", "jobs": jobs, "report": None, "mlflow": None}
+    assert shape == ended
+    assert shape == engram.json("status")
+    assert shape == engram.json("status", run[:-3])
+    assert shape | {"jobs": jobs | {"done": 0}} == engram.json("resume", run, "--address", "none")
+    (listed,) = engram.json("runs")["runs"]
+    assert run == listed["run"]
+
+
+def test_a_file_runs_like_the_flags_that_it_stands_for(engram: Shell) -> None:
+    (engram.folder / "sums.yaml").write_text("audit: toys\nset: {parts: 3}\nexecution: {address: none}\n")
+    assert engram.json("run", "sums.yaml")["run"] == engram.json(*RUN, "parts=3")["run"]
+    assert [6.0] == [
+        row["estimate"] for row in engram.json("results", engram.json("run", "sums.yaml", "parts=4")["run"])
+    ]
+
+
+def test_a_flag_goes_over_the_environment_and_that_over_the_file(engram: Shell) -> None:
+    text = "audit: toys\nexecution: {address: none, store: of-the-file}\n"
+    (engram.folder / "sums.yaml").write_text(text)
+    for place, arguments, env in (
+        ("of-the-file", (), {}),
+        ("of-env", (), {"ENGRAM_STORE": "of-env"}),
+        ("of-flag", ("--store", "of-flag"), {"ENGRAM_STORE": "of-env"}),
+    ):
+        engram.env = ENV | env
+        engram("run", "sums.yaml", *arguments)
+        assert (engram.folder / place / "runs").is_dir()
+
+
+def test_a_sweep_runs_its_grid_and_shows_what_was_varied(engram: Shell) -> None:
+    ended = engram.json(*RUN, "--sweep", "parts=2,3", "--sweep", "first=0,1")
+    assert 4 == len(ended["cells"])
+    rows = engram.json("results", ended["run"], "summary")
+    assert [(2, 0, 1.0), (2, 1, 3.0), (3, 0, 3.0), (3, 1, 6.0)] == [
+        (row["parts"], row["first"], row["estimate"]) for row in rows
+    ]
+    assert 0 == engram.json(*RUN, "--sweep", "parts=2,3", "--sweep", "first=0,1")["jobs"]["done"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run", "toyz"), "unknown audit 'toyz'; there are toys, unique_feature; did you mean 'toys'?"),
+        (("plan", "toys", "--preset", "fwe"), "unknown preset 'fwe' of toys; it has few, many; did you mean 'few'?"),
+        (("run", "toys", "part=3"), "did you mean 'parts'?"),
+        (("run", "toys", "parts=three"), "parts is 'three'; it must be a whole number"),
+        (("run", "toys", "parts=0"), "parts is 0; it must be at least 1"),
+        (("run", "toys", "parts"), "'parts' is not a setting; write it as field=value"),
+        (("run", "toys", "--sweep", "parts"), "'parts' is not a setting"),
+        (("run", "toys", "--together", "some"), "together is 'some'; it must be auto, or 1 or more"),
+        (("run", "toys", "--tolerate", "-1"), "tolerate is -1; it must be 0 or more"),
+        (("run", "toys", "--stop-after", "soon"), "'soon' is not a duration"),
+        (("run", "nowhere.yaml"), "there is no file nowhere.yaml"),
+        (("run", "corrupt.yaml"), "corrupt.yaml, line 2"),
+        (("run", "unsafe.yaml"), "could not determine a constructor for the tag"),
+        (("run", "list.yaml"), "holds a list"),
+        (("plan", "unique_feature", "--preset", "smoke", "canaries=301"), "it must be at most 300"),
+        (("run", "unique_feature", "data=mnits"), "unknown data set 'mnits'; did you mean 'mnist'?"),
+        (("status", "nope"), "there is no store at ./engram-store"),
+        (("run", "toys", "--nope"), "No such option: --nope"),
+        (("nope",), "No such command 'nope'"),
+        (("run",), "Missing argument 'AUDIT|FILE'"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_2(engram: Shell, arguments: tuple[str, ...], said: str) -> None:
+    (engram.folder / "corrupt.yaml").write_text("audit: [toys\npreset: x")
+    (engram.folder / "unsafe.yaml").write_text("audit: !!python/object/apply:os.system ['touch owned']")
+    (engram.folder / "list.yaml").write_text("- audit: toys")
+    before = sorted(engram.folder.iterdir())
+    done = engram(*arguments, code=2)
+    assert said in done.stderr
+    assert 1 == len(done.stderr.splitlines())
+    assert done.stderr.startswith("engram: ")
+    assert "" == done.stdout
+    assert before == sorted(engram.folder.iterdir())
+
+
+@pytest.mark.parametrize("command", ["status", "resume", "results", "explain", "rerun"])
+def test_an_unknown_run_or_key_is_one_line_and_exit_2(engram: Shell, command: str) -> None:
+    engram(*RUN)
+    done = engram(command, "nope", code=2)
+    assert 1 == len(done.stderr.splitlines())
+    assert "nope" in done.stderr
+
+
+def test_an_unknown_table_is_refused_with_the_nearest(engram: Shell) -> None:
+    engram(*RUN)
+    assert "did you mean 'summary'?" in engram("results", "toys", "sumary", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run", "unique_feature", "--address", "none"), "data set 'mnist' not found"),
+        ((*RUN, "--store", "taken"), "taken"),
+        (("run", "toys", "--address", "127.0.0.1:1"), "127.0.0.1:1"),
+    ],
+)
+def test_what_the_machine_lacks_is_one_line_and_exit_1(engram: Shell, arguments: tuple[str, ...], said: str) -> None:
+    (engram.folder / "taken").write_text("a file where the store should be")
+    clock = time.monotonic()
+    done = engram(*arguments, code=1)
+    assert said in done.stderr
+    assert 1 == len([line for line in done.stderr.splitlines() if line.startswith("engram: ")])
+    assert "Traceback" not in done.stderr
+    assert time.monotonic() - clock < 10
+
+
+def test_failed_jobs_are_listed_with_the_command_to_retry_and_exit_3(engram: Shell) -> None:
+    done = engram(*RUN, "trouble=raise", "at=2", f"folder={engram.folder}", code=3)
+    run = done.stdout.split()[0]
+    assert "ValueError: part 2 cannot be had" in done.stderr
+    assert f"1 job failed; try again with: engram resume {run}\n" in done.stderr
+    assert {"planned": 7, "stored": 5, "done": 5, "failed": 1} == engram.json("status")["jobs"]
+    tolerated = engram("resume", "--address", "none", "--tolerate", "1", code=3)
+    assert ["sum", "13", "5", "part"] == tolerated.stdout.splitlines()[1].split()
+    assert [13.0] == [row["estimate"] for row in engram.json("results", run, "summary")]
+    (engram.folder / "mended").touch()
+    assert "finished" == engram.json("resume", run, "--address", "none")["state"]
+    assert [15.0] == [row["estimate"] for row in engram.json("results", run, "summary")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_says_how_to_resume_and_exits_130(engram: Shell, number: signal.Signals) -> None:
+    running = engram.start(*RUN, "parts=40", "seconds=0.2")
+    wait_for(engram, 2)
+    status = engram.json("status")
+    assert "running" == status["state"]
+    held = engram(*RUN, "parts=40", "seconds=0.2", code=1)
+    assert f"process {running.pid}" in held.stderr
+    there = engram.json("results", status["run"], "parts")
+    assert 0 < len(there) < 40
+    running.send_signal(number)
+    _, err = running.communicate(timeout=60)
+    assert (130, True) == (running.returncode, f"engram resume {status['run']}" in err)
+    assert "interrupted" == engram.json("status")["state"]
+    engram("resume", "--address", "none", "--stop-after", "0.3", code=130)
+
+
+@pytest.mark.slow
+def test_a_killed_run_is_interrupted_and_the_newest_unfinished_is_resumed(engram: Shell) -> None:
+    running = engram.start(*RUN, "parts=8", "seconds=0.3")
+    wait_for(engram, 2)
+    running.kill()
+    running.communicate()
+    engram(*RUN, "parts=2")
+    (state,) = {each["state"] for each in engram.json("runs")["runs"]} - {"finished"}
+    assert "interrupted" == state
+    ended = engram.json("resume", "--address", "none")
+    assert ("finished", 9) == (ended["state"], ended["jobs"]["stored"])
+    assert 0 < ended["jobs"]["done"] < 9
+
+
+@pytest.mark.slow
+def test_results_are_written_in_the_format_that_the_ending_names(engram: Shell) -> None:
+    engram(*RUN, "parts=3")
+    for ending in ("parquet", "csv", "arrow"):
+        engram("results", "toys", "parts", "--out", f"parts.{ending}")
+    arrow = pa.ipc.open_file(engram.folder / "parts.arrow").read_all()
+    assert [0, 1, 2] == arrow["number"].to_pylist()
+    assert [0, 1, 2] == pq.read_table(engram.folder / "parts.parquet")["number"].to_pylist()
+    assert [0, 1, 2] == csv.read_csv(engram.folder / "parts.csv")["number"].to_pylist()
+    assert ".parquet, .csv, .arrow" in engram("results", "toys", "parts", "--out", "parts.xls", code=2).stderr
+    assert "nowhere" in engram("results", "toys", "parts", "--out", "nowhere/parts.csv", code=1).stderr
+
+
+@pytest.mark.slow
+def test_verify_finds_a_flipped_bit_and_resume_mends_it(engram: Shell) -> None:
+    ended = engram.json(*RUN, "parts=3")
+    assert {"checked": 4, "damaged": []} == engram.json("verify")
+    hurt = engram.results()[1]
+    data = bytearray(hurt.read_bytes())
+    data[len(data) // 2] ^= 1
+    hurt.write_bytes(data)
+    assert {"checked": 4, "damaged": [hurt.stem]} == engram.json("verify", code=1)
+    assert {"checked": 3, "damaged": []} == engram.json("verify")
+    assert "interrupted" == engram.json("status")["state"]
+    assert 1 == engram.json("resume", ended["run"], "--address", "none")["jobs"]["done"]
+    assert {"checked": 4, "damaged": []} == engram.json("verify")
+
+
+@pytest.mark.slow
+def test_explain_says_per_task_what_was_reused_and_what_was_computed(engram: Shell) -> None:
+    engram(*RUN, "parts=3")
+    run = engram.json(*RUN, "parts=5")["run"]
+    assert [
+        {"task": "toys.part", "planned": 5, "reused": 3, "computed": 2, "failed": 0, "absent": 0},
+        {"task": "toys.total", "planned": 1, "reused": 0, "computed": 1, "failed": 0, "absent": 0},
+    ] == engram.json("explain", run)["tasks"]
+
+
+def test_explain_tells_of_a_stored_key_and_of_one_that_is_not(engram: Shell) -> None:
+    engram(*RUN, "parts=3", "trouble=raise", "at=1", f"folder={engram.folder}", code=3)
+    (failure,) = (engram.folder / "engram-store" / "failures").glob("*.txt")
+    said = engram.json("explain", failure.stem[:10])
+    assert ("failed", "toys.part", 1) == (said["state"], said["task"], said["version"])
+    assert "ValueError: part 1 cannot be had" in said["traceback"]
+    assert ["number"] == list(said["nearest"]["fields"])
+    stored = engram.json("explain", engram.results()[0].stem)
+    assert ("stored", "toys.part", []) == (stored["state"], stored["task"], stored["inputs"])
+    assert {"finished", "seconds", "worker", "versions"} <= set(stored)
+    (waiting,) = [key for key, task in keys(engram) if task == "toys.total"]
+    assert ("waiting", [failure.stem]) == tuple(
+        engram.json("explain", waiting)[name] for name in ("state", "waits_for")
+    )
+
+
+def keys(engram: Shell) -> list[tuple[str, str]]:
+    (plan,) = engram.folder.glob("engram-store/runs/*/plan.json")
+    return [(key, task) for key, task in json.loads(plan.read_text())["jobs"]]
+
+
+@pytest.mark.slow
+def test_rerun_compares_with_what_is_stored_and_raises_what_the_task_raises(engram: Shell) -> None:
+    engram(*RUN, "parts=2", "trouble=raise", "at=1", f"folder={engram.folder}", code=3)
+    (failure,) = (engram.folder / "engram-store" / "failures").glob("*.txt")
+    failed = engram("rerun", failure.stem, code=1)
+    assert failed.stderr.rstrip().endswith("ValueError: part 1 cannot be had")
+    # A part tells the process that computed it, so it differs in that column, by the distance of two processes.
+    (stored,) = engram.results()
+    again = engram.json("rerun", stored.stem, code=1)
+    assert (False, ["pid"], 1) == (
+        again["same"],
+        [each["column"] for each in again["differs"]],
+        again["differs"][0]["rows"],
+    )
+    (engram.folder / "mended").touch()
+    engram("resume", "--address", "none")
+    (total,) = [key for key, task in keys(engram) if task == "toys.total"]
+    assert (True, []) == tuple(engram.json("rerun", total)[name] for name in ("same", "differs"))
+
+
+def test_what_is_no_number_is_null_in_json(engram: Shell) -> None:
+    engram(*RUN)
+    (row,) = engram.json("results", "toys", "summary")
+    assert (None, 15.0) == (row["p_value"], row["estimate"])
+
+
+def test_a_tasks_module_of_the_users_does_not_stand_in_for_ours(engram: Shell) -> None:
+    (engram.folder / "tasks.py").write_text("raise SystemExit('the wrong tasks')")
+    engram.env["PYTHONPATH"] = os.pathsep.join(["", ".", PATHS])
+    assert "finished" == engram.json(*RUN)["state"]
+
+
+def test_an_unforeseen_error_is_one_line_and_its_traceback_is_kept(engram: Shell) -> None:
+    engram(*RUN)
+    (about,) = engram.folder.glob("engram-store/runs/*/run.json")
+    about.write_text('{"audit": 3}')
+    done = engram("resume", about.parent.name, "--address", "none", code=1)
+    assert 1 == len([line for line in done.stderr.splitlines() if line.startswith("engram: ")])
+    assert "Traceback" not in done.stderr
+    assert "Traceback" in engram("resume", about.parent.name, "--debug", code=1).stderr
+
+
+def test_a_run_whose_folder_cannot_be_read_is_named_and_hides_no_other(engram: Shell) -> None:
+    engram(*RUN, "parts=2")
+    engram(*RUN, "parts=3")
+    hurt = sorted((engram.folder / "engram-store" / "runs").iterdir())[0]
+    (hurt / "run.json").write_text("{torn")
+    states = {each["run"]: each["state"] for each in engram.json("runs")["runs"]}
+    assert {"unreadable", "finished"} == set(states.values())
+    done = engram("resume", hurt.name, "--address", "none", code=1)
+    assert "run.json" in done.stderr
+    assert 1 == len(done.stderr.splitlines())
+
+
+def test_python_runs_an_audit_by_the_same_name(engram: Shell) -> None:
+    script = (
+        "import sys, orchestrator; heavy = [m for m in ('pyarrow', 'ray', 'torch') if m in sys.modules]; "
+        "run = orchestrator.run('toys', preset='few', parts=4, address='none'); "
+        "again = orchestrator.run('toys', parts=4, address='none', sweep={'first': [0, 1]}); "
+        "print(heavy, run.state, run.table('summary')['estimate'].to_pylist(), len(again.cells))"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=engram.folder, env=engram.env, check=True)
+    assert "[] finished [6.0] 2" == done.stdout.strip()
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(engram: Shell) -> None:
+    command = f"{sys.executable} -m orchestrator list --json | head -c 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=engram.folder, env=engram.env)
+    assert ("{", "") == (done.stdout, done.stderr)
+
+
+def test_the_doctor_exits_1_where_something_needed_is_broken(engram: Shell) -> None:
+    assert engram.json("doctor", "--address", "none")["ok"] is True
+    (engram.folder / "taken").write_text("no folder")
+    said = engram.json("doctor", "--address", "none", "--store", "taken", code=1)
+    assert ["store"] == [check["name"] for check in said["checks"] if check["ok"] is False]

@@ -1,0 +1,131 @@
+"""The display adds up a run's events, says where it stands, and never troubles the run."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from orchestrator import progress
+from orchestrator.progress import Tally, watching
+
+PLANNED = {"event": "planned", "run": "a-1", "planned": 10, "stored": 2, "tasks": {"net.train": 8, "a.summary": 2}}
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def done(task: str = "net.train", seconds: float = 4.0) -> dict[str, Any]:
+    return {"event": "done", "key": "k" * 64, "task": task, "seconds": seconds, "worker": "here:1"}
+
+
+def failed(event: str = "failed", **about: str) -> dict[str, Any]:
+    return {"event": event, "key": "f" * 64, "task": "net.train", **about}
+
+
+def test_jobs_done_and_failed_are_counted_beside_what_was_stored() -> None:
+    tally = Tally(Clock())
+    for event in (PLANNED, done(), done(), failed(error="ValueError: no")):
+        tally.take(event)
+    assert (10, 2, 2, 1) == (tally.planned, tally.stored, tally.done, tally.failed)
+    assert tally.line().startswith("4/10 jobs, 2 done, 2 stored before, 1 failed")
+
+
+def test_models_per_minute_counts_trainings_alone() -> None:
+    clock = Clock()
+    tally = Tally(clock)
+    tally.take(PLANNED)
+    assert tally.models_per_minute is None
+    for event in (done(), done(), done(), done("a.summary", 0.1)):
+        tally.take(event)
+    clock.now += 30.0
+    assert 6.0 == tally.models_per_minute
+
+
+def test_the_time_left_follows_from_what_jobs_took_and_how_many_ran_at_a_time() -> None:
+    clock = Clock()
+    tally = Tally(clock)
+    tally.take({"event": "planned", "run": "a-1", "planned": 10, "stored": 0, "tasks": {"net.train": 10}})
+    assert tally.left is None
+    for _ in range(4):
+        tally.take(done(seconds=5.0))
+    clock.now += 10.0  # 20 s of work in 10 s: two at a time
+    assert 15.0 == tally.left  # 6 jobs of 5 s, two at a time
+
+
+def test_a_run_that_is_over_has_no_time_left_to_show() -> None:
+    clock = Clock()
+    tally = Tally(clock)
+    tally.take(PLANNED)
+    tally.take(done())
+    clock.now += 1.0
+    assert tally.line().endswith("left")
+    tally.take({"event": "failed", "run": "a-1"})
+    assert not tally.line().endswith("left")
+    assert 0 == tally.failed
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        (failed(error="ValueError: no"), "failed: net.train ffffffffffff: ValueError: no"),
+        (failed("lost", cause="its worker died"), "lost, to be sent again: net.train ffffffffffff: its worker died"),
+        (failed("missing", inputs="x"), "an input of net.train ffffffffffff is gone or damaged; it is computed again"),
+        (failed("damaged", problem="bits"), "damaged, to be computed again: net.train ffffffffffff: bits"),
+        (failed("refused", cause="disk full"), "the store refuses to be written: disk full"),
+        (done(), None),
+    ],
+)
+def test_what_goes_wrong_is_told_in_a_line(event: dict[str, Any], said: str | None) -> None:
+    assert said == Tally().take(event)
+
+
+def test_without_a_terminal_there_is_a_line_now_and_then_and_one_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "SECONDS", 0.05)
+    lines: list[str] = []
+    with watching(live=False, tell=lines.append) as observe:
+        observe(PLANNED)
+        before = len(lines)
+        deadline = 100
+        while len(lines) == before and (deadline := deadline - 1):
+            progress.time.sleep(0.05)
+        observe(done())
+        seen = len(lines)
+    assert "a-1: 10 jobs, 2 of them stored already" == lines[0]
+    assert lines[1].startswith("2/10 jobs")
+    assert seen < len(lines)
+    assert lines[-1].startswith("3/10 jobs, 1 done")
+
+
+@pytest.mark.parametrize("event", [{}, {"event": "done"}, {"event": "planned"}, {"event": "of another version"}])
+def test_an_event_that_nobody_understands_is_passed_over(event: dict[str, Any]) -> None:
+    with watching(live=False, tell=lambda line: None) as observe:
+        observe(event)
+
+
+def test_a_closed_pipe_is_no_trouble_to_the_run() -> None:
+    def broken(line: str) -> None:
+        raise BrokenPipeError
+
+    with watching(live=False, tell=broken) as observe:
+        observe(PLANNED)
+        observe(failed(error="ValueError: no"))
+
+
+def test_on_a_terminal_the_display_shows_a_bar_and_the_same_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rich.console import Console
+
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=120, color_system=None)
+    monkeypatch.setattr("orchestrator.terminal.stderr", lambda: console)
+    with watching(live=True) as observe:
+        observe(PLANNED)
+        observe(done())
+    assert "a-1: 10 jobs, 2 of them stored already" in out.getvalue()
+    assert "3/10 jobs, 1 done, 2 stored before" in out.getvalue()
+    assert "━" in out.getvalue()

@@ -1,0 +1,85 @@
+"""Imports point one way, dashboards -> orchestrator -> tasks, and heavy packages stay where they belong."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("tasks", "orchestrator", "dashboards")
+NEVER = {
+    "tasks": {"ray", "mlflow", "pydantic", "orchestrator", "dashboards"},
+    "orchestrator": {"torch", "torchvision", "dashboards", "tasks.audits.unique_feature"},
+    "dashboards": {"ray", "torch", "torchvision"},
+}
+ONLY = {"ray": {"orchestrator/executors/ray.py"}, "mlflow": {"orchestrator/tracking.py"}}
+INSIDE_FUNCTIONS = {"faiss", "transformers", "timm", "opacus", "nibabel", "sklearn"}
+
+
+def modules() -> list[Path]:
+    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+
+def imported(path: Path, top_only: bool = False) -> Iterator[str]:
+    """The names of what a module imports, anywhere or at its top level."""
+    tree = ast.parse(path.read_text())
+    for node in tree.body if top_only else ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def within(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_one_way(path: Path) -> None:
+    relative = path.relative_to(ROOT)
+    names = set(imported(path))
+    forbidden = NEVER[relative.parts[0]]
+    assert set() == {name for name in names for package in forbidden if within(name, package)}
+    for package, allowed in ONLY.items():
+        if str(relative) not in allowed:
+            assert set() == {name for name in names if within(name, package)}
+    top = set(imported(path, top_only=True))
+    assert set() == {name for name in top for package in INSIDE_FUNCTIONS if within(name, package)}
+
+
+def audits() -> list[str]:
+    return sorted(path.stem for path in (ROOT / "tasks" / "audits").iterdir() if not path.name.startswith("_"))
+
+
+@pytest.mark.parametrize("audit", audits())
+def test_one_audit_never_imports_another(audit: str) -> None:
+    place = ROOT / "tasks" / "audits" / audit
+    others = [f"tasks.audits.{other}" for other in audits() if other != audit]
+    for path in place.rglob("*.py") if place.is_dir() else [place.with_suffix(".py")]:
+        assert set() == {name for name in imported(path) for other in others if within(name, other)}
+
+
+def test_there_is_no_module_for_things_without_a_name() -> None:
+    assert [] == [path for path in modules() if path.stem in {"utils", "helpers", "misc", "common"}]
+
+
+def test_tasks_run_where_ray_mlflow_faiss_and_pydantic_are_absent(tmp_path: Path) -> None:
+    """In a bare process, with those packages made impossible to import, a run goes from command to tables."""
+    script = f"""
+import sys
+for name in ("ray", "mlflow", "faiss", "pydantic"):
+    sys.modules[name] = None
+import orchestrator
+few = dict(preset="smoke", canaries=1, epochs=1)
+report = orchestrator.run("unique_feature", store={str(tmp_path)!r}, address="none", **few)
+assert report.table("summary").num_rows > 5
+print(report.state)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert "finished" == done.stdout.strip(), done.stderr
