@@ -40,6 +40,7 @@ from orchestrator.store import open_store  # noqa: E402
 from tasks.job import Inputs, task  # noqa: E402
 
 WINDOW = 256  # calls that bare Ray has submitted at one time
+WARMING = 8  # jobs
 Rival = Callable[[int, Path], None]
 
 
@@ -49,7 +50,7 @@ class Nothing:
 
 
 @task(version=1)
-def nothing(config: Nothing, inputs: Inputs) -> pa.Table:
+def nothing(config: Nothing, _inputs: Inputs) -> pa.Table:
     return pa.table({"number": [config.number]})
 
 
@@ -66,7 +67,7 @@ def windowed(submit: Callable[[int], Any], jobs: int) -> None:
     ray.get(pending)
 
 
-def bare_ray(jobs: int, folder: Path) -> None:
+def bare_ray(jobs: int, _folder: Path) -> None:
     """A task that returns its number: nothing is kept."""
     import ray
 
@@ -127,7 +128,7 @@ def engram_run(jobs: int, folder: Path) -> None:
 
 def ray_tune(jobs: int, folder: Path) -> None:
     """Ray Tune at its cheapest: actors reused, no loggers, no output, one result per trial."""
-    os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
+    os.environ |= {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1", "RAY_AIR_NEW_OUTPUT": "0"}
     from ray import tune
 
     tuner = tune.Tuner(
@@ -149,21 +150,23 @@ RIVALS: Mapping[str, Rival] = {
 
 
 def in_turn(rivals: Mapping[str, Rival], jobs: int, rounds: int) -> dict[str, list[float]]:
-    """Milliseconds per job of each rival in each round; a short round before them starts the workers."""
+    """Milliseconds per job of each rival in each round. A few jobs come first, so that the workers are there."""
     took: dict[str, list[float]] = {name: [] for name in rivals}
-    for turn in range(rounds + 1):
+    for _ in range(rounds):
         for name, rival in rivals.items():
-            folder = Path(tempfile.mkdtemp(prefix="engram-bench-"))
-            count = jobs if turn else min(jobs, 10)
-            started = time.perf_counter()
-            try:
-                rival(count, folder)
-                elapsed = time.perf_counter() - started
-            finally:
-                shutil.rmtree(folder)
-            if turn:
-                took[name].append(1e3 * elapsed / count)
+            seconds(rival, WARMING)
+            took[name].append(1e3 * seconds(rival, jobs) / jobs)
     return took
+
+
+def seconds(rival: Rival, jobs: int) -> float:
+    folder = Path(tempfile.mkdtemp(prefix="engram-bench-"))
+    started = time.perf_counter()
+    try:
+        rival(jobs, folder)
+        return time.perf_counter() - started
+    finally:
+        shutil.rmtree(folder)
 
 
 def setting(jobs: int, rounds: int, cpus: int) -> dict[str, str]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 
 MARK = "ENGRAM_CLUSTER"
-# A worker dies within 2 s of its node's daemon, which dies with the driver; until then what it finishes counts.
+# Workers end within 2 s of the driver's death by themselves; what they finish until then counts.
 GRACE = 2.0
 SWEEPS = 25  # 0.2 s apart
 CLOSED = b"."

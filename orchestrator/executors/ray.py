@@ -154,6 +154,8 @@ class RayExecutor:
 
     def _measure(self) -> None:
         resources = ray.cluster_resources()
+        if self._own and not resources.get("CPU"):
+            raise ClusterError("Ray's daemon on this machine died; the same command goes on")
         self.slots = max(1, int(resources.get("CPU", 0)))
         self.window = max(2 * self.slots, min(CALLS_PER_SLOT * self.slots, MOST_CALLS))
         self._gpus = float(resources.get("GPU", 0.0))

@@ -45,11 +45,11 @@ def drain(executor: Executor, count: int, seconds: float = 30.0) -> list[Finishe
 
 def test_every_call_comes_back_exactly_once_with_an_outcome_per_item(executor: Executor, store: Store) -> None:
     calls = [call("double", *range(1 + number % 3), first=10 * number) for number in range(1, 21)]
-    for each in calls:
-        executor.submit(each)
+    for one in calls:
+        executor.submit(one)
     finished = drain(executor, len(calls))
     assert sorted(range(10, 210, 10)) == sorted(each.call.number for each in finished)
-    assert {each.number: each for each in calls} == {each.call.number: each.call for each in finished}
+    assert {one.number: one for one in calls} == {each.call.number: each.call for each in finished}
     for each in finished:
         assert [item.key for item in each.call.items] == [outcome.key for outcome in each.outcomes]
         assert all(isinstance(outcome, Done) for outcome in each.outcomes)
