@@ -331,7 +331,7 @@ def main() -> None:
     name, data = images(count)
     rows = list(one_thread(data, place, rounds))
     if place.type == "cpu":
-        rows += all_cores(count, rounds)
+        rows += all_cores(count, 3 * rounds)
     setting = here(name, place)
     print(markdown(setting, rows), end="")
     if options.out:
