@@ -29,6 +29,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -103,7 +104,7 @@ class Pictures(torch.utils.data.Dataset[tuple[Tensor, int]]):
     """What torchvision.datasets.MNIST does for an item."""
 
     def __init__(self, data: Images) -> None:
-        from torchvision import transforms
+        from torchvision import transforms  # type: ignore[import-untyped]
 
         self.pixels, self.labels = np.array(data.train_images[..., 0]), data.train_labels.tolist()
         self.transform = transforms.Compose([transforms.ToTensor(), nn.Flatten(0)])
@@ -185,69 +186,73 @@ def wall_after_the_device(place: torch.device) -> Callable[[], float]:
     return clock
 
 
-def worker(pipe: Connection, loop: str, count: int, threads: int | None) -> None:
-    """A process that trains an epoch whenever it is told to."""
+LOOPS = {"engram": engram, "tensors": tensors, "pictures": pictures}
+
+
+def worker(pipe: Connection, loops: tuple[str, ...], count: int, threads: int | None) -> None:
+    """A process that trains an epoch by one of its loops whenever it is told to, and ends when told to stop."""
     if threads:
         torch.set_num_threads(threads)
-    place = torch.device("cpu")
-    epoch = LOOPS[loop](images(count)[1], place)
-    epoch()
+    data = images(count)[1]
+    epochs = {loop: LOOPS[loop](data, torch.device("cpu")) for loop in loops}
     pipe.send("ready")
-    while pipe.recv() == "go":
-        epoch()
+    while (loop := pipe.recv()) in epochs:
+        epochs[loop]()
         pipe.send("done")
-
-
-LOOPS = {"engram": engram, "tensors": tensors, "pictures": pictures}
 
 
 class Team:
     """Processes that train an epoch each at the same time."""
 
-    def __init__(self, loop: str, size: int, count: int, threads: int | None) -> None:
+    def __init__(self, size: int, loops: tuple[str, ...], count: int, threads: int | None) -> None:
         context = multiprocessing.get_context("spawn")
         ends = [context.Pipe() for _ in range(size)]
         self.pipes = [ours for ours, _ in ends]
-        self.processes = [context.Process(target=worker, args=(end, loop, count, threads)) for _, end in ends]
+        self.processes = [
+            context.Process(target=worker, args=(theirs, loops, count, threads), daemon=True) for _, theirs in ends
+        ]
         for process in self.processes:
             process.start()
-        self.gather("ready")
 
     def gather(self, word: str) -> None:
-        """Wait for every process's word; a process that died raises EOFError or is noticed here."""
+        """Wait for that word of every process; RuntimeError where one has died."""
         for pipe, process in zip(self.pipes, self.processes, strict=True):
-            while not pipe.poll(0.05):
+            while not pipe.poll(0.1):
                 if not process.is_alive():
                     raise RuntimeError(f"a measuring process ended with exit code {process.exitcode}")
             assert pipe.recv() == word
 
-    def epoch(self) -> None:
-        for pipe in self.pipes:
-            pipe.send("go")
+    def epoch(self, loop: str) -> None:
+        self.tell(loop)
         self.gather("done")
 
+    def tell(self, word: str) -> None:
+        for pipe in self.pipes:
+            pipe.send(word)
+
     def close(self) -> None:
-        for pipe, process in zip(self.pipes, self.processes, strict=True):
-            if process.is_alive():
-                pipe.send("stop")
-            process.join(10)
+        for process in self.processes:
+            process.terminate()
+            process.join()
 
 
 def over_all_cores(count: int, rounds: int) -> tuple[int, dict[str, float]]:
     """Number of our processes, and wall seconds per model-epoch of each loop."""
-    for setting in THREAD_SETTINGS:  # children begin with torch's own defaults
+    for setting in THREAD_SETTINGS:  # the children begin with torch's own defaults
         os.environ.pop(setting, None)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    teams: dict[str, Team] = {}
+    rivals = ("tensors", "pictures")
+    ours, theirs = Team(cores, ("engram",), count, threads=1), Team(1, rivals, count, threads=None)
     try:
-        teams["engram"] = Team("engram", cores, count, threads=1)
-        for loop in ("tensors", "pictures"):
-            teams[loop] = Team(loop, 1, count, threads=None)
-        seconds = in_turn({loop: team.epoch for loop, team in teams.items()}, rounds, time.perf_counter, min)
+        for team in (ours, theirs):
+            team.gather("ready")
+        runs: dict[str, Epoch] = {"engram": lambda: ours.epoch("engram")}
+        runs |= {rival: partial(theirs.epoch, rival) for rival in rivals}
+        seconds = in_turn(runs, rounds, time.perf_counter, min)
     finally:
-        for team in teams.values():
-            team.close()
-    return cores, {loop: elapsed / len(teams[loop].processes) for loop, elapsed in seconds.items()}
+        ours.close()
+        theirs.close()
+    return cores, {**seconds, "engram": seconds["engram"] / cores}
 
 
 def one_thread(data: Images, place: torch.device, rounds: int) -> Iterator[Row]:
@@ -321,12 +326,12 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--out", type=Path, help="write the result here: JSON where it ends in .json, else Markdown")
     options = parser.parse_args()
-    count, rounds = (BATCH * 8, 3) if options.tiny else (BATCH * 60, 9)
+    count, rounds = (BATCH * 4, 2) if options.tiny else (BATCH * 60, 9)
     place = torch.device(options.device)
     name, data = images(count)
     rows = list(one_thread(data, place, rounds))
     if place.type == "cpu":
-        rows += all_cores(count, rounds)
+        rows += all_cores(count, 3 * rounds)
     setting = here(name, place)
     print(markdown(setting, rows), end="")
     if options.out:
