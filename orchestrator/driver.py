@@ -69,6 +69,7 @@ class Progress:
     computed: set[str]
     failed: dict[str, Failed]
     seconds: dict[str, list[float]]
+    around: float = 0.0  # seconds that the executor took to start and to end
     damaged: int = 0
     paused: str | None = None
 
@@ -139,12 +140,16 @@ class Driver:
 
     def close(self) -> None:
         if self._executor is not None:
+            began = time.monotonic()
             self._executor.close()
             self._executor = None
+            self.progress.around += time.monotonic() - began
 
     def _running_executor(self) -> Executor:
         if self._executor is None:
+            began = time.monotonic()
             self._executor = self._open()
+            self.progress.around += time.monotonic() - began
         return self._executor
 
     def _send(self, schedule: Schedule, executor: Executor) -> None:

@@ -35,7 +35,7 @@ def preview(asked: spec.Spec) -> dict[str, Any]:
         "planned": len(whole.jobs),
         "stored": len(stored),
         "missing": len(missing),
-        "expected_seconds": timings.expected(whole, missing, seconds, slots),
+        "expected_seconds": timings.expected(whole, missing, seconds, slots, how.address),
         "slots": slots,
         "tasks": [
             {"task": task, "planned": count, "stored": there[task], "missing": absent[task]}

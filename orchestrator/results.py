@@ -90,7 +90,7 @@ def _csv(table: pa.Table, path: Path) -> None:
     """Nested columns as JSON."""
     from pyarrow import csv
 
-    from orchestrator.terminal import jsonable
+    from orchestrator.cli.terminal import jsonable
 
     for at, field in enumerate(table.schema):
         if pa.types.is_nested(field.type):

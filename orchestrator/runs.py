@@ -204,8 +204,11 @@ def _run(
         with stop.on_signals():
             session.begin()
             _to_the_end(driver, session, execution.tolerate)
+            driver.close()
             session.publish()
             driver.progress.paused = driver.progress.paused or session.unwritable
+            if driver.progress.around:
+                driver.progress.seconds[timings.around(execution.address)].append(driver.progress.around)
             return _reported(driver, session, sweep)
 
 

@@ -12,7 +12,6 @@ from orchestrator.schedule import group_of
 
 RUNS = 20  # the newest that are asked
 SAMPLES = 200  # of one group in one run
-START = "start"  # seconds from the first job sent to none running: what a run costs beside its jobs
 
 
 def write(folder: Path, seconds: Mapping[str, Iterable[float]]) -> None:
@@ -40,10 +39,18 @@ def known(runs: Path) -> dict[str, float]:
     return {group: sum(seconds) / len(seconds) for group, seconds in taken.items() if seconds}
 
 
-def expected(plan: Plan, missing: Iterable[str], seconds: Mapping[str, float], slots: int) -> float | None:
+def around(address: str | None) -> str:
+    """The name under which the seconds are kept that a run takes around its jobs: its executor's start and end."""
+    return f"around, {address if address in ('none', 'local') else 'local' if address is None else 'cluster'}"
+
+
+def expected(
+    plan: Plan, missing: Iterable[str], seconds: Mapping[str, float], slots: int, address: str | None = None
+) -> float | None:
     """Wall-clock seconds for the missing jobs on that many slots; None where some kind of job was never timed.
 
-    The larger of the work over the slots and the longest path of jobs that wait for one another.
+    The larger of the work over the slots and the longest path of jobs that wait for one another, and what the
+    executor takes to start and to end.
     """
     work = 0.0
     path: dict[str, float] = {}
@@ -55,4 +62,4 @@ def expected(plan: Plan, missing: Iterable[str], seconds: Mapping[str, float], s
         path[key] = each + max((path.get(below, 0.0) for below in plan.inputs[key]), default=0.0)
     if not path:
         return 0.0
-    return seconds.get(START, 0.0) + max(work / slots, *path.values())
+    return seconds.get(around(address), 0.0) + max(work / slots, *path.values())

@@ -16,8 +16,8 @@ import typer
 
 from orchestrator.cli import look, start
 from orchestrator.cli.place import DEBUG, one_line
+from orchestrator.cli.terminal import say
 from orchestrator.errors import EngramError
-from orchestrator.terminal import say
 
 app = typer.Typer(
     name="engram",

@@ -9,8 +9,8 @@ import typer
 from orchestrator import STORE
 from orchestrator.cli.options import Address, Json, Run, SomeRun, Where
 from orchestrator.cli.place import one_line, opened_at
+from orchestrator.cli.terminal import cell, emit, say, show, stdout, summary, table
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.terminal import cell, emit, say, show, stdout, summary, table
 
 
 def list_audits(json: Json = False) -> None:
@@ -32,7 +32,8 @@ def list_audits(json: Json = False) -> None:
 
 def runs(store: Where = None, json: Json = False) -> None:
     """The runs of the store: where each stands, and its jobs."""
-    from orchestrator import status, verdict
+    from orchestrator import status
+    from orchestrator.cli import verdict
 
     with opened_at(store) as opened:
         found = status.overview(opened)
@@ -53,7 +54,8 @@ def show_status(
     """Where a run stands."""
     import time
 
-    from orchestrator import status, verdict
+    from orchestrator import status
+    from orchestrator.cli import verdict
 
     with opened_at(store) as opened:
         journal = status.find(opened, run) if run else status.newest(opened)
@@ -100,7 +102,8 @@ def explain(
     what: Annotated[str, typer.Argument(metavar="RUN|KEY", show_default=False)], store: Where = None, json: Json = False
 ) -> None:
     """Why a run or a key was or was not reused."""
-    from orchestrator import explain, status, verdict
+    from orchestrator import explain, status
+    from orchestrator.cli import verdict
 
     with opened_at(store) as opened:
         try:

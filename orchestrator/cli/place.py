@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from orchestrator import STORE
+from orchestrator.cli.terminal import say
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.terminal import say
 
 if TYPE_CHECKING:
     from orchestrator.store import Store

@@ -21,7 +21,7 @@ from orchestrator.cli.options import (
     Where,
 )
 from orchestrator.cli.place import is_there, opened_at
-from orchestrator.terminal import emit, show, span, table
+from orchestrator.cli.terminal import emit, show, span, table
 
 if TYPE_CHECKING:
     from orchestrator.spec import Spec
@@ -80,8 +80,9 @@ def run(
 
     What is stored is not computed again. Kill it at any moment: the same command goes on.
     """
-    from orchestrator import spec, verdict
-    from orchestrator.progress import watching
+    from orchestrator import spec
+    from orchestrator.cli import verdict
+    from orchestrator.cli.progress import watching
     from orchestrator.runs import start
 
     execution = _execution(address, together, tolerate, fail_fast, stop_after, again)
@@ -114,8 +115,9 @@ def resume(
 
     That is the newest unfinished one, if none is named.
     """
-    from orchestrator import runs, spec, status, verdict
-    from orchestrator.progress import watching
+    from orchestrator import runs, spec, status
+    from orchestrator.cli import verdict
+    from orchestrator.cli.progress import watching
 
     how = spec.execution(spec.Spec("", execution=_execution(address, together, tolerate, fail_fast, stop_after, False)))
     with opened_at(store) as opened:

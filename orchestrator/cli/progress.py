@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.terminal import say, span
+from orchestrator.cli.terminal import say, span
 
 Event = Mapping[str, Any]
 SECONDS = 10.0  # between plain lines
@@ -145,7 +145,7 @@ def _plain(tally: Tally, tell: Callable[[str], None]) -> Iterator[Callable[[str]
 def _live(tally: Tally) -> Iterator[Callable[[str], None]]:
     from rich.live import Live
 
-    from orchestrator.terminal import stderr
+    from orchestrator.cli.terminal import stderr
 
     console = stderr()
     # Rich asks for the display again at each refresh, so that time goes on between events.

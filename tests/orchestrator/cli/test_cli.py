@@ -9,60 +9,20 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
-import toys
 
-ROOT = Path(__file__).parents[2]
-PATHS = os.pathsep.join(map(str, (ROOT, Path(toys.__file__).parent)))
-OURS = ("ENGRAM_STORE", "ENGRAM_DATA", "RAY_ADDRESS", "FORCE_COLOR")
-ENV = {name: value for name, value in os.environ.items() if name not in OURS} | {
-    "PYTHONPATH": PATHS,
-    "OMP_NUM_THREADS": "1",
-}
+from tests.shell import PATHS, Shell
+
 RUN = ("run", "toys", "--address", "none")
-
-
-class Shell:
-    """`engram` in a folder of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.env = dict(ENV)
-
-    def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "orchestrator", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder, env=self.env, timeout=120)
-        assert code == done.returncode, done.stderr + done.stdout
-        return done
-
-    def json(self, *arguments: str, code: int = 0) -> Any:
-        return json.loads(self(*arguments, "--json", code=code).stdout)
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "orchestrator", *arguments]
-        return subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder, env=self.env
-        )
-
-    def results(self) -> list[Path]:
-        return sorted(self.folder.glob("engram-store/results/*/*.arrow"))
 
 
 @pytest.fixture
 def engram(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
-
-
-def wait_for(engram: Shell, results: int) -> None:
-    deadline = time.monotonic() + 60
-    while len(engram.results()) < results:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_help_answers_at_once_and_names_every_command(engram: Shell) -> None:
@@ -151,12 +111,13 @@ def test_a_file_runs_like_the_flags_that_it_stands_for(engram: Shell) -> None:
 def test_a_flag_goes_over_the_environment_and_that_over_the_file(engram: Shell) -> None:
     text = "audit: toys\nexecution: {address: none, store: of-the-file}\n"
     (engram.folder / "sums.yaml").write_text(text)
+    own = engram.env
     for place, arguments, env in (
         ("of-the-file", (), {}),
         ("of-env", (), {"ENGRAM_STORE": "of-env"}),
         ("of-flag", ("--store", "of-flag"), {"ENGRAM_STORE": "of-env"}),
     ):
-        engram.env = ENV | env
+        engram.env = own | env
         engram("run", "sums.yaml", *arguments)
         assert (engram.folder / place / "runs").is_dir()
 
@@ -258,7 +219,7 @@ def test_failed_jobs_are_listed_with_the_command_to_retry_and_exit_3(engram: She
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_says_how_to_resume_and_exits_130(engram: Shell, number: signal.Signals) -> None:
     running = engram.start(*RUN, "parts=40", "seconds=0.2")
-    wait_for(engram, 2)
+    engram.await_results(2, running)
     status = engram.json("status")
     assert "running" == status["state"]
     held = engram(*RUN, "parts=40", "seconds=0.2", code=1)
@@ -275,7 +236,7 @@ def test_an_interrupted_run_says_how_to_resume_and_exits_130(engram: Shell, numb
 @pytest.mark.slow
 def test_a_killed_run_is_interrupted_and_the_newest_unfinished_is_resumed(engram: Shell) -> None:
     running = engram.start(*RUN, "parts=8", "seconds=0.3")
-    wait_for(engram, 2)
+    engram.await_results(2, running)
     running.kill()
     running.communicate()
     engram(*RUN, "parts=2")

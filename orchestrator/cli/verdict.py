@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.terminal import emit, say, show, summary
+from orchestrator.cli.terminal import emit, say, show, summary
 
 if TYPE_CHECKING:
     from orchestrator.runs import Report
@@ -111,7 +111,7 @@ def _store(location: str | None) -> str:
 
 def lines(said: Mapping[str, Any]) -> list[str]:
     """What `explain` says of a key, a line for each thing."""
-    from orchestrator.terminal import cell
+    from orchestrator.cli.terminal import cell
 
     shown = []
     for name, value in said.items():

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator import progress
-from orchestrator.progress import Tally, watching
+from orchestrator.cli import progress
+from orchestrator.cli.progress import Tally, watching
 
 PLANNED = {"event": "planned", "run": "a-1", "planned": 10, "stored": 2, "tasks": {"net.train": 8, "a.summary": 2}}
 
@@ -122,7 +122,7 @@ def test_on_a_terminal_the_display_shows_a_bar_and_the_same_line(monkeypatch: py
 
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=120, color_system=None)
-    monkeypatch.setattr("orchestrator.terminal.stderr", lambda: console)
+    monkeypatch.setattr("orchestrator.cli.terminal.stderr", lambda: console)
     with watching(live=True) as observe:
         observe(PLANNED)
         observe(done())
