@@ -37,7 +37,7 @@ class Round:
     stored: int  # results stored when the run was resumed: orphans may have finished some
     skipped: int  # jobs that the resumed run logged as stored
     repeated: int  # jobs stored before that were computed again
-    left: int  # processes of the killed run, 10 s later
+    left: tuple[str, ...]  # processes of the killed run, 10 s later
     equal: bool  # the scores are those of the undisturbed run
 
 
@@ -93,7 +93,7 @@ def disturbed(store: Path, preset: str, run: str, expected: str, planned: int, s
         len(before),
         len(skipped & before),
         len(computed & before),
-        len(list(marked(mark))),
+        tuple(map(described, marked(mark))),
         scores(store, run) == expected,
     )
 
@@ -112,6 +112,17 @@ def marked(mark: str, title: str = "") -> Iterator[int]:
                     yield int(proc.name)
             except OSError:
                 continue
+
+
+def described(pid: int) -> str:
+    """A process as its number, state, age in seconds and command line."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        age = float(Path("/proc/uptime").read_text().split()[0]) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        title = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return f"{pid}, gone meanwhile"
+    return f"{pid} {fields[0]} {age:.0f} s {title[:200]}"
 
 
 def shares(rounds: int, rng: random.Random) -> list[float]:

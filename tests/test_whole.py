@@ -170,4 +170,4 @@ def test_audits_killed_at_random_resume_to_the_same_scores(tmp_path: Path) -> No
     for each in seen:
         assert each.equal
         assert each.skipped == each.stored
-        assert (0, 0) == (each.repeated, each.left)
+        assert (0, ()) == (each.repeated, each.left)

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 MARK = "ENGRAM_CLUSTER"
 # Workers end within 2 s of the driver's death by themselves; what they finish until then counts.
 GRACE = 2.0
-SWEEPS = 25  # 0.2 s apart
+SWEEPS = 30  # at most, 0.2 s apart
+QUIET = 8  # of them one after another that find nothing: what was just being started shows itself in that time
 CLOSED = b"."
 
 
@@ -82,13 +83,14 @@ def sweep(mark: str) -> int:
 
 
 def watch(mark: str) -> None:
-    """Sleep until the driver closes or dies, then sweep until twice in a row there was nothing."""
-    if os.read(0, 1) != CLOSED:
+    """Sleep until the driver closes or dies, then sweep until nothing has shown itself for a while."""
+    closed = os.read(0, 1) == CLOSED
+    if not closed:
         time.sleep(GRACE)
     quiet = 0
     for _ in range(SWEEPS):
         quiet = 0 if sweep(mark) else quiet + 1
-        if quiet == 2:
+        if quiet == (2 if closed else QUIET):
             return
         time.sleep(0.2)
 

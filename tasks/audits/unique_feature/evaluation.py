@@ -84,7 +84,12 @@ class Triples:
     random: Pixels
 
 
-@task(version=1, name="unique_feature.score")
+def alike(config: Evaluation) -> tuple[Dataset, Dataset, ProbeSplit, int]:
+    """What scores must share to take about as long as one another."""
+    return config.data, config.probe, config.probe_split, config.examples
+
+
+@task(version=1, name="unique_feature.score", alike=alike)
 def score(config: Evaluation, inputs: Inputs) -> pa.Table:
     """Divergences and log-probabilities per image, of the canary's model and of its twin (the two inputs)."""
     data = load(config.data)
