@@ -36,9 +36,10 @@ class Publisher:
         self.store = store
         self.keys = keys
         self.published: set[str] = set()
+        wanted = set(keys)
         for part in sorted(folder.glob("*.parquet")):
             held = _held(part)
-            if held and self.published.isdisjoint(held) and held <= set(keys):
+            if held and self.published.isdisjoint(held) and held <= wanted:
                 self.published |= held
             else:  # torn, of other inputs, or twice
                 part.unlink()
