@@ -54,7 +54,8 @@ def compute(config: Part) -> pa.Table:
     if config.folder:
         with open(Path(config.folder) / "computed.log", "a") as log:
             log.write(f"{config.number}\n")
-    time.sleep(config.seconds)
+    if config.seconds:
+        time.sleep(config.seconds)
     if config.number == config.at and not (Path(config.folder) / "mended").exists():
         if config.trouble == "raise":
             raise ValueError(f"part {config.number} cannot be had")
