@@ -40,7 +40,7 @@ def run(
     What is stored already is not computed again. Fields of the config are given by name, nested ones as
     `**{"training.rate": 1e-3}`. The other arguments are those of `engram run`.
     """
-    from orchestrator import spec
+    from orchestrator import cells, spec
     from orchestrator.runs import start
     from orchestrator.store import open_store
 
@@ -50,10 +50,10 @@ def run(
     if stop_after is not None:
         execution["stop_after"] = spec.duration(stop_after)
     location = os.fspath(store) if store is not None else os.environ.get("ENGRAM_STORE")
-    asked = spec.specified(audit, spec.Spec(audit, preset, fields, sweep or {}, execution, location))
-    cells = spec.cells(asked)
+    asked = cells.specified(audit, spec.Spec(audit, preset, fields, sweep or {}, execution, location))
+    found = cells.wanted(asked)
     opened = open_store(asked.store or STORE)
-    return start(spec.pinned(cells, opened.digests()), opened, spec.execution(asked), observe)
+    return start(cells.pinned(found, opened.digests()), opened, spec.execution(asked), observe)
 
 
 def _own_tasks() -> None:

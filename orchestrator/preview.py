@@ -6,22 +6,24 @@ import os
 from pathlib import Path
 from typing import Any
 
-from orchestrator import STORE, spec, timings
+from orchestrator import STORE, timings
+from orchestrator.cells import pinned, wanted
 from orchestrator.identity import run_id
 from orchestrator.plan import Plan
 from orchestrator.runs import planned
+from orchestrator.spec import Spec, execution
 from orchestrator.store import open_store
 
 
-def preview(asked: spec.Spec) -> dict[str, Any]:
+def preview(asked: Spec) -> dict[str, Any]:
     """Jobs per task, planned, stored and missing; the seconds they are expected to take; the cells with their runs.
 
     Makes no store where there is none.
     """
     place = asked.store or STORE
-    cells, how = spec.cells(asked), spec.execution(asked)
+    cells, how = wanted(asked), execution(asked)
     store = open_store(place, create=False) if "://" in place or Path(place).expanduser().exists() else None
-    cells = spec.pinned(cells, {} if store is None else store.digests())
+    cells = pinned(cells, {} if store is None else store.digests())
     plans = [planned(cell) for cell in cells]
     whole = Plan.union(plans)
     stored = set(whole.jobs) & (set() if store is None else store.keys())

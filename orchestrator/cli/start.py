@@ -81,21 +81,22 @@ def run(
     What is stored is not computed again. Kill it at any moment: the same command goes on.
     """
     from orchestrator import spec
+    from orchestrator.cells import pinned, wanted
     from orchestrator.cli import verdict
     from orchestrator.cli.progress import watching
     from orchestrator.runs import start
 
     execution = _execution(address, together, tolerate, fail_fast, stop_after, again)
     asked = _specified(what, fields, preset, sweep, store, execution)
-    cells, how = spec.cells(asked), spec.execution(asked)
+    cells, how = wanted(asked), spec.execution(asked)
     # Pinned before a store is made, so that nothing is left behind where data is missing.
     known: dict[str, str] = {}
     new = not is_there(asked.store or STORE)
     if new:
-        cells = spec.pinned(cells, known)
+        cells = pinned(cells, known)
     with opened_at(asked.store, create=True) as opened:
         opened.digests().update(known)
-        cells = cells if new else spec.pinned(cells, opened.digests())
+        cells = cells if new else pinned(cells, opened.digests())
         with watching() as observe:
             report = start(cells, opened, how, observe)
         return verdict.told(report, asked.store, json)
@@ -159,6 +160,7 @@ def _specified(
     execution: dict[str, Any],
 ) -> Spec:
     from orchestrator import spec
+    from orchestrator.cells import specified
 
     flags = spec.Spec("", preset, spec.settings(fields or ()), spec.sweeps(sweep or ()), execution, store)
-    return spec.specified(what, flags)
+    return specified(what, flags)

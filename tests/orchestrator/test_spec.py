@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import toys
 
-from orchestrator import spec
+from orchestrator import cells, spec
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.runs import Cell, Execution
 from orchestrator.spec import Spec
@@ -34,7 +34,7 @@ class Outer:
 
 
 def configs(asked: Spec) -> list[Any]:
-    return [cell.config for cell in spec.cells(asked)]
+    return [cell.config for cell in cells.wanted(asked)]
 
 
 def write(folder: Path, text: str | bytes) -> str:
@@ -59,12 +59,12 @@ def test_tiny_shrinks_the_preset_before_fields_are_set() -> None:
 
 
 def test_a_sweep_is_the_grid_of_its_fields_and_each_cell_says_what_was_varied() -> None:
-    cells = spec.cells(Spec("toys", "few", {"label": "x"}, {"parts": ("2", "3"), "first": ("0", "1")}))
+    found = cells.wanted(Spec("toys", "few", {"label": "x"}, {"parts": ("2", "3"), "first": ("0", "1")}))
     assert [
         Cell("toys", toys.Config(parts=parts, first=first, label="x"), "few", {"parts": parts, "first": first})
         for parts in (2, 3)
         for first in (0, 1)
-    ] == cells
+    ] == found
 
 
 def test_equal_cells_of_a_sweep_are_one() -> None:
@@ -72,8 +72,8 @@ def test_equal_cells_of_a_sweep_are_one() -> None:
 
 
 def test_a_sweep_may_vary_the_scale() -> None:
-    cells = spec.cells(Spec("toys", "few", sweep={"scale": ("tiny", "full")}))
-    assert [(2, {"scale": "tiny"}), (6, {"scale": "full"})] == [(cell.config.parts, cell.setting) for cell in cells]
+    found = cells.wanted(Spec("toys", "few", sweep={"scale": ("tiny", "full")}))
+    assert [(2, {"scale": "tiny"}), (6, {"scale": "full"})] == [(cell.config.parts, cell.setting) for cell in found]
 
 
 def test_fields_that_are_checked_against_each_other_are_set_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,10 +87,10 @@ def test_fields_that_are_checked_against_each_other_are_set_together(monkeypatch
                 raise ValueError(f"low is {self.low}; it must be below high, {self.high}")
 
     base = Audit(Ordered, lambda config: {}, {}, lambda config: config)
-    assert Ordered(5, 6) == spec.configured(base, Ordered(), {"low": 5, "high": 6})
-    assert Ordered(5, 6) == spec.configured(base, Ordered(), {"high": 6, "low": 5})
+    assert Ordered(5, 6) == cells.configured(base, Ordered(), {"low": 5, "high": 6})
+    assert Ordered(5, 6) == cells.configured(base, Ordered(), {"high": 6, "low": 5})
     with pytest.raises(SpecError, match="low is 5; it must be below high, 1"):
-        spec.configured(base, Ordered(), {"low": 5})
+        cells.configured(base, Ordered(), {"low": 5})
 
 
 @pytest.mark.parametrize(
@@ -111,14 +111,14 @@ def test_fields_that_are_checked_against_each_other_are_set_together(monkeypatch
 )
 def test_a_specification_that_cannot_be_is_refused_in_one_line(asked: Spec, problem: str) -> None:
     with pytest.raises(SpecError) as raised:
-        spec.cells(asked)
+        cells.wanted(asked)
     assert problem in str(raised.value)
     assert 1 == len(str(raised.value).splitlines())
 
 
 def test_every_data_set_in_a_config_is_pinned_however_deep() -> None:
     known: dict[str, str] = {}
-    (cell,) = spec.pinned([Cell("x", Outer())], known)
+    (cell,) = cells.pinned([Cell("x", Outer())], known)
     assert 64 == len(cell.config.data.digest) == len(cell.config.inner.probe.digest)
     assert cell.config.data == cell.config.more[0]
     assert 1 == cell.config.number
@@ -127,18 +127,18 @@ def test_every_data_set_in_a_config_is_pinned_however_deep() -> None:
 
 def test_a_digest_that_is_known_is_not_computed_again() -> None:
     known: dict[str, str] = {}
-    spec.pinned([Cell("x", Dataset("digits"))], known)
+    cells.pinned([Cell("x", Dataset("digits"))], known)
     (stamp,) = known
-    (cell,) = spec.pinned([Cell("x", Dataset("digits"))], {stamp: "f" * 64})
+    (cell,) = cells.pinned([Cell("x", Dataset("digits"))], {stamp: "f" * 64})
     assert "f" * 64 == cell.config.digest
 
 
 def test_an_unknown_data_set_is_bad_usage_and_an_absent_one_the_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ENGRAM_DATA", raising=False)
     with pytest.raises(SpecError, match="did you mean 'mnist'"):
-        spec.pinned([Cell("x", Dataset("mnits"))], {})
+        cells.pinned([Cell("x", Dataset("mnits"))], {})
     with pytest.raises(EngramError, match="ENGRAM_DATA is not set") as raised:
-        spec.pinned([Cell("x", Dataset("mnist"))], {})
+        cells.pinned([Cell("x", Dataset("mnist"))], {})
     assert 1 == raised.value.exit_code
 
 
@@ -178,7 +178,7 @@ def test_a_file_says_all_that_the_command_line_can(tmp_path: Path) -> None:
         "audit: toys\npreset: few\nset: {parts: 3, seconds: 1e-3}\nsweep: {first: [1, 2]}\n"
         "execution: {address: none, together: 4, tolerate: 1, fail_fast: true, stop_after: 3h50m, store: s}\n",
     )
-    asked = spec.specified(path, Spec(""))
+    asked = cells.specified(path, Spec(""))
     assert [toys.Config(parts=3, seconds=0.001, first=1), toys.Config(parts=3, seconds=0.001, first=2)] == configs(
         asked
     )
@@ -193,7 +193,7 @@ def test_the_command_line_goes_over_the_file(tmp_path: Path) -> None:
         "execution: {address: none, together: 4, store: s}\n",
     )
     flags = Spec("", "many", {"label": "c"}, {"first": ("5", "6")}, {"together": None}, "t")
-    asked = spec.specified(path, flags)
+    asked = cells.specified(path, flags)
     assert [toys.Config(3, first=5, label="c"), toys.Config(3, first=6, label="c")] == configs(asked)
     assert ("many", "t") == (asked.preset, asked.store)
     assert Execution("none", None) == spec.execution(asked)
@@ -201,7 +201,7 @@ def test_the_command_line_goes_over_the_file(tmp_path: Path) -> None:
 
 def test_nested_mappings_set_a_part_of_a_nested_config(tmp_path: Path) -> None:
     path = write(tmp_path, "audit: unique_feature\npreset: smoke\nset: {feature: {text: X}, canaries: 1}\n")
-    (config,) = configs(spec.specified(path, Spec("")))
+    (config,) = configs(cells.specified(path, Spec("")))
     assert ("X", 5, 1) == (config.feature.text, config.feature.size, config.canaries)
 
 
@@ -237,7 +237,7 @@ def test_a_file_that_is_no_specification_is_refused_in_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SpecError) as raised:
-        spec.specified(write(tmp_path, text), Spec(""))
+        cells.specified(write(tmp_path, text), Spec(""))
     assert problem in str(raised.value)
     assert 1 == len(str(raised.value).splitlines())
     assert ["audit.yaml"] == [path.name for path in tmp_path.iterdir()]
@@ -246,7 +246,7 @@ def test_a_file_that_is_no_specification_is_refused_in_one_line(
 @pytest.mark.parametrize("name", ["nowhere.yaml", "./nowhere", "."])
 def test_a_file_that_cannot_be_read_is_refused_in_one_line(name: str) -> None:
     with pytest.raises(SpecError, match=r"there is no file|cannot be read|unknown audit"):
-        spec.cells(spec.specified(name, Spec("")))
+        cells.wanted(cells.specified(name, Spec("")))
 
 
 @pytest.mark.parametrize(
@@ -260,6 +260,6 @@ def test_an_execution_out_of_range_is_refused(given: Mapping[str, Any], problem:
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_example_is_a_specification_of_the_audit_it_is_named_for(path: Path) -> None:
-    asked = spec.specified(str(path), Spec("", set={"scale": "tiny"}))
+    asked = cells.specified(str(path), Spec("", set={"scale": "tiny"}))
     assert path.stem == asked.audit
-    assert spec.cells(asked)
+    assert cells.wanted(asked)
