@@ -130,6 +130,15 @@ def test_a_second_driver_is_refused_at_once_and_names_the_first(engram: Shell, r
     assert Counter(range(20)) == computed(engram.folder)
 
 
+def test_of_two_drivers_that_start_at_once_on_no_store_one_runs_and_one_is_refused(engram: Shell) -> None:
+    command = ("run", "toys", "parts=40", "seconds=0.1", f"folder={engram.folder}", "--address", "none")
+    both = [engram.start(*command) for _ in range(2)]
+    said = [each.communicate(timeout=120)[1] for each in both]
+    assert [0, 1] == sorted(each.returncode for each in both), said
+    assert 1 == sum("already has a driver" in text for text in said)
+    assert Counter(range(40)) == computed(engram.folder)
+
+
 FILLING = """
 import subprocess, sys
 disk, root, toys = sys.argv[1:]
