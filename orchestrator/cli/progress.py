@@ -159,9 +159,11 @@ def _display(tally: Tally) -> Any:
     from rich.progress_bar import ProgressBar
     from rich.text import Text
 
+    if not tally.planned:
+        return Text("planning")
     there = tally.stored + tally.done
     bar = ProgressBar(total=max(1, tally.planned), completed=there, width=60)
-    return Group(bar, Text(tally.line(), no_wrap=True, overflow="ellipsis"))
+    return Group(Text(tally.line()), bar)  # the bar ends no line of its own
 
 
 def _job(event: Event) -> str:
