@@ -1,13 +1,14 @@
 """A guard: sees to it that no process of a local cluster outlives its driver, not even after `kill -9`.
 
 Ray's own processes take about a minute to notice. All of them inherit a mark in their environment; the guard is a
-tiny process that sleeps on a pipe from the driver, and when the pipe closes kills whatever carries the mark. It reads
+tiny process that waits on a pipe from the driver, and when the pipe closes kills whatever carries the mark. It reads
 /proc, so there is none where that does not exist: there, leftovers go when Ray notices.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import time
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 MARK = "ENGRAM_CLUSTER"
 # Workers end within 2 s of the driver's death by themselves; what they finish until then counts.
 GRACE = 2.0
+LOOK = 2.0  # seconds between looks at what carries the mark, while the driver lives
 SWEEPS = 30  # at most, 0.2 s apart
 QUIET = 8  # of them one after another that find nothing: what was just being started shows itself in that time
 CLOSED = b"."
@@ -70,26 +72,45 @@ def marked(mark: str) -> Iterator[int]:
             yield int(name)
 
 
-def sweep(mark: str) -> int:
-    """Kill what carries the mark; how many there were."""
-    found = 0
-    for pid in marked(mark):
-        found += 1
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except OSError:
-            continue
-    return found
+def started(pid: int) -> str | None:
+    """When a process started, as a text to compare: a number is given to another process one day."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def sweep(mark: str, known: dict[int, str]) -> int:
+    """Kill what is known to carry the mark, and what is found to; how many there were."""
+    found = [pid for pid, since in known.items() if started(pid) == since]
+    for pid in found:  # before anything is looked for: the environment of a busy process can be long in coming
+        _kill(pid)
+    late = [pid for pid in marked(mark) if pid not in found]
+    for pid in late:
+        _kill(pid)
+    return len(found) + len(late)
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except OSError:
+        return
 
 
 def watch(mark: str) -> None:
-    """Sleep until the driver closes or dies, then sweep until nothing has shown itself for a while."""
+    """Get to know what carries the mark until the driver closes or dies; then sweep until nothing shows itself."""
+    known: dict[int, str] = {}
+    while not select.select([0], [], [], LOOK)[0]:
+        known.update({pid: since for pid in marked(mark) if (since := started(pid))})
     closed = os.read(0, 1) == CLOSED
     if not closed:
         time.sleep(GRACE)
     quiet = 0
     for _ in range(SWEEPS):
-        quiet = 0 if sweep(mark) else quiet + 1
+        quiet = 0 if sweep(mark, known) else quiet + 1
         if quiet == (2 if closed else QUIET):
             return
         time.sleep(0.2)
