@@ -17,7 +17,7 @@ from collections.abc import Iterator
 MARK = "ENGRAM_CLUSTER"
 # Workers end within 2 s of the driver's death by themselves; what they finish until then counts.
 GRACE = 2.0
-LOOK = 2.0  # seconds between looks at what carries the mark, while the driver lives
+LOOK = 1.0  # seconds between looks at what carries the mark, while the driver lives
 SWEEPS = 30  # at most, 0.2 s apart
 QUIET = 8  # of them one after another that find nothing: what was just being started shows itself in that time
 CLOSED = b"."
@@ -72,19 +72,34 @@ def marked(mark: str) -> Iterator[int]:
             yield int(name)
 
 
-def started(pid: int) -> str | None:
-    """When a process started, as a text to compare: a number is given to another process one day."""
+def stat(pid: int) -> tuple[int, str] | None:
+    """The parent of a living process, and when it started: a number is given to another process one day."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in "ZX" else fields[19]
+    return None if fields[0] in "ZX" else (int(fields[1]), fields[19])
+
+
+def family(mark: str) -> dict[int, str]:
+    """What carries the mark and all its descendants, with their starts.
+
+    Ray's agents write their titles over their own environment, now and then over the mark: their parent still has it.
+    """
+    found = {int(name): seen for name in os.listdir("/proc") if name.isdigit() and (seen := stat(int(name)))}
+    members = set(marked(mark)) & set(found)
+    grown = True
+    while grown:
+        children = {pid for pid, (parent, _) in found.items() if parent in members} - members
+        members |= children
+        grown = bool(children)
+    return {pid: found[pid][1] for pid in members if pid != os.getpid()}
 
 
 def sweep(mark: str, known: dict[int, str]) -> int:
     """Kill what is known to carry the mark, and what is found to; how many there were."""
-    found = [pid for pid, since in known.items() if started(pid) == since]
+    found = [pid for pid, since in known.items() if (seen := stat(pid)) and seen[1] == since]
     for pid in found:  # before anything is looked for: the environment of a busy process can be long in coming
         _kill(pid)
     late = [pid for pid in marked(mark) if pid not in found]
@@ -104,7 +119,7 @@ def watch(mark: str) -> None:
     """Get to know what carries the mark until the driver closes or dies; then sweep until nothing shows itself."""
     known: dict[int, str] = {}
     while not select.select([0], [], [], LOOK)[0]:
-        known.update({pid: since for pid in marked(mark) if (since := started(pid))})
+        known.update(family(mark))
     closed = os.read(0, 1) == CLOSED
     if not closed:
         time.sleep(GRACE)

@@ -59,3 +59,28 @@ def test_a_killed_driver_takes_what_carries_the_mark_with_it() -> None:
     while alive(sleeper) and time.monotonic() < end:
         time.sleep(0.1)
     assert not alive(sleeper)
+
+
+PARENT = """
+import os, subprocess, sys, time
+from orchestrator.executors.guard import Guard
+guard = Guard()
+forgetful = "import subprocess, sys, time; sleep = [sys.executable, '-c', 'import time; time.sleep(60)']; "
+forgetful += "print(subprocess.Popen(sleep, env={}).pid, flush=True); time.sleep(60)"
+subprocess.Popen([sys.executable, "-c", forgetful], env={**os.environ, **guard.variables}, start_new_session=True)
+time.sleep(60)
+"""
+
+
+def test_a_child_that_has_lost_the_mark_goes_with_its_parent() -> None:
+    driver = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+    assert driver.stdout is not None
+    child = int(driver.stdout.readline())
+    time.sleep(2.5)  # the guard gets to know it
+    driver.kill()
+    driver.wait()
+    end = time.monotonic() + 8.0
+    while alive(child) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not alive(child)
+    driver.stdout.close()
