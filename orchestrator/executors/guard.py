@@ -85,7 +85,7 @@ def stat(pid: int) -> tuple[int, str] | None:
 def family(mark: str) -> dict[int, str]:
     """What carries the mark and all its descendants, with their starts.
 
-    Ray's agents write their titles over their own environment, now and then over the mark: their parent still has it.
+    Ray's agents, which write their titles over their own memory, have been seen without the mark; their parent has it.
     """
     found = {int(name): seen for name in os.listdir("/proc") if name.isdigit() and (seen := stat(int(name)))}
     members = set(marked(mark)) & set(found)
