@@ -98,7 +98,7 @@ Outcome = Done | Failed | Missing | Lost | Refused
 
 @dataclass(frozen=True)
 class Finished:
-    """A call that came back, with one outcome per item. `worker` names host and process, where known."""
+    """A call that came back, with one outcome per item."""
 
     call: Call
     outcomes: tuple[Outcome, ...]

@@ -6,14 +6,13 @@ its observers.
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import signal
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
@@ -22,7 +21,7 @@ from orchestrator.calls import Call, Done, Failed, Finished, Lost, Missing, Outc
 from orchestrator.errors import StoreError
 from orchestrator.executors import Executor
 from orchestrator.plan import Plan
-from orchestrator.schedule import Schedule, group_of
+from orchestrator.schedule import Schedule
 from orchestrator.store import Store
 
 Event = Mapping[str, Any]
@@ -197,7 +196,7 @@ class Driver:
             case Done():
                 self.progress.computed.add(key)
                 if outcome.seconds:
-                    self.progress.seconds[group_of(schedule.plan.jobs[key])].append(outcome.seconds)
+                    self.progress.seconds[schedule.group(key)].append(outcome.seconds)
                 self.observe({"event": "done", **about, "seconds": outcome.seconds, "worker": outcome.worker})
                 if outcome.differs:
                     self.observe({"event": "differs", **about})
@@ -212,7 +211,7 @@ class Driver:
     def _tell_failure(self, schedule: Schedule, failed: Failed) -> None:
         """One job is final for this run: its task raised, or the schedule has given it up."""
         if not failed.traceback:  # no worker was left to write it down
-            with contextlib.suppress(StoreError):
+            with suppress(StoreError):
                 self.store.write_failure(failed.key, failed.error)
         task = schedule.plan.task(failed.key)
         self.observe({"event": "failed", "key": failed.key, "task": task, "error": failed.error})

@@ -15,6 +15,7 @@ from orchestrator import status, tables
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.fields import nearest
 from orchestrator.journal import Journal
+from orchestrator.jsonable import jsonable
 from orchestrator.store import Store
 
 
@@ -89,8 +90,6 @@ def _parquet(table: pa.Table, path: Path) -> None:
 def _csv(table: pa.Table, path: Path) -> None:
     """Nested columns as JSON."""
     from pyarrow import csv
-
-    from orchestrator.cli.terminal import jsonable
 
     for at, field in enumerate(table.schema):
         if pa.types.is_nested(field.type):

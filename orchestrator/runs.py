@@ -27,6 +27,7 @@ from orchestrator.plan import Plan
 from orchestrator.provenance import commit, versions
 from orchestrator.session import Part, Session
 from orchestrator.store import Store
+from tasks.datasets.dataset import DatasetError
 
 State = Literal["finished", "failed", "interrupted", "paused"]
 EXIT_CODES: Mapping[State, int] = {"finished": 0, "failed": 3, "paused": 1, "interrupted": 130}  # the worst last
@@ -132,6 +133,8 @@ def planned(cell: Cell) -> Plan:
     """The cell's plan. SpecError where the audit refuses the config for the data it meets."""
     try:
         return Plan.below(audits.find(cell.audit).audit.plan(cell.config))
+    except DatasetError as error:  # gone or changed since it was pinned
+        raise EngramError(str(error)) from None
     except ValueError as error:
         raise SpecError(f"{cell.audit}: {error}") from None
 
@@ -141,15 +144,16 @@ def reopened(journal: Journal) -> tuple[Cell, Plan]:
     about = journal.about()
     found = audits.find(about["audit"])
     config = coerce(about["config"], found.audit.config, "config")
-    plan = Plan.below(found.audit.plan(config))
-    planned = journal.tasks()
-    if set(planned) != set(plan.jobs):
-        other = sorted({plan.task(key) for key in plan.jobs if key not in planned})
+    cell = Cell(about["audit"], config, about["preset"], about["setting"])
+    plan = planned(cell)
+    before = journal.tasks()
+    if set(before) != set(plan.jobs):
+        other = sorted({plan.task(key) for key in plan.jobs if key not in before})
         raise EngramError(
             f"run {journal.run} was planned by other versions of {', '.join(other) or 'its tasks'}; "
             f"its results stay as they are: start the audit anew with `engram run {about['audit']}`"
         )
-    return Cell(about["audit"], config, about["preset"], about["setting"]), plan
+    return cell, plan
 
 
 def _folder(runs: Path, run: str, again: bool) -> Path:

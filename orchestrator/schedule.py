@@ -198,17 +198,18 @@ class Schedule:
 
     def _learn(self, outcome: Done) -> None:
         self._losses.clear()
-        group = self._name(outcome.key)
+        group = self.group(outcome.key)
         known = self._seconds.get(group)
         self._seconds[group] = outcome.seconds if known is None else 0.8 * known + 0.2 * outcome.seconds
 
-    def _name(self, key: str) -> str:
+    def group(self, key: str) -> str:
+        """`group_of` the key's job, found once."""
         if key not in self._group:
             self._group[key] = group_of(self.plan.jobs[key])
         return self._group[key]
 
     def _enqueue(self, key: str) -> None:
-        group = self._name(key)
+        group = self.group(key)
         if group not in self._ready:
             self._ready[group] = deque()
             self._pushed += 1

@@ -11,7 +11,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from orchestrator.journal import Journal
 from orchestrator.store import open_store
@@ -180,3 +184,30 @@ def test_audits_killed_at_random_resume_to_the_same_scores(tmp_path: Path) -> No
         assert each.equal
         assert each.skipped == each.stored
         assert (0, ()) == (each.repeated, each.left)
+
+
+def test_resuming_where_the_data_has_gone_is_one_line_and_loses_nothing(engram: Shell) -> None:
+    data = engram.folder / "data"
+    data.mkdir()
+    pixels = [{"bytes": path.read_bytes(), "path": ""} for path in made_pictures(engram.folder, 40)]
+    for split in ("train", "test"):
+        pq.write_table(pa.table({"image": pixels, "label": [i % 2 for i in range(40)]}), data / f"{split}.parquet")
+    fields = (f"data=parquet:{data}", "canaries=1", "epochs=1", "examples=0", "--address", "none")
+    run = engram.json(*SMOKE, *fields)
+    stored = engram.results()
+    data.rename(engram.folder / "moved")
+    stored[0].unlink()
+    said = engram("resume", run["run"], "--address", "none", code=1).stderr
+    assert str(data) in said
+    assert "unexpected" not in said
+    assert 1 == len(said.strip().splitlines())
+    (engram.folder / "moved").rename(data)
+    assert 1 == engram.json("resume", run["run"], "--address", "none")["jobs"]["done"]
+
+
+def made_pictures(folder: Path, count: int) -> list[Path]:
+    """So many 28 x 28 grey PNG files of noise."""
+    paths = [folder / f"{i}.png" for i in range(count)]
+    for i, path in enumerate(paths):
+        Image.fromarray(np.random.default_rng(i).integers(0, 256, (28, 28), np.uint8)).save(path)
+    return paths

@@ -5,12 +5,13 @@ Colour and live displays only on a terminal, and not with NO_COLOR.
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from orchestrator.jsonable import jsonable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,21 +45,6 @@ def show(text: str) -> None:
 def emit(value: Any) -> None:
     """The command's result as JSON on stdout."""
     show(json.dumps(jsonable(value), indent=2, allow_nan=False))
-
-
-def jsonable(value: Any) -> Any:
-    """The value as JSON has it: what is not a number is null, bytes are base64, times are ISO 8601."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(name): jsonable(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [jsonable(part) for part in value]
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    return str(value)
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> None:
