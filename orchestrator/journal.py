@@ -71,24 +71,36 @@ class Journal:
         return dict(self._read("plan.json")["jobs"])
 
     def append(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Add events to the log, each with the time."""
+        """Add events to the log, each with its time, which is now where it has none."""
         stamp = now()
         text = "".join(json.dumps({"time": stamp, **event}, default=str) + "\n" for event in events)
         try:
-            with open(self.folder / "events.jsonl", "a", encoding="utf-8") as log:
-                log.write(text)
+            with open(self.folder / "events.jsonl", "a+b") as log:
+                if log.tell() and (log.seek(-1, os.SEEK_END), log.read(1))[1] != b"\n":
+                    text = "\n" + text  # after a line that a kill has torn
+                log.write(text.encode())
         except OSError as error:
             raise Unwritable(f"cannot write {self.folder / 'events.jsonl'}: {error.strerror or error}") from None
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The events so far, oldest first; a line torn by a kill is passed over."""
-        path = self.folder / "events.jsonl"
-        if not path.exists():
-            return
-        with open(path, encoding="utf-8", errors="replace") as log:
-            for line in log:
-                with contextlib.suppress(json.JSONDecodeError):
-                    yield json.loads(line)
+        yield from self.events_from(0)[0]
+
+    def events_from(self, position: int) -> tuple[list[dict[str, Any]], int]:
+        """The events from this byte of the log on, and the byte to go on from; a line still being written waits."""
+        try:
+            with open(self.folder / "events.jsonl", "rb") as log:
+                log.seek(position)
+                lines = log.read().splitlines(keepends=True)
+        except FileNotFoundError:
+            return [], 0
+        if lines and not lines[-1].endswith(b"\n"):
+            lines.pop()
+        found = []
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                found.append(json.loads(line.decode(errors="replace")))
+        return found, position + sum(map(len, lines))
 
     def _read(self, name: str) -> Any:
         path = self.folder / name

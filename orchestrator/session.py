@@ -11,7 +11,7 @@ from typing import Any
 from orchestrator import tables
 from orchestrator.driver import Event, Observer
 from orchestrator.errors import Unwritable
-from orchestrator.journal import Journal
+from orchestrator.journal import Journal, now
 from orchestrator.plan import Plan
 from orchestrator.provenance import process
 from orchestrator.store import Store
@@ -46,14 +46,23 @@ class Session:
     def begin(self) -> None:
         """Log the start, and every job whose result is there already."""
         stored = self._stored = self.store.keys() & self.plan.jobs.keys()
+        stamp = now()
         for part in self.parts:
             reused = [key for key in part.plan.jobs if key in stored]
-            started = {"event": "started", "driver": process(), "planned": len(part.plan.jobs), "stored": len(reused)}
+            started = {
+                "time": stamp,
+                "event": "started",
+                "driver": process(),
+                "planned": len(part.plan.jobs),
+                "stored": len(reused),
+                "tasks": dict(part.plan.count()),
+            }
             skipped = ({"event": "stored", "key": key, "task": part.plan.task(key)} for key in reused)
             part.journal.append([started, *skipped])
         self.publish()
         self.tell(
             {
+                "time": stamp,
                 "event": "planned",
                 "run": self.name,
                 "planned": len(self.plan.jobs),
@@ -64,6 +73,7 @@ class Session:
 
     def take(self, event: Event) -> None:
         """One event: to the journals of the runs it concerns, and to the observer."""
+        event = {"time": now(), **event}  # one time, whoever hears of it
         key = event.get("key")
         parts = self.parts if key is None else self._owners.get(key, ())
         with self._writing():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import json
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ from orchestrator.errors import SpecError, StoreError
 from orchestrator.fields import nearest
 from orchestrator.journal import ENDS, Journal
 from orchestrator.store import Store
+from orchestrator.tally import Event
 
 WORST = ("unreadable", "running", "paused", "interrupted", "failed", "finished")
 
@@ -133,6 +137,51 @@ def roots(journal: Journal) -> dict[str, tuple[str, ...]]:
     for each in tolerated:
         plan = plan.without(set(each["keys"]))
     return dict(plan.roots)
+
+
+def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Event]:
+    """The events of a run's or sweep's last start, as its observers get them, until it has no driver any more.
+
+    A sweep's are those of its cells, each once. `seconds` lie between looks.
+    """
+    about = journal.about()
+    runs = [Journal(store.folder("runs", name)) for name in about.get("cells", [journal.run])]
+    positions = [0] * len(runs)
+    begun, told = "", set[str]()
+    while True:
+        driven = any(lease.holder(each.folder) for each in runs)
+        fresh: list[Event] = []
+        for at, each in enumerate(runs):
+            events, positions[at] = each.events_from(positions[at])
+            fresh += events
+        starts = [each["time"] for each in fresh if each["event"] == "started"]
+        if starts and max(starts) > begun:
+            begun, told = max(starts), set()
+            yield _planned(journal.run, runs, begun)
+        for event in sorted(fresh, key=lambda each: str(each["time"])):
+            words = json.dumps(event)
+            if event["time"] < begun or event["event"] in ("started", "stored") or words in told:
+                continue
+            told.add(words)
+            yield event
+        if not driven:
+            return
+        time.sleep(seconds)
+
+
+def _planned(name: str, runs: Sequence[Journal], begun: str) -> Event:
+    """What an observer was told when these runs were started together."""
+    tasks = {key: task for each in runs for key, task in each.tasks().items()}
+    last = [event for each in runs for event in last_start(each)]
+    stored = {event["key"] for event in last if event["event"] == "stored"}
+    return {
+        "time": begun,
+        "event": "planned",
+        "run": name,
+        "planned": len(tasks),
+        "stored": len(stored),
+        "tasks": dict(Counter(tasks.values())),
+    }
 
 
 def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Collection[str]) -> Status:

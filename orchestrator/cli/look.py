@@ -52,18 +52,17 @@ def show_status(
     json: Json = False,
 ) -> None:
     """Where a run stands."""
-    import time
-
     from orchestrator import status
     from orchestrator.cli import verdict
+    from orchestrator.cli.progress import watching
 
     with opened_at(store) as opened:
         journal = status.find(opened, run) if run else status.newest(opened)
+        if watch:
+            with watching() as observe:
+                for event in status.follow(journal, opened):
+                    observe(event)
         seen = status.status(journal, opened)
-        while watch and seen.state == "running":
-            say(verdict.standing(seen))
-            time.sleep(2)
-            seen = status.status(journal, opened)
     if json:
         emit(verdict.shape(seen))
         return

@@ -8,97 +8,48 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from orchestrator.cli.terminal import say, span
+from orchestrator.tally import Event, Tally
 
-Event = Mapping[str, Any]
 SECONDS = 10.0  # between plain lines
 
 
-@dataclass
-class Tally:
-    """What the events of a run add up to."""
+def told(event: Event) -> str | None:
+    """What a person should be told of an event, if anything."""
+    match event["event"]:
+        case "planned":
+            return f"{event['run']}: {event['planned']} jobs, {event['stored']} of them stored already"
+        case "failed" if "key" in event:
+            return f"failed: {_job(event)}: {event['error']}"
+        case "lost":
+            return f"lost, to be sent again: {_job(event)}: {event['cause']}"
+        case "missing":
+            return f"an input of {_job(event)} is gone or damaged; it is computed again"
+        case "damaged":
+            return f"damaged, to be computed again: {_job(event)}: {event['problem']}"
+        case "refused":
+            return f"the store refuses to be written: {event['cause']}"
+        case "told":
+            return str(event["line"])
+    return None
 
-    clock: Callable[[], float] = time.monotonic
-    planned: int = 0
-    stored: int = 0  # there when the run was started
-    done: int = 0
-    failed: int = 0
-    lost: int = 0
-    tasks: Counter[str] = field(default_factory=Counter)  # planned
-    seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    since: float = 0.0
-    over: bool = False
 
-    def take(self, event: Event) -> str | None:
-        """Count an event; returns what a person should be told of it, if anything."""
-        match event["event"]:
-            case "planned":
-                self.since = self.clock()
-                self.planned, self.stored = event["planned"], event["stored"]
-                self.tasks = Counter(event["tasks"])
-                self.done = self.failed = 0
-                self.over = False
-                return f"{event['run']}: {self.planned} jobs, {self.stored} of them stored already"
-            case "done":
-                self.done += 1
-                self.seconds[event["task"]].append(event["seconds"])
-            case "failed" if "key" in event:
-                self.failed += 1
-                return f"failed: {_job(event)}: {event['error']}"
-            case "lost":
-                self.lost += 1
-                return f"lost, to be sent again: {_job(event)}: {event['cause']}"
-            case "missing":
-                return f"an input of {_job(event)} is gone or damaged; it is computed again"
-            case "damaged":
-                return f"damaged, to be computed again: {_job(event)}: {event['problem']}"
-            case "refused":
-                return f"the store refuses to be written: {event['cause']}"
-            case "finished" | "failed" | "interrupted" | "paused":
-                self.over = True
-        return None
-
-    @property
-    def models_per_minute(self) -> float | None:
-        """Networks trained in a minute; None before the first. By convention a task called `train...` trains one."""
-        trained = sum(len(each) for name, each in self.seconds.items() if name.rpartition(".")[2].startswith("train"))
-        elapsed = self.clock() - self.since
-        return 60 * trained / elapsed if trained and elapsed > 0 else None
-
-    @property
-    def left(self) -> float | None:
-        """Seconds to go, from what jobs of each task have taken so far and how many ran at a time."""
-        spent = sum(map(sum, self.seconds.values()))
-        to_do = self.planned - self.stored - self.done - self.failed
-        elapsed = self.clock() - self.since
-        if to_do <= 0 or spent <= 0 or elapsed <= 0:
-            return 0.0 if to_do <= 0 else None
-        # What is stored is of any task; jobs that are left are taken to be like the planned ones not yet done.
-        waiting = {name: max(0, count - len(self.seconds[name])) for name, count in self.tasks.items()}
-        mean = spent / self.done
-        work = sum(n * (sum(s) / len(s) if (s := self.seconds[name]) else mean) for name, n in waiting.items())
-        share = to_do / max(1, sum(waiting.values()))
-        return work * share * elapsed / spent
-
-    def line(self) -> str:
-        """Where the run stands, in one line."""
-        parts = [f"{self.stored + self.done}/{self.planned} jobs", f"{self.done} done", f"{self.stored} stored before"]
-        if self.failed:
-            parts.append(f"{self.failed} failed")
-        if self.lost:
-            parts.append(f"{self.lost} lost and sent again")
-        if (rate := self.models_per_minute) is not None:
-            parts.append(f"{rate:.1f} models/min")
-        parts.append(f"{span(self.clock() - self.since)} passed")
-        if not self.over and (left := self.left):
-            parts.append(f"{span(left)} left")
-        return ", ".join(parts)
+def line(tally: Tally) -> str:
+    """Where the run stands, in one line."""
+    parts = [f"{tally.there}/{tally.planned} jobs", f"{tally.done} done", f"{tally.stored} stored before"]
+    if tally.failed:
+        parts.append(f"{tally.failed} failed")
+    if tally.lost:
+        parts.append(f"{tally.lost} lost and sent again")
+    if (rate := tally.models_per_minute) is not None:
+        parts.append(f"{rate:.1f} models/min")
+    parts.append(f"{span(tally.elapsed)} passed")
+    if not tally.over and (left := tally.left):
+        parts.append(f"{span(left)} left")
+    return ", ".join(parts)
 
 
 @contextlib.contextmanager
@@ -113,7 +64,8 @@ def watching(live: bool | None = None, tell: Callable[[str], None] = say) -> Ite
 
         def observe(event: Event) -> None:
             with contextlib.suppress(Exception):  # a closed pipe, an event of another version
-                if text := tally.take(event):
+                tally.take(event)
+                if text := told(event):
                     note(text)
 
         yield observe
@@ -127,7 +79,7 @@ def _plain(tally: Tally, tell: Callable[[str], None]) -> Iterator[Callable[[str]
         with contextlib.suppress(Exception):
             while not over.wait(SECONDS):
                 if tally.planned:
-                    tell(tally.line())
+                    tell(line(tally))
 
     thread = threading.Thread(target=report, name="progress", daemon=True)
     thread.start()
@@ -138,7 +90,7 @@ def _plain(tally: Tally, tell: Callable[[str], None]) -> Iterator[Callable[[str]
         thread.join()
         with contextlib.suppress(Exception):
             if tally.planned:
-                tell(tally.line())
+                tell(line(tally))
 
 
 @contextlib.contextmanager
@@ -161,9 +113,8 @@ def _display(tally: Tally) -> Any:
 
     if not tally.planned:
         return Text("planning")
-    there = tally.stored + tally.done
-    bar = ProgressBar(total=max(1, tally.planned), completed=there, width=60)
-    return Group(Text(tally.line()), bar)  # the bar ends no line of its own
+    bar = ProgressBar(total=max(1, tally.planned), completed=tally.there, width=60)
+    return Group(Text(line(tally)), bar)  # the bar ends no line of its own
 
 
 def _job(event: Event) -> str:

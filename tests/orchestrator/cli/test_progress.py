@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import io
 import re
+import time
 from typing import Any
 
 import pytest
 
 from orchestrator.cli import progress
-from orchestrator.cli.progress import Tally, watching
+from orchestrator.cli.progress import line, told, watching
+from orchestrator.tally import Tally
 
 PLANNED = {"event": "planned", "run": "a-1", "planned": 10, "stored": 2, "tasks": {"net.train": 8, "a.summary": 2}}
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def done(task: str = "net.train", seconds: float = 4.0) -> dict[str, Any]:
@@ -29,45 +24,22 @@ def failed(event: str = "failed", **about: str) -> dict[str, Any]:
     return {"event": event, "key": "f" * 64, "task": "net.train", **about}
 
 
-def test_jobs_done_and_failed_are_counted_beside_what_was_stored() -> None:
-    tally = Tally(Clock())
+def test_the_line_says_what_is_done_what_was_there_before_and_what_failed() -> None:
+    tally = Tally(lambda: 100.0)
     for event in (PLANNED, done(), done(), failed(error="ValueError: no")):
         tally.take(event)
-    assert (10, 2, 2, 1) == (tally.planned, tally.stored, tally.done, tally.failed)
-    assert tally.line().startswith("4/10 jobs, 2 done, 2 stored before, 1 failed")
-
-
-def test_models_per_minute_counts_trainings_alone() -> None:
-    clock = Clock()
-    tally = Tally(clock)
-    tally.take(PLANNED)
-    assert tally.models_per_minute is None
-    for event in (done(), done(), done(), done("a.summary", 0.1)):
-        tally.take(event)
-    clock.now += 30.0
-    assert 6.0 == tally.models_per_minute
-
-
-def test_the_time_left_follows_from_what_jobs_took_and_how_many_ran_at_a_time() -> None:
-    clock = Clock()
-    tally = Tally(clock)
-    tally.take({"event": "planned", "run": "a-1", "planned": 10, "stored": 0, "tasks": {"net.train": 10}})
-    assert tally.left is None
-    for _ in range(4):
-        tally.take(done(seconds=5.0))
-    clock.now += 10.0  # 20 s of work in 10 s: two at a time
-    assert 15.0 == tally.left  # 6 jobs of 5 s, two at a time
+    assert line(tally).startswith("4/10 jobs, 2 done, 2 stored before, 1 failed")
 
 
 def test_a_run_that_is_over_has_no_time_left_to_show() -> None:
-    clock = Clock()
-    tally = Tally(clock)
+    now = 100.0
+    tally = Tally(lambda: now)
     tally.take(PLANNED)
     tally.take(done())
-    clock.now += 1.0
-    assert tally.line().endswith("left")
+    now += 1.0
+    assert line(tally).endswith("left")
     tally.take({"event": "failed", "run": "a-1"})
-    assert not tally.line().endswith("left")
+    assert not line(tally).endswith("left")
     assert 0 == tally.failed
 
 
@@ -83,7 +55,7 @@ def test_a_run_that_is_over_has_no_time_left_to_show() -> None:
     ],
 )
 def test_what_goes_wrong_is_told_in_a_line(event: dict[str, Any], said: str | None) -> None:
-    assert said == Tally().take(event)
+    assert said == told(event)
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then_and_one_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +66,7 @@ def test_without_a_terminal_there_is_a_line_now_and_then_and_one_at_the_end(monk
         before = len(lines)
         deadline = 100
         while len(lines) == before and (deadline := deadline - 1):
-            progress.time.sleep(0.05)
+            time.sleep(0.05)
         observe(done())
         seen = len(lines)
     assert "a-1: 10 jobs, 2 of them stored already" == lines[0]

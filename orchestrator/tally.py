@@ -1,0 +1,90 @@
+"""What the events of a run add up to. A run's display, `status --watch` and tracking count with this, so they agree."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+Event = Mapping[str, Any]
+
+
+@dataclass
+class Tally:
+    """Counts of one start of a run, by the times that its events carry; `clock` is seconds since 1970."""
+
+    clock: Callable[[], float] = time.time
+    planned: int = 0
+    stored: int = 0  # there when the run was started
+    done: int = 0
+    failed: int = 0
+    lost: int = 0
+    tasks: Counter[str] = field(default_factory=Counter)  # planned
+    seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    since: float = 0.0
+    end: float | None = None
+
+    def take(self, event: Event) -> None:
+        """Count an event. `started` (of the log) and `planned` (of an observer) begin anew."""
+        match event["event"]:
+            case "planned" | "started":
+                self.planned, self.stored = event["planned"], event["stored"]
+                self.tasks = Counter(event.get("tasks", {}))
+                self.done = self.failed = self.lost = 0
+                self.seconds.clear()
+                self.since = self._time(event)
+                self.end = None
+            case "done":
+                self.done += 1
+                self.seconds[event["task"]].append(event["seconds"])
+            case "failed" if "key" in event:
+                self.failed += 1
+            case "lost":
+                self.lost += 1
+            case "finished" | "failed" | "interrupted" | "paused":
+                self.end = self._time(event)
+
+    @property
+    def over(self) -> bool:
+        return self.end is not None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start; up to the end, once there is one."""
+        return (self.clock() if self.end is None else self.end) - self.since
+
+    @property
+    def there(self) -> int:
+        """Results that are stored by now."""
+        return self.stored + self.done
+
+    @property
+    def models_per_minute(self) -> float | None:
+        """Networks trained in a minute; None before the first. By convention a task called `train...` trains one."""
+        trained = sum(len(each) for name, each in self.seconds.items() if name.rpartition(".")[2].startswith("train"))
+        return 60 * trained / self.elapsed if trained and self.elapsed > 0 else None
+
+    @property
+    def left(self) -> float | None:
+        """Seconds to go, from what jobs of each task have taken so far and how many ran at a time."""
+        spent = sum(map(sum, self.seconds.values()))
+        to_do = self.planned - self.there - self.failed
+        if to_do <= 0 or spent <= 0 or self.elapsed <= 0:
+            return 0.0 if to_do <= 0 else None
+        # What is stored is of any task; jobs that are left are taken to be like the planned ones not yet done.
+        waiting = {name: max(0, count - len(self.seconds[name])) for name, count in self.tasks.items()}
+        mean = spent / self.done
+        work = sum(n * (sum(s) / len(s) if (s := self.seconds[name]) else mean) for name, n in waiting.items())
+        share = to_do / max(1, sum(waiting.values()))
+        return work * share * self.elapsed / spent
+
+    def _time(self, event: Event) -> float:
+        return seconds_of(event["time"]) if "time" in event else self.clock()
+
+
+def seconds_of(stamp: str) -> float:
+    """Seconds since 1970 of an event's time."""
+    return datetime.fromisoformat(stamp).timestamp()
