@@ -32,6 +32,10 @@ def run(
     fail_fast: bool = False,
     stop_after: str | float | None = None,
     again: bool = False,
+    mlflow: str | None = None,
+    experiment: str | None = None,
+    report: bool = True,
+    show_images: bool = False,
     observe: Callable[[Mapping[str, Any]], None] | None = None,
     **fields: Any,
 ) -> Report:
@@ -45,7 +49,14 @@ def run(
     from orchestrator.store import open_store
 
     execution: dict[str, Any] = {"tolerate": tolerate, "fail_fast": fail_fast, "again": again}
-    given = {"address": address or os.environ.get("RAY_ADDRESS"), "together": together, "stop_after": stop_after}
+    execution |= {"report": report, "show_images": show_images}
+    given = {
+        "address": address or os.environ.get("RAY_ADDRESS"),
+        "together": together,
+        "stop_after": stop_after,
+        "mlflow": mlflow or os.environ.get("MLFLOW_TRACKING_URI"),
+        "experiment": experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME"),
+    }
     execution |= {name: value for name, value in given.items() if value is not None}
     if stop_after is not None:
         execution["stop_after"] = spec.duration(stop_after)

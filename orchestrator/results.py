@@ -11,12 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from orchestrator import status, tables
+from orchestrator import audits, status, tables
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.fields import nearest
+from orchestrator.fields import coerce, nearest
 from orchestrator.journal import Journal
 from orchestrator.jsonable import jsonable
 from orchestrator.store import Store
+from tasks.job import Verdict
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,24 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
     whole = pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
     varied = whole.schema.names[: len(fields) + 1]
     return Rows(whole, sum(r.planned for r in found), sum(r.absent for r in found), tuple(varied))
+
+
+def answer(journal: Journal, store: Store) -> Verdict | None:
+    """The audit's answer in words; None where its summary is not there yet, or the audit gives none or has gone.
+
+    A sweep has no answer of its own: its cells have.
+    """
+    about = journal.about()
+    if "cells" in about:
+        return None
+    try:
+        audit = audits.find(about["audit"]).audit
+    except EngramError:
+        return None
+    table = _rows(journal, store, "summary").table
+    if audit.verdict is None or not table.num_rows:
+        return None
+    return audit.verdict(coerce(about["config"], audit.config, "config"), table)
 
 
 def write(table: pa.Table, out: str) -> None:

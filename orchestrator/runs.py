@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from orchestrator import audits, lease, tables, timings
+from orchestrator import audits, lease, reports, tables, timings
 from orchestrator.driver import Driver, Observer, Stop
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.executors import open_executor
@@ -44,6 +44,10 @@ class Execution:
     fail_fast: bool = False
     stop_after: float | None = None  # seconds
     again: bool = False  # as a new run, though its results are reused
+    mlflow: str | None = None  # the tracking store's URI, or "off"; None: an sqlite file inside a local store
+    experiment: str | None = None
+    report: bool = True  # whether a page is drawn at the end
+    show_images: bool = False  # whether images of the user's own may be seen in it
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,8 @@ class Cell:
 class Report:
     """How a run ended.
 
-    jobs: `planned`; `stored`, in the store now; `done`, computed by this start; `failed`.
+    jobs: `planned`; `stored`, in the store now; `done`, computed by this start; `failed`. `page` is the report's file,
+    `mlflow` where tracking shows the run; None where there is none.
     """
 
     run: str
@@ -73,6 +78,8 @@ class Report:
     cells: tuple[Report, ...] = ()
     roots: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     store: Store | None = field(default=None, repr=False)
+    page: Path | None = None
+    mlflow: str | None = None
 
     @property
     def exit_code(self) -> int:
@@ -213,7 +220,7 @@ def _run(
             driver.progress.paused = driver.progress.paused or session.unwritable
             if driver.progress.around:
                 driver.progress.seconds[timings.around(execution.address)].append(driver.progress.around)
-            return _reported(driver, session, sweep)
+            return _shown(_reported(driver, session, sweep), session, execution)
 
 
 def _to_the_end(driver: Driver, session: Session, tolerate: int) -> None:
@@ -254,6 +261,27 @@ def _reported(driver: Driver, session: Session, sweep: Journal | None) -> Report
         whole = replace(whole, run=sweep.run, state=worst, jobs=counts, failures=lost, cells=tuple(reports), roots={})
     session.tell({"event": whole.state, "run": whole.run})
     return whole
+
+
+def _shown(report: Report, session: Session, execution: Execution) -> Report:
+    """The report with the pages of the run, or of the sweep and its cells, drawn anew where anything has changed.
+
+    What keeps a page from being drawn is told; the run has ended as it has, whatever becomes of its page.
+    """
+    pages: dict[str, Path] = {}
+    for each in (*report.cells, report):
+        folder = session.store.folder("runs", each.run)
+        there = reports.page(folder)
+        fresh = there is not None and each.state == "finished" and not report.jobs["done"] and not report.damaged
+        try:
+            if execution.report and each.state in ("finished", "failed") and (execution.show_images or not fresh):
+                there = reports.draw(session.store, each.run, execution.show_images)
+        except EngramError as error:
+            session.tell({"event": "told", "line": str(error)})
+        if there is not None:
+            pages[each.run] = there
+    cells = tuple(replace(each, page=pages.get(each.run)) for each in report.cells)
+    return replace(report, page=pages.get(report.run), cells=cells)
 
 
 def _report(part: Part, driver: Driver, stored: set[str], store: Store) -> Report:

@@ -30,6 +30,10 @@ def read(path: Path) -> spec.Spec:
         tolerate: int | None = None
         fail_fast: bool | None = None
         stop_after: int | float | str | None = None
+        mlflow: str | None = None
+        experiment: str | None = None
+        report: bool | None = None
+        show_images: bool | None = None
 
     class File(BaseModel):
         model_config = ConfigDict(extra="forbid", strict=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator import lease
+from orchestrator import lease, reports
 from orchestrator.errors import SpecError, StoreError
 from orchestrator.fields import nearest
 from orchestrator.journal import ENDS, Journal
@@ -39,6 +39,8 @@ class Status:
     failures: tuple[tuple[str, str, str], ...] = ()  # (key, task, error)
     driver: str | None = None
     note: str = ""
+    page: Path | None = None  # the report's file
+    mlflow: str | None = None  # where tracking shows it
 
     @property
     def finished(self) -> bool:
@@ -123,6 +125,7 @@ def status(journal: Journal, store: Store, stored: Collection[str] | None = None
         failures=tuple((key, each.get("task", ""), each.get("error", "")) for key, each in failed.items()),
         driver=f"process {holder.pid} on {holder.host}" if holder else None,
         note=(end or {}).get("note", "") if not holder else "",
+        page=reports.page(journal.folder),
     )
 
 
@@ -208,6 +211,7 @@ def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Col
         failures=tuple(failures),
         driver=next((each.driver for each in cells if each.driver), None),
         note=next((each.note for each in cells if each.note), ""),
+        page=reports.page(journal.folder),
     )
 
 

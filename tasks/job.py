@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 
@@ -84,14 +84,30 @@ Roots = Mapping[str, "Job | tuple[Job, ...]"]
 
 
 @dataclass(frozen=True)
+class Verdict:
+    """An audit's answer in words.
+
+    `answer` is one or two words for a badge, `sentence` the answer with its evidence in one sentence, `limits` what it
+    does not say. `rows` are the (metric, setting) of the summary rows that carry it, the first one first.
+    """
+
+    answer: Literal["memorised", "not seen", "undecided"]
+    sentence: str
+    limits: str
+    rows: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class Audit:
-    """One method: its config type, the plan that answers its question, and its presets.
+    """One method: its config type, the plan that answers its question, its presets, and its answer in words.
 
     `plan(config)` returns the named roots, `summary` (the SUMMARY schema) among them. `tiny(config)` keeps a config's
-    shape and shrinks data, epochs and members to seconds, on embedded data.
+    shape and shrinks data, epochs and members to seconds, on embedded data. `verdict(config, summary)` reads the
+    answer off the summary table.
     """
 
     config: type
     plan: Callable[[Any], Roots]
     presets: Mapping[str, Any]
     tiny: Callable[[Any], Any]
+    verdict: Callable[[Any, pa.Table], Verdict] | None = None

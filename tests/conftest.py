@@ -21,6 +21,7 @@ VARIABLES = (
     "RAY_worker_niceness",
 )
 OBJECT_STORE_BYTES = 80 * 2**20
+os.environ["MLFLOW_TRACKING_URI"] = "off"  # but for the tests that are about it
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,9 @@ class Shell:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         kept = {name: value for name, value in os.environ.items() if name not in OURS}
-        self.env = kept | {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"}
+        # Pages and tracking are asked for by the tests that are about them.
+        quiet = {"ENGRAM_REPORT": "no", "MLFLOW_TRACKING_URI": "off"}
+        self.env = kept | {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"} | quiet
 
     def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "orchestrator", *arguments]

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from orchestrator import STORE
-from orchestrator.cli.options import Address, Json, Run, SomeRun, Where
+from orchestrator.cli.options import Address, Json, Run, ShowImages, SomeRun, Where
 from orchestrator.cli.place import one_line, opened_at
 from orchestrator.cli.terminal import cell, emit, say, show, stdout, summary, table
 from orchestrator.errors import EngramError, SpecError
@@ -95,6 +95,30 @@ def results(
         summary(rows, found.varied)
     else:
         table(rows, found.table.schema.names)
+
+
+def report(
+    run: SomeRun = None,
+    show_images: ShowImages = None,
+    browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    store: Where = None,
+    json: Json = False,
+) -> None:
+    """Draw the page of a run, as far as it has come.
+
+    One file that needs no network, with its figures as SVG files beside it.
+    """
+    from orchestrator import reports, status
+
+    with opened_at(store) as opened:
+        journal = status.find(opened, run) if run else status.newest(opened)
+        page = reports.draw(opened, journal.run, bool(show_images))
+    if json:
+        emit({"run": journal.run, "report": str(page)})
+    else:
+        show(str(page))
+    if browser:
+        typer.launch(page.as_uri())
 
 
 def explain(

@@ -32,4 +32,29 @@ Tolerate = Annotated[int | None, typer.Option(metavar="N", help="Failed jobs tha
 FailFast = Annotated[bool | None, typer.Option("--fail-fast", help="Stop at the first failed job.", show_default=False)]
 StopAfter = Annotated[str | None, typer.Option(metavar="3h50m", help="Stop in time to be resumed later.")]
 Again = Annotated[bool, typer.Option("--again", help="As a new run, with what is stored reused.")]
+Mlflow = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URI|off",
+        envvar="MLFLOW_TRACKING_URI",
+        help="Where runs are tracked. [default: an sqlite file in the store]",
+    ),
+]
+Experiment = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", envvar="MLFLOW_EXPERIMENT_NAME", help="The MLflow experiment. [default: engram]"),
+]
+DrawReport = Annotated[
+    bool | None,
+    typer.Option(
+        "--report/--no-report",
+        envvar="ENGRAM_REPORT",
+        help="Draw a page at the end. [default: yes]",
+        show_default=False,
+    ),
+]
+ShowImages = Annotated[
+    bool | None,
+    typer.Option("--show-images", help="Show images of your own data in a page beside the report.", show_default=False),
+]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")]

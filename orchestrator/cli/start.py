@@ -8,10 +8,14 @@ from orchestrator import STORE
 from orchestrator.cli.options import (
     Address,
     Again,
+    DrawReport,
+    Experiment,
     FailFast,
     Fields,
     Json,
+    Mlflow,
     Preset,
+    ShowImages,
     SomeRun,
     StopAfter,
     Sweep,
@@ -74,6 +78,10 @@ def run(
     fail_fast: FailFast = None,
     stop_after: StopAfter = None,
     again: Again = False,
+    mlflow: Mlflow = None,
+    experiment: Experiment = None,
+    report: DrawReport = None,
+    show_images: ShowImages = None,
     json: Json = False,
 ) -> int:
     """Run an audit to its end.
@@ -87,6 +95,7 @@ def run(
     from orchestrator.runs import start
 
     execution = _execution(address, together, tolerate, fail_fast, stop_after, again)
+    execution |= _shown(mlflow, experiment, report, show_images)
     asked = _specified(what, fields, preset, sweep, store, execution)
     cells, how = wanted(asked), spec.execution(asked)
     # Pinned before a store is made, so that nothing is left behind where data is missing.
@@ -98,8 +107,8 @@ def run(
         opened.digests().update(known)
         cells = cells if new else pinned(cells, opened.digests())
         with watching() as observe:
-            report = start(cells, opened, how, observe)
-        return verdict.told(report, asked.store, json)
+            ended = start(cells, opened, how, observe)
+        return verdict.told(ended, asked.store, json)
 
 
 def resume(
@@ -110,6 +119,10 @@ def resume(
     tolerate: Tolerate = None,
     fail_fast: FailFast = None,
     stop_after: StopAfter = None,
+    mlflow: Mlflow = None,
+    experiment: Experiment = None,
+    report: DrawReport = None,
+    show_images: ShowImages = None,
     json: Json = False,
 ) -> int:
     """Go on with a run or sweep where it was left.
@@ -120,12 +133,13 @@ def resume(
     from orchestrator.cli import verdict
     from orchestrator.cli.progress import watching
 
-    how = spec.execution(spec.Spec("", execution=_execution(address, together, tolerate, fail_fast, stop_after, False)))
+    execution = _execution(address, together, tolerate, fail_fast, stop_after, False)
+    how = spec.execution(spec.Spec("", execution=execution | _shown(mlflow, experiment, report, show_images)))
     with opened_at(store) as opened:
         name = (status.find(opened, run) if run else status.newest(opened, unfinished=True)).run
         with watching() as observe:
-            report = runs.resume(name, opened, how, observe)
-        return verdict.told(report, store, json)
+            ended = runs.resume(name, opened, how, observe)
+        return verdict.told(ended, store, json)
 
 
 def _execution(
@@ -149,6 +163,12 @@ def _execution(
     if together is not None:
         given["together"] = spec.together(together)
     return {name: value for name, value in given.items() if value is not None or name == "together"}
+
+
+def _shown(mlflow: str | None, experiment: str | None, report: bool | None, show_images: bool | None) -> dict[str, Any]:
+    """What was given of how the results are shown."""
+    given = {"mlflow": mlflow, "experiment": experiment, "report": report, "show_images": show_images}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _specified(

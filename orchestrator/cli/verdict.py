@@ -17,14 +17,14 @@ LISTED = 20  # failures that are shown
 
 
 def shape(run: Report | Status) -> dict[str, Any]:
-    """The JSON of a run; of a sweep with its cells. Reports and tracking are not there yet, so null."""
+    """The JSON of a run. Its report is a path, its place in MLflow an address; null where there is none."""
     return {
         "run": run.run,
         "audit": run.audit,
         "state": run.state,
         "jobs": {name: run.jobs[name] for name in ("planned", "stored", "done", "failed")},
-        "report": None,
-        "mlflow": None,
+        "report": None if run.page is None else str(run.page),
+        "mlflow": run.mlflow,
     }
 
 
@@ -45,8 +45,10 @@ def told(report: Report, store: str | None, json: bool) -> int:
     _summaries(report)
     jobs = report.jobs
     counts = f"{jobs['stored']} of {jobs['planned']} jobs stored, {jobs['done']} done now, {jobs['failed']} failed"
-    place = f"{report.store.location}/runs/{report.run}" if report.store else ""
-    show(f"{report.run} {report.state}: {counts}; {place}")
+    folder = f"{report.store.location}/runs/{report.run}" if report.store else ""
+    page = f"report {report.page}" if report.page else folder
+    tracked = f"; MLflow {report.mlflow}" if report.mlflow else ""
+    show(f"{report.run} {report.state}: {counts}; {page}{tracked}")
     return report.exit_code
 
 
@@ -96,6 +98,10 @@ def _summaries(report: Report) -> None:
     if found.table.num_rows:
         summary(found.table.to_pylist(), found.varied)
         show("")
+    for each in report.cells or (report,):
+        answer = results.answer(Journal(report.store.folder("runs", each.run)), report.store)
+        if answer is not None:
+            show(f"{f'{each.run}: ' if report.cells else ''}{answer.sentence}")
 
 
 def _counted(jobs: int) -> str:

@@ -37,8 +37,11 @@ class Store(Protocol):
     def read(self, key: str) -> pa.Table:
         """The table, after a digest over every byte; raises Absent, or Damaged once the file is set aside."""
 
-    def record(self, key: str) -> Mapping[str, Any]:
-        """What was recorded with the table; checked and raising like `read`."""
+    def record(self, key: str, check: bool = True) -> Mapping[str, Any]:
+        """What was recorded with the table; checked and raising like `read`.
+
+        Unchecked only the file's end is read, which is quick: for telling how results came about, not what they are.
+        """
 
     def write(self, key: str, table: pa.Table, record: Mapping[str, Any]) -> Written:
         """Store a result, durably before this returns. A sound result is never replaced.

@@ -73,8 +73,10 @@ def _place(data: memoryview) -> int:
     return at
 
 
-def record_of(buffer: pa.Buffer, key: str) -> dict[str, Any]:
-    """The record of a checked file; CorruptError where it belongs to another key."""
+def record_of(buffer: pa.Buffer | pa.NativeFile, key: str) -> dict[str, Any]:
+    """The record of a file, which its reader has checked or means to believe; CorruptError where it belongs to
+    another key.
+    """
     return _record(pa.ipc.open_file(buffer), key)
 
 

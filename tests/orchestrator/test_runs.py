@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from orchestrator.journal import Journal
 from orchestrator.runs import Cell, Execution, Report, resume, start
 from orchestrator.store import Store, open_store
 
-HERE = Execution(address="none")
+HERE = Execution(address="none", mlflow="off", report=False)
 
 
 @pytest.fixture
@@ -77,15 +78,13 @@ def test_the_parquet_parts_hold_each_row_once_after_any_number_of_starts(store: 
 
 @pytest.mark.parametrize("together", [None, 1, 2, 5, 64])
 def test_how_many_jobs_share_a_call_does_not_change_a_table(store: Store, together: int | None) -> None:
-    report = run(store, Execution(address="none", together=together), parts=20)
+    report = run(store, replace(HERE, together=together), parts=20)
     assert list(range(20)) == report.table("parts")["number"].to_pylist()
 
 
 def test_jobs_that_cannot_be_computed_together_are_computed_alone(store: Store, tmp_path: Path) -> None:
     events: list[Mapping[str, Any]] = []
-    report = run(
-        store, Execution(address="none", together=4), events, parts=4, trouble="together", folder=str(tmp_path)
-    )
+    report = run(store, replace(HERE, together=4), events, parts=4, trouble="together", folder=str(tmp_path))
     assert "finished" == report.state
     assert Counter(range(4)) == computed(tmp_path)
     assert "RuntimeError: not all of these at once" in {event.get("cause") for event in events}
@@ -112,7 +111,7 @@ def test_resume_tries_what_failed_again_and_nothing_else(store: Store, tmp_path:
 
 
 def test_a_tolerated_failure_leaves_tables_of_what_is_there(store: Store, tmp_path: Path) -> None:
-    report = run(store, Execution(address="none", tolerate=1), trouble="raise", at=5, folder=str(tmp_path))
+    report = run(store, replace(HERE, tolerate=1), trouble="raise", at=5, folder=str(tmp_path))
     assert ("failed", 3) == (report.state, report.exit_code)
     assert [(10.0, 5)] == [(row["estimate"], row["n"]) for row in report.table("summary").to_pylist()]
     folder = Path(store.location) / "runs" / report.run / "tables"
@@ -124,12 +123,12 @@ def test_a_tolerated_failure_leaves_tables_of_what_is_there(store: Store, tmp_pa
 
 
 def test_more_failures_than_tolerated_leave_no_summary(store: Store) -> None:
-    report = run(store, Execution(address="none", tolerate=0), trouble="raise", at=5)
+    report = run(store, replace(HERE, tolerate=0), trouble="raise", at=5)
     assert report.roots["summary"][0] not in store
 
 
 def test_with_fail_fast_the_rest_is_not_started(store: Store, tmp_path: Path) -> None:
-    report = run(store, Execution(address="none", fail_fast=True), trouble="raise", at=0, folder=str(tmp_path))
+    report = run(store, replace(HERE, fail_fast=True), trouble="raise", at=0, folder=str(tmp_path))
     assert "failed" == report.state
     assert Counter([0]) == computed(tmp_path)
 
@@ -241,14 +240,14 @@ def test_a_sweep_computes_what_its_cells_share_once(store: Store, tmp_path: Path
 
 def test_again_is_a_new_run_that_reuses_the_results(store: Store, tmp_path: Path) -> None:
     first = run(store, folder=str(tmp_path))
-    second = run(store, Execution(address="none", again=True), folder=str(tmp_path))
+    second = run(store, replace(HERE, again=True), folder=str(tmp_path))
     assert f"{first.run}-2" == second.run
     assert Counter(range(6)) == computed(tmp_path)
 
 
 def test_a_time_limit_interrupts_and_the_same_command_goes_on(store: Store, tmp_path: Path) -> None:
     fields = {"parts": 8, "seconds": 0.2, "folder": str(tmp_path)}
-    report = run(store, Execution(address="none", stop_after=0.5), **fields)
+    report = run(store, replace(HERE, stop_after=0.5), **fields)
     assert ("interrupted", 130) == (report.state, report.exit_code)
     assert 0 < report.jobs["stored"] < 8
     assert "finished" == run(store, **fields).state

@@ -41,6 +41,8 @@ def test_what_is_stored_takes_no_time_and_what_was_never_timed_is_not_guessed() 
 
 def test_a_runs_timings_are_known_to_the_next(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
-    start([Cell("toys", toys.Config(parts=5, seconds=0.1))], store, Execution(address="none"))
+    start(
+        [Cell("toys", toys.Config(parts=5, seconds=0.1))], store, Execution(address="none", mlflow="off", report=False)
+    )
     _plan, part, _ = a_plan(10)
     assert timings.known(store.folder("runs"))[part] == pytest.approx(0.1, abs=0.09)

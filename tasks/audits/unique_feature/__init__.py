@@ -37,14 +37,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+import pyarrow as pa
+
 from tasks import seeds
 from tasks.audits.unique_feature.canaries import CanaryScores, canary_scores
 from tasks.audits.unique_feature.evaluation import Evaluation, Pair, ProbeSplit, history, score
 from tasks.audits.unique_feature.summary import Published, Summary, summary
+from tasks.audits.unique_feature.verdict import verdict
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature, check_fits
-from tasks.job import Audit, Job, Roots
+from tasks.job import Audit, Job, Roots, Verdict
 from tasks.training.classifier import Burnt, Training, train
 
 Network = Literal["mlp1"]
@@ -178,4 +181,10 @@ PRESETS: Mapping[str, UniqueFeature] = {
     "table1-mnist": UniqueFeature(),
 }
 
-AUDIT = Audit(config=UniqueFeature, plan=plan, presets=PRESETS, tiny=tiny)
+
+def answer(config: UniqueFeature, table: pa.Table) -> Verdict:
+    """The answer in words, from the summary table."""
+    return verdict(config.feature, config.carried, table)
+
+
+AUDIT = Audit(config=UniqueFeature, plan=plan, presets=PRESETS, tiny=tiny, verdict=answer)

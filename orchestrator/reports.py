@@ -1,0 +1,55 @@
+"""The page of a run or sweep, drawn by whoever offers to in the entry-point group `engram.reports`.
+
+A drawer is `draw(store, run, folder, show_images)`: it writes `report.html`, and what belongs to it, into the run's
+folder. `compare` is `draw(store, runs, path)`.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import EngramError
+from orchestrator.store import Store
+
+GROUP = "engram.reports"
+PAGE = "report.html"
+# The user's own images, if they were asked for, lie in a file of its own: the other one may be passed on.
+PRIVATE_PAGE = "report-with-images.html"
+
+
+def page(folder: Path) -> Path | None:
+    """The page in a run's folder, if it has been drawn."""
+    path = folder / PAGE
+    return path if path.is_file() else None
+
+
+def draw(store: Store, run: str, show_images: bool = False) -> Path:
+    """Draw the page of a run or sweep as far as it has come; the path of what was asked for.
+
+    EngramError where nobody offers to draw one, or it cannot be drawn or written.
+    """
+    folder = store.folder("runs", run)
+    _call("run", store, run, folder, show_images)
+    return folder / (PRIVATE_PAGE if show_images and (folder / PRIVATE_PAGE).is_file() else PAGE)
+
+
+def compare(store: Store, runs: tuple[str, str], path: Path) -> None:
+    """Draw two runs side by side into this file; EngramError as `draw`."""
+    _call("comparison", store, runs, path)
+
+
+def _call(name: str, *arguments: Any) -> None:
+    offered = [point for point in entry_points(group=GROUP) if point.name == name]
+    if not offered:
+        raise EngramError("no package that draws reports is installed; pip install -e . in Engram's folder offers ours")
+    try:
+        offered[0].load()(*arguments)
+    except EngramError:
+        raise
+    except OSError as error:
+        raise EngramError(f"the report cannot be written: {error.filename or ''}: {error.strerror or error}") from error
+    except Exception as error:  # a drawer is another package's, and no run ends badly for its page
+        line = " ".join(str(error).split())
+        raise EngramError(f"the report cannot be drawn: {type(error).__name__}: {line}") from error

@@ -1,0 +1,74 @@
+"""The answer in words follows from one row that was chosen beforehand, and says what it does not decide."""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tasks.audits.unique_feature import AUDIT, UniqueFeature
+from tasks.audits.unique_feature.verdict import ROWS, verdict
+from tasks.datasets.features import Feature
+from tasks.schemas import SUMMARY
+
+A = Feature()
+GLYPH = Feature(kind="random", seed=1)
+
+
+def table(estimate: float | None, low: float | None, high: float | None, n: int = 12, *more: Any) -> pa.Table:
+    row = dict.fromkeys(SUMMARY.names) | {"metric": ROWS[0][0], "setting": ROWS[0][1], "unit": "pair of trainings"}
+    rows = [row | {"estimate": estimate, "low": low, "high": high, "n": n}, *more]
+    return pa.Table.from_pylist(rows, SUMMARY)
+
+
+def called(model: str, rate: float) -> dict[str, Any]:
+    setting = json.dumps({"model": model, "test": "welch"})
+    row = {"metric": "rate called memorised", "setting": setting, "estimate": rate, "n": 12}
+    return dict.fromkeys(SUMMARY.names) | row
+
+
+@pytest.mark.parametrize(
+    ("estimate", "low", "high", "answer"),
+    [
+        (0.366, 0.193, 0.540, "memorised"),
+        (0.021, -0.031, 0.073, "not seen"),
+        (-0.2, -0.3, -0.1, "not seen"),
+        (0.05, -0.1, 0.2, "undecided"),  # an effect that would matter cannot be excluded
+        (0.0, -0.2, 0.1, "undecided"),  # nor at the bound itself
+        (0.0, 0.0, 0.0, "not seen"),
+    ],
+)
+def test_the_interval_decides(estimate: float, low: float, high: float, answer: str) -> None:
+    said = verdict(A, A, table(estimate, low, high))
+    assert answer == said.answer
+    assert said.sentence.lower().startswith(answer)
+    for number in (estimate, low, high):
+        assert f"{number:.4g}" in said.sentence
+    assert "12 pairs of trainings" in said.sentence
+    assert (ROWS[0],) == said.rows
+
+
+def test_one_training_has_no_interval_and_decides_nothing() -> None:
+    said = verdict(A, A, table(5.0, None, None, 1))
+    assert "undecided" == said.answer
+    assert "no interval" in said.sentence
+
+
+@pytest.mark.parametrize("nothing", [table(None, None, None, 0), SUMMARY.empty_table()])
+def test_without_scores_there_is_no_answer_yet(nothing: pa.Table) -> None:
+    assert "undecided" == verdict(A, A, nothing).answer
+
+
+def test_it_says_how_often_the_published_test_accuses_the_innocent() -> None:
+    said = verdict(A, A, table(0.4, 0.2, 0.6, 12, called("canary", 0.25), called("twin", 1 / 12)))
+    assert "calls 3 of 12 canary models memorised, and 1 of 12 of their twins" in said.limits
+
+
+def test_a_null_run_says_that_it_is_one() -> None:
+    assert "carried another feature" in verdict(A, GLYPH, table(0.0, -0.01, 0.02)).sentence
+    assert "carried another" not in verdict(GLYPH, GLYPH, table(0.0, -0.01, 0.02)).sentence
+
+
+def test_the_audit_offers_its_verdict() -> None:
+    assert AUDIT.verdict is not None
+    assert "memorised" == AUDIT.verdict(UniqueFeature(), table(0.4, 0.2, 0.6)).answer
