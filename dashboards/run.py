@@ -65,7 +65,7 @@ class Run:
 
     @cached_property
     def summary(self) -> list[dict[str, Any]]:
-        """The summary's rows as far as they are there, in its order; of a sweep those of all cells, with what varies."""
+        """The summary as far as it is there, a mapping for each row; a sweep has its cells' rows, with what varies."""
         return list(self.table("summary").to_pylist())
 
     def table(self, name: str) -> pa.Table:
