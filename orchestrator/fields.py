@@ -15,7 +15,7 @@ import functools
 import math
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, Union
 
 from orchestrator.errors import SpecError
@@ -61,6 +61,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [plain(part) for part in value]
     return value
+
+
+def flat(fields: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested mappings as dotted paths, so that a part of a nested config can be set, or told, without the rest."""
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
 
 
 def replaced(config: Any, path: str, value: Any) -> Any:

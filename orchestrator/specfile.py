@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from orchestrator import spec
 from orchestrator.errors import SpecError
-from orchestrator.fields import nearest
+from orchestrator.fields import flat, nearest
 
 LARGEST = 1_000_000  # bytes
 
@@ -65,7 +65,7 @@ def read(path: Path) -> spec.Spec:
     for name, values in sweep.items():
         if not values:
             raise SpecError(f"{path}: sweep.{name} has no values")
-    return spec.Spec(file.audit, file.preset, dict(_flat(file.fields)), sweep, execution, store)
+    return spec.Spec(file.audit, file.preset, dict(flat(file.fields)), sweep, execution, store)
 
 
 def _loaded(path: Path) -> Any:
@@ -119,12 +119,3 @@ def _problem(error: Mapping[str, Any], names: Mapping[str, list[str]]) -> str:
     where = where.split(".int")[0].split(".str")[0]
     message = error["msg"].removeprefix("Input should be ")
     return f"{where} is {error['input']!r}; it must be {message}"
-
-
-def _flat(fields: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested mappings as dotted paths, so that a part of a nested config can be set without the rest."""
-    for name, value in fields.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{above}{name}.")
-        else:
-            yield f"{above}{name}", value

@@ -121,6 +121,35 @@ def report(
         typer.launch(page.as_uri())
 
 
+def compare(
+    a: Annotated[str, typer.Argument(metavar="RUN", help="A run.", show_default=False)],
+    b: Annotated[str, typer.Argument(metavar="RUN", help="Another one.", show_default=False)],
+    out: Annotated[str | None, typer.Option(metavar="FILE.html", help="Draw them as a page, too.")] = None,
+    store: Where = None,
+    json: Json = False,
+) -> None:
+    """Two runs side by side.
+
+    What was asked, where it was computed, both answers, and the summaries row by row.
+    """
+    from pathlib import Path
+
+    from orchestrator import compare, reports, status
+    from orchestrator.cli import beside
+
+    if out is not None and Path(out).suffix != ".html":
+        raise SpecError(f"--out {out}: a page must end in .html")
+    with opened_at(store) as opened:
+        journals = status.find(opened, a), status.find(opened, b)
+        found = compare.compare(opened, *journals)
+        if out is not None:
+            reports.compare(opened, found.runs, Path(out).expanduser())
+    if json:
+        emit(beside.shape(found))
+    else:
+        beside.told(found)
+
+
 def explain(
     what: Annotated[str, typer.Argument(metavar="RUN|KEY", show_default=False)], store: Where = None, json: Json = False
 ) -> None:

@@ -88,14 +88,13 @@ def summary(rows: Sequence[Mapping[str, Any]], before: Sequence[str] = ()) -> No
     """
     shown = []
     for row in rows:
-        whole = row.get("low") is not None and row.get("high") is not None
         shown.append(
             {name: row.get(name) for name in before}
             | {
                 "metric": row["metric"],
-                "setting": _said(row.get("setting")),
+                "setting": said(row.get("setting")),
                 "estimate": row["estimate"],
-                "95 % interval": f"[{cell(row['low'])}, {cell(row['high'])}]" if whole else "",
+                "95 % interval": interval(row),
                 "n": "" if row.get("n") is None else f"{row['n']} {row.get('unit') or ''}".strip(),
                 "null": row.get("null"),
                 "p": row.get("p_value"),
@@ -106,8 +105,14 @@ def summary(rows: Sequence[Mapping[str, Any]], before: Sequence[str] = ()) -> No
     table(shown, kept)
 
 
-def _said(setting: str | None) -> str:
-    """What was varied, from its JSON."""
+def interval(row: Mapping[str, Any]) -> str:
+    """A summary row's interval; empty where it has none."""
+    low, high = row.get("low"), row.get("high")
+    return "" if low is None or high is None else f"[{cell(low)}, {cell(high)}]"
+
+
+def said(setting: str | None) -> str:
+    """What was varied, from a summary row's JSON."""
     try:
         return ", ".join(f"{name}={cell(value)}" for name, value in json.loads(setting or "{}").items())
     except (ValueError, AttributeError):

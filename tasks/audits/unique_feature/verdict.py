@@ -18,6 +18,8 @@ from tasks.job import Verdict
 # Nats: a change of the label's probability by about a tenth. Where the interval excludes this much, the audit had the
 # power to see what would matter; where it does not, its silence means nothing.
 SMALLEST = 0.1
+# With fewer pairs of trainings no test that is free of assumptions reaches 5 %, should they all agree: 2**-4 is above.
+LEAST = 5
 ROWS = (
     ("M_w effect", json.dumps({"images": "probe"})),
     ("M_w effect", json.dumps({"images": "train"})),
@@ -36,8 +38,8 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table) -> Verdict:
     Undecided: neither.
 
     The effect is what one training image with the feature did to M_w = log P(y | feature) - log P(y | random patch),
-    in nats, against the twin of the same seed. With fewer than two pairs of trainings there is no interval and so no
-    decision.
+    in nats, against the twin of the same seed. With fewer than LEAST pairs of trainings there is no decision: an
+    interval over so few rests on the assumption of normality alone.
     """
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
     row = rows.get(ROWS[0])
@@ -60,9 +62,12 @@ def _answered(row: Row, feature: Feature, carried: Feature) -> dict[str, str]:
         f"{row['estimate']:.4g} nats"
     )
     if low is None or high is None:
-        said = f"Undecided: {moved}; one pair of trainings has no interval, so train more canaries."
+        said = f"Undecided: {moved}; one pair of trainings has no interval, so train at least {LEAST} canaries."
         return {"answer": "undecided", "sentence": said + other}
     found = f"{moved} (95 % interval {low:.4g} to {high:.4g}, {n} pairs of trainings; 0 where nothing is memorised)"
+    if n < LEAST:
+        said = f"Undecided: {found}; so few decide nothing, so train at least {LEAST} canaries."
+        return {"answer": "undecided", "sentence": said + other}
     if low > 0:
         return {"answer": "memorised", "sentence": f"Memorised: {found}.{other}"}
     if high < SMALLEST:

@@ -54,6 +54,11 @@ def test_one_training_has_no_interval_and_decides_nothing() -> None:
     assert "no interval" in said.sentence
 
 
+def test_a_few_trainings_decide_nothing_however_well_they_agree() -> None:
+    assert ["undecided", "memorised"] == [verdict(A, A, table(0.3, 0.2, 0.4, n)).answer for n in (4, 5)]
+    assert ["undecided", "not seen"] == [verdict(A, A, table(0.0, -0.01, 0.01, n)).answer for n in (4, 5)]
+
+
 @pytest.mark.parametrize("nothing", [table(None, None, None, 0), SUMMARY.empty_table()])
 def test_without_scores_there_is_no_answer_yet(nothing: pa.Table) -> None:
     assert "undecided" == verdict(A, A, nothing).answer
