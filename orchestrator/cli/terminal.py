@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.counted import counted
 from orchestrator.jsonable import jsonable
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def summary(rows: Sequence[Mapping[str, Any]], before: Sequence[str] = ()) -> No
                 "setting": said(row.get("setting")),
                 "estimate": row["estimate"],
                 "95 % interval": interval(row),
-                "n": "" if row.get("n") is None else f"{row['n']} {row.get('unit') or ''}".strip(),
+                "n": "" if row.get("n") is None else counted(row["n"], row.get("unit") or ""),
                 "null": row.get("null"),
                 "p": row.get("p_value"),
                 "published": row.get("published"),

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.cli.terminal import emit, say, show, summary
+from orchestrator.counted import counted
 
 if TYPE_CHECKING:
     from orchestrator.runs import Report
@@ -35,7 +36,7 @@ def told(report: Report, store: str | None, json: bool) -> int:
     if report.damaged:
         say(f"{report.damaged} results were found damaged or gone, and computed again")
     if report.state == "failed":
-        say(f"{_counted(report.jobs['failed'])} failed; try again with: {again}")
+        say(f"{counted(report.jobs['failed'], 'job')} failed; try again with: {again}")
     elif report.state != "finished":
         say(f"{report.state}{f': {report.note}' if report.note else ''}; go on with: {again}")
     if json:
@@ -102,10 +103,6 @@ def _summaries(report: Report) -> None:
         answer = results.answer(Journal(report.store.folder("runs", each.run)), report.store)
         if answer is not None:
             show(f"{f'{each.run}: ' if report.cells else ''}{answer.sentence}")
-
-
-def _counted(jobs: int) -> str:
-    return f"{jobs} job" if jobs == 1 else f"{jobs} jobs"
 
 
 def _store(location: str | None) -> str:

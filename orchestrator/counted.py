@@ -1,0 +1,9 @@
+"""A number of things in words."""
+
+from __future__ import annotations
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 training`, `12 trainings`, `12 pairs of trainings`: the first word takes the plural."""
+    first, blank, rest = thing.partition(" ")
+    return f"{number:,} {first}{'' if number == 1 or not first else 's'}{blank}{rest}".rstrip()

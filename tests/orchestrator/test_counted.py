@@ -1,0 +1,20 @@
+"""Numbers of things read as a person says them."""
+
+import pytest
+
+from orchestrator.counted import counted
+
+
+@pytest.mark.parametrize(
+    ("number", "thing", "said"),
+    [
+        (1, "training", "1 training"),
+        (12, "training", "12 trainings"),
+        (12, "pair of trainings", "12 pairs of trainings"),
+        (0, "job", "0 jobs"),
+        (1797, "image", "1,797 images"),
+        (3, "", "3"),
+    ],
+)
+def test_the_first_word_takes_the_plural(number: int, thing: str, said: str) -> None:
+    assert said == counted(number, thing)
