@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Name -> its colour on light and on dark paper. Each light colour occurs once, so a page can turn it into `var(--name)`.
+# Name -> its colour on light and on dark paper. Each light colour occurs once: a page can turn it into `var(--name)`.
 # Blue, vermilion, green, purple and ochre stay apart for colour-blind eyes and in grey; marks differ in shape too.
 PALETTE: Mapping[str, tuple[str, str]] = {
     "paper": ("#ffffff", "#14181d"),
@@ -70,7 +70,7 @@ def style(name: str = "") -> Iterator[None]:
     """
     import matplotlib
 
-    settings: dict[str, Any] = {
+    settings = {
         "font.family": ["DejaVu Sans"],  # comes with matplotlib and is wide: what fits in it fits in others
         "font.size": TEXT,
         "text.color": light("ink"),
@@ -99,10 +99,10 @@ def style(name: str = "") -> Iterator[None]:
         "svg.id": None,
         "path.simplify": True,
     }
-    defaults = {key: matplotlib.rcParamsDefault[key] for key in matplotlib.rcParamsDefault if key not in KEPT}
+    defaults: dict[Any, Any] = {key: value for key, value in matplotlib.rcParamsDefault.items() if key not in KEPT}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", matplotlib.MatplotlibDeprecationWarning)
-        with matplotlib.rc_context({**defaults, **settings}):
+        with matplotlib.rc_context(defaults | settings):
             yield
 
 
