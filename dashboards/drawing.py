@@ -174,11 +174,11 @@ def number(value: float | None) -> str:
     return "none" if value is None else f"{value:.3g}"
 
 
-def ticks(axes: Axes, across: int = 5, up: int = 5) -> None:
-    """At most so many round ticks on each axis."""
+def ticks(axes: Axes, across: int = 5, up: int = 5, whole: bool = False) -> None:
+    """At most so many round ticks on each axis; `whole`: those across are whole numbers."""
     from matplotlib.ticker import MaxNLocator
 
-    axes.xaxis.set_major_locator(MaxNLocator(across, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_locator(MaxNLocator(across, steps=[1, 2, 2.5, 5, 10], integer=whole))
     axes.yaxis.set_major_locator(MaxNLocator(up, steps=[1, 2, 2.5, 5, 10]))
 
 

@@ -28,7 +28,7 @@ def effect(pairs: Pairs, summary: Sequence[Mapping[str, Any]]) -> Figure | None:
     mean = float(ordered.mean())
     row = next((row for row in summary if (row["metric"], row["setting"]) == EFFECT), None)
     interval = None if row is None or row["low"] is None or row["n"] != n else (row["low"], row["high"])
-    figure = drawing.canvas(2.75)
+    figure = drawing.canvas(2.9)
     axes = drawing.place(figure, 0.15, 0.55, drawing.WIDTH - 0.3, 2.1)
     axes.axvline(0, color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (4, 3)))
     ranks = (np.arange(n) + 0.5) / n
@@ -37,25 +37,15 @@ def effect(pairs: Pairs, summary: Sequence[Mapping[str, Any]]) -> Figure | None:
     if interval:
         axes.plot(interval, [1.2, 1.2], color=accent, linewidth=2.4, solid_capstyle="butt")
     axes.plot([mean], [1.2], "D", color=accent, markersize=7)
-    said = f"mean {drawing.number(mean)}"
-    said += f" [{drawing.number(interval[0])}, {drawing.number(interval[1])}]" if interval else ", no interval"
     low, high = drawing.span([0.0, *ordered.tolist(), *(interval or ())])
-    right = mean > (low + high) / 2
-    edge = min((mean, *(interval or ()))) if right else max((mean, *(interval or ())))
-    axes.annotate(
-        said,
-        (edge, 1.2),
-        xytext=(-8 if right else 8, 0),
-        textcoords="offset points",
-        ha="right" if right else "left",
-        va="center",
-    )
     axes.set_xlim(low, high)
     axes.set_ylim(-0.06, 1.36)
     drawing.ticks(axes)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("effect of the canary on M_w, nats")
+    ends = f" [{drawing.number(interval[0])}, {drawing.number(interval[1])}]" if interval else ", no interval"
+    axes.set_title(f"mean {drawing.number(mean)}{ends}; {above} of {n} above 0", fontsize=drawing.TEXT)
     pairs_of = f"{n} pair{'s' if n != 1 else ''} of trainings"
     between = (
         f"The diamond is their mean, its line the 95 % interval over {pairs_of}."
@@ -105,7 +95,8 @@ def strips(axes: Any, canary: Array, twin: Array) -> str:
     scatter = (np.arange(len(canary)) * GOLDEN) % 1 - 0.5
     words = ""
     if len(twin) > 1:
-        low, high = np.quantile(twin, (0.025, 0.975))
+        low = float(np.quantile(twin, 0.025, method="lower"))
+        high = float(np.quantile(twin, 0.975, method="higher"))
         axes.axvspan(low, high, color=drawing.light("twin-band"), linewidth=0, zorder=0)
         above = int((canary > high).sum())
         words = (

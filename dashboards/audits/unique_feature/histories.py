@@ -46,7 +46,7 @@ def histories(table: pa.Table) -> Figure | None:
         axes = drawing.place(figure, 0.75, bottom, drawing.WIDTH - 0.95, panel - 0.2)
         for model, each in trained.items():
             drawn(axes, model, each, name, DRAWN // len(trained))
-        drawing.ticks(axes, 6, 4)
+        drawing.ticks(axes, 6, 4, whole=True)
         axes.set_ylabel(label)
         if at + 1 < len(MEASURES):
             axes.tick_params(labelbottom=False)

@@ -21,7 +21,8 @@ def divergences(pairs: Pairs) -> Figure | None:
         return None
     figure = drawing.canvas(3.9)
     axes = drawing.place(figure, 0.8, 0.6, 3.0, 3.0)
-    limits = drawing.span([0.0, *(value for each in (canary_r, canary_u, twin_r, twin_u) for value in each.tolist())])
+    most = max(float(each.max()) for each in (canary_r, canary_u, twin_r, twin_u)) or 1.0
+    limits = (-0.02 * most, 1.06 * most)
     axes.plot(limits, limits, color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (4, 3)))
     if n <= JOINED:
         joined = ([canary_r, twin_r], [canary_u, twin_u])
@@ -76,7 +77,7 @@ def calls(pairs: Pairs) -> Figure | None:
     alt = (
         f"The published test calls {called['canary']} canary models memorised at p < {LEVEL}, and {called['twin']} "
         f"twins; a sound test would call about {LEVEL:.0%} of the twins. Median p: "
-        + ", ".join(f"{drawing.number(float(np.median(each)))} of {MODELS[model]}s" for model, each in values.items())
+        + ", ".join(f"{drawing.number(float(np.median(each)))} of {model} models" for model, each in values.items())
         + "."
     )
     title = "How often does the published test call a model memorised that never saw the feature?"
