@@ -39,17 +39,18 @@ class Cell:
 
 def sweep(run: Run) -> Iterator[Figure]:
     """The cells' estimates over what was varied, a panel for each row of the summary that carries the verdict."""
-    cells = [cell(each) for each in run.cells]
+    settings = varied_in(run.cells)
+    cells = [cell(each, setting) for each, setting in zip(run.cells, settings, strict=True)]
     there = [each for each in cells if each.rows]
     names = [name for name in carrying(run, there) if any(drawable(each, name) for each in there)]
     if not names:
         return
-    varied = fields([each.about.get("setting") or {} for each in run.cells])
+    varied = fields(settings)
     if not varied:
         return
     across, *others = varied
     lines = list(dict.fromkeys(tuple(each.setting[field] for field in others) for each in there))
-    places = ordered([(each.about.get("setting") or {}).get(across) for each in run.cells])
+    places = ordered([setting[across] for setting in settings])
     fits = len(lines) <= LINES and sum(len(place) + 2 for place in places) <= LETTERS
     drawn = in_panels(there, names, across, others, places) if fits else listed(there, names)
     of_all = "" if len(there) == len(cells) else f" {len(there)} of {len(cells)} cells are there yet."
@@ -62,9 +63,26 @@ def sweep(run: Run) -> Iterator[Figure]:
     )
 
 
-def cell(run: Run) -> Cell:
-    setting = {name: word(value) for name, value in (run.about.get("setting") or {}).items()}
-    return Cell(setting, {(row["metric"], row["setting"]): row for row in run.summary})
+def cell(run: Run, setting: Setting) -> Cell:
+    texts = {name: word(value) for name, value in setting.items()}
+    return Cell(texts, {(row["metric"], row["setting"]): row for row in run.summary})
+
+
+def varied_in(cells: Sequence[Run]) -> list[Setting]:
+    """Each cell's values of all that is varied. A cell that was a run before the sweep has them in its config alone."""
+    settings = [cell.about.get("setting") or {} for cell in cells]
+    names = list(dict.fromkeys(name for setting in settings for name in setting))
+    return [
+        {name: setting.get(name, at(cell.about.get("config"), name)) for name in names}
+        for cell, setting in zip(cells, settings, strict=True)
+    ]
+
+
+def at(config: Any, path: str) -> Any:
+    """The value of a config's field, dotted where it is nested; None where there is none."""
+    for name in path.split("."):
+        config = config.get(name) if isinstance(config, Mapping) else None
+    return config
 
 
 def carrying(run: Run, cells: Sequence[Cell]) -> list[Name]:
@@ -101,6 +119,8 @@ def numeric(values: Any) -> bool:
 
 def word(value: Any) -> str:
     """A swept value in few letters; a data set without its digest."""
+    if value is None:
+        return "none"
     if isinstance(value, str):
         return shortened(value.partition("@")[0], 18)
     return f"{value:g}" if finite(value) and not isinstance(value, bool) else shortened(json.dumps(value), 18)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dashboards import drawing
 from dashboards.audits.unique_feature.pairs import LINES, MODELS, Array
 from dashboards.audits.unique_feature.published import legend
+from dashboards.columns import integers, numbers
 from dashboards.figure import Figure
 
 DRAWN = 60  # models with a line of their own
@@ -74,18 +75,15 @@ def of_models(table: pa.Table, model: str) -> Trained | None:
     chosen = table.filter(pc.field("model") == model)
     if not chosen.num_rows:
         return None
-    names = np.stack([chosen["canary"].to_numpy(), chosen["seed"].to_numpy()], axis=1)
-    _, which = np.unique(names, axis=0, return_inverse=True)
-    which = which.ravel()
-    epoch = chosen["epoch"].to_numpy().astype(np.int64) - 1
+    names = np.stack([integers(chosen, "canary"), integers(chosen, "seed")], axis=1)
+    which = np.unique(names, axis=0, return_inverse=True)[1].ravel()
+    epoch = integers(chosen, "epoch") - 1
     measures = {}
     for name in MEASURES:
-        values = np.full((which.max() + 1, epoch.max() + 1), np.nan)
-        found = chosen[name].to_numpy(zero_copy_only=False).astype(np.float64)
-        values[which, epoch] = np.where(np.isfinite(found), found, np.nan)
-        measures[name] = values
+        measures[name] = np.full((which.max() + 1, epoch.max() + 1), np.nan)
+        measures[name][which, epoch] = numbers(chosen, name)
     kept = np.zeros(which.max() + 1, np.int64)
-    is_kept = chosen["kept"].to_numpy(zero_copy_only=False).astype(bool)
+    is_kept = integers(chosen, "kept") == 1
     kept[which[is_kept]] = epoch[is_kept]
     return Trained(measures, kept)
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dashboards import drawing
+from dashboards.columns import numbers
 
 Array = NDArray[np.float64]
 
@@ -25,16 +26,9 @@ class Pairs:
 
     table: pa.Table
 
-    def column(self, name: str) -> Array:
-        """The numbers of a column, (pairs,); NaN where there is none, empty where the table has no such column."""
-        if name not in self.table.column_names:
-            return np.empty(0)
-        values = self.table[name].to_numpy(zero_copy_only=False).astype(np.float64)
-        return np.where(np.isfinite(values), values, np.nan)
-
     def columns(self, *names: str) -> list[Array]:
-        """These columns, each with the rows in which all of them have a number."""
-        found = [self.column(name) for name in names]
+        """These columns, each with the rows in which all of them have a number; empty where one is not there."""
+        found = [numbers(self.table, name) for name in names]
         if any(len(values) != len(found[0]) for values in found):
             return [np.empty(0) for _ in names]
         there = ~np.isnan(found).any(axis=0)
