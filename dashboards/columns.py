@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 
@@ -14,15 +13,23 @@ def numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
     """A column of numbers; NaN where there is none or it is infinite, empty where the table has no such column."""
     if name not in table.column_names:
         return np.empty(0)
-    values = _array(pc.fill_null(table[name].cast(pa.float64(), safe=False), float("nan"))).astype(np.float64)
-    return np.where(np.isfinite(values), values, np.nan)
+    values, there = _parts(table[name], pa.float64())
+    return np.where(there & np.isfinite(values), values, np.nan)
 
 
 def integers(table: pa.Table, name: str) -> NDArray[np.int64]:
     """A column of whole numbers or truths, exactly; 0 where there is none."""
-    return _array(pc.fill_null(table[name].cast(pa.int64()), 0)).astype(np.int64)
+    values, there = _parts(table[name], pa.int64())
+    return np.where(there, values, 0)
 
 
-def _array(column: pa.ChunkedArray) -> NDArray[Any]:
-    chunks = [np.from_dlpack(chunk) for chunk in column.chunks if len(chunk)]
-    return np.concatenate(chunks) if chunks else np.empty(0)
+def _parts(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """The values of a column as this type, and whether each is there."""
+    dtype = np.dtype(str(kind).replace("double", "float64"))
+    values, there = [np.empty(0, dtype)], [np.empty(0, np.bool_)]
+    for chunk in column.cast(kind, safe=False).chunks:
+        nothing = chunk.null_count == len(chunk)  # then Arrow need not keep any values
+        whole = np.zeros(len(chunk), dtype) if nothing else np.frombuffer(chunk.buffers()[1], dtype)[chunk.offset :]
+        values.append(whole[: len(chunk)])
+        there.append(np.from_dlpack(chunk.is_valid().cast(pa.uint8())) == 1)
+    return np.concatenate(values), np.concatenate(there)

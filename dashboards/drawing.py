@@ -182,6 +182,16 @@ def ticks(axes: Axes, across: int = 5, up: int = 5, whole: bool = False) -> None
     axes.yaxis.set_major_locator(MaxNLocator(up, steps=[1, 2, 2.5, 5, 10]))
 
 
+def logarithmic(axes: Axes) -> None:
+    """A logarithmic scale upwards, with plain numbers for ticks."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
 def span(values: Sequence[float], margin: float = 0.06) -> tuple[float, float]:
     """Limits that hold these values with a margin; some room around a single one."""
     low, high = min(values), max(values)

@@ -18,8 +18,8 @@ ROW = 0.2  # inches
 FOOT = 0.36  # for the ticks of each panel
 LEGEND = 0.32
 MOST = 80  # rows in one figure
-# Metrics side by side on one scale use at least this part of it each; otherwise they get scales of their own.
-SHARE = 0.4
+# Metrics on one scale use at least this part of it each; otherwise they get scales of their own.
+SHARE = 0.3
 
 
 def estimates(rows: Sequence[Row]) -> Iterator[Figure]:
@@ -49,7 +49,7 @@ def forest(rows: Sequence[Row], name: str, title: str) -> Figure:
     units = sorted({str(row["unit"]) for row in shown if row["unit"]})
     left_out = f" The first {MOST} of {len(rows)} rows are drawn." if len(rows) > MOST else ""
     caption = (
-        "Dot: estimate. Line: its 95 % interval; a dot without one has none. Upright tick: what the estimate is where "
+        "Dot: estimate. Line: its 95 % interval, hidden where narrower than the dot. Tick: what the estimate is where "
         f"nothing is memorised. Scales differ. Sampling unit: {', '.join(units) or 'not said'}.{left_out}"
     )
     return Figure(name, title, caption, " ".join(said(row) for row in shown), drawing.svg(figure, name))
@@ -63,12 +63,13 @@ def by_metric(rows: Sequence[Row]) -> list[Metric]:
 
 
 def on_one_scale(metrics: Sequence[Metric]) -> list[list[Metric]]:
-    """Panels of consecutive metrics that stay readable on one scale."""
+    """Panels of consecutive metrics with the same first word, where they stay readable on one scale."""
     panels: list[list[Metric]] = []
     for metric in metrics:
         together = [*panels[-1], metric] if panels else [metric]
         whole = reach([row for _, rows in together for row in rows])
-        if panels and all(reach(rows) >= SHARE * whole for _, rows in together):
+        of_a_kind = len({name.partition(" ")[0] for name, _ in together}) == 1
+        if panels and of_a_kind and all(reach(rows) >= SHARE * whole for _, rows in together):
             panels[-1] = together
         else:
             panels.append([metric])

@@ -139,7 +139,7 @@ def in_panels(cells: Sequence[Cell], names: Sequence[Name], across: str, others:
         lines.setdefault(tuple(each.setting[field] for field in others), []).append(each)
     legend = 0.3 if others else 0.0
     legend *= -(-len(lines) // 2)  # two entries in a row
-    figure = drawing.canvas(PANEL * len(names) + 0.5 + legend)
+    figure = drawing.canvas(PANEL * len(names) + 0.35 + legend)
     for at, name in enumerate(names):
         bottom = 0.5 + PANEL * (len(names) - 1 - at)
         axes = drawing.place(figure, 0.75, bottom, drawing.WIDTH - 0.95, PANEL - 0.42)
@@ -155,7 +155,10 @@ def in_panels(cells: Sequence[Cell], names: Sequence[Name], across: str, others:
     axes.set_xlabel(across)
     if others:
         key(figure, {", ".join(f"{f} {v}" for f, v in zip(others, values, strict=True)): None for values in lines})
-    return Drawn(drawing.svg(figure, "sweep"), f"Estimates with their 95 % intervals. {about_null(cells, names)}")
+    return Drawn(
+        drawing.svg(figure, "sweep"),
+        f"Estimates with their 95 % intervals; the swept values stand evenly apart. {about_null(cells, names)}",
+    )
 
 
 def line(

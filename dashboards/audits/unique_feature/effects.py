@@ -72,7 +72,7 @@ def separation(pairs: Pairs) -> Figure | None:
     if not there:
         return None
     panel, n = 1.5, max(len(canary) for canary, _ in there.values())
-    height = panel * len(there) + 0.7
+    height = panel * len(there) + 0.55
     figure = drawing.canvas(height)
     said = []
     for at, (title, (canary, twin)) in enumerate(there.items()):

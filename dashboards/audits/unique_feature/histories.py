@@ -48,6 +48,8 @@ def histories(table: pa.Table) -> Figure | None:
         for model, each in trained.items():
             drawn(axes, model, each, name, DRAWN // len(trained))
         drawing.ticks(axes, 6, 4, whole=True)
+        if name == "validation_loss":
+            drawing.logarithmic(axes)
         axes.set_ylabel(label)
         if at + 1 < len(MEASURES):
             axes.tick_params(labelbottom=False)

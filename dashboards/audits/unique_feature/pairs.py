@@ -45,6 +45,7 @@ def mark(model: str, count: int) -> dict[str, Any]:
         "color": drawing.light(model),
         "linestyle": "none",
         "markeredgewidth": 1.1 if hollow else 0,
+        "alpha": 1.0 if count <= 200 else 0.5,
         **hollow,
     }
 
@@ -53,4 +54,5 @@ def key(models: dict[str, str] = MODELS, count: int = 1) -> list[Any]:
     """Entries of a legend, one for each kind of model."""
     from matplotlib.lines import Line2D
 
-    return [Line2D([], [], label=label, **mark(model, count)) for model, label in models.items()]
+    look = {"markersize": 5.5, "alpha": 1.0}
+    return [Line2D([], [], label=label, **mark(model, count) | look) for model, label in models.items()]
