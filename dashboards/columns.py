@@ -1,4 +1,4 @@
-"""A table's columns as numpy arrays. (pyarrow's own `to_numpy` loads pandas, which takes half a second.)"""
+"""A table's columns as numpy arrays. (pyarrow's own `to_numpy` and filters load pandas: half a second.)"""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ def integers(table: pa.Table, name: str) -> NDArray[np.int64]:
     """A column of whole numbers or truths, exactly; 0 where there is none."""
     values, there = _parts(table[name], pa.int64())
     return np.where(there, values, 0)
+
+
+def texts(table: pa.Table, name: str) -> NDArray[np.str_]:
+    """A column of texts; empty where there is none."""
+    return np.array([text or "" for text in table[name].to_pylist()], np.str_)
 
 
 def _parts(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[NDArray[Any], NDArray[np.bool_]]:

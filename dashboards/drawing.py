@@ -137,7 +137,7 @@ DECIMALS = re.compile(r"(\d\.\d\d)\d+")
 SPACES = re.compile(r">\s+<")
 FONT = re.compile(r"(font(?:-family)?: [^;\"]*?)'DejaVu Sans'")
 REFERENCE = re.compile(r"(?:url\(#|xlink:href=\"#)([\w-]+)")
-IDENTITY = re.compile(r' id="([\w-]+)"')
+IDENTITY = re.compile(r' id="([^"]+)"')
 MARKS = re.compile(r"(?:<use [^>]*?(?<=\")/>)+")
 MARK_STYLE = re.compile(r' style="([^"]*)"')
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dashboards import drawing
 from dashboards.audits.unique_feature.pairs import LINES, MODELS, Array
 from dashboards.audits.unique_feature.published import legend
-from dashboards.columns import integers, numbers
+from dashboards.columns import integers, numbers, texts
 from dashboards.figure import Figure
 
 DRAWN = 60  # models with a line of their own
@@ -72,20 +72,18 @@ def histories(table: pa.Table) -> Figure | None:
 
 def of_models(table: pa.Table, model: str) -> Trained | None:
     """The histories of the models of this kind."""
-    import pyarrow.compute as pc
-
-    chosen = table.filter(pc.field("model") == model)
-    if not chosen.num_rows:
+    chosen = texts(table, "model") == model
+    if not chosen.any():
         return None
-    names = np.stack([integers(chosen, "canary"), integers(chosen, "seed")], axis=1)
+    names = np.stack([integers(table, "canary")[chosen], integers(table, "seed")[chosen]], axis=1)
     which = np.unique(names, axis=0, return_inverse=True)[1].ravel()
-    epoch = integers(chosen, "epoch") - 1
+    epoch = integers(table, "epoch")[chosen] - 1
     measures = {}
     for name in MEASURES:
         measures[name] = np.full((which.max() + 1, epoch.max() + 1), np.nan)
-        measures[name][which, epoch] = numbers(chosen, name)
+        measures[name][which, epoch] = numbers(table, name)[chosen]
     kept = np.zeros(which.max() + 1, np.int64)
-    is_kept = integers(chosen, "kept") == 1
+    is_kept = integers(table, "kept")[chosen] == 1
     kept[which[is_kept]] = epoch[is_kept]
     return Trained(measures, kept)
 
