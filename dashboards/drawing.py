@@ -5,11 +5,15 @@ Matplotlib is imported inside functions: whoever imports a dashboard need not wa
 
 from __future__ import annotations
 
+import importlib
 import io
+import os
 import re
+import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -62,6 +66,25 @@ def place(figure: Figure, left: float, bottom: float, width: float, height: floa
     return axes
 
 
+def load(folder: Callable[[], Path]) -> None:
+    """Import matplotlib, which keeps a list of the machine's fonts: in `folder()`, unless the user has one at home.
+
+    It would otherwise be written into the home of whoever has never used matplotlib.
+    """
+    homes = {"config": "XDG_CONFIG_HOME", "cache": "XDG_CACHE_HOME"}
+    config, cache = (
+        Path(os.environ.get(variable) or Path.home() / f".{name}") / "matplotlib" for name, variable in homes.items()
+    )
+    has_own = os.environ.get("MPLCONFIGDIR") or (config.is_dir() and list(cache.glob("fontlist*")))
+    if "matplotlib" in sys.modules or has_own:
+        return
+    os.environ["MPLCONFIGDIR"] = str(folder())
+    try:
+        importlib.import_module("matplotlib.font_manager")
+    finally:
+        os.environ.pop("MPLCONFIGDIR", None)
+
+
 @contextmanager
 def style(name: str = "") -> Iterator[None]:
     """Inside it figures are made and written as ours, whatever the user's own settings of matplotlib say.
@@ -96,7 +119,6 @@ def style(name: str = "") -> Iterator[None]:
         "legend.handlelength": 1.8,
         "svg.fonttype": "none",
         "svg.hashsalt": f"engram {name}",
-        "svg.id": None,
         "path.simplify": True,
     }
     defaults: dict[Any, Any] = {key: value for key, value in matplotlib.rcParamsDefault.items() if key not in KEPT}

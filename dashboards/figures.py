@@ -11,6 +11,7 @@ from dashboards.sweep import sweep
 
 def figures(run: Run) -> list[Figure]:
     """What can be drawn of the run as far as it has come. A sweep is one figure; its cells have their own."""
+    drawing.load(lambda: run.store.folder("matplotlib"))
     with drawing.style():
         if run.cells:
             return list(sweep(run))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -83,6 +84,24 @@ print([name for name in ("torch", "ray", "mlflow", "pandas", "matplotlib.pyplot"
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert "[]" == done.stdout.strip(), done.stderr
+
+
+@pytest.mark.slow
+def test_drawing_writes_nothing_into_a_home_where_matplotlib_was_never_used(smoke: Run, tmp_path: Path) -> None:
+    script = f"""
+import os
+from dashboards.run import open_run
+from dashboards.figures import figures
+from orchestrator.store import open_store
+print(len(figures(open_run(open_store({smoke.store.location!r}), {smoke.name!r}))), "MPLCONFIGDIR" in os.environ)
+"""
+    hidden = ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "MPLCONFIGDIR")
+    env = {name: value for name, value in os.environ.items() if name not in hidden} | {"HOME": str(tmp_path)}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], env=env)
+    assert "6 False" == done.stdout.strip(), done.stderr
+    assert "" == done.stderr
+    assert [] == list(tmp_path.rglob("*"))
 
 
 @pytest.mark.parametrize(
