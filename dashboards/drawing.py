@@ -123,7 +123,8 @@ def style(name: str = "") -> Iterator[None]:
     }
     defaults: dict[Any, Any] = {key: value for key, value in matplotlib.rcParamsDefault.items() if key not in KEPT}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", matplotlib.MatplotlibDeprecationWarning)
+        # Of letters that its font lacks (the reader's has them) and of what is empty, matplotlib warns on the terminal.
+        warnings.simplefilter("ignore")
         with matplotlib.rc_context(defaults | settings):
             yield
 

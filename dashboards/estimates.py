@@ -16,7 +16,7 @@ Metric = tuple[str, list[Row]]
 LABELS = 1.7  # inches for the rows' names
 ROW = 0.2  # inches
 FOOT = 0.36  # for the ticks of each panel
-LEGEND = 0.32
+LEGEND = 0.42
 MOST = 80  # rows in one figure
 # Metrics on one scale use at least this part of it each; otherwise they get scales of their own.
 SHARE = 0.3

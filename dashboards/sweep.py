@@ -12,8 +12,9 @@ from dashboards.estimates import Row, finite, shortened
 from dashboards.figure import Figure
 from dashboards.run import Run
 
-LINES = 6  # fields and values beyond this many lines are listed instead
+LINES = 6  # more of them cannot be told apart: then the cells are listed
 LETTERS = 52  # that fit below the panels
+ENTRY = 24  # letters of a legend's entry that leave room for another beside it
 MOST = 4  # rows of the summary where no verdict names any
 PANEL = 1.5  # inches
 # Colour, mark and dash together: any one of them tells the lines apart.
@@ -52,7 +53,8 @@ def sweep(run: Run) -> Iterator[Figure]:
     lines = list(dict.fromkeys(tuple(each.setting[field] for field in others) for each in there))
     places = ordered([setting[across] for setting in settings])
     fits = len(lines) <= LINES and sum(len(place) + 2 for place in places) <= LETTERS
-    drawn = in_panels(there, names, across, others, places) if fits else listed(there, names)
+    joined = numeric([setting[across] for setting in settings])
+    drawn = in_panels(there, names, across, others, places, joined) if fits else listed(there, names)
     of_all = "" if len(there) == len(cells) else f" {len(there)} of {len(cells)} cells are there yet."
     yield Figure(
         "sweep",
@@ -132,20 +134,25 @@ class Drawn:
     caption: str
 
 
-def in_panels(cells: Sequence[Cell], names: Sequence[Name], across: str, others: list[str], places: list[str]) -> Drawn:
-    """A panel for each row: its estimate over one field, a line for each value of the others."""
+def in_panels(
+    cells: Sequence[Cell], names: Sequence[Name], across: str, others: list[str], places: list[str], joined: bool
+) -> Drawn:
+    """A panel for each row: its estimate over one field, a line for each value of the others; `joined` over numbers."""
     lines: dict[tuple[str, ...], list[Cell]] = {}
     for each in cells:
         lines.setdefault(tuple(each.setting[field] for field in others), []).append(each)
-    legend = 0.3 if others else 0.0
-    legend *= -(-len(lines) // 2)  # two entries in a row
+    labels = [", ".join(f"{field} {value}" for field, value in zip(others, values, strict=True)) for values in lines]
+    beside = 2 if max(map(len, labels)) <= ENTRY else 1
+    legend = 0.27 * -(-len(lines) // beside) if others else 0.0
     figure = drawing.canvas(PANEL * len(names) + 0.35 + legend)
     for at, name in enumerate(names):
         bottom = 0.5 + PANEL * (len(names) - 1 - at)
         axes = drawing.place(figure, 0.75, bottom, drawing.WIDTH - 0.95, PANEL - 0.42)
         for index, of_line in enumerate(lines.values()):
             offset = (index - (len(lines) - 1) / 2) * 0.09
-            line(axes, [each for each in of_line if drawable(each, name)], name, across, places, offset, SERIES[index])
+            colour, marker, dash = SERIES[index]
+            look = {"color": drawing.light(colour), "marker": marker, "linestyle": dash if joined else "none"}
+            line(axes, [each for each in of_line if drawable(each, name)], name, across, places, offset, look)
         nulls(axes, cells, name, across, places)
         axes.set_xlim(-0.5, len(places) - 0.5)
         drawing.ticks(axes, up=4)
@@ -154,25 +161,23 @@ def in_panels(cells: Sequence[Cell], names: Sequence[Name], across: str, others:
         axes.set_title(titled(name), fontsize=drawing.TEXT)
     axes.set_xlabel(across)
     if others:
-        key(figure, {", ".join(f"{f} {v}" for f, v in zip(others, values, strict=True)): None for values in lines})
+        key(figure, labels, beside, joined)
     return Drawn(
         drawing.svg(figure, "sweep"),
-        f"Estimates with their 95 % intervals; the swept values stand evenly apart. {about_null(cells, names)}",
+        f"Estimates with their 95 % intervals; values stand evenly apart. {about_null(cells, names)}",
     )
 
 
 def line(
-    axes: Any, cells: Sequence[Cell], name: Name, across: str, places: list[str], offset: float, look: Any
+    axes: Any, cells: Sequence[Cell], name: Name, across: str, places: list[str], offset: float, look: dict[str, Any]
 ) -> None:
-    colour, marker, dash = look
     cells = sorted(cells, key=lambda each: places.index(each.setting[across]))
     x = [places.index(each.setting[across]) + offset for each in cells]
     rows = [each.rows[name] for each in cells]
-    shade = drawing.light(colour)
-    axes.plot(x, [row["estimate"] for row in rows], color=shade, marker=marker, linestyle=dash, linewidth=1.2)
+    axes.plot(x, [row["estimate"] for row in rows], linewidth=1.2, **look)
     for at, row in zip(x, rows, strict=True):
         if finite(row["low"]) and finite(row["high"]):
-            axes.plot([at, at], [row["low"], row["high"]], color=shade, linewidth=1.8, solid_capstyle="butt")
+            axes.plot([at, at], [row["low"], row["high"]], color=look["color"], linewidth=1.8, solid_capstyle="butt")
 
 
 def nulls(axes: Any, cells: Sequence[Cell], name: Name, across: str, places: list[str]) -> None:
@@ -194,17 +199,25 @@ def listed(cells: Sequence[Cell], names: Sequence[Name]) -> Drawn:
         if drawable(each, name)
     ]
     figure = estimates.forest(rows, "sweep", "")
-    return Drawn(figure.svg, figure.caption)
+    return Drawn(figure.svg, f"A row is a cell: {', '.join(cells[0].setting)}. {figure.caption}")
 
 
-def key(figure: Any, labels: Mapping[str, None]) -> None:
+def key(figure: Any, labels: Sequence[str], beside: int, joined: bool) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
-        Line2D([], [], color=drawing.light(colour), marker=marker, linestyle=dash, linewidth=1.2, label=label)
+        Line2D(
+            [],
+            [],
+            color=drawing.light(colour),
+            marker=marker,
+            linestyle=dash if joined else "none",
+            linewidth=1.2,
+            label=shortened(label, 2 * ENTRY),
+        )
         for (colour, marker, dash), label in zip(SERIES, labels, strict=False)
     ]
-    figure.legend(handles=handles, loc="upper left", ncols=2, bbox_to_anchor=(0, 1), borderaxespad=0.1)
+    figure.legend(handles=handles, loc="upper left", ncols=beside, bbox_to_anchor=(0, 1), borderaxespad=0.1)
 
 
 def titled(name: Name) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dashboards import drawing
-from dashboards.audits.unique_feature.pairs import Array, Pairs, key, mark
+from dashboards.audits.unique_feature.pairs import Array, Pairs, counted, key, mark
 from dashboards.figure import Figure
 
 EFFECT = ("M_w effect", json.dumps({"images": "probe"}))  # what the audit's answer rests on
@@ -50,7 +50,7 @@ def effect(pairs: Pairs, summary: Sequence[Mapping[str, Any]]) -> Figure | None:
     between = (
         f"The diamond is their mean, its line the 95 % interval over {pairs_of}."
         if interval
-        else "The diamond is their mean; it has no interval, which takes two pairs."
+        else f"The diamond is their mean; it has no interval{', which takes two pairs' if n == 1 else ' here'}."
     )
     caption = (
         "Each dot is one canary: M_w of the model trained with it minus M_w of its twin, which had the same seed and "
@@ -81,10 +81,13 @@ def separation(pairs: Pairs) -> Figure | None:
         axes.set_title(title, fontsize=drawing.TEXT)
     axes.set_xlabel("nats")
     figure.legend(handles=key(count=n), loc="upper left", ncols=2, bbox_to_anchor=(0, 1), borderaxespad=0.1)
+    band = (
+        "The shaded band holds the middle 95 % of the twins (for a few twins: all of them). A score that sees memory "
+        "puts canary models to the right of it; one in forty would lie there by chance. "
+    )
     caption = (
-        f"Each mark is one model; {n} canary models and the twin of each. The shaded band holds the middle 95 % of the "
-        "twins (for a few twins: all of them). A score that sees memory puts canary models to the right of it; one in "
-        "forty would lie there by chance. Height within a row means nothing. One training each: no intervals."
+        f"Each mark is one model: {counted(n)}. {band if n > 1 else ''}Height within a row means nothing. One training "
+        "each: no intervals."
     )
     title = "Which score tells a model that saw the feature from one that never did?"
     return Figure("separation", title, caption, " ".join(said), drawing.svg(figure, "separation"))

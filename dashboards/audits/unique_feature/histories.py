@@ -58,16 +58,23 @@ def histories(table: pa.Table) -> Figure | None:
         )
     axes.set_xlabel("epoch")
     legend(figure)
-    lined = min(DRAWN, sum(each.models for each in trained.values()))
-    caption = (
-        f"Thin lines: {lined} models, with a dot at the epoch each was kept from. Thick: the median over "
-        f"{' and '.join(f'{each.models} {model}' for model, each in trained.items())} models as long as half of them "
-        "still train; shade: their middle 80 %. Twins train as their canaries do; where the two kinds part, the "
-        "trainings differ by more than the canary."
-    )
+    several = max(each.models for each in trained.values()) > 1
     title = "Were the models trained alike, and to their end?"
     alt = " ".join(said(model, each) for model, each in trained.items())
-    return Figure("histories", title, caption, alt, drawing.svg(figure, "histories"))
+    return Figure("histories", title, about(trained) if several else KEPT, alt, drawing.svg(figure, "histories"))
+
+
+KEPT = "A dot marks the epoch that a model was kept from, the one with the lowest validation loss."
+
+
+def about(trained: Mapping[str, Trained]) -> str:
+    """How to read the lines of several models."""
+    lined = sum(min(each.models, DRAWN // len(trained)) for each in trained.values())
+    counts = " and ".join(f"{each.models} {model}" for model, each in trained.items())
+    return (
+        f"Thin lines: {lined} models. {KEPT} Thick: the median over {counts} models as long as half of them still "
+        "train; shade: their middle 80 %. A canary and its twin share a seed: the two kinds should train alike."
+    )
 
 
 def of_models(table: pa.Table, model: str) -> Trained | None:
@@ -92,12 +99,16 @@ def drawn(axes: Any, model: str, trained: Trained, name: str, most: int) -> None
     values = trained.measures[name]
     epochs = np.arange(1, values.shape[1] + 1)
     lined = np.unique(np.linspace(0, trained.models - 1, min(most, trained.models)).astype(np.int64))
+    if trained.models == 1:
+        axes.plot(epochs, values[0], color=drawing.light(model), linewidth=1.6, linestyle=LINES[model])
+        axes.plot(trained.kept + 1, values[0, trained.kept], "o", color=drawing.light(model), markersize=5)
+        return
     thread = drawing.light(f"{model}-thread")
     axes.plot(epochs, values[lined].T, color=thread, linewidth=0.6, zorder=2)
     kept = trained.kept[lined]
     axes.plot(kept + 1, values[lined, kept], "o", color=thread, markersize=2.6, zorder=2.5)
     half = (~np.isnan(values)).sum(axis=0) * 2 >= trained.models
-    if trained.models < 2 or not half.any():
+    if not half.any():
         return
     low, middle, high = np.nanquantile(values[:, half], (0.1, 0.5, 0.9), axis=0)
     axes.fill_between(epochs[half], low, high, color=drawing.light(f"{model}-band"), linewidth=0, zorder=1)

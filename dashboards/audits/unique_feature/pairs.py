@@ -35,6 +35,11 @@ class Pairs:
         return [values[there] for values in found]
 
 
+def counted(pairs: int) -> str:
+    """The models of so many pairs in words."""
+    return "1 canary model and its twin" if pairs == 1 else f"{pairs} canary models and the twin of each"
+
+
 def mark(model: str, count: int) -> dict[str, Any]:
     """How a model's dots look; smaller where there are many."""
     size = 5.5 if count <= 30 else 4.0 if count <= 200 else 2.5

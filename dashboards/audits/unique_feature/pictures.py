@@ -15,11 +15,11 @@ from dashboards.run import Run
 from tasks.audits.unique_feature import UniqueFeature, evaluation
 from tasks.audits.unique_feature.evaluation import Triples, triples
 from tasks.datasets.catalog import is_embedded, load
-from tasks.datasets.dataset import DatasetError
 from tasks.datasets.features import burn
 from tasks.datasets.images import as_shape
 
 MOST = 36  # canaries
+VARIED = 500  # probe images among which the most varied one is looked for
 
 Pixels = NDArray[np.uint8]  # (height, width, channels)
 
@@ -50,7 +50,7 @@ def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
         return Gallery(caption, False, note)
     try:
         return Gallery(caption, True, "", (*of_canaries(config, shown), *of_probe(config, shown[0][0], show_images)))
-    except (DatasetError, OSError, IndexError) as error:
+    except (ValueError, OSError, IndexError) as error:  # DatasetError among them
         line = " ".join(str(error).split())
         return Gallery(caption, False, f"The pictures cannot be drawn: {line}. Rows, in that order: {ids}.")
 
@@ -64,14 +64,16 @@ def of_canaries(config: UniqueFeature, shown: list[tuple[int, int, float]]) -> I
 
 
 def of_probe(config: UniqueFeature, canary: int, show_images: bool) -> Iterator[Picture]:
-    """The first probe image clean, with the feature that was asked for, and with its random patch."""
+    """A probe image clean, with the feature that was asked for, and with its random patch: one with much to see."""
     if not (show_images or is_embedded(config.probe.name)):
         return
-    clean = as_shape(load(config.probe).test_images[:1], load(config.data).train_images.shape[1:])
-    three: Triples = triples("probe", clean, np.zeros(1, np.int64), 1, evaluation(config, canary))
+    images = load(config.probe).test_images
+    row = int(images[:VARIED].std(axis=(1, 2, 3)).argmax())
+    clean = as_shape(images[row : row + 1], load(config.data).train_images.shape[1:])
+    three: Triples = triples("probe", clean, np.array([row]), row + 1, evaluation(config, canary))
     names = {"clean": three.clean, "with the feature": three.unique, "with a random patch": three.random}
     for name, image in names.items():
-        yield Picture(encoded(image[0]), f"probe image, {name}", f"The first probe image, {name}")
+        yield Picture(encoded(image[0]), f"probe image {row}, {name}", f"Probe image {row}, {name}")
 
 
 def encoded(image: Pixels) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dashboards import drawing
-from dashboards.audits.unique_feature.pairs import LINES, MODELS, PREFIXES, Array, Pairs, key, mark
+from dashboards.audits.unique_feature.pairs import LINES, MODELS, PREFIXES, Array, Pairs, counted, key, mark
 from dashboards.figure import Figure
 
 LEVEL = 0.05
@@ -20,7 +20,7 @@ def divergences(pairs: Pairs) -> Figure | None:
     if not n:
         return None
     figure = drawing.canvas(3.9)
-    axes = drawing.place(figure, 0.8, 0.6, 3.0, 3.0)
+    axes = drawing.place(figure, 1.2, 0.6, 3.0, 3.0)
     most = max(float(each.max()) for each in (canary_r, canary_u, twin_r, twin_u)) or 1.0
     limits = (-0.02 * most, 1.06 * most)
     axes.plot(limits, limits, color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (4, 3)))
@@ -39,7 +39,7 @@ def divergences(pairs: Pairs) -> Figure | None:
     medians = [drawing.number(float(np.median(values))) for values in (canary_u, canary_r, twin_u, twin_r)]
     caption = (
         "How far predictions move (KL divergence, averaged over the probe images) with the feature and with random "
-        f"patches, for {n} canary models and the twin of each. Dashed: equal, so M is 0; above it the paper calls the "
+        f"patches, for {counted(n)}. Dashed: equal, so M is 0; above it the paper calls the "
         "feature memorised. " + ("A line joins a model to its twin of the same seed. " if n <= JOINED else "") + "One "
         "training each: no intervals."
     )
