@@ -24,6 +24,8 @@ DESCRIPTIONS = {
     "cifar10": "60,000 colour images of 10 classes, 32x32, Python batches or Parquet in ENGRAM_DATA",
     "parquet:PATH": "a folder with train.parquet and test.parquet: picture bytes in img or image, and label",
 }
+# The sets that come with the installation: everybody has them, so they may be seen by everybody.
+EMBEDDED = {"digits": embedded.digits, "photos": embedded.photos}
 # Where each usual set may lie inside ENGRAM_DATA, and its class in torchvision.datasets.
 LAYOUTS: Mapping[str, tuple[str, ...]] = {
     "mnist": ("mnist", "MNIST/raw"),
@@ -39,6 +41,11 @@ _loading = threading.Lock()
 def known_names() -> dict[str, str]:
     """Each data set's name with one line about it."""
     return dict(DESCRIPTIONS)
+
+
+def is_embedded(name: str) -> bool:
+    """Whether the data set of this name comes with the installation; any other is the user's own."""
+    return name in EMBEDDED
 
 
 def pin(dataset: Dataset, known: MutableMapping[str, str] | None = None) -> Dataset:
@@ -80,10 +87,8 @@ def check(dataset: Dataset, found: str) -> None:
 
 def find(name: str) -> tuple[str, Source]:
     """The data set's files, and the name under which any process on this machine finds them."""
-    if name == "digits":
-        return name, embedded.digits()
-    if name == "photos":
-        return name, embedded.photos()
+    if name in EMBEDDED:
+        return name, EMBEDDED[name]()
     if name in LAYOUTS:
         return name, usual(name)
     kind, colon, path = name.partition(":")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tasks.datasets import catalog
-from tasks.datasets.catalog import candidates, known_names, load, pin
+from tasks.datasets.catalog import candidates, is_embedded, known_names, load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tests.tasks.datasets import test_cifar, test_idx, test_parquet
 
@@ -26,6 +26,11 @@ def test_mnist_is_found_in_its_usual_layouts(tmp_path: Path, monkeypatch: pytest
         monkeypatch.setenv("ENGRAM_DATA", str(root))
         digests.append(pin(Dataset(name)).digest)
     assert 1 == len(set(digests))
+
+
+def test_only_what_comes_with_the_installation_is_embedded() -> None:
+    assert ["digits", "photos"] == [name for name in known_names() if is_embedded(name)]
+    assert not is_embedded("parquet:digits")
 
 
 def test_a_folder_of_clothing_is_not_taken_for_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

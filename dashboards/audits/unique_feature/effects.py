@@ -1,0 +1,117 @@
+"""What the canary did to its model: the effect, pair by pair, and which score tells the two kinds of model apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dashboards import drawing
+from dashboards.audits.unique_feature.pairs import Array, Pairs, counted, key, mark
+from dashboards.figure import Figure
+
+EFFECT = ("M_w effect", json.dumps({"images": "probe"}))  # what the audit's answer rests on
+SCORES = {"m": "M, the published black-box score", "m_w_probe": "M_w, towards the canary's label"}
+# Heights by multiples of the golden ratio: scattered evenly, and the same each time.
+GOLDEN = 0.6180339887
+
+
+def effect(pairs: Pairs, summary: Sequence[Mapping[str, Any]]) -> Figure | None:
+    """Each pair's effect on M_w over the probe images, sorted, and their mean with its interval."""
+    (effects,) = pairs.columns("m_w_probe_effect")
+    if not len(effects):
+        return None
+    ordered = np.sort(effects)
+    n, above = len(ordered), int((ordered > 0).sum())
+    mean = float(ordered.mean())
+    row = next((row for row in summary if (row["metric"], row["setting"]) == EFFECT), None)
+    interval = None if row is None or row["low"] is None or row["n"] != n else (row["low"], row["high"])
+    figure = drawing.canvas(2.9)
+    axes = drawing.place(figure, 0.15, 0.55, drawing.WIDTH - 0.3, 2.1)
+    axes.axvline(0, color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (4, 3)))
+    ranks = (np.arange(n) + 0.5) / n
+    axes.plot(ordered, ranks, **mark("canary", n))
+    accent = drawing.light("accent")
+    if interval:
+        axes.plot(interval, [1.2, 1.2], color=accent, linewidth=2.4, solid_capstyle="butt")
+    axes.plot([mean], [1.2], "D", color=accent, markersize=7)
+    low, high = drawing.span([0.0, *ordered.tolist(), *(interval or ())])
+    axes.set_xlim(low, high)
+    axes.set_ylim(-0.06, 1.36)
+    drawing.ticks(axes)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel("effect of the canary on M_w, nats")
+    ends = f" [{drawing.number(interval[0])}, {drawing.number(interval[1])}]" if interval else ", no interval"
+    axes.set_title(f"mean {drawing.number(mean)}{ends}; {above} of {n} above 0", fontsize=drawing.TEXT)
+    pairs_of = f"{n} pair{'s' if n != 1 else ''} of trainings"
+    between = (
+        f"The diamond is their mean, its line the 95 % interval over {pairs_of}."
+        if interval
+        else f"The diamond is their mean; it has no interval{', which takes two pairs' if n == 1 else ' here'}."
+    )
+    caption = (
+        "Each dot is one canary: M_w of the model trained with it minus M_w of its twin, which had the same seed and "
+        "the clean image. Dots are sorted; a single pair has no interval. " + between + " Dashed at 0: nothing "
+        "memorised. Nats: 0.1 changes the label's probability by about a tenth. Images the models never saw."
+    )
+    numbers = f"{above} of {n} effects lie above 0; mean {drawing.number(mean)} nats"
+    numbers += f", 95 % interval {drawing.number(interval[0])} to {drawing.number(interval[1])}" if interval else ""
+    low, median, high = np.quantile(ordered, (0, 0.5, 1))
+    alt = f"{numbers}; median {drawing.number(median)}, from {drawing.number(low)} to {drawing.number(high)}."
+    title = "Does a model answer to the feature because one image of it was trained on?"
+    return Figure("effect", title, caption, alt, drawing.svg(figure, "effect"))
+
+
+def separation(pairs: Pairs) -> Figure | None:
+    """Both scores of the canaries' models over those of the twins, with the band that the twins span."""
+    found = {title: pairs.columns(name, f"twin_{name}") for name, title in SCORES.items()}
+    there = {title: both for title, both in found.items() if len(both[0])}
+    if not there:
+        return None
+    panel, n = 1.5, max(len(canary) for canary, _ in there.values())
+    height = panel * len(there) + 0.55
+    figure = drawing.canvas(height)
+    said = []
+    for at, (title, (canary, twin)) in enumerate(there.items()):
+        axes = drawing.place(figure, 0.15, 0.5 + panel * (len(there) - 1 - at), drawing.WIDTH - 0.3, panel - 0.6)
+        said.append(f"{title}: {strips(axes, canary, twin)}")
+        axes.set_title(title, fontsize=drawing.TEXT)
+    axes.set_xlabel("nats")
+    figure.legend(handles=key(count=n), loc="upper left", ncols=2, bbox_to_anchor=(0, 1), borderaxespad=0.1)
+    band = (
+        "The shaded band holds the middle 95 % of the twins (for a few twins: all of them). A score that sees memory "
+        "puts canary models to the right of it; one in forty would lie there by chance. "
+    )
+    caption = (
+        f"Each mark is one model: {counted(n)}. {band if n > 1 else ''}Height within a row means nothing. One training "
+        "each: no intervals."
+    )
+    title = "Which score tells a model that saw the feature from one that never did?"
+    return Figure("separation", title, caption, " ".join(said), drawing.svg(figure, "separation"))
+
+
+def strips(axes: Any, canary: Array, twin: Array) -> str:
+    """Two rows of marks on one scale; what they show, in words."""
+    scatter = (np.arange(len(canary)) * GOLDEN) % 1 - 0.5
+    words = ""
+    if len(twin) > 1:
+        low = float(np.quantile(twin, 0.025, method="lower"))
+        high = float(np.quantile(twin, 0.975, method="higher"))
+        axes.axvspan(low, high, color=drawing.light("twin-band"), linewidth=0, zorder=0)
+        above = int((canary > high).sum())
+        words = (
+            f" {above} of {len(canary)} canary models lie above the twins' band, "
+            f"{drawing.number(low)} to {drawing.number(high)}."
+        )
+    for y, model, values in ((1, "canary", canary), (0, "twin", twin)):
+        axes.plot(values, y + 0.6 * scatter, **mark(model, len(values)))
+    axes.set_xlim(*drawing.span([*canary.tolist(), *twin.tolist()]))
+    axes.set_ylim(-0.55, 1.55)
+    drawing.ticks(axes)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    medians = [drawing.number(float(np.median(values))) for values in (canary, twin)]
+    return f"median {medians[0]} of canary models, {medians[1]} of twins.{words}"

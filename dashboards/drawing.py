@@ -1,0 +1,222 @@
+"""Drawing: matplotlib's figures in a palette of named colours, as SVG that a page can hold and recolour, or as PNG.
+
+Matplotlib is imported inside functions: whoever imports a dashboard need not wait for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Name -> its colour on light and on dark paper. Each light colour occurs once: a page can turn it into `var(--name)`.
+# Blue, vermilion, green, purple and ochre stay apart for colour-blind eyes and in grey; marks differ in shape too.
+PALETTE: Mapping[str, tuple[str, str]] = {
+    "paper": ("#ffffff", "#14181d"),
+    "ink": ("#1c2127", "#e6e9ec"),
+    "muted": ("#59636e", "#9aa5b1"),
+    "grid": ("#e1e5ea", "#2c333b"),
+    "canary": ("#bc4300", "#ff9a57"),
+    "twin": ("#1f66b0", "#74b3f5"),
+    "accent": ("#0b7a5c", "#45c79c"),
+    "violet": ("#7a3fb0", "#c39bf2"),
+    "ochre": ("#8a6500", "#d9b13f"),
+    "rose": ("#b0306f", "#f58bbd"),
+    "band": ("#eceff3", "#232a32"),
+    "canary-band": ("#fbe3d4", "#47260f"),
+    "twin-band": ("#d9e8f7", "#14314f"),
+    "canary-thread": ("#e2b193", "#8a5330"),
+    "twin-thread": ("#9fc1e3", "#315d88"),
+}
+WIDTH = 5.2  # inches; a page as narrow as a telephone's shows TEXT at about its size
+TEXT = 10.0  # points
+FAMILY = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+
+
+def light(name: str) -> str:
+    """The colour of this name as it is drawn."""
+    return PALETTE[name][0]
+
+
+def canvas(height: float, width: float = WIDTH) -> Figure:
+    """An empty figure, in inches; axes are put into it by `place`."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height))
+
+
+def place(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
+    """Axes in the figure, in inches from its lower left corner, with a grid behind what is drawn."""
+    across, up = figure.get_size_inches()
+    axes = figure.add_axes((left / across, bottom / up, width / across, height / up))
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    return axes
+
+
+def load(folder: Callable[[], Path]) -> None:
+    """Import matplotlib, which keeps a list of the machine's fonts: in `folder()`, unless the user has one at home.
+
+    It would otherwise be written into the home of whoever has never used matplotlib.
+    """
+    homes = {"config": "XDG_CONFIG_HOME", "cache": "XDG_CACHE_HOME"}
+    config, cache = (
+        Path(os.environ.get(variable) or Path.home() / f".{name}") / "matplotlib" for name, variable in homes.items()
+    )
+    has_own = os.environ.get("MPLCONFIGDIR") or (config.is_dir() and list(cache.glob("fontlist*")))
+    if "matplotlib" in sys.modules or has_own:
+        return
+    os.environ["MPLCONFIGDIR"] = str(folder())
+    try:
+        importlib.import_module("matplotlib.font_manager")
+    finally:
+        os.environ.pop("MPLCONFIGDIR", None)
+
+
+@contextmanager
+def style(name: str = "") -> Iterator[None]:
+    """Inside it figures are made and written as ours, whatever the user's own settings of matplotlib say.
+
+    `name` goes into the ids, so that those of several figures in one page differ.
+    """
+    import matplotlib
+
+    settings = {
+        "font.family": ["DejaVu Sans"],  # comes with matplotlib and is wide: what fits in it fits in others
+        "font.size": TEXT,
+        "text.color": light("ink"),
+        "text.parse_math": False,
+        "axes.titlesize": TEXT,
+        "axes.titlelocation": "left",
+        "axes.labelsize": TEXT,
+        "axes.labelcolor": light("ink"),
+        "axes.edgecolor": light("muted"),
+        "axes.facecolor": "none",
+        "axes.linewidth": 0.8,
+        "axes.grid": True,
+        "axes.unicode_minus": True,
+        "grid.color": light("grid"),
+        "grid.linewidth": 0.8,
+        "xtick.color": light("muted"),
+        "ytick.color": light("muted"),
+        "xtick.labelsize": TEXT - 1,
+        "ytick.labelsize": TEXT - 1,
+        "figure.facecolor": "none",
+        "legend.frameon": False,
+        "legend.fontsize": TEXT - 1,
+        "legend.handlelength": 1.8,
+        "svg.fonttype": "none",
+        "svg.hashsalt": f"engram {name}",
+        "path.simplify": True,
+    }
+    defaults: dict[Any, Any] = {key: value for key, value in matplotlib.rcParamsDefault.items() if key not in KEPT}
+    with warnings.catch_warnings():
+        # Of letters that its font lacks (the reader's has them) and of what is empty, matplotlib warns on the terminal.
+        warnings.simplefilter("ignore")
+        with matplotlib.rc_context(defaults | settings):
+            yield
+
+
+KEPT = frozenset({"backend", "backend_fallback", "interactive", "toolbar", "timezone"})
+
+
+def svg(figure: Figure, name: str) -> str:
+    """The figure as one `<svg>` element: text as text, no ground, nothing from outside, the same bytes every time.
+
+    It has a viewBox and no size of its own, so it is as wide as what holds it. Its ids begin with `name`.
+    """
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    written = io.StringIO()
+    FigureCanvasSVG(figure)
+    figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return shrunk(written.getvalue(), name)
+
+
+def png(figure: Figure, dots_per_inch: int = 200) -> bytes:
+    """The figure as a picture on light paper."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    written = io.BytesIO()
+    FigureCanvasAgg(figure)
+    figure.savefig(written, format="png", dpi=dots_per_inch, facecolor=light("paper"), metadata={"Software": None})
+    return written.getvalue()
+
+
+TAG = re.compile(r"<[^>]+>")
+DECIMALS = re.compile(r"(\d\.\d\d)\d+")
+SPACES = re.compile(r">\s+<")
+FONT = re.compile(r"(font(?:-family)?: [^;\"]*?)'DejaVu Sans'")
+REFERENCE = re.compile(r"(?:url\(#|xlink:href=\"#)([\w-]+)")
+IDENTITY = re.compile(r' id="([^"]+)"')
+MARKS = re.compile(r"(?:<use [^>]*?(?<=\")/>)+")
+MARK_STYLE = re.compile(r' style="([^"]*)"')
+
+
+def shrunk(text: str, name: str) -> str:
+    """Matplotlib's SVG without what a page has no use for, at about half its size."""
+    body = text[text.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.S)
+    body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.S)
+    body = re.sub(r"<!--.*?-->", "", body, flags=re.S)
+    used = set(REFERENCE.findall(body))
+    body = IDENTITY.sub(lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", body)
+    body = re.sub(r"(url\(#|xlink:href=\"#)", rf"\g<1>{name}-", body).replace("xlink:href", "href")
+    body = TAG.sub(lambda tag: " ".join(DECIMALS.sub(r"\1", tag[0]).split()), body)
+    body = FONT.sub(rf"\1{FAMILY}", body)
+    body = SPACES.sub("><", body).replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "")
+    body = MARKS.sub(hoisted, body)
+    box = re.search(r'viewBox="[^"]*"', body)
+    assert box is not None
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {box[0]} stroke-linejoin="round" stroke-linecap="butt">'
+    return head + body[body.index(">") + 1 :].strip()
+
+
+def hoisted(marks: re.Match[str]) -> str:
+    """A row of marks with their style said once, where they have one and the same."""
+    styles = set(MARK_STYLE.findall(marks[0]))
+    if len(styles) != 1 or marks[0].count("<use") < 3:
+        return marks[0]
+    return f'<g style="{styles.pop()}">{MARK_STYLE.sub("", marks[0])}</g>'
+
+
+def number(value: float | None) -> str:
+    """A number in words: three digits, no exponent where none is needed."""
+    return "none" if value is None else f"{value:.3g}"
+
+
+def ticks(axes: Axes, across: int = 5, up: int = 5, whole: bool = False) -> None:
+    """At most so many round ticks on each axis; `whole`: those across are whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(across, steps=[1, 2, 2.5, 5, 10], integer=whole))
+    axes.yaxis.set_major_locator(MaxNLocator(up, steps=[1, 2, 2.5, 5, 10]))
+
+
+def logarithmic(axes: Axes) -> None:
+    """A logarithmic scale upwards, with plain numbers for ticks."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
+def span(values: Sequence[float], margin: float = 0.06) -> tuple[float, float]:
+    """Limits that hold these values with a margin; some room around a single one."""
+    low, high = min(values), max(values)
+    room = (high - low) * margin or abs(high) * 0.1 or 1.0
+    return low - room, high + room

@@ -1,0 +1,169 @@
+"""Estimates with their intervals, one row each: what any audit's summary can be drawn as."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dashboards import drawing
+from dashboards.figure import Figure
+
+Row = Mapping[str, Any]
+Metric = tuple[str, list[Row]]
+
+LABELS = 1.7  # inches for the rows' names
+ROW = 0.2  # inches
+FOOT = 0.36  # for the ticks of each panel
+LEGEND = 0.42
+MOST = 80  # rows in one figure
+# Metrics on one scale use at least this part of it each; otherwise they get scales of their own.
+SHARE = 0.3
+
+
+def estimates(rows: Sequence[Row]) -> Iterator[Figure]:
+    """Every estimate of a summary against its null; those that a paper published too in a figure of their own."""
+    there = [row for row in rows if finite(row["estimate"])]
+    ours = [row for row in there if not finite(row["published"])]
+    published = [row for row in there if finite(row["published"])]
+    if ours:
+        yield forest(ours, "estimates", "What was measured, and what would it be without memory?")
+    if published:
+        yield forest(published, "published", "Does it repeat what was published?")
+
+
+def forest(rows: Sequence[Row], name: str, title: str) -> Figure:
+    """Dots with 95 % intervals, each metric below its name; metrics of about the same size share a scale."""
+    shown = rows[:MOST]
+    panels = on_one_scale(by_metric(shown))
+    heights = [ROW * sum(1.3 + len(of_metric) for _, of_metric in panel) for panel in panels]
+    height = LEGEND + sum(heights) + FOOT * len(panels)
+    figure = drawing.canvas(height)
+    top = height - LEGEND
+    for panel, tall in zip(panels, heights, strict=True):
+        axes = drawing.place(figure, LABELS, top - tall, drawing.WIDTH - LABELS - 0.2, tall)
+        drawn(axes, panel, tall / ROW)
+        top -= tall + FOOT
+    key(figure, any(finite(row["published"]) for row in shown))
+    units = sorted({str(row["unit"]) for row in shown if row["unit"]})
+    left_out = f" The first {MOST} of {len(rows)} rows are drawn." if len(rows) > MOST else ""
+    caption = (
+        "Dot: estimate. Line: its 95 % interval, hidden where narrower than the dot. Tick: what the estimate is where "
+        f"nothing is memorised. Scales differ. Sampling unit: {', '.join(units) or 'not said'}.{left_out}"
+    )
+    return Figure(name, title, caption, " ".join(said(row) for row in shown), drawing.svg(figure, name))
+
+
+def by_metric(rows: Sequence[Row]) -> list[Metric]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(str(row["metric"]), []).append(row)
+    return list(found.items())
+
+
+def on_one_scale(metrics: Sequence[Metric]) -> list[list[Metric]]:
+    """Panels of consecutive metrics with the same first word, where they stay readable on one scale."""
+    panels: list[list[Metric]] = []
+    for metric in metrics:
+        together = [*panels[-1], metric] if panels else [metric]
+        whole = reach([row for _, rows in together for row in rows])
+        of_a_kind = len({name.partition(" ")[0] for name, _ in together}) == 1
+        if panels and of_a_kind and all(reach(rows) >= SHARE * whole for _, rows in together):
+            panels[-1] = together
+        else:
+            panels.append([metric])
+    return panels
+
+
+def values(rows: Sequence[Row]) -> list[float]:
+    """All numbers of these rows that a scale must hold."""
+    names = ("estimate", "low", "high", "null", "published")
+    return [row[name] for row in rows for name in names if finite(row[name])]
+
+
+def reach(rows: Sequence[Row]) -> float:
+    return max(values(rows)) - min(values(rows))
+
+
+def drawn(axes: Any, panel: Sequence[Metric], rows: float) -> None:
+    """The metrics of a panel from the top down, each below its name."""
+    y, labels = rows - 0.5, {}
+    low, high = drawing.span(values([row for _, of_metric in panel for row in of_metric]))
+    for metric, of_metric in panel:
+        y -= 0.15
+        axes.annotate(
+            metric,
+            (-LABELS * 72 + 6, y),
+            xycoords=("axes points", "data"),
+            va="center",
+            fontweight="bold",
+        )
+        y -= 0.15
+        for row in of_metric:
+            y -= 1
+            labels[y] = label(row)
+            mark(axes, row, y)
+        y -= 1
+    axes.set_xlim(low, high)
+    axes.set_ylim(-0.5, rows - 0.5)
+    drawing.ticks(axes, across=4)
+    axes.set_yticks(list(labels), list(labels.values()), color=drawing.light("ink"))
+    axes.tick_params(length=0)
+    axes.grid(axis="y", visible=False)
+    axes.spines["left"].set_visible(False)
+
+
+def mark(axes: Any, row: Row, y: float) -> None:
+    accent = drawing.light("accent")
+    if finite(row["null"]):
+        axes.plot([row["null"]] * 2, [y - 0.38, y + 0.38], color=drawing.light("muted"), linewidth=1.6)
+    if finite(row["low"]) and finite(row["high"]):
+        axes.plot([row["low"], row["high"]], [y, y], color=accent, linewidth=1.8, solid_capstyle="butt")
+    axes.plot([row["estimate"]], [y], "o", markersize=5.5, color=accent)
+    if finite(row["published"]):
+        axes.plot([row["published"]], [y], "D", markersize=5.5, color=drawing.light("ink"), markerfacecolor="none")
+
+
+def key(figure: Any, published: bool) -> None:
+    from matplotlib.lines import Line2D
+
+    accent, muted, ink = (drawing.light(name) for name in ("accent", "muted", "ink"))
+    handles = [
+        Line2D([], [], color=accent, marker="o", markersize=5.5, linewidth=1.8, label="estimate, 95 % interval"),
+        Line2D([], [], color=muted, marker="|", markersize=9, markeredgewidth=1.6, linewidth=0, label="null"),
+    ]
+    if published:
+        hollow = {"marker": "D", "markersize": 5.5, "markerfacecolor": "none", "linewidth": 0}
+        handles.append(Line2D([], [], color=ink, label="published", **hollow))  # type: ignore[arg-type]
+    figure.legend(handles=handles, loc="upper left", ncols=3, bbox_to_anchor=(0, 1), borderaxespad=0.1)
+
+
+def label(row: Row) -> str:
+    """What was varied, in as few words as tell the rows of a metric apart."""
+    try:
+        setting = json.loads(row["setting"] or "{}")
+    except ValueError:
+        return shortened(str(row["setting"]))
+    words = [f"{name} {value}" if isinstance(value, int | float) else str(value) for name, value in setting.items()]
+    return shortened(", ".join(words) or "all")
+
+
+def shortened(text: str, most: int = 24) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def said(row: Row) -> str:
+    """The row in words, for who cannot see it."""
+    words = f"{row['metric']} ({label(row)}): {drawing.number(row['estimate'])}"
+    if finite(row["low"]) and finite(row["high"]):
+        words += f", {drawing.number(row['low'])} to {drawing.number(row['high'])}"
+    if finite(row["null"]):
+        words += f", null {drawing.number(row['null'])}"
+    if finite(row["published"]):
+        words += f", published {drawing.number(row['published'])}"
+    return f"{words}, n {row['n']}."
+
+
+def finite(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)

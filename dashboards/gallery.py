@@ -1,0 +1,39 @@
+"""The pictures of a run: images that its audit is about, where they may be seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dashboards import audits
+from dashboards.run import Run
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image of the data, one pixel a pixel; whoever shows it enlarges it without smoothing."""
+
+    png: bytes
+    title: str
+    alt: str
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """A run's pictures, or, where `shown` is false, the note that stands in their place."""
+
+    caption: str
+    shown: bool
+    note: str = ""
+    pictures: tuple[Picture, ...] = ()
+
+
+def gallery(run: Run, show_images: bool) -> Gallery | None:
+    """The run's pictures; None where its audit has none, or no result that they would show.
+
+    Images of embedded data are shown to everybody, the user's own only with `show_images`.
+    """
+    own = audits.find(run.audit)
+    if own is None or run.cells or not hasattr(own, "gallery"):
+        return None
+    found: Gallery | None = own.gallery(run, show_images)
+    return found

@@ -1,0 +1,271 @@
+"""The figures of a run, from outside: what is drawn of which tables, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pyarrow as pa
+import pytest
+
+import orchestrator
+from dashboards import drawing
+from dashboards.figure import Figure
+from dashboards.figures import figures
+from dashboards.run import Run, open_run
+from orchestrator.store import Store, open_store
+from tasks.audits.unique_feature.canaries import CANARY_SCORES
+from tasks.audits.unique_feature.evaluation import HISTORY
+from tasks.schemas import SUMMARY
+from tests.dashboards import made
+from tests.dashboards.test_drawing import COLOUR
+from tests.shell import Shell
+
+OWN = ["effect", "separation", "divergences", "published-test", "histories"]
+
+
+def named(run: Run) -> dict[str, Figure]:
+    found = figures(run)
+    assert len(found) == len({figure.name for figure in found})
+    for figure in found:
+        ElementTree.fromstring(figure.svg)
+        lights = {light for light, _ in drawing.PALETTE.values()}
+        assert set(COLOUR.findall(figure.svg)) <= lights
+        assert "nan" not in figure.svg + figure.alt + figure.caption
+        assert figure.title.endswith("?")
+        assert figure.alt
+        assert figure.caption
+    return {figure.name: figure for figure in found}
+
+
+def summarised(store: Store, *rows: dict[str, Any]) -> dict[str, Figure]:
+    empty: dict[str, Any] = dict.fromkeys(SUMMARY.names)
+    table = pa.Table.from_pylist([empty | row for row in rows], SUMMARY)
+    return named(made.run(store, "toys-1", {"summary": [table]}, audit="toys"))
+
+
+@pytest.mark.slow
+def test_a_real_run_has_all_its_figures_with_the_numbers_of_its_tables(smoke: Run) -> None:
+    clock = time.monotonic()
+    found = named(smoke)
+    assert time.monotonic() - clock < 6  # 1 s of an idle core
+    assert [*OWN, "estimates"] == list(found)
+    effect = next(row for row in smoke.summary if row["metric"] == "M_w effect")
+    for name in ("estimate", "low", "high"):
+        assert drawing.number(effect[name]) in found["effect"].alt
+        assert drawing.number(effect[name]) in found["estimates"].alt
+    assert "3 pairs of trainings" in found["effect"].caption
+    pairs = smoke.table("canary_scores").to_pylist()
+    called = sum(pair["twin_m_welch_p"] < 0.05 for pair in pairs)
+    assert f"and {called} of 3 twins" in found["published-test"].alt
+    above = sum(pair["average_d_u"] > pair["average_d_r"] for pair in pairs)
+    assert f"{above} of 3 canary models" in found["divergences"].alt
+
+
+@pytest.mark.slow
+def test_drawing_loads_no_torch_and_a_gallery_neither(smoke: Run) -> None:
+    script = f"""
+import sys
+from dashboards.run import open_run
+from dashboards.figures import figures
+from dashboards.gallery import gallery
+from orchestrator.store import open_store
+run = open_run(open_store({smoke.store.location!r}), {smoke.name!r})
+assert figures(run) and gallery(run, False).pictures
+print([name for name in ("torch", "ray", "mlflow", "pandas", "matplotlib.pyplot") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert "[]" == done.stdout.strip(), done.stderr
+
+
+@pytest.mark.slow
+def test_drawing_writes_nothing_into_a_home_where_matplotlib_was_never_used(smoke: Run, tmp_path: Path) -> None:
+    script = f"""
+import os
+from dashboards.run import open_run
+from dashboards.figures import figures
+from orchestrator.store import open_store
+print(len(figures(open_run(open_store({smoke.store.location!r}), {smoke.name!r}))), "MPLCONFIGDIR" in os.environ)
+"""
+    hidden = ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "MPLCONFIGDIR")
+    env = {name: value for name, value in os.environ.items() if name not in hidden} | {"HOME": str(tmp_path)}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], env=env)
+    assert "6 False" == done.stdout.strip(), done.stderr
+    assert "" == done.stderr
+    assert [] == list(tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("list",), ("plan", "unique_feature", "--preset", "smoke"), ("runs",), ("status",)]
+)
+def test_commands_that_draw_nothing_do_not_load_matplotlib(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    shell = Shell(tmp_path)
+    script = (
+        "import sys, atexit; from orchestrator.cli import main; "
+        "atexit.register(lambda: print('matplotlib' in sys.modules)); main()"
+    )
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=shell.env)
+    assert "False" == done.stdout.splitlines()[-1]
+
+
+def test_nothing_is_drawn_of_a_run_that_has_nothing_yet(store: Store) -> None:
+    assert [] == figures(made.run(store, "unique_feature-1", {"summary": [], "canary_scores": [], "history": []}))
+    assert [] == figures(made.run(store, "toys-1", {"summary": []}, audit="toys"))
+
+
+def test_nothing_is_drawn_of_empty_tables_or_of_tables_with_other_columns(store: Store) -> None:
+    empty = {name: [schema.empty_table()] for name, schema in TABLES.items()}
+    assert [] == figures(made.run(store, "unique_feature-1", empty))
+    other = {name: [pa.table({"column": [1]})] for name in ("canary_scores", "history")}
+    assert [] == figures(made.run(store, "unique_feature-2", {"summary": [], **other}))
+
+
+TABLES = {"summary": SUMMARY, "canary_scores": CANARY_SCORES, "history": HISTORY}
+
+
+def test_what_is_there_is_drawn_while_the_rest_is_not(store: Store) -> None:
+    tables = made.tables(4)
+    part = {"summary": [], "canary_scores": [], "history": tables["history"][:2]}
+    assert ["histories"] == list(named(made.run(store, "unique_feature-1", part)))
+    part = {"summary": [], "canary_scores": tables["canary_scores"], "history": []}
+    found = named(made.run(store, "unique_feature-2", part))
+    assert OWN[:4] == list(found)
+    assert "no interval" in found["effect"].caption
+
+
+def test_a_single_canary_has_no_interval_and_no_band(store: Store) -> None:
+    found = named(made.run(store, "unique_feature-1", made.tables(1)))
+    assert [*OWN, "estimates"] == list(found)
+    assert "no interval" in found["effect"].caption
+    assert "interval" not in found["effect"].alt
+    assert "band" not in found["separation"].alt
+
+
+def test_canaries_without_a_number_are_left_out_and_not_counted(store: Store) -> None:
+    rows = made.pairs(6, 0.4, 0)
+    for at, nothing in enumerate((None, math.nan, math.inf)):
+        for name in ("m", "m_w_probe", "m_w_probe_effect", "average_d_u", "m_welch_p"):
+            rows[at][name] = nothing
+    tables = made.tables(6) | {"canary_scores": [pa.Table.from_pylist(rows, CANARY_SCORES)]}
+    found = named(made.run(store, "unique_feature-1", tables))
+    assert "3 of 3 effects lie above 0" in found["effect"].alt
+    assert "no interval" in found["effect"].caption  # the summary's is over others than these
+    assert " of 3 canary models" in found["divergences"].alt
+
+
+def test_loss_that_is_not_a_number_does_not_keep_the_rest_from_being_drawn(store: Store) -> None:
+    history = made.history(0, 8).to_pylist()
+    for row in history[:3]:
+        row |= {"validation_loss": math.nan, "validation_accuracy": None}
+    tables = made.tables(2) | {"history": [pa.Table.from_pylist(history, HISTORY)]}
+    assert "histories" in named(made.run(store, "unique_feature-1", tables))
+
+
+@pytest.mark.slow
+def test_a_thousand_canaries_stay_small_and_quick(store: Store) -> None:
+    run = made.run(store, "unique_feature-1", made.tables(1000))
+    clock = time.monotonic()
+    found = named(run)
+    assert time.monotonic() - clock < 12  # 2 s of an idle core
+    assert [*OWN, "estimates"] == list(found)
+    assert sum(len(figure.svg) for figure in found.values()) < 1_500_000
+    assert "1000 canary and 1000 twin models" in found["histories"].caption
+
+
+def test_an_audit_of_another_package_has_the_figures_that_need_only_its_summary(tmp_path: Path) -> None:
+    report = orchestrator.run("toys", preset="few", store=tmp_path, address="none", mlflow="off", report=False)
+    found = named(open_run(open_store(tmp_path), report.run))
+    assert ["estimates"] == list(found)
+    assert "sum (all): 15, n 6." == found["estimates"].alt
+    assert "Sampling unit: part." in found["estimates"].caption
+
+
+def test_an_estimate_is_told_with_its_interval_null_and_published_value(store: Store) -> None:
+    row = {"metric": "M", "setting": '{"k": 3}', "estimate": 0.25, "low": 0.1, "high": 0.4, "n": 7, "null": 0.0}
+    found = summarised(store, row, row | {"published": 0.5, "setting": '{"data": "mnist"}'})
+    assert "M (k 3): 0.25, 0.1 to 0.4, null 0, n 7." == found["estimates"].alt
+    assert "M (mnist): 0.25, 0.1 to 0.4, null 0, published 0.5, n 7." == found["published"].alt
+    assert "published" in found["published"].svg
+
+
+def test_rows_without_an_estimate_are_left_out(store: Store) -> None:
+    rows = [{"metric": "M", "setting": "{}", "estimate": value} for value in (None, math.nan, math.inf)]
+    assert {} == summarised(store, *rows)
+
+
+def test_metrics_of_very_different_size_have_scales_of_their_own(store: Store) -> None:
+    def row(metric: str, size: float) -> dict[str, Any]:
+        return {"metric": metric, "setting": "{}", "estimate": size, "low": 0.0, "high": 2 * size, "n": 3}
+
+    together = summarised(store, row("M", 1.0), row("M effect", 0.9))["estimates"]
+    apart = summarised(open_store(Path(store.location) / "other"), row("M", 1.0), row("M effect", 1e-6))["estimates"]
+    assert height(together) < height(apart)
+
+
+def height(figure: Figure) -> float:
+    found = re.search(r'viewBox="0 0 [\d.]+ ([\d.]+)"', figure.svg)
+    assert found is not None
+    return float(found[1])
+
+
+def cells(store: Store, settings: list[dict[str, Any]], **fields: Any) -> Run:
+    made_up = [
+        made.run(store, f"unique_feature-{at}", made.tables(3, effect=0.1 * at, seed=at), setting=setting, **fields)
+        for at, setting in enumerate(settings)
+    ]
+    return made.sweep(store, "unique_feature-sweep-1", made_up)
+
+
+def test_a_sweep_is_one_picture_of_its_cells_over_what_was_varied(store: Store) -> None:
+    settings = [{"learning_rate": rate, "network": kind} for rate in (1e-3, 1e-4) for kind in ("a", "b")]
+    run = cells(store, settings)
+    found = named(run)
+    assert ["sweep"] == list(found)
+    figure = found["sweep"]
+    assert "How does the answer change with learning_rate and network?" == figure.title
+    texts = re.findall(r">([^<>]+)</text>", figure.svg)
+    assert texts.index("0.0001") < texts.index("0.001")
+    assert {"network a", "network b", "M effect", "M_w effect, probe", "M_w effect, train"} <= set(texts)
+    for cell in run.cells:
+        row = next(row for row in cell.summary if (row["metric"], row["setting"]) == ("M effect", "{}"))
+        assert drawing.number(row["estimate"]) in figure.alt
+    assert "n of each: 3 (pair of trainings)" in figure.caption
+
+
+def test_a_sweep_says_which_of_its_cells_are_not_there_yet(store: Store) -> None:
+    there = made.run(store, "unique_feature-1", made.tables(2), setting={"seed": 1})
+    absent = made.run(store, "unique_feature-2", {"summary": []}, setting={"seed": 2})
+    assert (
+        "1 of 2 cells are there yet."
+        in named(made.sweep(store, "unique_feature-sweep-1", [there, absent]))["sweep"].caption
+    )
+    assert [] == figures(made.sweep(store, "unique_feature-sweep-2", [absent]))
+
+
+def test_a_cell_that_was_a_run_before_the_sweep_has_its_value_from_its_config(store: Store) -> None:
+    before = made.run(store, "unique_feature-1", made.tables(2), made.embedded(seed=7))
+    fresh = made.run(store, "unique_feature-2", made.tables(2), made.embedded(seed=8), {"seed": 8})
+    figure = named(made.sweep(store, "unique_feature-sweep-1", [before, fresh]))["sweep"]
+    assert "M effect at seed 7: " in figure.alt
+
+
+def test_a_sweep_with_more_lines_than_can_be_told_apart_lists_its_cells(store: Store) -> None:
+    settings = [{"a": x, "b": y} for x in ("p", "q") for y in range(8)]
+    figure = named(cells(store, [{"a": each["b"], "b": f"kind {each['b']}{each['a']}"} for each in settings]))["sweep"]
+    assert 48 == figure.alt.count(" at ")
+    assert figure.svg.count("kind") >= 48
+
+
+def test_a_data_set_is_named_without_its_digest(store: Store) -> None:
+    settings = [{"data": f"{name}@{'0' * 64}"} for name in ("digits", "mnist")]
+    assert json.dumps("digits")[1:-1] in named(cells(store, settings))["sweep"].svg

@@ -1,0 +1,129 @@
+"""The pictures of a run: what is shown to whom."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from dashboards.gallery import Gallery, gallery
+from orchestrator.store import Store
+from tasks.audits.unique_feature import UniqueFeature, evaluation
+from tasks.audits.unique_feature.canaries import CANARY_SCORES
+from tasks.audits.unique_feature.evaluation import probe_triples
+from tasks.datasets import catalog
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Feature, burn, pixels
+from tests.dashboards import made
+
+
+def shown(store: Store, config: UniqueFeature | None = None, show_images: bool = False, canaries: int = 5) -> Gallery:
+    run = made.run(store, "unique_feature-1", made.tables(canaries), config)
+    found = gallery(run, show_images)
+    assert found is not None
+    return found
+
+
+def array(png: bytes) -> NDArray[np.uint8]:
+    return np.asarray(Image.open(io.BytesIO(png)))
+
+
+def test_canaries_are_shown_as_their_models_saw_them_the_largest_effect_first(store: Store) -> None:
+    config = made.embedded()
+    found = shown(store, config)
+    assert found.shown
+    assert "" == found.note
+    rows = sorted(made.pairs(5, 0.4, 0), key=lambda row: -row["m_w_probe_effect"])
+    images = burn(load(config.data).train_images, config.feature)
+    for row, picture in zip(rows, found.pictures, strict=False):
+        assert picture.title.startswith(f"canary {row['canary']}, label {row['label']}, effect ")
+        assert (images[row["canary"], :, :, 0] == array(picture.png)).all()
+
+
+def test_they_carry_the_feature_that_was_burnt_in_though_another_was_asked_for(store: Store) -> None:
+    burnt = Feature(text="Q")
+    found = shown(store, made.embedded(burnt=burnt))
+    canary, probe = array(found.pictures[0].png), array(found.pictures[-2].png)
+    assert (pixels(burnt) == canary[1:6, 1:6]).all()
+    assert (pixels(Feature()) == probe[1:6, 1:6]).all()
+
+
+def test_a_probe_image_is_shown_three_times_as_the_models_met_it(store: Store) -> None:
+    config = made.embedded()
+    triples = probe_triples(evaluation(config, 0))
+    last = shown(store, config).pictures[-3:]
+    row = int(last[0].title.split()[2].rstrip(","))
+    for images, picture in zip((triples.clean, triples.unique, triples.random), last, strict=True):
+        assert (images[row, :, :, 0] == array(picture.png)).all()
+
+
+def test_of_many_canaries_only_the_ends_are_shown(store: Store) -> None:
+    found = shown(store, canaries=100)
+    assert 36 + 3 == len(found.pictures)
+    assert "18 with the largest" in found.caption
+    assert all(len(picture.png) < 1500 for picture in found.pictures)
+
+
+def test_the_users_own_images_are_hidden_unless_asked_for(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
+    config = replace(made.embedded(), data=own(tmp_path / "data" / "mnist"))
+    hidden = shown(store, config)
+    assert (False, ()) == (hidden.shown, hidden.pictures)
+    assert "--show-images" in hidden.note
+    rows = sorted(made.pairs(5, 0.4, 0), key=lambda row: -row["m_w_probe_effect"])
+    assert ", ".join(str(row["canary"]) for row in rows) in hidden.note
+    open_to_see = shown(store, config, show_images=True)
+    assert open_to_see.shown
+    assert 5 + 3 == len(open_to_see.pictures)
+
+
+def test_probe_images_of_the_users_own_are_hidden_beside_embedded_canaries(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
+    config = replace(made.embedded(), probe=own(tmp_path / "data" / "mnist"))
+    assert 5 == len(shown(store, config).pictures)
+    assert 5 + 3 == len(shown(store, config, show_images=True).pictures)
+
+
+def test_a_data_set_that_has_gone_or_changed_is_said_and_nothing_crashes(store: Store) -> None:
+    config = made.embedded(data=Dataset("digits", "0" * 64))
+    found = shown(store, config)
+    assert (False, ()) == (found.shown, found.pictures)
+    assert "is not the one that was pinned" in found.note
+    gone = made.run(store, "unique_feature-2", made.tables(2), made.embedded(data=Dataset("mnist", "1" * 64)))
+    said = gallery(gone, True)
+    assert said is not None
+    assert "'mnist' not found" in said.note
+
+
+def test_there_is_no_gallery_without_canaries_or_of_an_audit_that_has_none(store: Store) -> None:
+    empty = {"summary": [], "canary_scores": [CANARY_SCORES.empty_table()]}
+    assert gallery(made.run(store, "unique_feature-1", empty), True) is None
+    table = pa.table({"metric": ["sum"]})
+    assert gallery(made.run(store, "toys-1", {"summary": [table]}, audit="toys"), True) is None
+
+
+def own(folder: Path) -> Dataset:
+    """A data set of the user's: 40 training and 10 test images in MNIST's files, pinned."""
+    folder.mkdir(parents=True)
+    draws = np.random.default_rng(0)
+    for split, count in (("train", 40), ("t10k", 10)):
+        images = draws.integers(0, 256, (count, 28, 28), dtype=np.uint8)
+        header = struct.pack(">HBBIII", 0, 8, 3, count, 28, 28)
+        (folder / f"{split}-images-idx3-ubyte.gz").write_bytes(gzip.compress(header + images.tobytes()))
+        labels = (np.arange(count) % 10).astype(np.uint8)
+        header = struct.pack(">HBBI", 0, 8, 1, count)
+        (folder / f"{split}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(header + labels.tobytes()))
+    return catalog.pin(Dataset("mnist"))
