@@ -25,6 +25,7 @@ class Run:
     journal: Journal
     store: Store
     cells: tuple[Run, ...] = ()
+    setting: Mapping[str, Any] | None = None  # of a cell, what is varied: its own folder may not know of the sweep
 
     @property
     def name(self) -> str:
@@ -33,7 +34,8 @@ class Run:
     @cached_property
     def about(self) -> Mapping[str, Any]:
         """What was known when the run was made: audit, preset, setting, config, versions, commit, created."""
-        return self.journal.about()
+        about = self.journal.about()
+        return about if self.setting is None else about | {"setting": self.setting}
 
     @cached_property
     def audit(self) -> str:
@@ -79,4 +81,10 @@ class Run:
 def open_run(store: Store, name: str) -> Run:
     """The run or sweep of this name."""
     journal = Journal(store.folder("runs", name))
-    return Run(journal, store, tuple(open_run(store, cell) for cell in journal.about().get("cells", ())))
+    about = journal.about()
+    names = about.get("cells", ())
+    settings = about.get("settings") or [None] * len(names)
+    journals = [Journal(store.folder("runs", cell)) for cell in names]
+    return Run(
+        journal, store, tuple(Run(cell, store, (), setting) for cell, setting in zip(journals, settings, strict=True))
+    )

@@ -37,7 +37,7 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
         return _rows(journal, store, name)
     cells = [Journal(store.folder("runs", run)) for run in about["cells"]]
     found = [_rows(each, store, name) for each in cells]
-    settings = [each.about().get("setting") or {} for each in cells]
+    settings = about.get("settings") or [each.about().get("setting") or {} for each in cells]
     fields = list(dict.fromkeys(field for setting in settings for field in setting))
     parts = [
         _beside(rows.table, {"run": cell.run} | {field: setting.get(field) for field in fields})

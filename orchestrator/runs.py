@@ -118,7 +118,10 @@ def start(cells: Sequence[Cell], store: Store, execution: Execution, observe: Ob
     names = sorted(part.journal.run for part in parts)
     name = f"{cells[0].audit}-sweep-{hashlib.sha256(' '.join(names).encode()).hexdigest()[:8]}"
     sweep = Journal(runs / name)
-    sweep.create({"audit": cells[0].audit, "cells": [part.journal.run for part in parts]}, None)
+    # A cell may have been run alone before and know nothing of the sweep, so the sweep keeps what each one is in it.
+    settings = [dict(cell.setting) for cell in cells]
+    about = {"audit": cells[0].audit, "cells": [part.journal.run for part in parts], "settings": settings}
+    sweep.create(about, None)
     return _run(parts, store, execution, observe, sweep)
 
 
