@@ -110,7 +110,8 @@ def status(journal: Journal, store: Store, stored: Collection[str] | None = None
     end = next(
         (each for each in reversed(last) if each["event"] in ENDS and "key" not in each and "jobs" in each), None
     )
-    state = "running" if holder else end["event"] if end else "interrupted"
+    # A driver that has logged the end still holds the run while it draws its page.
+    state = end["event"] if end else "running" if holder else "interrupted"
     if state == "finished" and jobs["stored"] < jobs["planned"]:
         state = "interrupted"  # results have gone since; `resume` computes them again
     return Status(
