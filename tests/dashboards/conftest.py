@@ -1,14 +1,18 @@
-"""What the dashboards' tests share: a store with one real run in it, made once."""
+"""What the dashboards' tests share: a store with one real run in it, made once, and one browser."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import orchestrator
 from dashboards.run import Run, open_run
+from orchestrator.spec import Spec
 from orchestrator.store import Store, open_store
+from tests.browser import Browser
+from tests.dashboards import pages
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +26,15 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return open_store(tmp_path / "store")
+
+
+@pytest.fixture(scope="session")
+def swept(smoke: Run) -> Run:
+    """A sweep, in the same store, one of whose cells is the run that was there before."""
+    return pages.ran(smoke.store, Spec("unique_feature", "smoke", sweep={"feature.text": ["A", "X"]}))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with Browser() as opened:
+        yield opened

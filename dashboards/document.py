@@ -1,0 +1,55 @@
+"""A page as a file: its template filled in, everything that comes from outside escaped, and written whole."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from dashboards import glyph, inline, numbers
+from orchestrator.provenance import versions
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def render(template: str, **context: Any) -> str:
+    """The page of this template. Values are escaped, but for those that are markup already."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "number": numbers.number,
+        "interval": numbers.interval,
+        "setting": numbers.setting,
+        "duration": numbers.duration,
+        "moment": numbers.moment,
+        "counted": numbers.counted,
+        "short": numbers.short,
+        "glyph": glyph.glyph,
+        "base64": lambda data: base64.b64encode(data).decode(),
+    }
+    environment.globals |= {
+        "zip": zip,
+        "glyph": glyph.glyph,
+        "light": inline.colours(False),
+        "dark": inline.colours(True),
+    }
+    version = versions().get("engram-audit", "of no known version")
+    return environment.get_template(template).render(version=version, **context)
+
+
+def write(path: Path, text: str) -> None:
+    """The file, whole or as it was; OSError where it cannot be written."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)

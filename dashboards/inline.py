@@ -1,0 +1,22 @@
+"""A figure as a part of a page: in the page's own colours, light or dark, and with a name for who cannot see it."""
+
+from __future__ import annotations
+
+from markupsafe import Markup, escape
+
+from dashboards.drawing import PALETTE
+from dashboards.figure import Figure
+
+
+def inline(figure: Figure) -> Markup:
+    """The figure's `<svg>` element for a page that declares `colours()`."""
+    drawn = figure.svg
+    for name, (light, _) in PALETTE.items():
+        drawn = drawn.replace(light, f"var(--{name})")
+    named = f'<svg role="img" aria-label="{escape(figure.alt)}" '
+    return Markup(named + drawn.removeprefix("<svg "))
+
+
+def colours(dark: bool) -> Markup:
+    """The palette as CSS declarations."""
+    return Markup("".join(f"--{name}:{each[dark]};" for name, each in PALETTE.items()))

@@ -1,0 +1,69 @@
+"""Numbers as a page shows them: four digits to read, and the stored value beside them, digit for digit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from markupsafe import Markup, escape
+
+
+def number(value: Any) -> Markup:
+    """The value in a `<data>` element that holds it exactly; nothing for None, other values as text."""
+    if value is None:
+        return Markup("")
+    if isinstance(value, float):
+        return Markup('<data value="{0}" title="{0}">{1}</data>').format(repr(value), short(value))
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Markup('<data value="{0}">{0}</data>').format(value)
+    return escape(short(value))
+
+
+def interval(row: Mapping[str, Any]) -> Markup:
+    """The row's 95 % interval; nothing where it has none."""
+    low, high = row.get("low"), row.get("high")
+    return Markup("") if low is None or high is None else Markup("{} to {}").format(number(low), number(high))
+
+
+def short(value: Any) -> str:
+    """The value as text, a float with four digits."""
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def setting(text: str | None) -> str:
+    """A summary row's setting, which is JSON, in words."""
+    try:
+        varied = json.loads(text or "{}")
+    except ValueError:
+        varied = None
+    if not isinstance(varied, dict):
+        return str(text)
+    return ", ".join(f"{name} = {short(value)}" for name, value in varied.items())
+
+
+def duration(seconds: float) -> str:
+    """So many seconds in the two units that matter."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def moment(stamp: str) -> Markup:
+    """A time of the log, to the minute, in UTC."""
+    try:
+        time = datetime.fromisoformat(stamp).astimezone(UTC)
+    except ValueError:
+        return escape(stamp)
+    return Markup('<time datetime="{}">{:%Y-%m-%d %H:%M} UTC</time>').format(stamp, time)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 job`, `2 jobs`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,187 @@
+"""The page of a run or sweep: one file that opens from the disk, needs no network and runs no script."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dashboards import configuration, document, inline, provenance, sheet
+from dashboards.course import course
+from dashboards.figure import Figure
+from dashboards.figures import figures
+from dashboards.gallery import gallery
+from dashboards.numbers import counted
+from dashboards.provenance import Provenance
+from dashboards.run import Run, open_run
+from orchestrator import status
+from orchestrator.reports import PAGE, PRIVATE_PAGE
+from orchestrator.store import Store
+from tasks.schemas import SUMMARY
+
+FAILURES = 20  # whose tracebacks are shown
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failed job. `tolerated`: the tables go without it."""
+
+    key: str
+    task: str
+    error: str
+    traceback: str
+    tolerated: bool
+
+
+def draw(store: Store, run: str, folder: Path, show_images: bool) -> None:
+    """Write the run's page, as far as the run has come, and its figures as files of their own beside it.
+
+    Images of the user's own data go into a second page, and only with `show_images`. OSError where nothing can be
+    written.
+    """
+    seen = open_run(store, run)
+    drawn = figures(seen)
+    _write_figures(folder / "figures", drawn)
+    context = _context(seen, drawn)
+    public = gallery(seen, False)
+    document.write(folder / PAGE, document.render("run.html", gallery=public, **context))
+    private = gallery(seen, True) if show_images else public
+    if private != public:
+        document.write(folder / PRIVATE_PAGE, document.render("run.html", gallery=private, **context))
+
+
+def _write_figures(folder: Path, drawn: list[Figure]) -> None:
+    """The figures as files; those of an earlier page that this one has not go."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for figure in drawn:
+        document.write(folder / f"{figure.name}.svg", figure.svg + "\n")
+    for path in folder.glob("*.svg"):
+        if path.stem not in {figure.name for figure in drawn}:
+            path.unlink()
+
+
+def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
+    """What the template fills in."""
+    runs = run.cells or (run,)
+    tasks = {key: task for each in runs for key, task in each.journal.tasks().items()}
+    stored = run.store.keys()
+    # Tables that go without tolerated jobs have other keys than were planned.
+    keys = {*tasks, *(key for each in runs for of_root in status.roots(each.journal).values() for key in of_root)}
+    made = provenance.gather(run.store, sorted(keys & stored))
+    starts = course(run)
+    shown, unshown = sheet.sheets(run)
+    return {
+        "run": run,
+        "status": run.status,
+        "notices": [*_standing(run), *_notices(made), *_conflicts(sum(start.conflicting for start in starts))],
+        "evidence": evidence(run),
+        "summary": summary(run),
+        "columns": _columns(run.summary),
+        "evidence_columns": _columns(evidence(run)),
+        "figures": [(figure, inline.inline(figure)) for figure in drawn],
+        "sheets": shown,
+        "unshown": unshown,
+        "failures": list(failures(run)),
+        "failures_in_all": len(run.status.failures),
+        "settings": configuration.settings(run),
+        "data": configuration.data(run),
+        "command": configuration.command(run),
+        "documentation": configuration.documentation(run),
+        "tasks": [_task(task, tasks, stored, made) for task in dict.fromkeys(tasks.values())],
+        "starts": starts,
+        "made": made,
+        "answers": [(cell, _headline(cell)) for cell in run.cells],
+        "varied": configuration.varied(run),
+        "counts": _counts(run.cells),
+        "together": sheet.sheet("summary", run.table("summary")) if run.cells else None,
+    }
+
+
+def evidence(run: Run) -> list[Row]:
+    """The summary rows that carry the verdict, the one it rests on first."""
+    rows = {(row["metric"], row["setting"] or "{}"): row for row in run.summary}
+    wanted = run.verdict.rows if run.verdict else ()
+    return [rows[each] for each in wanted if each in rows]
+
+
+def summary(run: Run) -> list[tuple[bool, Row]]:
+    """The summary's rows, those that carry the verdict first and marked."""
+    carrying = evidence(run)
+    return [*((True, row) for row in carrying), *((False, row) for row in run.summary if row not in carrying)]
+
+
+def failures(run: Run) -> Iterator[Failure]:
+    """The failed jobs of the last start, with what each raised."""
+    tolerated = _tolerated(run)
+    for key, task, error in run.status.failures[:FAILURES]:
+        yield Failure(key, task, error, run.store.failure(key) or "", key in tolerated)
+
+
+def _columns(rows: Sequence[Row]) -> list[str]:
+    """The columns of a summary in which any of these rows has a value."""
+    return [name for name in SUMMARY.names if any(row.get(name) is not None for row in rows)]
+
+
+def _counts(cells: tuple[Run, ...]) -> str:
+    """How many of a sweep's cells answer what."""
+    answers = Counter(cell.verdict.answer if cell.verdict else "without an answer" for cell in cells)
+    return f"{counted(len(cells), 'run')}: {', '.join(f'{count} {answer}' for answer, count in answers.items())}."
+
+
+def _headline(cell: Run) -> Row | None:
+    """The row that a cell's answer rests on: its verdict's first, or else the first there is."""
+    return next(iter([*evidence(cell), *cell.summary]), None)
+
+
+def _task(task: str, tasks: Mapping[str, str], stored: set[str], made: Provenance) -> dict[str, Any]:
+    keys = [key for key, each in tasks.items() if each == task]
+    seconds = made.seconds.get(task)
+    return {"task": task, "planned": len(keys), "stored": sum(key in stored for key in keys), "seconds": seconds}
+
+
+def _standing(run: Run) -> Iterator[str]:
+    """What keeps the run from being whole."""
+    planned, stored, failed = (run.status.jobs[name] for name in ("planned", "stored", "failed"))
+    absent = planned - stored - failed
+    if failed and _tolerated(run):
+        were = "was" if failed == 1 else "were"
+        yield f"{counted(failed, 'job')} failed and {were} tolerated: what follows was computed without."
+    elif failed:
+        line = f"{counted(failed, 'job')} failed"
+        line += f", and {absent} could not be computed without them" if absent else ""
+        yield f"{line}. They are listed under Failed jobs."
+    if absent and not failed and run.status.state != "finished":
+        yield (
+            f"This run is not finished: {absent} of {counted(planned, 'job')} are still to be computed. "
+            f"What follows is how far it has come; `engram resume {run.name}` goes on."
+        )
+
+
+def _tolerated(run: Run) -> set[str]:
+    """The failed jobs that the last start has gone without."""
+    journals = [cell.journal for cell in run.cells] or [run.journal]
+    events = [event for journal in journals for event in status.last_start(journal)]
+    return {key for event in events if event["event"] == "tolerated" for key in event["keys"]}
+
+
+def _notices(made: Provenance) -> Iterator[str]:
+    """What is to be known of how results were computed before they are read."""
+    if len(made.ways) > 1:
+        parts = []
+        for way in made.ways:
+            fields = ", ".join(f"{name} {way.fields.get(name, 'not recorded')}" for name in made.differing)
+            parts.append(f"{counted(way.jobs, 'job')} with {fields}")
+        yield f"These results were computed in {len(made.ways)} ways: {'; '.join(parts)}."
+    if made.unread:
+        yield f"{counted(made.unread, 'stored result')} cannot be read; `engram verify` tells which."
+
+
+def _conflicts(conflicting: int) -> Iterator[str]:
+    if conflicting:
+        yield (
+            f"{counted(conflicting, 'result')} came out otherwise when computed a second time; the first ones were "
+            "kept, the others lie in the store's conflicts folder."
+        )

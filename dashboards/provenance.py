@@ -1,0 +1,100 @@
+"""Where and with what a run's results were computed, as their records say, and whether that was one way for all."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.errors import StoreError
+from orchestrator.store import Store
+
+# What a record says of its one job. All else in it says how results were computed, and is to be the same for all.
+OF_THE_JOB = {
+    "key", "task", "version", "function", "config", "inputs", "content", "seconds", "finished", "worker", "together",
+}  # fmt: skip
+
+Fields = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Way:
+    """Jobs that were computed with the same versions, commit, device and threads."""
+
+    jobs: int
+    fields: Fields
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """The ways in which stored results were computed, the most frequent first; `differing` are the fields that differ.
+
+    `seconds` are those of computing, by task; `together` the least and most jobs of a call.
+    """
+
+    ways: tuple[Way, ...]
+    differing: tuple[str, ...]
+    hosts: Mapping[str, int]  # results by host
+    workers: int  # processes
+    together: tuple[int, int]
+    seconds: Mapping[str, float]
+    last: str  # when the newest result was stored
+    unread: int  # records that cannot be read
+
+    @property
+    def common(self) -> Fields:
+        """The fields that are the same for all."""
+        names = dict.fromkeys(name for way in self.ways for name in way.fields)
+        alike = (name for name in names if name not in self.differing)
+        return {name: next(way.fields[name] for way in self.ways if name in way.fields) for name in alike}
+
+
+def gather(store: Store, keys: Iterable[str]) -> Provenance:
+    """The provenance of these results. Only the ends of their files are read."""
+    records, unread = [], 0
+    for key in keys:
+        try:
+            records.append(store.record(key, check=False))
+        except StoreError:
+            unread += 1
+    # A result that something else than a worker has put there may have a record that says less.
+    seconds: dict[str, float] = defaultdict(float)
+    for record in records:
+        seconds[record.get("task", "")] += record.get("seconds", 0.0)
+    workers = Counter(record["worker"] for record in records if "worker" in record)
+    hosts: Counter[str] = Counter()
+    for worker, count in workers.items():
+        hosts[worker.rpartition(":")[0]] += count
+    together = [record["together"] for record in records if "together" in record] or [0]
+    ways = _ways(Counter(frozenset(_fields(record).items()) for record in records))
+    names = dict.fromkeys(name for way in ways for name in way.fields)
+    return Provenance(
+        ways=ways,
+        differing=tuple(name for name in names if len({way.fields.get(name) for way in ways}) > 1),
+        hosts=hosts,
+        workers=len(workers),
+        together=(min(together), max(together)),
+        seconds=seconds,
+        last=max((record.get("finished", "") for record in records), default=""),
+        unread=unread,
+    )
+
+
+def _fields(record: Mapping[str, Any]) -> Fields:
+    """What of a record is to be the same for all jobs. Numbers with a fraction are measurements, so they are not."""
+    own = {name: value for name, value in record.items() if name not in OF_THE_JOB}
+    if "threads" not in own:  # the task has not loaded torch, so its device says nothing
+        own.pop("device", None)
+    flat = {**own.pop("versions", {}), **own}
+    return {name: str(value) for name, value in flat.items() if isinstance(value, str | int)}
+
+
+def _ways(found: Mapping[frozenset[tuple[str, str]], int]) -> tuple[Way, ...]:
+    """The ways, the most frequent first. One that says less than another and nothing else is that other one."""
+    counts: dict[frozenset[tuple[str, str]], int] = {}
+    for fields, jobs in sorted(found.items(), key=lambda each: (-len(each[0]), -each[1])):
+        fuller = next((each for each in counts if fields <= each), fields)
+        counts[fuller] = counts.get(fuller, 0) + jobs
+    ways = (Way(jobs, dict(sorted(fields))) for fields, jobs in counts.items())
+    return tuple(sorted(ways, key=lambda way: -way.jobs))

@@ -1,0 +1,96 @@
+"""A table of many rows as HTML, as small as HTML allows: a thousand rows of sixty columns are to open at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from markupsafe import Markup, escape
+
+from dashboards.run import Run
+from orchestrator import status
+from orchestrator.jsonable import jsonable
+
+MOST = 1000  # rows that are shown
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One of a run's tables. `shown` are its first rows; `columns` are all it has, and `left_out` those not shown."""
+
+    name: str
+    rows: int
+    columns: int
+    shown: int
+    left_out: tuple[str, ...]
+    html: Markup
+
+
+@dataclass(frozen=True)
+class Unshown:
+    """A table of several results, which a page would be too small for."""
+
+    name: str
+    results: int
+    planned: int
+
+
+def sheets(run: Run) -> tuple[list[Sheet], list[Unshown]]:
+    """The run's tables but its summary: those that are one result each, as far as they are there, and the others."""
+    shown: list[Sheet] = []
+    others: list[Unshown] = []
+    if run.cells:
+        return shown, others
+    stored = run.store.keys()
+    for name, keys in status.roots(run.journal).items():
+        there = sum(key in stored for key in keys)
+        if name == "summary" or not there:
+            continue
+        if len(keys) > 1:
+            others.append(Unshown(name, there, len(keys)))
+        else:
+            shown.append(sheet(name, run.table(name)))
+    return shown, others
+
+
+def sheet(name: str, table: pa.Table) -> Sheet:
+    """The table's first rows. Columns of lists, records and bytes are left out: they are for programs."""
+    columns = [at for at, field in enumerate(table.schema) if not _opaque(field.type)]
+    first = table.select(columns).slice(0, MOST)
+    # Closing tags of cells and rows, and quotes around plain values, may be left out in HTML.
+    head = "".join(f"<th scope=col>{escape(each)}" for each in first.schema.names)
+    cells = [[_cell(value) for value in column.to_pylist()] for column in first.columns]
+    body = "".join(f"<tr>{''.join(row)}\n" for row in zip(*cells, strict=True))
+    names = table.schema.names
+    return Sheet(
+        name=name,
+        rows=table.num_rows,
+        columns=table.num_columns,
+        shown=first.num_rows,
+        left_out=tuple(each for at, each in enumerate(names) if at not in columns),
+        html=Markup(f"<thead><tr>{head}<tbody>{body}"),
+    )
+
+
+def _opaque(kind: pa.DataType) -> bool:
+    tests: tuple[Callable[[pa.DataType], bool], ...] = (
+        pa.types.is_nested,
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+        pa.types.is_fixed_size_binary,
+    )
+    return any(test(kind) for test in tests)
+
+
+def _cell(value: Any) -> str:
+    """A table cell; a number with a fraction has all its digits in `title`."""
+    if value is None:
+        return "<td>"
+    if isinstance(value, float):
+        return f"<td title={value!r}>{value:.4g}" if math.isfinite(value) else f"<td>{value}"
+    if isinstance(value, int):
+        return f"<td>{value}"
+    return f"<td class=text>{escape(jsonable(value))}"

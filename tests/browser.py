@@ -1,0 +1,162 @@
+"""A real headless Chromium, driven over its debugging pipe: what a page shows, and what it asks of a network."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--remote-debugging-pipe",
+)
+PROGRAM = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), "")
+SECONDS = 60.0
+
+
+class Browser:
+    """Chromium with a profile of its own; a context manager."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self._count = 0
+        self._rest = b""
+
+    def __enter__(self) -> Browser:
+        theirs_in, self._out = os.pipe()
+        self._in, theirs_out = os.pipe()
+        self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        words = shlex.join([PROGRAM, *FLAGS, f"--user-data-dir={self._profile.name}"])
+        self._process = subprocess.Popen(
+            ["bash", "-c", f"exec {words} 3<&{theirs_in} 4>&{theirs_out}"],
+            pass_fds=(theirs_in, theirs_out),
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(theirs_in)
+        os.close(theirs_out)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.call("Browser.close")
+        self._process.wait(SECONDS)
+        os.close(self._in)
+        os.close(self._out)
+        self._profile.cleanup()
+
+    def open(self, path: Path, width: int = 1100, height: int = 900, dark: bool = False) -> Page:
+        """The page in this file, once it has loaded."""
+        target = self.call("Target.createTarget", {"url": "about:blank"})["targetId"]
+        session = self.call("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
+        page = Page(self, session)
+        page.listen()
+        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        page.call("Emulation.setEmulatedMedia", {"features": scheme})
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        page.call("Emulation.setDeviceMetricsOverride", size)
+        began = time.perf_counter()
+        page.call("Page.navigate", {"url": path.as_uri()})
+        self.wait("Page.loadEventFired", session)
+        # Two frames: the page has been laid out and painted once.
+        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        page.seconds = time.perf_counter() - began
+        return page
+
+    def call(self, method: str, parameters: Any = None, session: str = "") -> Any:
+        self._count += 1
+        message = {"id": self._count, "method": method, "params": parameters or {}}
+        message |= {"sessionId": session} if session else {}
+        os.write(self._out, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._read()
+            if answer.get("id") == self._count:
+                assert "error" not in answer, (method, answer)
+                return answer["result"]
+            self.events.append(answer)
+
+    def wait(self, method: str, session: str) -> dict[str, Any]:
+        """The first event of this name in this session."""
+        seen = 0
+        while True:
+            for event in self.events[seen:]:
+                if (event["method"], event.get("sessionId")) == (method, session):
+                    return event
+            seen = len(self.events)
+            self.events.append(self._read())
+
+    def _read(self) -> dict[str, Any]:
+        deadline = time.monotonic() + SECONDS
+        while b"\0" not in self._rest:
+            ready, _, _ = select.select([self._in], [], [], max(0.0, deadline - time.monotonic()))
+            assert ready, f"the browser has not answered for {SECONDS} s"
+            got = os.read(self._in, 1 << 20)
+            assert got, "the browser has ended"
+            self._rest += got
+        whole, _, self._rest = self._rest.partition(b"\0")
+        answer: dict[str, Any] = json.loads(whole)
+        return answer
+
+
+class Page:
+    """An open page. `seconds` is how long it took from the asking to what can be seen."""
+
+    def __init__(self, browser: Browser, session: str) -> None:
+        self.browser = browser
+        self.session = session
+        self.seconds = 0.0
+
+    def call(self, method: str, parameters: Any = None) -> Any:
+        return self.browser.call(method, parameters, self.session)
+
+    def listen(self) -> None:
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(f"{domain}.enable")
+        self.call("Target.setAutoAttach", {"autoAttach": True, "waitForDebuggerOnStart": False, "flatten": True})
+
+    def evaluate(self, script: str) -> Any:
+        """The value of a JavaScript expression."""
+        asked = {"expression": script, "returnByValue": True, "awaitPromise": True}
+        answer = self.call("Runtime.evaluate", asked)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def requests(self) -> list[str]:
+        """The addresses that the page has asked for."""
+        return [event["params"]["request"]["url"] for event in self._events("Network.requestWillBeSent")]
+
+    def complaints(self) -> list[str]:
+        """What the browser has logged of it: errors, and what its security policy has refused."""
+        logged = self._events("Log.entryAdded") + self._events("Runtime.exceptionThrown")
+        return [json.dumps(event["params"]) for event in logged]
+
+    def frame(self) -> Page:
+        """The frame in it that has a process of its own, as sandboxed ones have."""
+        attached = self.browser.wait("Target.attachedToTarget", self.session)
+        inside = Page(self.browser, attached["params"]["sessionId"])
+        inside.listen()
+        return inside
+
+    def tab(self) -> None:
+        """Press the Tab key."""
+        for kind in ("rawKeyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", {"type": kind, "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9})
+
+    def _events(self, method: str) -> list[dict[str, Any]]:
+        self.call("Runtime.evaluate", {"expression": "0"})  # what was sent before its answer has now been read
+        return [
+            each for each in self.browser.events if (each["method"], each.get("sessionId")) == (method, self.session)
+        ]

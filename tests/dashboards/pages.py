@@ -1,0 +1,35 @@
+"""Pages of runs, drawn as a run draws them."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+from dashboards import page
+from dashboards.run import Run, open_run
+from orchestrator.cells import pinned, wanted
+from orchestrator.runs import Execution, start
+from orchestrator.spec import Spec
+from orchestrator.store import Store
+
+HERE = Execution(address="none", mlflow="off", report=False)
+
+
+def ran(store: Store, spec: Spec, execution: Execution = HERE) -> Run:
+    """What is asked for, taken to its end in this process."""
+    return open_run(store, start(pinned(wanted(spec), {}), store, execution).run)
+
+
+def draw(run: Run, show_images: bool = False) -> Path:
+    """The run's page, drawn now."""
+    folder = run.store.folder("runs", run.name)
+    page.draw(run.store, run.name, folder, show_images)
+    return folder / "report.html"
+
+
+def words(page: Path) -> str:
+    """The page's text as a reader has it: no tags, no styles, spaces as one."""
+    text = re.sub(r"<(style|title)>.*?</\1>", "", page.read_text(), flags=re.S)
+    text = re.sub(r"</?(?:data|span|strong|code|time|a|th|td)\b[^>]*>", "", text)
+    return html.unescape(" ".join(re.sub(r"<[^>]+>", " ", text).split()))

@@ -1,0 +1,338 @@
+"""The page of a run as a reader has it: its numbers, its answer, what went wrong, in a real browser."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import time
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import toys
+
+from dashboards import configuration, page
+from dashboards.drawing import PALETTE
+from dashboards.run import Run, open_run
+from orchestrator import spec
+from orchestrator.cells import pinned, wanted
+from orchestrator.fields import plain
+from orchestrator.journal import Journal
+from orchestrator.runs import Cell, planned, start
+from orchestrator.spec import Spec
+from orchestrator.store import Store
+from tests.browser import Browser, Page
+from tests.dashboards import made, pages, test_gallery, test_provenance
+from tests.shell import Shell
+
+STRUCTURE = """({
+  headings: [...document.querySelectorAll("h1, h2, h3, h4")].map(each => Number(each.tagName[1])),
+  landmarks: ["header", "nav", "main", "footer"].map(name => document.querySelectorAll(`body > ${name}`).length),
+  ids: [...document.querySelectorAll("[id]")].map(each => each.id),
+  unnamed: [...document.querySelectorAll("svg:not([aria-hidden]), img, [role=region], nav, section")]
+    .filter(each => !(each.getAttribute("aria-label") || each.alt || each.getAttribute("aria-labelledby")))
+    .map(each => each.outerHTML.slice(0, 200)),
+  tables: [...document.querySelectorAll("table")].filter(each => !each.caption?.textContent.trim()).length,
+  headers: document.querySelectorAll("table th:not([scope]):not(.picture)").length,
+  scripts: document.scripts.length,
+  language: document.documentElement.lang,
+  targets: [...document.querySelectorAll("a[href^='#']")].filter(
+    each => !document.getElementById(each.hash.slice(1))).length,
+})"""
+# Of every row of the summary: its metric, setting, and the exact values of its numbers.
+ROWS = """[...document.querySelectorAll("section[aria-labelledby=numbers] tbody tr")].map(row => [
+  row.cells[0].firstChild.textContent.trim(), row.cells[1].textContent,
+  [...row.querySelectorAll("data")].map(each => each.value)])"""
+NUMBERS = ("estimate", "low", "high", "null", "p_value", "n", "published")
+
+
+@pytest.fixture(scope="module")
+def drawn(smoke: Run) -> Path:
+    return pages.draw(smoke)
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Browser, drawn: Path) -> Page:
+    return browser.open(drawn)
+
+
+def few(store: Store, **fields: Any) -> Run:
+    return pages.ran(store, Spec("toys", "few", fields))
+
+
+def test_every_number_of_the_page_is_the_tables_digit_for_digit(smoke: Run, opened: Page) -> None:
+    found = {(metric, setting): values for metric, setting, values in opened.evaluate(ROWS)}
+    assert len(found) == len(smoke.summary) > 10
+    for row in smoke.summary:
+        setting = ", ".join(f"{name} = {value}" for name, value in json.loads(row["setting"]).items())
+        expected = [repr(row[name]) for name in NUMBERS if row[name] is not None]
+        assert expected == found[row["metric"], setting]
+
+
+def test_the_answer_comes_first_with_the_rows_it_rests_on(smoke: Run, opened: Page) -> None:
+    assert smoke.verdict is not None
+    section = "document.querySelector('main > section')"
+    assert smoke.verdict.sentence == opened.evaluate(f"{section}.querySelector('.sentence').textContent")
+    assert smoke.verdict.answer in opened.evaluate(f"{section}.querySelector('.badge').innerText")
+    metrics = opened.evaluate(f"[...{section}.querySelectorAll('tbody th')].map(each => each.textContent.trim())")
+    assert [metric for metric, _ in smoke.verdict.rows] == metrics
+    assert smoke.verdict.limits in opened.evaluate(f"{section}.textContent")
+
+
+def test_the_page_asks_no_network_for_anything(opened: Page, drawn: Path) -> None:
+    asked = [address for address in opened.requests() if not address.startswith("data:")]
+    assert [drawn.as_uri()] == asked
+    text = drawn.read_text()
+    assert [] == re.findall(r"(?:src|href|url\()=?[\"']?(?:https?:)?//[^\"')\s]*", text)
+    assert [] == opened.complaints()
+
+
+def test_the_page_opens_where_mlflow_shows_it_in_a_sandboxed_frame(
+    browser: Browser, drawn: Path, tmp_path: Path
+) -> None:
+    text = json.dumps(drawn.read_text()).replace("</", "<\\/")
+    outer = tmp_path / "outer.html"
+    outer.write_text(f"""<!doctype html><iframe sandbox="allow-scripts" width="900" height="900"></iframe><script>
+        const page = new Blob([{text}], {{type: "text/html"}});
+        window.shown = new Promise(done => document.querySelector("iframe").onload = done);
+        document.querySelector("iframe").src = URL.createObjectURL(page);
+    </script>""")
+    shown = browser.open(outer)
+    shown.evaluate("window.shown.then(() => true)")
+    inside = shown.frame()
+    assert 1 == inside.evaluate("document.querySelectorAll('h1').length")
+    assert "1120px" == inside.evaluate("getComputedStyle(document.body).maxWidth")
+    assert 0 == inside.evaluate("[...document.images].filter(each => !each.naturalWidth).length")
+    assert 3 < inside.evaluate("document.images.length")
+    assert [] == [*shown.complaints(), *inside.complaints()]
+
+
+def test_headings_landmarks_names_and_captions_are_there_for_who_cannot_see(opened: Page) -> None:
+    found = opened.evaluate(STRUCTURE)
+    assert 1 == found["headings"][0]
+    assert 1 == found["headings"].count(1)
+    assert all(below - above <= 1 for above, below in pairwise(found["headings"]))
+    assert [1, 1, 1, 1] == found["landmarks"]
+    assert sorted(set(found["ids"])) == sorted(found["ids"])
+    assert ([], 0, 0, 0, 0, "en") == tuple(
+        found[name] for name in ("unnamed", "tables", "headers", "scripts", "targets", "language")
+    )
+    assert 3 < opened.evaluate("document.querySelectorAll('figure svg[role=img]').length")
+
+
+def test_everything_is_reached_with_the_keyboard(browser: Browser, drawn: Path) -> None:
+    shown = browser.open(drawn)
+    shown.tab()
+    assert "Skip to the content" == shown.evaluate("document.activeElement.textContent")
+    wanted = shown.evaluate("document.querySelectorAll('a, summary, [tabindex=\"0\"]:not(details [tabindex])').length")
+    reached = set()
+    for _ in range(wanted):
+        script = "[...document.querySelectorAll('*')].indexOf(document.activeElement)"
+        reached.add(shown.evaluate(script))
+        assert "none" != shown.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        shown.tab()
+    assert wanted == len(reached)
+
+
+@pytest.mark.parametrize("width", [390, 768])
+def test_a_narrow_screen_scrolls_tables_in_their_boxes_and_never_the_page(
+    browser: Browser, drawn: Path, width: int
+) -> None:
+    shown = browser.open(drawn, width=width)
+    shown.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    wide = shown.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert wide[0] == wide[1] <= width
+
+
+def test_the_page_and_its_figures_follow_the_readers_choice_of_light_or_dark(browser: Browser, drawn: Path) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    text = "getComputedStyle(document.querySelector('figure svg text')).fill"
+    seen = [
+        [shown.evaluate(ground), shown.evaluate(text)]
+        for shown in (browser.open(drawn, dark=False), browser.open(drawn, dark=True))
+    ]
+    assert ["rgb(255, 255, 255)", "rgb(20, 24, 29)"] == [each[0] for each in seen]
+    assert seen[0][1] != seen[1][1]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("ground", ["paper", "band"])
+@pytest.mark.parametrize("ink", ["ink", "muted", "twin", "canary", "accent", "ochre"])
+def test_text_stands_out_from_its_ground(ink: str, ground: str, dark: bool) -> None:
+    lighter, darker = sorted((luminance(PALETTE[name][dark]) for name in (ink, ground)), reverse=True)
+    assert 4.5 <= (lighter + 0.05) / (darker + 0.05)
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance, WCAG 2."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_each_figure_is_a_file_too_and_those_of_an_earlier_page_go(smoke: Run) -> None:
+    folder = smoke.store.folder("runs", smoke.name, "figures")
+    (folder / "earlier.svg").write_text("<svg/>")
+    pages.draw(smoke)
+    names = [path.name for path in folder.iterdir()]
+    assert "effect.svg" in names
+    assert "earlier.svg" not in names
+    assert [] == [name for name in names if not name.endswith(".svg")]
+
+
+def test_what_comes_from_outside_is_text_and_never_markup(store: Store, browser: Browser) -> None:
+    evil = "<script>document.title='had'</script><img src=x onerror=alert(1)>\"'"
+    run = few(store, label=evil)
+    drawn = pages.draw(run)
+    shown = browser.open(drawn)
+    assert (0, 0) == (shown.evaluate("document.scripts.length"), shown.evaluate("document.images.length"))
+    assert shown.evaluate("document.body.textContent").count(evil) >= 1
+
+
+def test_an_audit_without_an_answer_in_words_gives_its_first_number(store: Store) -> None:
+    said = pages.words(pages.draw(few(store)))
+    assert "sum: 15, n = 6 part" in said
+    assert "without an answer in words" in said
+
+
+def test_a_failed_job_is_told_with_its_traceback_and_how_to_try_again(store: Store, tmp_path: Path) -> None:
+    run = few(store, trouble="raise", at=2, folder=str(tmp_path))
+    said = pages.words(pages.draw(run))
+    assert "1 job failed, and 1 could not be computed without them" in said
+    assert "ValueError: part 2 cannot be had" in said
+    assert 'raise ValueError(f"part {config.number} cannot be had")' in said
+    assert f"engram resume {run.name}" in said
+    assert "There is no answer yet" in said
+
+
+def test_a_tolerated_failure_is_called_that(store: Store, tmp_path: Path) -> None:
+    asked = Spec("toys", "few", {"trouble": "raise", "at": 2, "folder": str(tmp_path)})
+    execution = replace(pages.HERE, tolerate=1)
+    said = pages.words(pages.draw(pages.ran(store, asked, execution)))
+    assert "sum: 13, n = 5 part" in said
+    assert "1 job failed and was tolerated" in said
+
+
+def test_a_run_that_is_not_finished_says_how_far_it_has_come(store: Store) -> None:
+    cell = Cell("toys", toys.Config(), "few")
+    journal = Journal(store.folder("runs") / "toys-1")
+    about = {"audit": "toys", "preset": "few", "setting": {}, "config": vars(cell.config)}
+    journal.create(about, planned(cell))
+    said = pages.words(pages.draw(open_run(store, journal.run)))
+    assert "7 of 7 jobs are still to be computed" in said
+    assert "engram resume toys-1" in said
+    assert "There is no answer yet" in said
+
+
+def test_the_command_on_the_page_asks_for_the_same_again(smoke: Run, swept: Run, store: Store) -> None:
+    fields = few(store, parts="3", label="a b'c")
+    for run in (smoke, swept, fields):
+        said = configuration.command(run)
+        assert said is not None
+        _, _, audit, *words = shlex.split(said)
+        assert run.audit == audit
+        preset = words[words.index("--preset") + 1]
+        swept_words = [words[at + 1] for at, word in enumerate(words) if word == "--sweep"]
+        set_words = [word for word in words if "=" in word and word not in swept_words]
+        asked = Spec(audit, preset, spec.settings(set_words), spec.sweeps(swept_words))
+        again = pinned(wanted(asked), {})
+        assert sorted(cell.name for cell in run.cells or (run,)) == sorted(
+            start([cell], run.store, pages.HERE).run for cell in again
+        )
+
+
+def test_settings_that_are_not_the_published_ones_are_marked(smoke: Run) -> None:
+    found = {each.name: each for each in configuration.settings(smoke)}
+    assert ("100", "500", "mnist") == tuple(found[name].published for name in ("canaries", "epochs", "data"))
+    assert None is found["batch"].published
+    assert {"digits", "photos"} == {each.name for each in configuration.data(smoke)}
+    assert all(re.fullmatch("[0-9a-f]{64}", each.digest) for each in configuration.data(smoke))
+
+
+def test_a_sweeps_page_shows_every_cell_with_its_place_its_answer_and_its_page(swept: Run, browser: Browser) -> None:
+    for cell in swept.cells:
+        pages.draw(cell)
+    drawn = pages.draw(swept)
+    shown = browser.open(drawn)
+    rows = "[...document.querySelectorAll('section[aria-labelledby=answer] tbody tr')]"
+    assert ["A", "X"] == shown.evaluate(f"{rows}.map(row => row.cells[0].textContent)")
+    links = shown.evaluate(f"{rows}.map(row => row.querySelector('a').getAttribute('href'))")
+    assert [f"../{cell.name}/report.html" for cell in swept.cells] == links
+    assert all((drawn.parent / link).resolve().is_file() for link in links)
+    values = shown.evaluate(f"{rows}.map(row => row.querySelector('data').value)")
+    assert [repr(page.evidence(cell)[0]["estimate"]) for cell in swept.cells] == values
+    text = shown.evaluate("document.body.textContent")
+    assert all(cell.verdict is not None and cell.verdict.sentence in text for cell in swept.cells)
+    assert 1 == shown.evaluate("document.querySelectorAll('figure svg[role=img]').length")
+
+
+@pytest.mark.slow
+def test_a_thousand_canaries_are_a_small_page_that_opens_at_once(store: Store, browser: Browser) -> None:
+    """The tables are made up, the page and the browser are real."""
+    config = made.embedded(canaries=1000)
+    cell = Cell("unique_feature", config)
+    plan = planned(cell)
+    found = made.tables(1000)
+    for root, keys in plan.roots.items():
+        for at, key in enumerate(keys):
+            part = found[root][at] if root in found else pa.table({"canary": [at]})
+            store.write(key, part, test_provenance.RECORD | {"task": plan.task(key)})
+    for key in sorted(plan.jobs.keys() - store.keys()):
+        store.write(key, pa.table({"seed": [0]}), test_provenance.RECORD | {"task": plan.task(key)})
+    journal = Journal(store.folder("runs") / "unique_feature-1000")
+    about = {"audit": "unique_feature", "preset": None, "setting": {}, "config": plain(config)}
+    journal.create(about, plan)
+    began = time.perf_counter()
+    drawn = pages.draw(open_run(store, journal.run))
+    took = time.perf_counter() - began
+    shown = browser.open(drawn)
+    size = drawn.stat().st_size
+    assert 1000 == shown.evaluate("document.querySelectorAll('.sheet tbody tr').length")
+    assert (True, True, True) == (took < 30, shown.seconds < 2, size < 5_000_000), (took, shown.seconds, size)
+
+
+def test_a_page_says_finished_when_the_run_that_draws_it_has_ended(tmp_path: Path) -> None:
+    """The driver still holds the run then."""
+    shell = Shell(tmp_path)
+    offered = tmp_path / "packages" / "engram_audit-0.1.0.dist-info"
+    offered.mkdir(parents=True)
+    (offered / "METADATA").write_text("Metadata-Version: 2.1\nName: engram-audit\nVersion: 0.1.0\n")
+    (offered / "entry_points.txt").write_text("[engram.reports]\nrun = dashboards.page:draw\n")
+    shell.env["PYTHONPATH"] += os.pathsep + str(offered.parent)
+    del shell.env["ENGRAM_REPORT"]
+    said = shell.json("run", "toys", "--preset", "few", "--address", "none")
+    assert "✓ finished" in pages.words(Path(said["report"]))
+    assert "0.1.0" in Path(said["report"]).read_text()
+
+
+def test_images_of_the_users_own_go_into_a_page_beside_and_only_when_asked_for(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
+    config = made.embedded(data=test_gallery.own(tmp_path / "data" / "mnist"))
+    run = made.run(store, "unique_feature-1", made.tables(3), config)
+    public = pages.draw(run, show_images=False)
+    private = public.with_name("report-with-images.html")
+    assert (False, False) == (private.exists(), "data:image" in public.read_text())
+    pages.draw(run, show_images=True)
+    assert (True, False) == ("data:image" in private.read_text(), "data:image" in public.read_text())
+
+
+def test_a_page_that_cannot_be_written_leaves_the_one_that_was_there(store: Store) -> None:
+    run = few(store)
+    drawn = pages.draw(run)
+    before = drawn.read_text()
+    figures = drawn.parent / "figures"
+    for path in figures.iterdir():
+        path.unlink()
+    figures.rmdir()
+    figures.write_text("in the way")
+    with pytest.raises(OSError, match="figures"):
+        pages.draw(run)
+    assert before == drawn.read_text()
+    assert [] == list(drawn.parent.glob(".report*"))

@@ -1,0 +1,88 @@
+"""Whether a run's results were computed in one way, as their records say."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dashboards.provenance import Provenance, gather
+from dashboards.run import open_run
+from orchestrator.spec import Spec
+from orchestrator.store import Store, open_store
+from tests.dashboards import pages
+
+RECORD = {
+    "task": "toys.part",
+    "seconds": 1.5,
+    "finished": "2026-11-21T09:00:00.000+00:00",
+    "together": 1,
+    "worker": "here:1",
+    "commit": "abc",
+    "versions": {"python": "3.12.1", "torch": "2.15.0"},
+    "device": "x86_64",
+    "threads": 2,
+}
+
+
+def gathered(store: Store, *records: dict[str, Any]) -> Provenance:
+    keys = [f"{number:064x}" for number in range(len(records))]
+    for number, (key, record) in enumerate(zip(keys, records, strict=True)):
+        store.write(key, pa.table({"number": [number]}), RECORD | record)
+    return gather(store, keys)
+
+
+def test_jobs_of_several_processes_and_calls_are_computed_in_one_way(store: Store) -> None:
+    other = {"worker": "here:2", "together": 4, "seconds": 9.5, "finished": "2026-11-21T09:01:00.000+00:00"}
+    found = gathered(store, {}, other, {"worker": "there:1"})
+    assert ((), {"here": 2, "there": 1}, 3) == (found.differing, found.hosts, found.workers)
+    assert ((1, 4), {"toys.part": 12.5}) == (found.together, found.seconds)
+    assert "2026-11-21T09:01:00.000+00:00" == found.last
+    assert "2.15.0" == found.common["torch"]
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("torch", {"versions": {"python": "3.12.1", "torch": "2.14.0"}}),
+        ("threads", {"threads": 1}),
+        ("device", {"device": "NVIDIA H200"}),
+        ("commit", {"commit": "def"}),
+        ("training", {"training": "stacked"}),
+    ],
+)
+def test_jobs_computed_otherwise_are_counted_apart(store: Store, name: str, other: dict[str, Any]) -> None:
+    alone = {"training": "alone"} if name == "training" else {}
+    found = gathered(store, alone, other, alone)
+    assert (name,) == found.differing
+    assert [2, 1] == [way.jobs for way in found.ways]
+    assert name not in found.common
+
+
+def test_a_job_that_never_loaded_torch_says_nothing_of_the_device(store: Store) -> None:
+    light = {name: value for name, value in RECORD.items() if name != "threads"} | {"device": "cpu"}
+    store.write("a" * 64, pa.table({"number": [0]}), light)
+    store.write("b" * 64, pa.table({"number": [1]}), RECORD)
+    found = gather(store, ["a" * 64, "b" * 64])
+    assert ((), [2], "x86_64") == (found.differing, [way.jobs for way in found.ways], found.common["device"])
+
+
+def test_a_result_that_has_gone_is_counted_as_unread(store: Store) -> None:
+    assert 1 == gather(store, ["c" * 64]).unread
+
+
+def test_a_page_says_near_its_top_that_its_results_were_computed_in_two_ways(store: Store, tmp_path: Path) -> None:
+    run = pages.ran(store, Spec("toys", "few"))
+    assert "computed in" not in pages.words(pages.draw(run))
+    moved = open_store(tmp_path / "moved")
+    for number, key in enumerate(run.journal.tasks()):
+        record = RECORD | {"versions": {"torch": "2.14.0" if number < 2 else "2.15.0"}}
+        moved.write(key, store.read(key), record)
+    shutil.copytree(run.journal.folder, moved.folder("runs") / run.name)
+    said = pages.words(pages.draw(open_run(moved, run.name)))
+    notice = "These results were computed in 2 ways: 5 jobs with torch 2.15.0; 2 jobs with torch 2.14.0."
+    assert notice in said
+    assert said.index(notice) < said.index("sum: 15")
