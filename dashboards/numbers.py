@@ -62,8 +62,3 @@ def moment(stamp: str) -> Markup:
     except ValueError:
         return escape(stamp)
     return Markup('<time datetime="{}">{:%Y-%m-%d %H:%M} UTC</time>').format(stamp, time)
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 job`, `2 jobs`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -13,10 +13,10 @@ from dashboards.course import course
 from dashboards.figure import Figure
 from dashboards.figures import figures
 from dashboards.gallery import gallery
-from dashboards.numbers import counted
 from dashboards.provenance import Provenance
 from dashboards.run import Run, open_run
 from orchestrator import status
+from orchestrator.counted import counted
 from orchestrator.reports import PAGE, PRIVATE_PAGE
 from orchestrator.store import Store
 from tasks.schemas import SUMMARY

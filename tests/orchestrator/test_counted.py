@@ -13,6 +13,7 @@ from orchestrator.counted import counted
         (12, "pair of trainings", "12 pairs of trainings"),
         (0, "job", "0 jobs"),
         (1797, "image", "1,797 images"),
+        (2, "process", "2 processes"),
         (3, "", "3"),
     ],
 )

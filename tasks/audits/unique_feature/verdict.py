@@ -7,6 +7,7 @@ and the training images are evidence beside it and decide nothing.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -59,7 +60,7 @@ def _answered(row: Row, feature: Feature, carried: Feature) -> dict[str, str]:
         return {"answer": "", "sentence": ""}
     moved = (
         f"{seen} moves log P(label | {asked}) - log P(label | random patch), on images the networks never saw, by "
-        f"{row['estimate']:.4g} nats"
+        f"{row['estimate']:.4g} nats, a factor of {math.exp(row['estimate']):.3g} in probability"
     )
     if low is None or high is None:
         said = f"Undecided: {moved}; one pair of trainings has no interval, so train at least {LEAST} canaries."
