@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from dashboards import glyph, inline, numbers
+from orchestrator.counted import counted
 from orchestrator.provenance import versions
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -30,7 +31,8 @@ def render(template: str, **context: Any) -> str:
         "setting": numbers.setting,
         "duration": numbers.duration,
         "moment": numbers.moment,
-        "counted": numbers.counted,
+        "counted": counted,
+        "sample": numbers.sample,
         "short": numbers.short,
         "glyph": glyph.glyph,
         "base64": lambda data: base64.b64encode(data).decode(),

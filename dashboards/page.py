@@ -13,10 +13,10 @@ from dashboards.course import course
 from dashboards.figure import Figure
 from dashboards.figures import figures
 from dashboards.gallery import gallery
-from dashboards.numbers import counted
 from dashboards.provenance import Provenance
 from dashboards.run import Run, open_run
 from orchestrator import status
+from orchestrator.counted import counted
 from orchestrator.reports import PAGE, PRIVATE_PAGE
 from orchestrator.store import Store
 from tasks.schemas import SUMMARY
@@ -90,7 +90,7 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
         "data": configuration.data(run),
         "command": configuration.command(run),
         "documentation": configuration.documentation(run),
-        "tasks": [_task(task, tasks, stored, made) for task in dict.fromkeys(tasks.values())],
+        "tasks": Counter(tasks.values()),
         "starts": starts,
         "made": made,
         "answers": [(cell, _headline(cell)) for cell in run.cells],
@@ -134,12 +134,6 @@ def _counts(cells: tuple[Run, ...]) -> str:
 def _headline(cell: Run) -> Row | None:
     """The row that a cell's answer rests on: its verdict's first, or else the first there is."""
     return next(iter([*evidence(cell), *cell.summary]), None)
-
-
-def _task(task: str, tasks: Mapping[str, str], stored: set[str], made: Provenance) -> dict[str, Any]:
-    keys = [key for key, each in tasks.items() if each == task]
-    seconds = made.seconds.get(task)
-    return {"task": task, "planned": len(keys), "stored": sum(key in stored for key in keys), "seconds": seconds}
 
 
 def _standing(run: Run) -> Iterator[str]:
