@@ -38,7 +38,7 @@ STRUCTURE = """({
     .filter(each => !(each.getAttribute("aria-label") || each.alt || each.getAttribute("aria-labelledby")))
     .map(each => each.outerHTML.slice(0, 200)),
   tables: [...document.querySelectorAll("table")].filter(each => !each.caption?.textContent.trim()).length,
-  headers: document.querySelectorAll("table th:not([scope]):not(.picture)").length,
+  headers: document.querySelectorAll("table th:not([scope])").length,
   scripts: document.scripts.length,
   language: document.documentElement.lang,
   targets: [...document.querySelectorAll("a[href^='#']")].filter(
