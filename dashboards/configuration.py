@@ -47,8 +47,8 @@ def settings(run: Run) -> list[Setting]:
     names = dict.fromkeys(name for config in configs for name in config)
     found = []
     for name in names:
-        values = tuple(dict.fromkeys(_text(config[name]) for config in configs if name in config))
-        paper = None if published is None else _text(_nearest(published, name))
+        values = tuple(dict.fromkeys(_said(config[name]) for config in configs if name in config))
+        paper = None if published is None else _said(_nearest(published, name))
         found.append(Setting(name, values, None if (paper,) == values else paper, name in differing))
     return found
 
@@ -137,6 +137,11 @@ def _unpinned(value: Any) -> Any:
 def _differing(base: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     known = dict(flat(base))
     return {name: value for name, value in flat(config) if name not in known or known[name] != value}
+
+
+def _said(value: Any) -> str:
+    """A value as a table shows it, where nothing at all would look like a value left out."""
+    return _text(value) or '""'
 
 
 def _text(value: Any) -> str:

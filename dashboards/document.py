@@ -32,6 +32,7 @@ def render(template: str, **context: Any) -> str:
         "duration": numbers.duration,
         "moment": numbers.moment,
         "counted": counted,
+        "sample": numbers.sample,
         "short": numbers.short,
         "glyph": glyph.glyph,
         "base64": lambda data: base64.b64encode(data).decode(),

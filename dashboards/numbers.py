@@ -9,6 +9,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from orchestrator.counted import counted
+
 
 def number(value: Any) -> Markup:
     """The value in a `<data>` element that holds it exactly; nothing for None, other values as text."""
@@ -25,6 +27,14 @@ def interval(row: Mapping[str, Any]) -> Markup:
     """The row's 95 % interval; nothing where it has none."""
     low, high = row.get("low"), row.get("high")
     return Markup("") if low is None or high is None else Markup("{} to {}").format(number(low), number(high))
+
+
+def sample(row: Mapping[str, Any]) -> Markup:
+    """How many of what the row's estimate is over."""
+    n = row.get("n")
+    return (
+        Markup("") if n is None else Markup('<data value="{}">{}</data>').format(n, counted(n, row.get("unit") or ""))
+    )
 
 
 def short(value: Any) -> str:

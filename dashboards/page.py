@@ -22,6 +22,7 @@ from orchestrator.store import Store
 from tasks.schemas import SUMMARY
 
 FAILURES = 20  # whose tracebacks are shown
+WAYS = 4  # in which results were computed, named at the top
 Row = Mapping[str, Any]
 
 
@@ -90,7 +91,7 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
         "data": configuration.data(run),
         "command": configuration.command(run),
         "documentation": configuration.documentation(run),
-        "tasks": [_task(task, tasks, stored, made) for task in dict.fromkeys(tasks.values())],
+        "tasks": Counter(tasks.values()),
         "starts": starts,
         "made": made,
         "answers": [(cell, _headline(cell)) for cell in run.cells],
@@ -136,12 +137,6 @@ def _headline(cell: Run) -> Row | None:
     return next(iter([*evidence(cell), *cell.summary]), None)
 
 
-def _task(task: str, tasks: Mapping[str, str], stored: set[str], made: Provenance) -> dict[str, Any]:
-    keys = [key for key, each in tasks.items() if each == task]
-    seconds = made.seconds.get(task)
-    return {"task": task, "planned": len(keys), "stored": sum(key in stored for key in keys), "seconds": seconds}
-
-
 def _standing(run: Run) -> Iterator[str]:
     """What keeps the run from being whole."""
     planned, stored, failed = (run.status.jobs[name] for name in ("planned", "stored", "failed"))
@@ -154,9 +149,11 @@ def _standing(run: Run) -> Iterator[str]:
         line += f", and {absent} could not be computed without them" if absent else ""
         yield f"{line}. They are listed under Failed jobs."
     if absent and not failed and run.status.state != "finished":
+        running = run.status.state == "running"
+        further = "it was running when this page was drawn" if running else f"`engram resume {run.name}` goes on"
         yield (
             f"This run is not finished: {absent} of {counted(planned, 'job')} are still to be computed. "
-            f"What follows is how far it has come; `engram resume {run.name}` goes on."
+            f"What follows is how far it has come; {further}."
         )
 
 
@@ -171,9 +168,10 @@ def _notices(made: Provenance) -> Iterator[str]:
     """What is to be known of how results were computed before they are read."""
     if len(made.ways) > 1:
         parts = []
-        for way in made.ways:
+        for way in made.ways[:WAYS]:
             fields = ", ".join(f"{name} {way.fields.get(name, 'not recorded')}" for name in made.differing)
             parts.append(f"{counted(way.jobs, 'job')} with {fields}")
+        parts += [f"{len(made.ways) - WAYS} more, at the end of this page"] if len(made.ways) > WAYS else []
         yield f"These results were computed in {len(made.ways)} ways: {'; '.join(parts)}."
     if made.unread:
         yield f"{counted(made.unread, 'stored result')} cannot be read; `engram verify` tells which."

@@ -30,7 +30,8 @@ class Way:
 class Provenance:
     """The ways in which stored results were computed, the most frequent first; `differing` are the fields that differ.
 
-    `seconds` are those of computing, by task; `together` the least and most jobs of a call.
+    `tasks` counts the results of each task, `seconds` are those of computing them; `together` is the least and most
+    jobs of a call.
     """
 
     ways: tuple[Way, ...]
@@ -38,6 +39,7 @@ class Provenance:
     hosts: Mapping[str, int]  # results by host
     workers: int  # processes
     together: tuple[int, int]
+    tasks: Mapping[str, int]
     seconds: Mapping[str, float]
     last: str  # when the newest result was stored
     unread: int  # records that cannot be read
@@ -75,6 +77,7 @@ def gather(store: Store, keys: Iterable[str]) -> Provenance:
         hosts=hosts,
         workers=len(workers),
         together=(min(together), max(together)),
+        tasks=Counter(record.get("task", "") for record in records),
         seconds=seconds,
         last=max((record.get("finished", "") for record in records), default=""),
         unread=unread,
