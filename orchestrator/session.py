@@ -95,9 +95,11 @@ class Session:
     def tolerate(self, failed: set[str]) -> None:
         """Plan again for what can be had without these."""
         for part in self.parts:
-            with self._writing():
-                part.journal.append([{"event": "tolerated", "keys": sorted(failed & set(part.plan.jobs))}])
+            before = set(part.plan.jobs)
             part.plan = part.plan.without(failed)
+            tolerated = {"keys": sorted(failed & before), "instead": sorted(set(part.plan.jobs) - before)}
+            with self._writing():
+                part.journal.append([{"event": "tolerated", **tolerated}])
         self._renew()
         self._stored = self.store.keys() & self.plan.jobs.keys()
 

@@ -101,9 +101,11 @@ def status(journal: Journal, store: Store, stored: Collection[str] | None = None
     last = last_start(journal)
     failed = {each["key"]: each for each in last if each["event"] == "failed" and "key" in each}
     failed = {key: each for key, each in failed.items() if key not in stored}
+    # What was computed without the failed jobs has other keys than planned.
+    instead = [key for each in last if each["event"] == "tolerated" for key in each.get("instead", ())]
     jobs = {
         "planned": len(tasks),
-        "stored": sum(key in stored for key in tasks),
+        "stored": sum(key in stored for key in {*tasks, *instead}),
         "done": len({each["key"] for each in last if each["event"] == "done"}),
         "failed": len(failed),
     }

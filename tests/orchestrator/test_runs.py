@@ -21,6 +21,7 @@ import toys
 from orchestrator.errors import EngramError, Held, SpecError, StoreError
 from orchestrator.journal import Journal
 from orchestrator.runs import Cell, Execution, Report, resume, start
+from orchestrator.status import status
 from orchestrator.store import Store, open_store
 
 HERE = Execution(address="none", mlflow="off", report=False)
@@ -114,6 +115,7 @@ def test_a_tolerated_failure_leaves_tables_of_what_is_there(store: Store, tmp_pa
     report = run(store, replace(HERE, tolerate=1), trouble="raise", at=5, folder=str(tmp_path))
     assert ("failed", 3) == (report.state, report.exit_code)
     assert [(10.0, 5)] == [(row["estimate"], row["n"]) for row in report.table("summary").to_pylist()]
+    assert report.jobs == status(Journal(store.folder("runs", report.run)), store).jobs
     folder = Path(store.location) / "runs" / report.run / "tables"
     assert [10.0] == pq.read_table(folder / "summary")["estimate"].to_pylist()
     (tmp_path / "mended").touch()

@@ -82,7 +82,7 @@ def test_run_prints_the_summary_and_names_the_run_last(engram: Shell) -> None:
     done = engram(*RUN, "parts=4")
     lines = done.stdout.splitlines()
     assert ["metric", "estimate", "n"] == lines[0].split()
-    assert ["sum", "6", "4", "part"] == lines[1].split()
+    assert ["sum", "6", "4", "parts"] == lines[1].split()
     (run,) = (engram.folder / "engram-store" / "runs").iterdir()
     assert lines[-1].startswith(f"{run.name} finished: 5 of 5 jobs stored, 5 done now, 0 failed; ")
     assert "\x1b" not in done.stdout + done.stderr
@@ -209,7 +209,7 @@ def test_failed_jobs_are_listed_with_the_command_to_retry_and_exit_3(engram: She
     assert f"1 job failed; try again with: engram resume {run}\n" in done.stderr
     assert {"planned": 7, "stored": 5, "done": 5, "failed": 1} == engram.json("status")["jobs"]
     tolerated = engram("resume", "--address", "none", "--tolerate", "1", code=3)
-    assert ["sum", "13", "5", "part"] == tolerated.stdout.splitlines()[1].split()
+    assert ["sum", "13", "5", "parts"] == tolerated.stdout.splitlines()[1].split()
     assert [13.0] == [row["estimate"] for row in engram.json("results", run, "summary")]
     (engram.folder / "mended").touch()
     assert "finished" == engram.json("resume", run, "--address", "none")["state"]
