@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import shlex
 import subprocess
 import sys
 import threading
@@ -17,10 +18,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator import receipt
+from orchestrator import STORE, receipt
 from orchestrator.journal import Journal
 from orchestrator.store import Store
-from orchestrator.target import FOLDER, Target
+from orchestrator.target import EXPERIMENT, FOLDER, Target, default_uri
 
 ROOT = Path(__file__).resolve().parents[1]
 # Our packages are loaded before anybody else's of the same name, and hide no library.
@@ -82,12 +83,23 @@ class Delivery:
         self.close()
         if problem is None:
             return None
-        return f"not tracked in full: {problem}; `engram resume {self._name}` delivers what is missing"
+        return f"not tracked in full: {problem}; {self._again()} delivers what is missing"
 
     def address(self, run: str) -> str | None:
         """Where a person finds the run."""
         found = receipt.read(self.store.folder("runs", run))
         return found.address if found and found.uri == self.target.public_uri else None
+
+    def _again(self) -> str:
+        """The command that delivers the rest, to the same place."""
+        words = ["engram", "resume", self._name]
+        if self.store.location != os.path.abspath(os.environ.get("ENGRAM_STORE") or STORE):
+            words += ["--store", self.store.location]
+        if self.target.uri not in (os.environ.get("MLFLOW_TRACKING_URI"), default_uri(self.store)):
+            words += ["--mlflow", self.target.public_uri]
+        if self.target.experiment not in (os.environ.get("MLFLOW_EXPERIMENT_NAME"), EXPERIMENT):
+            words += ["--experiment", self.target.experiment]
+        return shlex.join(words)
 
     def close(self) -> None:
         """Nothing more is said to the child: it notes that the run was cut off, unless it is through, and ends."""
