@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
 from orchestrator.errors import EngramError
 
@@ -162,7 +161,7 @@ def _store(location: str) -> Check:
 
 
 def _tracking(location: str, uri: str | None) -> Check:
-    from orchestrator.target import DATABASE, FOLDER, OFF, absolute
+    from orchestrator.target import DATABASE, FOLDER, OFF, Target, absolute
 
     if uri == OFF:
         return Check("tracking", True, "off")
@@ -171,8 +170,7 @@ def _tracking(location: str, uri: str | None) -> Check:
         uri = f"sqlite:///{place}"
     uri = absolute(uri)
     if uri.startswith(("http://", "https://")):
-        parts = urlsplit(uri)
-        shown = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        shown = Target(uri).public_uri
         reached = _answers(f"{shown.rstrip('/')}/health")
         advice = "" if reached else "start it, or name another one by MLFLOW_TRACKING_URI; runs go on without"
         return Check("tracking", True if reached else None, f"{shown} {'answers' if reached else 'is away'}", advice)
