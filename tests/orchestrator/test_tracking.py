@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -250,12 +251,8 @@ def test_a_server_that_goes_in_mid_run_delays_no_job_and_gets_all_later(
     assert 1 == said.count("not tracked in full")
     (log,) = receipts.glob("*/events.jsonl")
     events = [json.loads(line) for line in log.read_text().splitlines()]
-    spent = sum(each["seconds"] for each in events if each["event"] == "done")
-    seconds = (
-        [time.fromisoformat(each["time"]).timestamp() for each in events] if hasattr(time, "fromisoformat") else []
-    )
-    del seconds
-    assert spent < 24 * 0.25 + 5
+    took = datetime.fromisoformat(events[-1]["time"]) - datetime.fromisoformat(events[0]["time"])
+    assert took.total_seconds() < 24 * 0.25 + 4
     if fault is signal.SIGKILL:
         server.kill()
         server.start()
