@@ -73,11 +73,11 @@ class Courier:
         self.entries = [*([self.sweep] if self.sweep else []), *cells]
         self._server: Server | None = None
 
-    def sync(self, step: Callable[[Entry], None]) -> None:
-        """Bring MLflow to where the log is, then take the step with each run. Opens all anew after an error."""
+    def sync(self, step: Callable[[Entry], None], settled: bool) -> None:
+        """Read the logs, settled once nobody writes them, and take the step with each run; anew after an error."""
         try:
             for entry in self.entries:
-                entry.read()
+                entry.read(settled)
             if self._server is None:
                 server = Server(self.target, self.store)
                 for entry in self.entries:
@@ -107,13 +107,13 @@ def follow(courier: Courier, driver: Driver, told: Callable[[], None]) -> str:
     with courier.held():
         while not (driver.ended or driver.dead):
             with suppress(Exception):  # it is tried again, and at the end that counts
-                courier.sync(lambda entry: entry.progress("running"))
+                courier.sync(lambda entry: entry.progress("running"), settled=False)
                 told()
             driver.wait(SECONDS)
         problem = ""
         for _ in range(2):  # a connection that has lain idle may only now turn out to be dead
             try:
-                courier.sync(lambda entry: entry.finish(files=not driver.dead))
+                courier.sync(lambda entry: entry.finish(files=not driver.dead), settled=True)
                 return ""
             except Exception as error:
                 problem = reason(error, courier.target)

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from orchestrator import account, artifacts, note, receipt
-from orchestrator.course import Course, Point
+from orchestrator.course import Course, Log, Point
 from orchestrator.errors import EngramError
 from orchestrator.journal import Journal
 from orchestrator.receipt import Receipt
 from orchestrator.status import WORST
 from orchestrator.store import Store
 from orchestrator.store.lock import locked
+from orchestrator.tally import seconds_of
 from orchestrator.target import ARTIFACTS, FOLDER, LOCK, Target
 
 METRICS, PARAMS = 1000, 100  # in one request at most
@@ -91,14 +92,15 @@ class Entry:
     def __init__(self, journal: Journal, store: Store, cells: Sequence[Entry] = ()) -> None:
         self.journal, self.store, self.cells = journal, store, cells
         self.about = journal.about()
-        self.course = Course(journal)
+        logs = [cell.journal for cell in cells] or [journal]
+        self.course = Course(Log(logs, str(self.about.get("created", "")) if cells else ""))
         self.receipt: Receipt | None = None
         self._server: Server | None = None
         self._step = -1  # the last one that MLflow has
         self._status = ""
 
-    def read(self) -> None:
-        self.course.read()
+    def read(self, settled: bool) -> None:
+        self.course.read(settled)
 
     @property
     def state(self) -> str:
@@ -141,7 +143,7 @@ class Entry:
         """All that is left to say of a run that has ended, its files too; its status last."""
         server, run_id = self._opened()
         state = self.state
-        position, fingerprint = self.course.position, artifacts.fingerprint(self.journal, self.store)
+        position, fingerprint = self.course.log.position, artifacts.fingerprint(self.journal, self.store)
         self.progress(state)
         if not files:
             self._end(state)
@@ -162,8 +164,7 @@ class Entry:
 
     def _end(self, state: str) -> None:
         server, run_id = self._opened()
-        ended = max([each.course.ended for each in self._each() if each.course.ended], default=None)
-        time = None if ended is None else int(ended * 1000)
+        time = None if self.course.ended is None else int(self.course.ended * 1000)
         server.client.set_terminated(run_id, STATUS.get(state, "KILLED"), time)
         self._status = state
 
@@ -220,7 +221,7 @@ class Entry:
         return self.cells or (self,)
 
     def _began(self) -> float:
-        return min((each.course.began for each in self._each() if each.course.began), default=0.0)
+        return self.course.began or seconds_of(self.about["created"])
 
     def _tag(self, there: Mapping[str, str], tags: Mapping[str, str]) -> None:
         from mlflow.entities import RunTag

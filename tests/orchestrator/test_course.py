@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orchestrator.course import Course, Point
-from orchestrator.journal import Journal
+from orchestrator.course import Course, Log, Point
+from orchestrator.journal import Journal, now
 
 ZERO = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 
@@ -30,7 +30,7 @@ def course(folder: Path, events: list[dict[str, Any]]) -> Course:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "events.jsonl").unlink(missing_ok=True)
     Journal(folder).append(events)
-    found = Course(Journal(folder))
+    found = Course(Log([Journal(folder)]))
     found.read()
     return found
 
@@ -62,7 +62,7 @@ def test_a_longer_log_has_the_points_of_a_shorter_one_and_more_behind_them(tmp_p
 
 def test_a_log_read_in_pieces_has_the_same_points(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    pieces = Course(journal)
+    pieces = Course(Log([journal]))
     for event in FIRST + SECOND:
         journal.append([event])
         pieces.read()
@@ -86,3 +86,29 @@ def test_the_last_counts_of_a_killed_start_are_shown_once_the_next_one_begins(tm
     assert [(0, 0, 0), (1, 2, 2), (2, 9, 2), (3, 11, 3)] == counts(
         course(tmp_path, [*killed, *started(9, stored=2), done(10, 2), at(11, "paused", jobs={})]).points
     )
+
+
+def test_the_logs_of_a_sweeps_cells_are_one_with_what_they_share_once(tmp_path: Path) -> None:
+    one, other = Journal(tmp_path / "one"), Journal(tmp_path / "other")
+    for journal in (one, other):
+        journal.folder.mkdir()
+    alone = [*started(-50), done(-40, 0), at(-39, "finished", jobs={})]  # before the sweep was made
+    one.append([*alone, *started(0, stored=2), done(1, 5), done(7, 6), at(9, "finished", jobs={})])
+    other.append([*started(0, stored=3), done(1, 5), done(8, 7), at(9.1, "finished", jobs={})])
+    found = Course(Log([one, other], at(0, "")["time"]))
+    found.read()
+    assert [(0, 0, 3), (1, 7, 5), (2, 9, 6)] == counts(found.points)
+    assert (ZERO, ZERO + 9.1) == (found.began, found.ended)
+
+
+def test_what_a_log_may_still_get_is_awaited(tmp_path: Path) -> None:
+    one, other = Journal(tmp_path / "one"), Journal(tmp_path / "other")
+    stamp = {"time": now()}
+    for journal in (one, other):
+        journal.folder.mkdir()
+        journal.append([started(0)[0] | stamp, done(0, 0) | stamp])
+    found = Course(Log([one, other]))
+    found.read(settled=False)
+    assert [] == found.points
+    found.read()
+    assert 1 == len(found.points)

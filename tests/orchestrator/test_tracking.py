@@ -129,6 +129,7 @@ def test_a_sweep_has_one_parent_and_a_child_for_each_cell(swept: tuple[Shell, di
     assert {parent.info.run_id} == {runs[name].data.tags["mlflow.parentRunId"] for name in names}
     assert ["0.001", "0.003"] == [runs[name].data.params["learning_rate"] for name in names]
     assert "learning_rate" not in parent.data.params
+    assert report["jobs"]["planned"] == parent.data.metrics["progress/jobs done"]
     assert {"FINISHED"} == {run.info.status for run in runs.values()}
 
 
