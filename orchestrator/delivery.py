@@ -83,7 +83,7 @@ class Delivery:
         self.close()
         if problem is None:
             return None
-        return f"not tracked in full: {problem}; {self._again()} delivers what is missing"
+        return f"not tracked in full: {problem}; `{self._again()}` delivers what is missing"
 
     def address(self, run: str) -> str | None:
         """Where a person finds the run."""

@@ -10,7 +10,6 @@ from orchestrator import audits, reports, results
 from orchestrator.errors import EngramError
 from orchestrator.journal import Journal
 from orchestrator.store import Store
-from tasks.job import Verdict
 
 LONGEST = 7900  # characters; MLflow takes 8,000
 HEAD = ("metric", "setting", "estimate", "95 % interval", "n", "null", "p")
@@ -48,24 +47,37 @@ def _answer(journal: Journal, store: Store) -> list[str]:
 
 
 def _cells(names: Sequence[str], store: Store) -> list[str]:
-    lines = ["| run | varied | answer |", "|---|---|---|"]
+    """A line for each cell: what varies, its answer, and the number that carries it."""
+    lines = ["| varied | answer | estimate, 95 % interval | run |", "|---" * 4 + "|"]
     for name in names:
         cell = Journal(store.folder("runs", name))
-        found: Verdict | None = results.answer(cell, store)
+        found = results.answer(cell, store)
+        rows = results.read(cell, store, "summary").table.to_pylist()
+        first = found.rows[0] if found and found.rows else None
+        carrying = next((row for row in rows if first in (None, (row["metric"], row["setting"]))), None)
         varied = ", ".join(f"{field}={value}" for field, value in (cell.about().get("setting") or {}).items())
-        lines.append(f"| {name} | {_cell(varied)} | {_cell(found.sentence) if found else ''} |")
+        number = ""
+        if carrying:
+            what = " ".join(filter(None, (carrying["metric"], _said(carrying["setting"]))))
+            number = f"{what}: {' '.join(filter(None, (_cell(carrying['estimate']), _interval(carrying, '({})'))))}"
+        lines.append(f"| {_cell(varied)} | {found.answer if found else ''} | {_cell(number)} | {name} |")
     return ["\n".join(lines)]
 
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> str:
     lines = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|"]
     for row in rows:
-        whole = row["low"] is not None and row["high"] is not None
-        interval = f"{_cell(row['low'])} to {_cell(row['high'])}" if whole else ""
+        interval = _interval(row)
         n = f"{row['n']} {row['unit'] or ''}".strip() if row["n"] is not None else ""
         cells = (row["metric"], _said(row["setting"]), row["estimate"], interval, n, row["null"], row["p_value"])
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
+
+
+def _interval(row: Mapping[str, Any], form: str = "{}") -> str:
+    if row["low"] is None or row["high"] is None:
+        return ""
+    return form.format(f"{_cell(row['low'])} to {_cell(row['high'])}")
 
 
 def _said(setting: str | None) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -74,6 +76,25 @@ def default_uri(store: Store) -> str:
         return f"sqlite:///{store.folder(FOLDER) / DATABASE}"  # not quoted: SQLAlchemy takes the path as it stands
     except StoreError as error:
         raise Untracked(f"tracking is off: {error}; give a tracking store by --mlflow or MLFLOW_TRACKING_URI") from None
+
+
+def rehome(store: Store) -> None:
+    """See that the database of a store that was moved or copied looks for artifacts where they lie now.
+
+    MLflow writes their whole path into it. To be done alone, under the lock.
+    """
+    database = store.folder(FOLDER) / DATABASE
+    here = (store.folder(FOLDER) / ARTIFACTS).as_uri()
+    if not database.exists():
+        return
+    with closing(sqlite3.connect(database, timeout=20)) as opened, suppress(sqlite3.Error), opened:
+        asked = "SELECT DISTINCT artifact_location FROM experiments WHERE artifact_location LIKE ?"
+        for (there,) in opened.execute(asked, (f"file:///%/{FOLDER}/{ARTIFACTS}",)).fetchall():
+            if there != here:
+                mended = "SET artifact_location = ? WHERE artifact_location = ?"
+                opened.execute(f"UPDATE experiments {mended}", (here, there))
+                mended = "SET artifact_uri = ? || substr(artifact_uri, ?) WHERE substr(artifact_uri, 1, ?) = ?"
+                opened.execute(f"UPDATE runs {mended}", (here, len(there) + 1, len(there) + 1, f"{there}/"))
 
 
 def absolute(uri: str) -> str:

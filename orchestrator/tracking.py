@@ -23,7 +23,7 @@ from orchestrator.status import WORST
 from orchestrator.store import Store
 from orchestrator.store.lock import locked
 from orchestrator.tally import seconds_of
-from orchestrator.target import ARTIFACTS, FOLDER, LOCK, Target
+from orchestrator.target import ARTIFACTS, FOLDER, LOCK, Target, rehome
 
 METRICS, PARAMS = 1000, 100  # in one request at most
 STATUS = {"running": "RUNNING", "finished": "FINISHED", "failed": "FAILED"}  # anything else was KILLED
@@ -47,6 +47,7 @@ class Server:
         self.target = target
         self.folder = store.folder(FOLDER)
         with locked(self.folder / LOCK):  # two that make a database at once would both fail
+            rehome(store)
             self.client: Any = MlflowClient(tracking_uri=target.uri)
             self.experiment = self._experiment()
 

@@ -21,7 +21,7 @@ from orchestrator.errors import EngramError
 from orchestrator.executors.guard import Guard
 from orchestrator.store import Store
 from orchestrator.store.lock import locked
-from orchestrator.target import ARTIFACTS, FOLDER, LOCK, VIEW, Target, run_list
+from orchestrator.target import ARTIFACTS, FOLDER, LOCK, VIEW, Target, rehome, run_list
 
 HOST = "127.0.0.1"
 PORTS = 100  # that are tried, one after another
@@ -52,7 +52,7 @@ def check(store: Store, target: Target) -> None:
     if target.uri.startswith("sqlite:///") and not path.exists():
         raise EngramError(f"nothing is tracked in {path} yet; run an audit first, or name another place by --mlflow")
     with locked(store.folder(FOLDER) / LOCK):
-        return
+        rehome(store)
 
 
 def log(store: Store) -> Path:

@@ -65,7 +65,8 @@ def await_status(mlflow: Any, status: str, seconds: float) -> Any:
 def test_a_kill_a_second_driver_and_five_resumes_leave_one_run_with_every_step_once(tmp_path: Path) -> None:
     engram = shell(tmp_path / "a folder of mine", TRACKED=f"mark-{os.getpid()}-{time.time()}")
     (engram.folder / "tasks.py").write_text("raise ImportError('this is the user\\'s own')\n")
-    command = (*TOYS, "parts=60", "seconds=0.25")
+    command = (*TOYS, "parts=80", "seconds=0.25")
+    client(f"sqlite:///{tmp_path}/no.db")  # loaded beforehand: it takes seconds, and the run goes on meanwhile
     first = engram.start(*command)
     engram.await_results(1, first)
     (name,) = os.listdir(engram.folder / "engram-store" / "runs")
@@ -86,7 +87,7 @@ def test_a_kill_a_second_driver_and_five_resumes_leave_one_run_with_every_step_o
         time.sleep(0.1)
     for _ in range(5):
         report = engram.json("resume", name, "--address", "none")
-    assert ("finished", 61, f"sqlite:///{engram.folder}/engram-store/mlflow/mlflow.db") == (
+    assert ("finished", 81, f"sqlite:///{engram.folder}/engram-store/mlflow/mlflow.db") == (
         report["state"],
         report["jobs"]["stored"],
         report["mlflow"],
@@ -98,11 +99,11 @@ def test_a_kill_a_second_driver_and_five_resumes_leave_one_run_with_every_step_o
         assert list(range(len(history))) == [each.step for each in history]
         assert sorted(each.timestamp for each in history) == [each.timestamp for each in history]
     assert len(history) >= 4
-    assert (61.0, 0.0, 1770.0) == tuple(run.data.metrics[name] for name in (*PROGRESS[:2], "sum"))
+    assert (81.0, 0.0, 3160.0) == tuple(run.data.metrics[name] for name in (*PROGRESS[:2], "sum"))
     assert run.info.end_time - run.info.start_time > 15_000
     tags = {"engram.run": name, "engram.kind": "cell", "engram.audit": "toys", "engram.state": "finished"}
     assert tags.items() <= run.data.tags.items()
-    assert {"audit": "toys", "parts": "60", "seconds": "0.25"}.items() <= run.data.params.items()
+    assert {"audit": "toys", "parts": "80", "seconds": "0.25"}.items() <= run.data.params.items()
     place = mlflow.get_experiment_by_name("engram").artifact_location
     assert (engram.folder / "engram-store" / "mlflow" / "artifacts").as_uri() == place
     assert ["engram-store", "tasks.py"] == sorted(os.listdir(engram.folder))
@@ -224,6 +225,21 @@ def test_a_failed_run_is_marked_so_and_off_is_silent(tmp_path: Path) -> None:
     assert 1 == done.stderr.count("has been deleted in MLflow")
     done = engram(*TOYS, "--preset", "few", "--mlflow", "carrier-pigeon://roof")
     assert 1 == done.stderr.count("not tracked in full")
+
+
+@pytest.mark.slow
+def test_a_store_that_was_moved_takes_its_tracked_runs_along(tmp_path: Path) -> None:
+    engram = shell(tmp_path)
+    name = engram.json(*TOYS, "--preset", "few")["run"]
+    (tmp_path / "new place").mkdir()
+    (tmp_path / "engram-store").rename(tmp_path / "new place" / "engram-store")
+    moved = shell(tmp_path / "new place")
+    moved("resume", name, "--address", "none")
+    mlflow = database(moved)
+    (run,) = tracked(mlflow)
+    assert (moved.folder / "engram-store").as_uri() in run.info.artifact_uri
+    assert 2 == len(mlflow.list_artifacts(run.info.run_id, "tables"))
+    assert ["new place"] == os.listdir(tmp_path)
 
 
 @pytest.fixture(scope="module")
