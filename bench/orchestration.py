@@ -122,7 +122,11 @@ def engram_run(jobs: int, folder: Path) -> None:
     """All of `engram run`: plan, lease, schedule, event log, Parquet parts, and every result verified at the end."""
     import toys
 
-    report = start([Cell("toys", toys.Config(parts=jobs))], open_store(str(folder / "store")), Execution())
+    report = start(
+        [Cell("toys", toys.Config(parts=jobs))],
+        open_store(str(folder / "store")),
+        Execution(mlflow="off", report=False),
+    )
     assert report.jobs["stored"] == jobs + 1, report
 
 
@@ -205,7 +209,7 @@ def scale(jobs: int, folder: Path) -> dict[str, float]:
     store = open_store(str(folder / "store"))
     cell = Cell("toys", toys.Config(parts=jobs))
     ran_from = clock()
-    ran = start([cell], store, Execution())
+    ran = start([cell], store, Execution(mlflow="off", report=False))
     ran_to = clock()
     assert ran.exit_code == 0, ran
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

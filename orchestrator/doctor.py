@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -46,6 +47,7 @@ def examine(store: str, address: str | None) -> Iterator[Check]:
     yield from _gpus()
     yield from _ray(address)
     yield _store(store)
+    yield _tracking(store, os.environ.get("MLFLOW_TRACKING_URI"))
     yield from _data()
 
 
@@ -156,6 +158,37 @@ def _store(location: str) -> Check:
     free = shutil.disk_usage(near).free
     advice = "" if free > ROOM else "make room, or give another place with --store or ENGRAM_STORE"
     return Check("store", True if free > ROOM else None, f"{path}: {results}, writable, {size(free)} free", advice)
+
+
+def _tracking(location: str, uri: str | None) -> Check:
+    from orchestrator.target import DATABASE, FOLDER, OFF, Target, absolute
+
+    if uri == OFF:
+        return Check("tracking", True, "off")
+    if uri is None:
+        place = Path(location.removeprefix("file://")).expanduser().absolute() / FOLDER / DATABASE
+        uri = f"sqlite:///{place}"
+    uri = absolute(uri)
+    if uri.startswith(("http://", "https://")):
+        shown = Target(uri).public_uri
+        reached = _answers(f"{shown.rstrip('/')}/health")
+        advice = "" if reached else "start it, or name another one by MLFLOW_TRACKING_URI; runs go on without"
+        return Check("tracking", True if reached else None, f"{shown} {'answers' if reached else 'is away'}", advice)
+    if uri.startswith("sqlite:///"):
+        path = Path(uri.removeprefix("sqlite:///"))
+        near = next(each for each in (path, *path.parents) if each.exists())
+        if not os.access(near, os.W_OK):
+            return Check("tracking", None, f"{path} cannot be written", "name another place by MLFLOW_TRACKING_URI")
+        return Check("tracking", True, f"{path}{'' if path.exists() else ', not made yet'}")
+    return Check("tracking", True, f"by {uri.partition(':')[0]}, not looked at")
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=PROBE) as answer:
+            return bool(answer.status == 200)
+    except (OSError, ValueError):
+        return False
 
 
 def _data() -> Iterator[Check]:

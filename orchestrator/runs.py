@@ -16,6 +16,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from orchestrator import audits, lease, reports, tables, timings
+from orchestrator.delivery import Delivery, addresses
 from orchestrator.driver import Driver, Observer, Stop
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.executors import open_executor
@@ -27,6 +28,7 @@ from orchestrator.plan import Plan
 from orchestrator.provenance import commit, versions
 from orchestrator.session import Part, Session
 from orchestrator.store import Store
+from orchestrator.target import Untracked, target
 from tasks.datasets.dataset import DatasetError
 
 State = Literal["finished", "failed", "interrupted", "paused"]
@@ -215,15 +217,45 @@ def _run(
             elsewhere=claimed,
         )
         held.callback(driver.close)
+        delivery = _tracked(session, sweep, execution)
+        if delivery is not None:
+            held.callback(delivery.close)
         with stop.on_signals():
             session.begin()
+            if delivery is not None and session.plan.missing(store.keys()):
+                delivery.begin()
             _to_the_end(driver, session, execution.tolerate)
             driver.close()
             session.publish()
             driver.progress.paused = driver.progress.paused or session.unwritable
             if driver.progress.around:
                 driver.progress.seconds[timings.around(execution.address)].append(driver.progress.around)
-            return _shown(_reported(driver, session, sweep), session, execution)
+            report = _shown(_reported(driver, session, sweep), session, execution)
+            return report if delivery is None else _delivered(report, session, delivery, stop)
+
+
+def _tracked(session: Session, sweep: Journal | None, execution: Execution) -> Delivery | None:
+    """The way of these runs to where they are tracked; None, with a line that says why, where they are not."""
+    try:
+        where = target(session.store, execution.mlflow, execution.experiment)
+    except Untracked as error:
+        session.tell({"event": "told", "line": str(error)})
+        return None
+    if where is None:
+        return None
+    runs = [part.journal.run for part in session.parts]
+    return Delivery(where, session.store, runs, sweep.run if sweep else None)
+
+
+def _delivered(report: Report, session: Session, delivery: Delivery, stop: Stop) -> Report:
+    """The report with the addresses at which tracking shows the runs. What could not be delivered is told."""
+    asked = stop.reason
+    problem = delivery.finish(lambda: stop.reason != asked)
+    if problem:
+        session.tell({"event": "told", "line": problem})
+    found = addresses(delivery, [each.run for each in (*report.cells, report)])
+    cells = tuple(replace(each, mlflow=found.get(each.run)) for each in report.cells)
+    return replace(report, mlflow=found.get(report.run), cells=cells)
 
 
 def _to_the_end(driver: Driver, session: Session, tolerate: int) -> None:

@@ -129,6 +129,7 @@ def status(journal: Journal, store: Store, stored: Collection[str] | None = None
         driver=f"process {holder.pid} on {holder.host}" if holder else None,
         note=(end or {}).get("note", "") if not holder else "",
         page=reports.page(journal.folder),
+        mlflow=_address(journal.folder),
     )
 
 
@@ -215,6 +216,7 @@ def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Col
         driver=next((each.driver for each in cells if each.driver), None),
         note=next((each.note for each in cells if each.note), ""),
         page=reports.page(journal.folder),
+        mlflow=_address(journal.folder),
     )
 
 
@@ -226,6 +228,13 @@ def last_start(journal: Journal) -> Sequence[Mapping[str, Any]]:
             last = []
         last.append(event)
     return last
+
+
+def _address(folder: Path) -> str | None:
+    from orchestrator import receipt  # which reads runs too
+
+    found = receipt.read(folder)
+    return found.address if found else None
 
 
 def _active(folder: Path) -> float:

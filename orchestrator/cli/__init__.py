@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from orchestrator.cli import look, start
+from orchestrator.cli import browse, look, start
 from orchestrator.cli.place import DEBUG, one_line
 from orchestrator.cli.terminal import say
 from orchestrator.errors import EngramError
@@ -85,6 +85,7 @@ app.command("status")(look.show_status)
 app.command()(look.results)
 app.command()(look.compare)
 app.command()(look.report)
+app.command()(browse.ui)
 app.command()(look.explain)
 app.command()(look.rerun)
 app.command()(look.verify)

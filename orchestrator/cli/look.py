@@ -233,7 +233,7 @@ def verify(store: Where = None, json: Json = False) -> int:
 def doctor(store: Where = None, address: Address = None, json: Json = False) -> int:
     """What is well on this machine, and what is not.
 
-    Versions, GPU, Ray and its ports, the store, the data sets; and what to do about each.
+    Versions, GPU, Ray and its ports, the store, MLflow, the data sets; and what to do about each.
     """
     from orchestrator.doctor import examine
 

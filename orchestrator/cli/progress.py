@@ -78,7 +78,7 @@ def _plain(tally: Tally, tell: Callable[[str], None]) -> Iterator[Callable[[str]
     def report() -> None:
         with contextlib.suppress(Exception):
             while not over.wait(SECONDS):
-                if tally.planned:
+                if tally.planned and not tally.over:
                     tell(line(tally))
 
     thread = threading.Thread(target=report, name="progress", daemon=True)

@@ -48,7 +48,8 @@ def told(report: Report, store: str | None, json: bool) -> int:
     counts = f"{jobs['stored']} of {jobs['planned']} jobs stored, {jobs['done']} done now, {jobs['failed']} failed"
     folder = f"{report.store.location}/runs/{report.run}" if report.store else ""
     page = f"report {report.page}" if report.page else folder
-    tracked = f"; MLflow {report.mlflow}" if report.mlflow else ""
+    by_ui = ", shown by engram ui" if report.mlflow and not report.mlflow.startswith("http") else ""
+    tracked = f"; MLflow {report.mlflow}{by_ui}" if report.mlflow else ""
     show(f"{report.run} {report.state}: {counts}; {page}{tracked}")
     return report.exit_code
 

@@ -99,3 +99,14 @@ def test_the_doctor_loads_neither_torch_nor_ray(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("count", "said"), [(12, "12 bytes"), (25_300_000_000, "25.3 GB"), (4.2e12, "4.2 TB")])
 def test_sizes_are_said_as_people_say_them(count: float, said: str) -> None:
     assert said == doctor.size(count)
+
+
+def test_a_tracking_server_that_is_away_is_no_fault_and_its_password_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://ann:secret@127.0.0.1:1")
+    found = checks(tmp_path)["tracking"]
+    assert (None, "http://127.0.0.1:1 is away") == (found.ok, found.found)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    found = checks(tmp_path)["tracking"]
+    assert (True, f"{tmp_path}/mlflow/mlflow.db, not made yet") == (found.ok, found.found)

@@ -31,7 +31,7 @@ def test_help_answers_at_once_and_names_every_command(engram: Shell) -> None:
         clock = time.monotonic()
         said = engram("--help").stdout
         taken.append(time.monotonic() - clock)
-    shown = ["runs", "status", "results", "compare", "report", "explain", "rerun", "verify", "doctor"]
+    shown = ["runs", "status", "results", "compare", "report", "ui", "explain", "rerun", "verify", "doctor"]
     commands = ["list", "plan", "run", "resume", *shown]
     listed = [line.split()[0] for line in said.partition("Commands:")[2].splitlines() if line]
     assert commands == listed

@@ -1,0 +1,99 @@
+"""The files of a run that tracking keeps beside its numbers: the page, its figures, and tables.
+
+Of the user's own images there is none among them: the page that shows them is another file, and bytes are left out of
+tables.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from orchestrator import reports, results, status
+from orchestrator.journal import Journal
+from orchestrator.jsonable import jsonable
+from orchestrator.store import Store
+
+ROWS = 1000  # of a table that is shown; the Parquet file has them all
+LARGEST = 64 * 2**20  # bytes of a table that is handed over; what is larger stays in the store
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A file under `path`. `table` says that it is one to look at: JSON with columns and data."""
+
+    path: str
+    data: bytes
+    table: bool = False
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.data).hexdigest()
+
+
+def of(journal: Journal, store: Store) -> Iterator[Artifact]:
+    """The run's or sweep's files as they are now."""
+    for path in pages(journal.folder):
+        yield Artifact(str(path.relative_to(journal.folder)), path.read_bytes())
+    for name in single(journal, store):
+        table = shareable(results.read(journal, store, name).table)
+        if not table.num_rows or table.nbytes > LARGEST:
+            continue
+        sink = io.BytesIO()
+        _parquet(table, sink)
+        yield Artifact(f"tables/{name}.parquet", sink.getvalue())
+        whole = table.num_rows <= ROWS
+        shown = f"tables/{name}.json" if whole else f"tables/{name}, first {ROWS} of {table.num_rows} rows.json"
+        rows = [[jsonable(row[column]) for column in table.schema.names] for row in table.slice(0, ROWS).to_pylist()]
+        yield Artifact(shown, json.dumps({"columns": table.schema.names, "data": rows}).encode(), table=True)
+
+
+def pages(folder: Path) -> list[Path]:
+    """The page and its figures; never the page with the user's own images."""
+    page = reports.page(folder)
+    figures = sorted(path for path in (folder / "figures").glob("*") if path.is_file())
+    return [*([page] if page else []), *figures]
+
+
+def single(journal: Journal, store: Store) -> list[str]:
+    """The tables that are one job's; a sweep's are those of its cells."""
+    cells = journal.about().get("cells")
+    first = Journal(store.folder("runs", cells[0])) if cells else journal
+    return [name for name, keys in status.roots(first).items() if len(keys) == 1]
+
+
+def fingerprint(journal: Journal, store: Store) -> str:
+    """Changes when any of the files does. Cheap: a table is known by its key, and by whether it is there."""
+    seen = hashlib.sha256()
+    for path in pages(journal.folder):
+        seen.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    about = journal.about()
+    seen.update(json.dumps(about, sort_keys=True).encode())
+    for each in [Journal(store.folder("runs", name)) for name in about["cells"]] if "cells" in about else [journal]:
+        for keys in each.roots().values():
+            if len(keys) == 1:
+                seen.update(f"{keys[0]} {keys[0] in store}\n".encode())
+    return seen.hexdigest()
+
+
+def shareable(table: pa.Table) -> pa.Table:
+    """The table without columns that hold bytes: an image among them is nobody's to pass on."""
+    return table.select([field.name for field in table.schema if not _holds_bytes(field.type)])
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return True
+    return any(_holds_bytes(kind.field(at).type) for at in range(kind.num_fields))
+
+
+def _parquet(table: pa.Table, sink: io.BytesIO) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(table, sink)

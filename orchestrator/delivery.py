@@ -1,0 +1,153 @@
+"""Delivering runs to MLflow, seen from their driver: a child process does it, and the run never waits for it.
+
+Only at the end it is waited for, and not for long: what could not be delivered is said in one line, and the next
+`engram resume` of the run delivers it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from orchestrator import STORE, receipt
+from orchestrator.journal import Journal
+from orchestrator.store import Store
+from orchestrator.target import EXPERIMENT, FOLDER, Target, default_uri
+
+ROOT = Path(__file__).resolve().parents[1]
+# Our packages are loaded before anybody else's of the same name, and hide no library.
+BOOT = (
+    "import sys; sys.path.insert(0, sys.argv[1]); import orchestrator, tasks; del sys.path[0]; "
+    "from orchestrator.courier import main; main()"
+)
+STARTING = 60.0  # seconds for the child to begin: it loads MLflow, and may make a database
+SILENT = {True: 20.0, False: 60.0}  # seconds without a sign of it at the end; a server that is away is given up sooner
+
+
+class Delivery:
+    """The runs of one start of a driver, and the sweep that they make up, on their way to where they are tracked."""
+
+    def __init__(self, target: Target, store: Store, runs: Sequence[str], sweep: str | None) -> None:
+        self.target, self.store = target, store
+        self._order = {
+            "store": store.location,
+            "uri": target.uri,
+            "experiment": target.experiment,
+            "runs": list(runs),
+            "sweep": sweep,
+            "path": [os.path.abspath(path) for path in sys.path],  # where other packages' audits are found
+        }
+        self._journals = [Journal(store.folder("runs", name)) for name in (*runs, *([sweep] if sweep else []))]
+        self._name = sweep or runs[0]
+        self._child: subprocess.Popen[str] | None = None
+        self._answers: queue.Queue[str | None] = queue.Queue()
+
+    def begin(self) -> None:
+        """Start delivering what comes. A machine that cannot start a process says so at the end."""
+        try:
+            self._child = subprocess.Popen(
+                [sys.executable, "-P", "-c", BOOT, str(ROOT)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                cwd=self.store.folder(FOLDER),  # MLflow's own defaults are in the working directory
+                start_new_session=True,  # an interrupt from the terminal is for the driver, which then tells it
+            )
+        except OSError:
+            return
+        threading.Thread(target=self._listen, args=(self._child,), daemon=True).start()
+        self._tell(json.dumps(self._order))
+
+    def finish(self, impatient: Callable[[], bool]) -> str | None:
+        """See that all is delivered, now that the runs' folders are complete; in a line what could not be.
+
+        Where it was before, nothing is started. `impatient` says that there is no more time.
+        """
+        if all(receipt.delivered(each, self.store, self.target) for each in self._journals):
+            self.close()
+            return None
+        if self._child is None:
+            self.begin()
+        self._tell("end")
+        problem = self._answer(impatient)
+        self.close()
+        if problem is None:
+            return None
+        return f"not tracked in full: {problem}; `{self._again()}` delivers what is missing"
+
+    def address(self, run: str) -> str | None:
+        """Where a person finds the run."""
+        found = receipt.read(self.store.folder("runs", run))
+        return found.address if found and found.uri == self.target.public_uri else None
+
+    def _again(self) -> str:
+        """The command that delivers the rest, to the same place."""
+        words = ["engram", "resume", self._name]
+        if self.store.location != os.path.abspath(os.environ.get("ENGRAM_STORE") or STORE):
+            words += ["--store", self.store.location]
+        if self.target.uri not in (os.environ.get("MLFLOW_TRACKING_URI"), default_uri(self.store)):
+            words += ["--mlflow", self.target.public_uri]
+        if self.target.experiment not in (os.environ.get("MLFLOW_EXPERIMENT_NAME"), EXPERIMENT):
+            words += ["--experiment", self.target.experiment]
+        return shlex.join(words)
+
+    def close(self) -> None:
+        """Nothing more is said to the child: it notes that the run was cut off, unless it is through, and ends."""
+        if self._child is None:
+            return
+        child, self._child = self._child, None
+        assert child.stdin is not None
+        with suppress(OSError):
+            child.stdin.close()
+        try:
+            child.wait(timeout=0.5)
+        except subprocess.TimeoutExpired:
+            threading.Thread(target=child.wait, daemon=True).start()
+
+    def _tell(self, line: str) -> None:
+        if self._child is not None and self._child.stdin is not None:
+            with suppress(OSError):  # it has died; the missing answer tells
+                self._child.stdin.write(f"{line}\n")
+                self._child.stdin.flush()
+
+    def _listen(self, child: subprocess.Popen[str]) -> None:
+        assert child.stdout is not None
+        for line in child.stdout:
+            self._answers.put(line)
+        self._answers.put(None)
+
+    def _answer(self, impatient: Callable[[], bool]) -> str | None:
+        """What the child could not deliver."""
+        if self._child is None:
+            return "no process could be started for it"
+        until = time.monotonic() + STARTING
+        while time.monotonic() < until:
+            if impatient():
+                return "there was no time"
+            try:
+                line = self._answers.get(timeout=0.2)
+            except queue.Empty:
+                continue
+            if line is None:
+                return "the process that delivers has died"
+            answer = json.loads(line)
+            if "problem" in answer:
+                return answer["problem"] or None
+            until = time.monotonic() + SILENT[self.target.remote]
+        return f"{self.target.public_uri} does not answer"
+
+
+def addresses(delivery: Delivery | None, runs: Sequence[str]) -> dict[str, str]:
+    """Where people find these runs, those that are tracked."""
+    found = {run: delivery.address(run) for run in runs} if delivery else {}
+    return {run: address for run, address in found.items() if address}

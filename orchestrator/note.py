@@ -1,0 +1,108 @@
+"""The note of a run: its answer in words with the numbers behind it, and how to go on from there. Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from orchestrator import audits, reports, results
+from orchestrator.errors import EngramError
+from orchestrator.journal import Journal
+from orchestrator.store import Store
+
+LONGEST = 7900  # characters; MLflow takes 8,000
+HEAD = ("metric", "setting", "estimate", "95 % interval", "n", "null", "p")
+STATES = {
+    "running": "It is running.",
+    "finished": "All of its jobs are done.",
+    "failed": "Some of its jobs failed.",
+    "interrupted": "It was interrupted.",
+    "paused": "It has paused.",
+}
+
+
+def of(journal: Journal, store: Store, state: str) -> str:
+    """The note of a run or sweep in this state, as far as its numbers are there."""
+    about = journal.about()
+    body = _cells(about["cells"], store) if "cells" in about else _answer(journal, store)
+    text = "\n\n".join([*_question(about["audit"]), *body, *_ways(journal, state)])
+    return text if len(text) <= LONGEST else text[:LONGEST] + " ..."
+
+
+def _question(audit: str) -> list[str]:
+    try:
+        return [f"*{audits.find(audit).question}*"]
+    except EngramError:
+        return []
+
+
+def _answer(journal: Journal, store: Store) -> list[str]:
+    rows = results.read(journal, store, "summary").table.to_pylist()
+    verdict = results.answer(journal, store)
+    if verdict is None:
+        return [_table(rows[:10])] if rows else []
+    carrying = [row for name in verdict.rows for row in rows if (row["metric"], row["setting"]) == name]
+    return [f"**{verdict.sentence}**", *([_table(carrying)] if carrying else []), verdict.limits]
+
+
+def _cells(names: Sequence[str], store: Store) -> list[str]:
+    """A line for each cell: what varies, its answer, and the number that carries it."""
+    lines = ["| varied | answer | estimate, 95 % interval | run |", "|---" * 4 + "|"]
+    for name in names:
+        cell = Journal(store.folder("runs", name))
+        found = results.answer(cell, store)
+        rows = results.read(cell, store, "summary").table.to_pylist()
+        first = found.rows[0] if found and found.rows else None
+        carrying = next((row for row in rows if first in (None, (row["metric"], row["setting"]))), None)
+        varied = ", ".join(f"{field}={value}" for field, value in (cell.about().get("setting") or {}).items())
+        number = ""
+        if carrying:
+            what = " ".join(filter(None, (carrying["metric"], _said(carrying["setting"]))))
+            number = f"{what}: {' '.join(filter(None, (_cell(carrying['estimate']), _interval(carrying, '({})'))))}"
+        lines.append(f"| {_cell(varied)} | {found.answer if found else ''} | {_cell(number)} | {name} |")
+    return ["\n".join(lines)]
+
+
+def _table(rows: Iterable[Mapping[str, Any]]) -> str:
+    lines = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|"]
+    for row in rows:
+        interval = _interval(row)
+        n = f"{row['n']} {row['unit'] or ''}".strip() if row["n"] is not None else ""
+        cells = (row["metric"], _said(row["setting"]), row["estimate"], interval, n, row["null"], row["p_value"])
+        lines.append(f"| {' | '.join(map(_cell, cells))} |")
+    return "\n".join(lines)
+
+
+def _interval(row: Mapping[str, Any], form: str = "{}") -> str:
+    if row["low"] is None or row["high"] is None:
+        return ""
+    return form.format(f"{_cell(row['low'])} to {_cell(row['high'])}")
+
+
+def _said(setting: str | None) -> str:
+    try:
+        return ", ".join(f"{name}={value}" for name, value in json.loads(setting or "{}").items())
+    except (ValueError, AttributeError):
+        return str(setting)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _ways(journal: Journal, state: str) -> list[str]:
+    """Where to look next, and the command that goes on."""
+    look = []
+    if reports.page(journal.folder) is not None:
+        look.append(f"The whole account is `{reports.PAGE}` under *Artifacts*; saved, it opens in any browser.")
+    look.append(f"In the store's folder, `engram results {journal.run} summary` prints the numbers.")
+    goes_on = "goes on" if state in ("interrupted", "paused") else "tries them again" if state == "failed" else ""
+    if goes_on:
+        look.append(f"`engram resume {journal.run}` {goes_on}.")
+    if state == "running":
+        look.append(f"`engram status {journal.run} --watch` follows it.")
+    return [STATES.get(state, ""), " ".join(look)]

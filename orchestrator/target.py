@@ -1,0 +1,112 @@
+"""Where runs are tracked: the MLflow tracking store, the experiment, and the links into MLflow's pages."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from orchestrator.errors import EngramError, SpecError, StoreError
+from orchestrator.store import Store
+
+FOLDER = "mlflow"  # in a local store
+DATABASE, ARTIFACTS, LOCK = "mlflow.db", "artifacts", "lock"
+EXPERIMENT = "engram"
+OFF = "off"
+# MLflow 3 opens in its view for language models, which shows no runs, unless a link says otherwise.
+VIEW = "?workflowType=machine_learning"
+
+
+class Untracked(EngramError):
+    """Runs are not tracked, for a reason that the user should know."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A tracking store by its URI, and the experiment in it."""
+
+    uri: str
+    experiment: str = EXPERIMENT
+
+    @property
+    def remote(self) -> bool:
+        return self.uri.startswith(("http://", "https://"))
+
+    @property
+    def public_uri(self) -> str:
+        """The URI without a name and password in it."""
+        parts = urlsplit(self.uri)
+        if parts.username is None and parts.password is None:
+            return self.uri
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+    def address(self, experiment_id: str, run_id: str) -> str:
+        """Where a person finds the run: its page on a server, else the tracking store."""
+        if not self.remote:
+            return self.public_uri
+        return f"{self.public_uri.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}{VIEW}"
+
+
+def run_list(url: str, experiment_id: str) -> str:
+    """The list of an experiment's runs on the server at this URL."""
+    return f"{url.rstrip('/')}/#/experiments/{experiment_id}/runs{VIEW}"
+
+
+def target(store: Store, uri: str | None, experiment: str | None) -> Target | None:
+    """Where the runs of this store are tracked; None where that is turned off.
+
+    By default that is a database inside a local store. Untracked where there is no place for one, or no MLflow.
+    """
+    if uri == OFF:
+        return None
+    found = default_uri(store) if uri is None else absolute(uri)
+    from importlib.util import find_spec
+
+    if find_spec("mlflow") is None:
+        raise Untracked("tracking is off: mlflow is not installed (pip install mlflow)")
+    return Target(found, experiment or EXPERIMENT)
+
+
+def default_uri(store: Store) -> str:
+    """The database inside a local store, as a URI."""
+    try:
+        return f"sqlite:///{store.folder(FOLDER) / DATABASE}"  # not quoted: SQLAlchemy takes the path as it stands
+    except StoreError as error:
+        raise Untracked(f"tracking is off: {error}; give a tracking store by --mlflow or MLFLOW_TRACKING_URI") from None
+
+
+def rehome(store: Store) -> None:
+    """See that the database of a store that was moved or copied looks for artifacts where they lie now.
+
+    MLflow writes their whole path into it. To be done alone, under the lock.
+    """
+    database = store.folder(FOLDER) / DATABASE
+    here = (store.folder(FOLDER) / ARTIFACTS).as_uri()
+    if not database.exists():
+        return
+    with closing(sqlite3.connect(database, timeout=20)) as opened, suppress(sqlite3.Error), opened:
+        asked = "SELECT DISTINCT artifact_location FROM experiments WHERE artifact_location LIKE ?"
+        for (there,) in opened.execute(asked, (f"file:///%/{FOLDER}/{ARTIFACTS}",)).fetchall():
+            if there != here:
+                mended = "SET artifact_location = ? WHERE artifact_location = ?"
+                opened.execute(f"UPDATE experiments {mended}", (here, there))
+                mended = "SET artifact_uri = ? || substr(artifact_uri, ?) WHERE substr(artifact_uri, 1, ?) = ?"
+                opened.execute(f"UPDATE runs {mended}", (here, len(there) + 1, len(there) + 1, f"{there}/"))
+
+
+def absolute(uri: str) -> str:
+    """The URI so that it means the same in any folder; a path is one too."""
+    for scheme in ("sqlite:///", "file:///"):
+        if uri.startswith(scheme):
+            path = uri.removeprefix(scheme)
+            if scheme == "file:///" or path.startswith("/"):
+                return uri
+            return f"{scheme}{Path(path).absolute()}"
+    if "://" in uri or uri.startswith("databricks"):
+        return uri
+    if not uri.strip():
+        raise SpecError("the tracking store's URI is empty; give one, or off")
+    return Path(os.path.expanduser(uri)).absolute().as_uri()

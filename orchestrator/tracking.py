@@ -1,0 +1,286 @@
+"""Makes MLflow say what a run's folder says; the only module that imports it.
+
+Each step reads what MLflow has of the run and adds what it has not. So it may be cut off anywhere and done again by
+anyone, and nothing is there twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from orchestrator import account, artifacts, note, receipt
+from orchestrator.course import Course, Log, Point
+from orchestrator.errors import EngramError
+from orchestrator.journal import Journal
+from orchestrator.receipt import Receipt
+from orchestrator.status import WORST
+from orchestrator.store import Store
+from orchestrator.store.lock import locked
+from orchestrator.tally import seconds_of
+from orchestrator.target import ARTIFACTS, FOLDER, LOCK, Target, rehome
+
+METRICS, PARAMS = 1000, 100  # in one request at most
+STATUS = {"running": "RUNNING", "finished": "FINISHED", "failed": "FAILED"}  # anything else was KILLED
+DONE, FAILED, RATE = "progress/jobs done", "progress/jobs failed", "progress/models per minute"
+T = TypeVar("T")
+
+
+class Undeliverable(EngramError):
+    """MLflow can be reached, and what it holds does not take the run."""
+
+
+class Server:
+    """An experiment in a tracking store; made if need be, its artifacts in the Engram store where MLflow has no server.
+
+    Undeliverable where it has been deleted.
+    """
+
+    def __init__(self, target: Target, store: Store) -> None:
+        from mlflow import MlflowClient
+
+        self.target = target
+        self.folder = store.folder(FOLDER)
+        with locked(self.folder / LOCK):  # two that make a database at once would both fail
+            rehome(store)
+            self.client: Any = MlflowClient(tracking_uri=target.uri)
+            self.experiment = self._experiment()
+
+    def _experiment(self) -> str:
+        from mlflow.exceptions import MlflowException
+
+        name = self.target.experiment
+        found = self.client.get_experiment_by_name(name)
+        if found is None:
+            place = None if self.target.remote else (self.folder / ARTIFACTS).as_uri()
+            try:
+                return str(self.client.create_experiment(name, artifact_location=place))
+            except MlflowException:
+                found = self.client.get_experiment_by_name(name)  # somebody else has made it meanwhile
+                if found is None:
+                    raise
+        if found.lifecycle_stage != "active":
+            again = f"MLFLOW_TRACKING_URI={self.target.public_uri} mlflow experiments restore -x {found.experiment_id}"
+            raise Undeliverable(
+                f"the experiment {name!r} has been deleted in MLflow; restore it ({again}), "
+                "or give another name by --experiment"
+            )
+        return str(found.experiment_id)
+
+    def run(self, name: str, store_id: str, began: float, tags: Mapping[str, str]) -> str:
+        """The id of the one run of this name, made if there is none."""
+        mine = f"tags.`engram.run` = '{name}' and tags.`engram.store` = '{store_id}'"
+        with locked(self.folder / LOCK):
+            found = self.client.search_runs([self.experiment], mine, max_results=100)
+            if not found:
+                tags = {**tags, "engram.run": name, "engram.store": store_id}
+                made = self.client.create_run(self.experiment, int(began * 1000), tags=dict(tags), run_name=name)
+                return str(made.info.run_id)
+            first, *others = sorted(found, key=lambda run: (run.info.start_time, run.info.run_id))
+            for other in others:  # a server that answered too late has made a run for nobody
+                self.client.delete_run(other.info.run_id)
+            return str(first.info.run_id)
+
+
+class Entry:
+    """One run or sweep, and what MLflow has of it."""
+
+    def __init__(self, journal: Journal, store: Store, cells: Sequence[Entry] = ()) -> None:
+        self.journal, self.store, self.cells = journal, store, cells
+        self.about = journal.about()
+        logs = [cell.journal for cell in cells] or [journal]
+        self.course = Course(Log(logs, str(self.about.get("created", "")) if cells else ""))
+        self.receipt: Receipt | None = None
+        self._server: Server | None = None
+        self._step = -1  # the last one that MLflow has
+        self._status = ""
+
+    def read(self, settled: bool) -> None:
+        self.course.read(settled)
+
+    @property
+    def state(self) -> str:
+        """How the last start ended, by the log."""
+        if self.cells:
+            return min((cell.state for cell in self.cells), key=WORST.index)
+        return self.course.state or "interrupted"
+
+    def open(self, server: Server, parent: Entry | None) -> None:
+        """Find or make the run, and say all that is known of it beforehand."""
+        self._server, self._status = server, ""
+        before = receipt.read(self.journal.folder)
+        run_id = server.run(self.journal.run, _store_id(server.folder), self._began(), self._tags())
+        target = server.target
+        where = (target.public_uri, target.experiment, server.experiment, run_id)
+        address = target.address(server.experiment, run_id)
+        same = before and where == (before.uri, before.experiment, before.experiment_id, before.run_id)
+        self.receipt = before if before and same else Receipt(*where, address)
+        seen = server.client.get_run(run_id)
+        self._step = max((m.step for m in server.client.get_metric_history(run_id, DONE)), default=-1)
+        params = {k: v for k, v in self._params().items() if k not in seen.data.params}
+        self._log(params=params)
+        tags = self._tags() | ({"mlflow.parentRunId": _id(parent)} if parent else {})
+        self._tag(seen.data.tags, tags)
+        self._inputs(seen)
+
+    def progress(self, state: str) -> None:
+        """The points that MLflow does not have yet, and the state."""
+        server, run_id = self._opened()
+        fresh = [point for point in self.course.points if point.step > self._step]
+        for points in _batches(fresh, METRICS // 3):
+            self._log(metrics=[metric for point in points for metric in _metrics(point)])
+            self._step = points[-1].step
+        if state == "running" != self._status:
+            server.client.update_run(run_id, status="RUNNING")
+            self._tag({}, {"engram.state": state, "mlflow.note.content": note.of(self.journal, self.store, state)})
+            self._status = state
+
+    def finish(self, files: bool) -> None:
+        """All that is left to say of a run that has ended, its files too; its status last."""
+        server, run_id = self._opened()
+        state = self.state
+        position, fingerprint = self.course.log.position, artifacts.fingerprint(self.journal, self.store)
+        self.progress(state)
+        if not files:
+            self._end(state)
+        seen = server.client.get_run(run_id)
+        if not self.cells:
+            self._summary(seen.data.metrics)
+        answer = account.answer(self.journal, self.store)
+        tags = {"engram.state": state, "mlflow.note.content": note.of(self.journal, self.store, state)}
+        tags |= {"engram.answer": answer} if answer else {}
+        if files:
+            tags |= self._files()
+        self._tag(seen.data.tags, tags)
+        if files:
+            self._end(state)
+            assert self.receipt is not None
+            self.receipt = replace(self.receipt, position=position, state=state, fingerprint=fingerprint)
+            receipt.write(self.journal.folder, self.receipt)
+
+    def _end(self, state: str) -> None:
+        server, run_id = self._opened()
+        time = None if self.course.ended is None else int(self.course.ended * 1000)
+        server.client.set_terminated(run_id, STATUS.get(state, "KILLED"), time)
+        self._status = state
+
+    def _summary(self, there: Mapping[str, float]) -> None:
+        """The summary's numbers that MLflow does not have; a changed one at a higher step."""
+        from mlflow.entities import Metric
+
+        server, run_id = self._opened()
+        time = int((self.course.ended or self._began()) * 1000)
+        fresh = []
+        for name, value in account.metrics(self.journal, self.store).items():
+            if there.get(name) != value:
+                history = server.client.get_metric_history(run_id, name) if name in there else ()
+                fresh.append(Metric(name, value, time, 1 + max((each.step for each in history), default=-1)))
+        self._log(metrics=fresh)
+
+    def _files(self) -> dict[str, str]:
+        """Hand over the files that have changed; the tag that says which of them are tables to look at."""
+        server, run_id = self._opened()
+        assert self.receipt is not None
+        shown = []
+        for each in artifacts.of(self.journal, self.store):
+            if each.table:
+                shown.append({"path": each.path, "type": "table"})
+            if self.receipt.artifacts.get(each.path) != each.digest:
+                _upload(server.client, run_id, each, server.folder)
+                self.receipt = replace(self.receipt, artifacts={**self.receipt.artifacts, each.path: each.digest})
+        return {"mlflow.loggedArtifacts": json.dumps(shown)} if shown else {}
+
+    def _inputs(self, seen: Any) -> None:
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        there = {(each.dataset.name, each.dataset.digest) for each in seen.inputs.dataset_inputs}
+        fresh = [
+            DatasetInput(
+                Dataset(each.name, each.digest[: account.DIGEST], "engram", each.source),
+                [InputTag("mlflow.data.context", each.context)],
+            )
+            for entry in self._each()
+            for each in account.inputs(entry.about)
+            if (each.name, each.digest[: account.DIGEST]) not in there
+        ]
+        if fresh:
+            server, run_id = self._opened()
+            server.client.log_inputs(run_id, fresh)
+
+    def _params(self) -> dict[str, str]:
+        return account.common([account.params(entry.about) for entry in self._each()])
+
+    def _tags(self) -> dict[str, str]:
+        return account.tags(self.journal, [entry.journal for entry in self._each()])
+
+    def _each(self) -> Sequence[Entry]:
+        return self.cells or (self,)
+
+    def _began(self) -> float:
+        return self.course.began or seconds_of(self.about["created"])
+
+    def _tag(self, there: Mapping[str, str], tags: Mapping[str, str]) -> None:
+        from mlflow.entities import RunTag
+
+        self._log(tags=[RunTag(name, value) for name, value in tags.items() if there.get(name) != value])
+
+    def _log(
+        self, metrics: Sequence[Any] = (), params: Mapping[str, str] | None = None, tags: Sequence[Any] = ()
+    ) -> None:
+        from mlflow.entities import Param
+
+        server, run_id = self._opened()
+        for some in _batches(list(metrics), METRICS):
+            server.client.log_batch(run_id, metrics=some)
+        for names in _batches(list(params or {}), PARAMS):
+            server.client.log_batch(run_id, params=[Param(name, (params or {})[name]) for name in names])
+        for each in _batches(list(tags), PARAMS):
+            server.client.log_batch(run_id, tags=each)
+
+    def _opened(self) -> tuple[Server, str]:
+        assert self._server is not None
+        return self._server, _id(self)
+
+
+def _metrics(point: Point) -> Iterator[Any]:
+    from mlflow.entities import Metric
+
+    values = {DONE: point.done, FAILED: point.failed, RATE: point.models_per_minute}
+    for name, value in values.items():
+        if value is not None:
+            yield Metric(name, float(value), int(point.time * 1000), point.step)
+
+
+def _upload(client: Any, run_id: str, artifact: artifacts.Artifact, folder: Path) -> None:
+    from tempfile import TemporaryDirectory
+
+    *above, name = artifact.path.split("/")
+    with TemporaryDirectory(prefix=".upload-", dir=folder) as place:
+        path = Path(place) / name
+        path.write_bytes(artifact.data)
+        client.log_artifact(run_id, str(path), "/".join(above) or None)
+
+
+def _store_id(folder: Path) -> str:
+    """What tells the runs of this store from those of another that are called the same; made once."""
+    path = folder / "id"
+    with locked(folder / LOCK):
+        if not path.exists():
+            path.write_text(os.urandom(8).hex())
+        return path.read_text()
+
+
+def _id(entry: Entry) -> str:
+    assert entry.receipt is not None
+    return entry.receipt.run_id
+
+
+def _batches(items: Sequence[T], size: int) -> Iterator[list[T]]:
+    left = iter(items)
+    while batch := list(islice(left, size)):
+        yield batch

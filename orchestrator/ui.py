@@ -1,0 +1,118 @@
+"""MLflow's pages on the tracking store of a local Engram store: its server, on this machine only, for as long as asked.
+
+MLflow is started, never loaded here. The link opens the list of our runs, which is not where MLflow opens by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from orchestrator.errors import EngramError
+from orchestrator.executors.guard import Guard
+from orchestrator.store import Store
+from orchestrator.store.lock import locked
+from orchestrator.target import ARTIFACTS, FOLDER, LOCK, VIEW, Target, rehome, run_list
+
+HOST = "127.0.0.1"
+PORTS = 100  # that are tried, one after another
+STARTING = 120.0  # seconds until it answers; a machine under load takes its time to load MLflow
+ENDING = 5.0  # seconds to end by itself
+SECONDS = 5.0  # for a server to answer
+SETTINGS = {
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # its processes do nothing for us
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "GIT_PYTHON_REFRESH": "quiet",
+}
+
+
+def link(url: str, experiment: str) -> str:
+    """The list of the experiment's runs on the server at this URL; of all experiments where it has none such."""
+    asked = f"{url.rstrip('/')}/api/2.0/mlflow/experiments/get-by-name?experiment_name={quote(experiment)}"
+    try:
+        with urllib.request.urlopen(asked, timeout=SECONDS) as answer:
+            return run_list(url, json.load(answer)["experiment"]["experiment_id"])
+    except (OSError, ValueError, KeyError):
+        return f"{url.rstrip('/')}/#/experiments{VIEW}"
+
+
+def check(store: Store, target: Target) -> None:
+    """EngramError where there is nothing to show yet. Waits while somebody makes the database."""
+    path = Path(target.uri.removeprefix("sqlite:///"))
+    if target.uri.startswith("sqlite:///") and not path.exists():
+        raise EngramError(f"nothing is tracked in {path} yet; run an audit first, or name another place by --mlflow")
+    with locked(store.folder(FOLDER) / LOCK):
+        rehome(store)
+
+
+def log(store: Store) -> Path:
+    """What the server says."""
+    return store.folder(FOLDER) / "ui.log"
+
+
+def free_port(first: int) -> int:
+    """The first port from here on that nobody has."""
+    for port in range(first, first + PORTS):
+        with socket.socket() as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with suppress(OSError, OverflowError):
+                tried.bind((HOST, port))
+                return port
+    raise EngramError(f"ports {first} to {first + PORTS - 1} are all taken; give another one by --port")
+
+
+@contextmanager
+def serving(store: Store, target: Target, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """MLflow's server on the tracking store, answering. It ends with the context, or should this process be killed."""
+    folder = store.folder(FOLDER)
+    guard = Guard()
+    command = [sys.executable, "-P", "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
+    command += ["--backend-store-uri", target.uri, "--default-artifact-root", (folder / ARTIFACTS).as_uri()]
+    with open(log(store), "wb") as said:
+        server = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            cwd=folder,  # MLflow's own defaults are in the working directory
+            env={**os.environ, **SETTINGS, **guard.variables},
+            start_new_session=True,  # an interrupt from the terminal is for this process, which then ends it
+        )
+    try:
+        _await(server, port, log(store))
+        yield server
+    finally:
+        _end(server)
+        guard.close()
+
+
+def _await(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + STARTING
+    while time.monotonic() < deadline:
+        if server.poll() is not None:
+            raise EngramError(f"MLflow's server ended at once; what it said is in {log}")
+        with suppress(OSError), urllib.request.urlopen(f"http://{HOST}:{port}/health", timeout=2):
+            return
+        time.sleep(0.1)
+    raise EngramError(f"MLflow's server does not answer; what it said is in {log}")
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """End it; what it has started itself ends with it or is ended by the guard."""
+    with suppress(OSError):
+        server.terminate()
+    try:
+        server.wait(ENDING)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()

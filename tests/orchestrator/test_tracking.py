@@ -1,0 +1,300 @@
+"""MLflow has each run exactly once, whatever was killed, resumed or started twice, and wherever its server was."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.mlflow_server import MlflowServer, client, free_port, tracked
+from tests.shell import Shell
+
+PROGRESS = ("progress/jobs done", "progress/jobs failed", "progress/models per minute")
+TOYS = ("run", "toys", "--address", "none")
+
+
+def shell(folder: Path, **env: str) -> Shell:
+    """A shell in which runs are tracked as they are by default."""
+    folder.mkdir(exist_ok=True)
+    made = Shell(folder)
+    made.env.pop("MLFLOW_TRACKING_URI")
+    made.env |= env
+    return made
+
+
+def database(engram: Shell) -> Any:
+    return client(f"sqlite:///{engram.folder}/engram-store/mlflow/mlflow.db")
+
+
+def steps(mlflow: Any, run: Any, metric: str) -> list[int]:
+    return [each.step for each in mlflow.get_metric_history(run.info.run_id, metric)]
+
+
+def marked(mark: str) -> list[str]:
+    """The processes that carry this in their environment."""
+    found = []
+    for proc in Path("/proc").iterdir():
+        if proc.name.isdigit():
+            with suppress(OSError):
+                if mark.encode() in (proc / "environ").read_bytes():
+                    found.append((proc / "cmdline").read_text().replace("\0", " "))
+    return found
+
+
+def await_status(mlflow: Any, status: str, seconds: float) -> Any:
+    """The only run, once it has this status."""
+    deadline = time.monotonic() + seconds
+    while True:
+        runs = tracked(mlflow)
+        if [status] == [run.info.status for run in runs]:
+            return runs[0]
+        assert time.monotonic() < deadline, [run.info.status for run in runs]
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+def test_a_kill_a_second_driver_and_five_resumes_leave_one_run_with_every_step_once(tmp_path: Path) -> None:
+    engram = shell(tmp_path / "a folder of mine", TRACKED=f"mark-{os.getpid()}-{time.time()}")
+    (engram.folder / "tasks.py").write_text("raise ImportError('this is the user\\'s own')\n")
+    command = (*TOYS, "parts=80", "seconds=0.25")
+    client(f"sqlite:///{tmp_path}/no.db")  # loaded beforehand: it takes seconds, and the run goes on meanwhile
+    first = engram.start(*command)
+    engram.await_results(1, first)
+    (name,) = os.listdir(engram.folder / "engram-store" / "runs")
+    receipt = engram.folder / "engram-store" / "runs" / name / "mlflow.json"
+    while not receipt.exists():
+        assert first.poll() is None, first.communicate()
+        time.sleep(0.1)
+    mlflow = database(engram)
+    alive = await_status(mlflow, "RUNNING", 5)
+    assert json.loads(receipt.read_text())["address"] == engram.json("status")["mlflow"]
+    assert "already has a driver" in engram(*command, code=1).stderr
+    first.kill()
+    first.communicate()
+    killed = time.monotonic()
+    await_status(mlflow, "KILLED", 3)
+    while marked(engram.env["TRACKED"]):
+        assert time.monotonic() < killed + 10, marked(engram.env["TRACKED"])
+        time.sleep(0.1)
+    for _ in range(5):
+        report = engram.json("resume", name, "--address", "none")
+    assert ("finished", 81, f"sqlite:///{engram.folder}/engram-store/mlflow/mlflow.db") == (
+        report["state"],
+        report["jobs"]["stored"],
+        report["mlflow"],
+    )
+    run = await_status(mlflow, "FINISHED", 0)
+    assert alive.info.run_id == run.info.run_id
+    for metric in PROGRESS[:2]:
+        history = mlflow.get_metric_history(run.info.run_id, metric)
+        assert list(range(len(history))) == [each.step for each in history]
+        assert sorted(each.timestamp for each in history) == [each.timestamp for each in history]
+    assert len(history) >= 4
+    assert (81.0, 0.0, 3160.0) == tuple(run.data.metrics[name] for name in (*PROGRESS[:2], "sum"))
+    assert run.info.end_time - run.info.start_time > 15_000
+    tags = {"engram.run": name, "engram.kind": "cell", "engram.audit": "toys", "engram.state": "finished"}
+    assert tags.items() <= run.data.tags.items()
+    assert {"audit": "toys", "parts": "80", "seconds": "0.25"}.items() <= run.data.params.items()
+    place = mlflow.get_experiment_by_name("engram").artifact_location
+    assert (engram.folder / "engram-store" / "mlflow" / "artifacts").as_uri() == place
+    assert ["engram-store", "tasks.py"] == sorted(os.listdir(engram.folder))
+    assert {"mlflow.db", "artifacts", "id", "lock"} == set(os.listdir(engram.folder / "engram-store" / "mlflow"))
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shell, dict[str, Any]]:
+    """A sweep of two small cells of a real audit, tracked."""
+    engram = shell(tmp_path_factory.mktemp("swept"))
+    few = ("--preset", "smoke", "canaries=1", "epochs=1", "--sweep", "learning_rate=1e-3,3e-3", "--address", "none")
+    return engram, engram.json("run", "unique_feature", *few)
+
+
+@pytest.mark.slow
+def test_a_sweep_has_one_parent_and_a_child_for_each_cell(swept: tuple[Shell, dict[str, Any]]) -> None:
+    engram, report = swept
+    runs = {run.info.run_name: run for run in tracked(database(engram))}
+    names = [cell["run"] for cell in report["cells"]]
+    assert {report["run"], *names} == set(runs)
+    parent = runs[report["run"]]
+    assert "mlflow.parentRunId" not in parent.data.tags
+    assert "sweep" == parent.data.tags["engram.kind"]
+    assert {parent.info.run_id} == {runs[name].data.tags["mlflow.parentRunId"] for name in names}
+    assert ["0.001", "0.003"] == [runs[name].data.params["learning_rate"] for name in names]
+    assert "learning_rate" not in parent.data.params
+    assert report["jobs"]["planned"] == parent.data.metrics["progress/jobs done"]
+    assert {"FINISHED"} == {run.info.status for run in runs.values()}
+
+
+@pytest.mark.slow
+def test_metrics_are_the_numbers_of_the_summary_and_tables_hold_them_too(
+    swept: tuple[Shell, dict[str, Any]], tmp_path: Path
+) -> None:
+    engram, report = swept
+    mlflow, name = database(engram), report["cells"][0]["run"]
+    (run,) = [run for run in tracked(mlflow) if run.info.run_name == name]
+    engram("results", name, "summary", "--out", str(tmp_path / "summary.parquet"))
+    rows = pq.read_table(tmp_path / "summary.parquet").to_pylist()
+    row = next(row for row in rows if row["metric"] == "P_u" and row["setting"] == '{"images": "train"}')
+    assert row["estimate"] == run.data.metrics["P_u/images:train"]
+    given = sum(row[column] is not None for row in rows for column in ("estimate", "low", "high"))
+    assert given == len([metric for metric in run.data.metrics if not metric.startswith("progress/")])
+    place = Path(mlflow.download_artifacts(run.info.run_id, "tables", str(tmp_path)))
+    assert rows == pq.read_table(place / "summary.parquet").to_pylist()
+    shown = json.loads((place / "summary.json").read_text())
+    assert [list(row.values()) for row in rows] == shown["data"]
+    tables = [each["path"] for each in json.loads(run.data.tags["mlflow.loggedArtifacts"])]
+    assert {f"tables/{name}.json" for name in ("summary", "canary_scores")} <= set(tables)
+    assert "| M_w effect | images=probe |" in run.data.tags["mlflow.note.content"]
+    assert "undecided" == run.data.tags["engram.answer"]
+
+
+@pytest.mark.slow
+def test_the_data_sets_of_a_run_are_its_inputs(swept: tuple[Shell, dict[str, Any]]) -> None:
+    engram, report = swept
+    runs = {run.info.run_name: run for run in tracked(database(engram))}
+    for name in (report["run"], report["cells"][0]["run"]):
+        found = {each.dataset.name: each for each in runs[name].inputs.dataset_inputs}
+        assert {"digits", "photos"} == set(found)
+        whole = json.loads(found["digits"].dataset.source)["digest"]
+        assert (whole[:32], 64) == (found["digits"].dataset.digest, len(whole))
+        assert [("mlflow.data.context", "data")] == [(tag.key, tag.value) for tag in found["digits"].tags]
+
+
+@pytest.mark.slow
+def test_a_new_page_is_delivered_by_resume_and_the_users_images_never_are(
+    swept: tuple[Shell, dict[str, Any]],
+) -> None:
+    engram, report = swept
+    name = report["cells"][0]["run"]
+    folder = engram.folder / "engram-store" / "runs" / name
+    (folder / "figures").mkdir()
+    (folder / "figures" / "effect.svg").write_text("<svg/>")
+    (folder / "report.html").write_text("<p>the page</p>")
+    (folder / "report-with-images.html").write_text("<p>secret</p>")
+    engram("resume", name, "--address", "none")
+    mlflow = database(engram)
+    (run,) = [run for run in tracked(mlflow) if run.info.run_name == name]
+    top = {each.path for each in mlflow.list_artifacts(run.info.run_id)}
+    assert {"report.html", "figures", "tables"} == top
+    assert ["figures/effect.svg"] == [each.path for each in mlflow.list_artifacts(run.info.run_id, "figures")]
+    everything = (engram.folder / "engram-store" / "mlflow" / "artifacts").rglob("*")
+    assert not [path for path in everything if path.is_file() and b"secret" in path.read_bytes()]
+    assert 3 == len(tracked(mlflow))
+
+
+@pytest.mark.slow
+def test_a_run_that_is_delivered_resumes_without_mlflow_and_any_other_goes_on_without_it(
+    swept: tuple[Shell, dict[str, Any]], tmp_path: Path
+) -> None:
+    engram, report = swept
+    (tmp_path / "mlflow.py").write_text("raise SystemExit('broken')\n")
+    broken = Shell(engram.folder)
+    broken.env = engram.env | {"PYTHONPATH": os.pathsep.join([str(tmp_path), engram.env["PYTHONPATH"]])}
+    done = broken("resume", report["run"], "--address", "none", "--json")
+    assert report["mlflow"] == json.loads(done.stdout)["mlflow"]
+    assert "tracked" not in done.stderr
+    done = broken(*TOYS, "--preset", "few", "--json")
+    assert 1 == done.stderr.count("not tracked in full")
+    assert json.loads(done.stdout)["mlflow"] is None
+
+
+@pytest.mark.slow
+def test_a_failed_run_is_marked_so_and_off_is_silent(tmp_path: Path) -> None:
+    engram = shell(tmp_path)
+    arguments = (*TOYS, "parts=3", "trouble=raise", "at=1", f"folder={tmp_path}")
+    quiet = engram(*arguments, "--mlflow", "off", "--json", code=3)
+    assert json.loads(quiet.stdout)["mlflow"] is None
+    assert "track" not in quiet.stderr
+    assert not (tmp_path / "engram-store" / "mlflow").exists()
+    engram("resume", "--address", "none", code=3)
+    mlflow = database(engram)
+    run = await_status(mlflow, "FAILED", 0)
+    assert "engram resume" in run.data.tags["mlflow.note.content"]
+    mlflow.delete_experiment(run.info.experiment_id)
+    (tmp_path / "mended").touch()
+    done = engram("resume", "--address", "none")
+    assert 1 == done.stderr.count("has been deleted in MLflow")
+    done = engram(*TOYS, "--preset", "few", "--mlflow", "carrier-pigeon://roof")
+    assert 1 == done.stderr.count("not tracked in full")
+
+
+@pytest.mark.slow
+def test_a_store_that_was_moved_takes_its_tracked_runs_along(tmp_path: Path) -> None:
+    engram = shell(tmp_path)
+    name = engram.json(*TOYS, "--preset", "few")["run"]
+    (tmp_path / "new place").mkdir()
+    (tmp_path / "engram-store").rename(tmp_path / "new place" / "engram-store")
+    moved = shell(tmp_path / "new place")
+    moved("resume", name, "--address", "none")
+    mlflow = database(moved)
+    (run,) = tracked(mlflow)
+    assert (moved.folder / "engram-store").as_uri() in run.info.artifact_uri
+    assert 2 == len(mlflow.list_artifacts(run.info.run_id, "tables"))
+    assert ["new place"] == os.listdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
+    made = MlflowServer(tmp_path_factory.mktemp("server"))
+    yield made
+    made.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [signal.SIGSTOP, signal.SIGKILL], ids=["hangs", "is killed"])
+def test_a_server_that_goes_in_mid_run_delays_no_job_and_gets_all_later(
+    tmp_path: Path, server: MlflowServer, fault: signal.Signals
+) -> None:
+    name = fault.name.lower()
+    engram = shell(tmp_path, MLFLOW_TRACKING_URI=server.url, MLFLOW_EXPERIMENT_NAME=name)
+    run = engram.start(*TOYS, "parts=24", "seconds=0.25", f"label={name}")
+    engram.await_results(1, run)
+    receipts = tmp_path / "engram-store" / "runs"
+    while not list(receipts.glob("*/mlflow.json")):
+        assert run.poll() is None, run.communicate()
+        time.sleep(0.05)
+    server.signal(fault)
+    said = run.communicate(timeout=60)[1]
+    assert 0 == run.returncode, said
+    assert 1 == said.count("not tracked in full")
+    (log,) = receipts.glob("*/events.jsonl")
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    took = datetime.fromisoformat(events[-1]["time"]) - datetime.fromisoformat(events[0]["time"])
+    assert took.total_seconds() < 24 * 0.25 + 4
+    if fault is signal.SIGKILL:
+        server.kill()
+        server.start()
+    else:
+        server.signal(signal.SIGCONT)
+    report = engram.json("resume", log.parent.name, "--address", "none")
+    mlflow = client(server.url)
+    (found,) = tracked(mlflow, name)
+    assert ("FINISHED", 25.0, 276.0) == (
+        found.info.status,
+        found.data.metrics["progress/jobs done"],
+        found.data.metrics["sum"],
+    )
+    assert list(range(len(steps(mlflow, found, PROGRESS[0])))) == steps(mlflow, found, PROGRESS[0])
+    assert ["tables/summary.json", "tables/summary.parquet"] == sorted(
+        each.path for each in mlflow.list_artifacts(found.info.run_id, "tables")
+    )
+    experiment = found.info.experiment_id
+    page = f"{server.url}/#/experiments/{experiment}/runs/{found.info.run_id}?workflowType=machine_learning"
+    assert page == report["mlflow"]
+
+
+@pytest.mark.slow
+def test_a_server_that_was_never_there_costs_one_line(tmp_path: Path) -> None:
+    engram = shell(tmp_path, MLFLOW_TRACKING_URI=f"http://127.0.0.1:{free_port()}")
+    done = engram(*TOYS, "--preset", "few")
+    assert 1 == done.stderr.count("nothing answers at")
+    assert "engram resume toys-" in done.stderr

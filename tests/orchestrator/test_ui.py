@@ -1,0 +1,102 @@
+"""`engram ui` shows the runs of the tracking store, to this machine only, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.mlflow_server import free_port
+from tests.orchestrator.test_tracking import TOYS, marked, shell
+from tests.shell import Shell
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync")
+OFFLINE = ("--disable-background-networking", "--disable-component-update", "--virtual-time-budget=20000", "--dump-dom")
+
+
+@pytest.fixture(scope="module")
+def tracked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shell, str]:
+    """A store in which a run is tracked, and the run's name."""
+    engram = shell(tmp_path_factory.mktemp("ui"), TRACKED=f"mark-{os.getpid()}-{time.time()}")
+    return engram, engram.json(*TOYS, "--preset", "few")["run"]
+
+
+def seen(url: str, profile: Path) -> str:
+    """The page as a browser has it that was never here before."""
+    assert BROWSER is not None
+    command = [BROWSER, *FLAGS, *OFFLINE, f"--user-data-dir={profile}", url]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+def listening(port: int) -> set[str]:
+    """The addresses on which somebody listens at this port, as the kernel writes them."""
+    lines = [line.split() for table in ("tcp", "tcp6") for line in Path(f"/proc/net/{table}").read_text().splitlines()]
+    found = [fields[1].split(":") for fields in lines[1:] if len(fields) > 3 and fields[3] == "0A"]
+    return {address for address, number in found if int(number, 16) == port}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_the_link_answers_on_this_machine_only_until_the_command_is_ended(
+    tracked: tuple[Shell, str], tmp_path: Path, number: signal.Signals
+) -> None:
+    engram, name = tracked
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        first = taken.getsockname()[1]
+        command = engram.start("ui", "--port", str(first))
+        assert command.stdout is not None
+        url = command.stdout.readline().strip()
+    port = int(url.split(":")[2].partition("/")[0])
+    assert port > first
+    assert f"http://127.0.0.1:{port}/#/experiments/1/runs?workflowType=machine_learning" == url
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        assert b"MLflow" in answer.read()
+    assert {"0100007F"} == listening(port)
+    if BROWSER and number is signal.SIGINT:
+        assert name in seen(url, tmp_path)
+    command.send_signal(number)
+    said = command.communicate(timeout=20)[1]
+    assert 0 == command.returncode, said
+    assert f"port {first} is taken" in said
+    assert [] == marked(engram.env["TRACKED"])
+    assert ["engram-store"] == os.listdir(engram.folder)
+
+
+@pytest.mark.slow
+def test_nothing_is_left_when_the_command_is_killed(tracked: tuple[Shell, str]) -> None:
+    engram, _ = tracked
+    command = engram.start("ui", "--port", str(free_port()), "--json")
+    assert command.stdout is not None
+    command.stdout.readline()
+    assert '"url"' in command.stdout.readline()
+    command.kill()
+    command.communicate()
+    deadline = time.monotonic() + 10
+    while marked(engram.env["TRACKED"]):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_a_store_without_tracked_runs_is_one_clear_line(tmp_path: Path) -> None:
+    engram = shell(tmp_path)
+    engram(*TOYS, "--preset", "few", "--mlflow", "off")
+    done = engram("ui", code=1)
+    assert 1 == len(done.stderr.splitlines())
+    assert "nothing is tracked" in done.stderr
+
+
+def test_a_server_elsewhere_only_has_its_link_printed(tmp_path: Path) -> None:
+    engram = shell(tmp_path)
+    engram(*TOYS, "--preset", "few", "--mlflow", "off")
+    away = f"http://127.0.0.1:{free_port()}"
+    assert {"url": f"{away}/#/experiments?workflowType=machine_learning"} == engram.json("ui", "--mlflow", away)
