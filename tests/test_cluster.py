@@ -1,0 +1,90 @@
+"""cluster.yaml is one that Ray's launcher takes, and its machines get all that an audit needs and no secret."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ray.autoscaler._private.util import prepare_config, validate_config
+
+ROOT = Path(__file__).resolve().parents[1]
+GIVEN = {
+    "ENGRAM_STORE": r"s3://\S+",
+    "ENGRAM_DATA": r"\S+",
+    "MLFLOW_TRACKING_URI": r"\S+",
+    "MLFLOW_EXPERIMENT_NAME": "engram",
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN_PATH": r"\S+/\.ray/auth_token",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> dict[str, Any]:
+    """The configuration as the launcher has it, with Ray's defaults filled in, after Ray's own validation."""
+    config: dict[str, Any] = prepare_config(yaml.safe_load((ROOT / "cluster.yaml").read_text()))
+    validate_config(config)
+    return config
+
+
+def test_ray_takes_it_and_none_of_its_own_installation_is_left_in(cluster: dict[str, Any]) -> None:
+    commands = [*cluster["setup_commands"], *cluster["head_setup_commands"], *cluster["worker_setup_commands"]]
+    assert [] == [command for command in commands if "anaconda" in command or "ray-wheels" in command]
+    assert [] == [command for command in commands if "pip install" in command and "engram/venv" not in command]
+
+
+def test_the_head_computes_nothing_and_gpu_machines_come_as_spot_and_on_demand(cluster: dict[str, Any]) -> None:
+    types = cluster["available_node_types"]
+    assert {"head", "gpu.spot", "gpu.on_demand"} == set(types)
+    assert {"CPU": 0} == types[cluster["head_node_type"]]["resources"]
+    markets = {name: each["node_config"].get("InstanceMarketOptions") for name, each in types.items()}
+    assert {"head": None, "gpu.spot": {"MarketType": "spot"}, "gpu.on_demand": None} == markets
+    assert [0, 0] == [types[name]["min_workers"] for name in ("gpu.spot", "gpu.on_demand")]
+    assert 0 < cluster["idle_timeout_minutes"] <= 30
+    assert 1 == len({each["node_config"]["ImageId"] for each in types.values()})
+    assert all(each["node_config"]["IamInstanceProfile"] for each in types.values())  # else no store can be reached
+
+
+@pytest.mark.parametrize("which", ["head", "worker"])
+def test_the_environment_is_given_before_ray_starts(cluster: dict[str, Any], which: str, tmp_path: Path) -> None:
+    """The start commands are run as they stand, up to Ray's own, in a home of their own."""
+    *before, last = cluster[f"{which}_start_ray_commands"]
+    assert "ray start" in last
+    stub = tmp_path / "engram" / "venv" / "bin"
+    stub.mkdir(parents=True)
+    for command in (*before, last):
+        (stub / "ray").write_text("#!/bin/sh\necho ray $@\nenv\n")
+        (stub / "ray").chmod(0o755)
+        done = subprocess.run(
+            ["bash", "-c", command],
+            env={"HOME": str(tmp_path), "PATH": os.defpath, "RAY_HEAD_IP": "10.0.0.1"},
+            capture_output=True,
+            text=True,
+        )
+        assert 0 == done.returncode, done.stderr
+    for name, pattern in GIVEN.items():
+        assert re.search(rf"^{name}={pattern}$", done.stdout, re.MULTILINE), name
+    assert f"RAY_AUTH_TOKEN_PATH={tmp_path}/.ray/auth_token\n" in done.stdout
+
+
+def test_the_token_is_a_mounted_file_and_nothing_secret_is_written_in(cluster: dict[str, Any]) -> None:
+    text = (ROOT / "cluster.yaml").read_text()
+    assert "~/.ray/auth_token" == cluster["file_mounts"]["/home/ubuntu/.ray/auth_token"]
+    assert "RAY_AUTH_TOKEN=" not in text
+    assert None is re.search(r"[0-9a-f]{32}|AKIA[0-9A-Z]{16}|secret_access_key|password", text, re.IGNORECASE)
+
+
+def test_every_machine_installs_the_pinned_packages_and_this_engram(cluster: dict[str, Any]) -> None:
+    mounts = {remote.rpartition("/")[2]: local for remote, local in cluster["file_mounts"].items()}
+    assert ("./requirements.lock", "./dist") == (mounts["requirements.lock"], mounts["dist"])
+    assert (ROOT / "requirements.lock").exists()
+    installs = [command for command in cluster["setup_commands"] if "pip install" in command]
+    assert "--require-hashes" in installs[0]
+    assert "dist/*.whl" in installs[1]
+    assert "boto3==" in (ROOT / "requirements.lock").read_text()  # the head's autoscaler needs it
