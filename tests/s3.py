@@ -9,9 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.request import urlopen
 
-import boto3
-from moto.server import ThreadedMotoServer
-
 BUCKET = "results"
 KEYS = {
     "AWS_ACCESS_KEY_ID": "tester",
@@ -25,8 +22,10 @@ class Server:
     """Answers at `env`'s AWS_ENDPOINT_URL with one empty bucket."""
 
     def __init__(self) -> None:
+        import boto3  # here, so that tests of other things do without
+
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
-        self._server: ThreadedMotoServer | None = None
+        self._server: Any = None
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
@@ -44,6 +43,8 @@ class Server:
 
     def start(self) -> None:
         """Answer again, with what the bucket held."""
+        from moto.server import ThreadedMotoServer
+
         self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=self._port, verbose=False)
         self._server.start()
 
@@ -51,6 +52,11 @@ class Server:
         if self._server is not None:
             self._server.stop()
             self._server = None
+
+    def empty(self) -> None:
+        for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET):
+            for each in page.get("Contents", ()):
+                self.delete(each["Key"])
 
     def names(self, prefix: str = "") -> list[str]:
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)

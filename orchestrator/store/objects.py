@@ -167,7 +167,7 @@ class ObjectStore:
 
     @contextmanager
     def _checked(self, key: str) -> Iterator[pa.Buffer]:
-        """All bytes of a result, once their digest is right. What is wrong, by the caller's finding too, is set aside."""
+        """All bytes of a result, once their digest is right. What is wrong, here or by the caller, is set aside."""
         name = _result(key)
         data: pa.Buffer | None = None
         try:
