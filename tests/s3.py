@@ -7,7 +7,7 @@ import logging
 import socket
 from collections.abc import Iterator
 from typing import Any
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 BUCKET = "results"
 KEYS = {
@@ -87,7 +87,9 @@ class Server:
             self._authenticate_after(10**9)
 
     def _authenticate_after(self, requests: int) -> None:
-        urlopen(f"{self.url}/moto-api/reset-auth", data=str(requests).encode()).close()
+        # Of any other type the body would be taken for a form's, and be gone.
+        told = Request(f"{self.url}/moto-api/reset-auth", str(requests).encode(), {"Content-Type": "text/plain"})
+        urlopen(told).close()
 
 
 @contextlib.contextmanager

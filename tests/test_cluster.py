@@ -15,6 +15,7 @@ from ray.autoscaler._private.util import prepare_config, validate_config
 ROOT = Path(__file__).resolve().parents[1]
 GIVEN = {
     "ENGRAM_STORE": r"s3://\S+",
+    "AWS_REGION": r"[a-z0-9-]+",
     "ENGRAM_DATA": r"\S+",
     "MLFLOW_TRACKING_URI": r"\S+",
     "MLFLOW_EXPERIMENT_NAME": "engram",

@@ -27,7 +27,7 @@ CREDENTIALS = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or
 # What S3 calls it (or only the status, where a reply has no text), and what the user is told.
 CAUSES = {
     "NO_SUCH_BUCKET": "there is no such bucket",
-    "NETWORK_CONNECTION": "it cannot be reached",
+    "NETWORK_CONNECTION": "it cannot be reached; check the network, and AWS_ENDPOINT_URL where it is set",
     "ACCESS_DENIED|InvalidAccessKeyId|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|SignatureDoesNotMatch"
     "|INVALID_CLIENT_TOKEN_ID|HTTP status 403": f"access is denied; {CREDENTIALS}",
     "ExpiredToken|EXPIRED_TOKEN": f"the credentials have expired; {CREDENTIALS}",
@@ -35,6 +35,10 @@ CAUSES = {
     "SLOW_DOWN|THROTTLING|SERVICE_UNAVAILABLE|HTTP status 503": "it is too busy",
 }
 PASSING = ("NETWORK_CONNECTION", "SLOW_DOWN", "THROTTLING", "UNAVAILABLE", "INTERNAL_FAILURE", "HTTP status 50")
+
+
+class Away(StoreError):
+    """The object store cannot be reached for now, or is too busy."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ class Bucket:
                         file.write(part)
                 return
             except OSError as error:
-                if time.monotonic() > end or not any(word in str(error) for word in PASSING):
+                if time.monotonic() > end or not passing(error):
                     raise Unwritable(f"cannot write {self.location}/{name}: {cause(error)}") from None
                 time.sleep(1.0)
 
@@ -144,7 +148,13 @@ class Bucket:
             raise
         except OSError as error:
             place = f"{self.location}/{name}" if name else self.location
-            raise StoreError(f"cannot read {place}: {cause(error)}") from None
+            kind = Away if passing(error) else StoreError
+            raise kind(f"cannot read {place}: {cause(error)}") from None
+
+
+def passing(error: Exception) -> bool:
+    """Whether it may well be otherwise in a while."""
+    return any(word in str(error) for word in PASSING)
 
 
 def cause(error: Exception) -> str:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
 from orchestrator.store import Written, aside, entry, marker
-from orchestrator.store.bucket import PATIENCE, Bucket
+from orchestrator.store.bucket import PATIENCE, Away, Bucket
 from orchestrator.store.content import content
 from orchestrator.store.digests import Digests
 from orchestrator.store.key import valid
@@ -154,7 +154,7 @@ class ObjectStore:
             except Unwritable:
                 raise
             except StoreError as error:
-                if time.monotonic() > end:
+                if time.monotonic() > end or not isinstance(error, Away):
                     raise Unwritable(str(error)) from None
                 time.sleep(1.0)
 

@@ -69,6 +69,7 @@ def test_a_bucket_that_has_gone_is_no_empty_store(s3: Server) -> None:
     assert f"the store {PLACE} has gone" in refusal(store.keys)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_is_said_and_a_write_waits_for_it_a_while(
     s3: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
