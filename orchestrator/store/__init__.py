@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from orchestrator.store.mirror import Mirror
 
 
+JOURNEYS = 16  # requests at one time to a store elsewhere: each waits for the network
+
+
 class Written(Enum):
     """What became of a result that was handed to the store. In each case the key now has a sound one."""
 
@@ -90,6 +93,27 @@ def open_store(location: str | Path, create: bool = True) -> Store:
     from orchestrator.store.local import LocalStore  # with pyarrow, which a command may do without
 
     return LocalStore(path, create)
+
+
+def read_each(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, pa.Table | StoreError | OSError]]:
+    """Each key with its table, or with what reading it raised, in order; many at one time where each is a journey."""
+
+    def read(key: str) -> tuple[str, pa.Table | StoreError | OSError]:
+        try:
+            return key, store.read(key)
+        except (StoreError, OSError) as error:
+            return key, error
+
+    if store.mirror is None:
+        yield from map(read, keys)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(JOURNEYS, "read")
+    try:
+        yield from pool.map(read, keys)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def is_there(location: str | Path) -> bool:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from orchestrator import lease
 from orchestrator.errors import StoreError
-from orchestrator.store import aside, claims
+from orchestrator.store import JOURNEYS, aside, claims
 from orchestrator.store.bucket import Bucket, Object
 
 RUNS, TABLES = "runs", "tables"
@@ -29,7 +29,6 @@ LOG = "events.jsonl"  # only ever longer
 LOOKED_AT = (".json", ".jsonl")  # what tells where a run stands
 OURS = {lease.LEASE, lease.LOCK, lease.ELSEWHERE}  # of this machine
 PULL_SECONDS, PUSH_SECONDS = 10.0, 30.0  # between copies
-THREADS = 16
 
 
 class Mirror:
@@ -80,7 +79,7 @@ class Mirror:
         folder = self.home / RUNS / run
         found = {path: _state(path) for path in _files(folder)}
         new = [path for path, state in found.items() if state is not None and self._copied.get(path) != state]
-        with ThreadPoolExecutor(THREADS, "push") as pool:
+        with ThreadPoolExecutor(JOURNEYS, "push") as pool:
             list(pool.map(self._put, (path for path in new if path.name != FIRST)))
         if folder / FIRST in new:
             self._put(folder / FIRST)
@@ -98,7 +97,7 @@ class Mirror:
                 self._copied[path] = state
 
     def _bring(self, objects: Iterable[Object]) -> None:
-        with ThreadPoolExecutor(THREADS, "pull") as pool:
+        with ThreadPoolExecutor(JOURNEYS, "pull") as pool:
             list(pool.map(self._bring_one, objects))
 
     def _bring_one(self, each: Object) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
-from orchestrator.store import Written, aside, entry, marker
+from orchestrator.store import JOURNEYS, Written, aside, entry, marker
 from orchestrator.store.bucket import PATIENCE, Away, Bucket
 from orchestrator.store.content import content
 from orchestrator.store.digests import Digests
@@ -28,7 +28,6 @@ from orchestrator.store.mirror import Mirror
 RESULTS, FAILURES, QUARANTINE, CONFLICTS = "results", "failures", "quarantine", "conflicts"
 FOLDERS = {RESULTS, FAILURES, QUARANTINE, CONFLICTS, "claims", "runs", "tmp"}
 SUFFIX = ".arrow"
-THREADS = 16  # requests at one time: each waits for the network
 RUNS = "./engram-runs"  # where run folders lie on this machine, unless ENGRAM_RUNS names another place
 
 
@@ -87,7 +86,7 @@ class ObjectStore:
     def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, str]]:
         from concurrent.futures import ThreadPoolExecutor
 
-        pool = ThreadPoolExecutor(THREADS, "verify")
+        pool = ThreadPoolExecutor(JOURNEYS, "verify")
         try:
             yield from (found for found in pool.map(self._wrong, keys) if found is not None)
         finally:
