@@ -104,17 +104,18 @@ class Mirror:
         path = self.home / each.name
         state = _state(path)
         if state is None or _newer(each, path, state):
-            with suppress(FileNotFoundError), aside.writing(path):
+            with suppress(FileNotFoundError):  # it has just gone
                 data = memoryview(self._bucket.get(each.name)).tobytes()
-                _write(path, data, each.written)
-            self._copied[path] = _state(path) or (0, 0)
+                with aside.writing(path):
+                    _write(path, data, each.written)
+                self._copied[path] = _state(path) or (0, 0)
         elif state[0] == each.size:
             self._copied[path] = state
 
     def _note_drivers(self) -> None:
         """Leave word in the folders of runs that have a driver on another machine or from another folder."""
         driven = claims.living(self._bucket)
-        for folder in (self.home / RUNS).iterdir():
+        for folder in (self.home / RUNS).glob("*"):
             note = folder / lease.ELSEWHERE
             holder = driven.get(folder.name)
             if holder is None:
