@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
+
+from tests.s3 import BUCKET, Server
+from tests.shell import Shell
 
 ROOT = Path(__file__).resolve().parents[1]
 GIVEN = {
@@ -89,3 +96,65 @@ def test_every_machine_installs_the_pinned_packages_and_this_engram(cluster: dic
     assert "--require-hashes" in installs[0]
     assert "dist/*.whl" in installs[1]
     assert "boto3==" in (ROOT / "requirements.lock").read_text()  # the head's autoscaler needs it
+
+
+NODES = """
+import sys
+from ray.cluster_utils import Cluster
+node = {"object_store_memory": 80 * 2**20}
+cluster = Cluster(initialize_head=True, head_node_args={**node, "num_cpus": 0, "include_dashboard": False})
+print(cluster.address, flush=True)
+worker = None
+for line in sys.stdin:
+    if worker is not None:
+        cluster.remove_node(worker, allow_graceful=False)
+    if line.strip() == "end":
+        break
+    worker = cluster.add_node(**node, num_cpus=2)
+cluster.shutdown()
+"""
+
+
+@pytest.mark.slow
+def test_such_a_cluster_runs_an_audit_though_a_spot_machine_is_taken_away(s3: Server, tmp_path: Path) -> None:
+    """A head that computes nothing, the token by its file, results in a bucket; a machine comes late, one is killed."""
+    (tmp_path / "auth_token").write_text(secrets.token_hex(32))
+    shell = Shell(tmp_path)
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "auth_token")}
+    shell.env |= s3.env | token | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_health_check_period_ms": "500"}
+    shell.env.pop("RAY_AUTH_TOKEN", None)
+    nodes = subprocess.Popen(
+        [sys.executable, "-c", NODES],
+        env=shell.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert nodes.stdin is not None
+    assert nodes.stdout is not None
+    try:
+        place = ("--store", f"s3://{BUCKET}/audits", "--address", nodes.stdout.readline().strip())
+        run = shell.start("run", "toys", "parts=40", "seconds=0.2", f"folder={tmp_path}", *place)
+        _await(lambda: bool(s3.names("audits/runs")), run)
+        assert [] == s3.names("audits/results")
+        print("start", file=nodes.stdin, flush=True)
+        _await(lambda: len(s3.names("audits/results")) > 8, run)
+        print("take away, and start another", file=nodes.stdin, flush=True)
+        out, err = run.communicate(timeout=180)
+    finally:
+        nodes.communicate("end\n", timeout=60)
+    assert 0 == run.returncode, err
+    assert "41 of 41 jobs stored, 41 done now, 0 failed" in out
+    assert "its node went away" in err
+    numbers = (tmp_path / "computed.log").read_text().split()
+    assert 40 == len(set(numbers))
+    assert len(numbers) <= 44  # what ran on the machine that was taken away
+
+
+def _await(condition: Callable[[], bool], run: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 90
+    while not condition():
+        assert run.poll() is None, run.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

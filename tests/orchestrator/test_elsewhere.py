@@ -28,7 +28,6 @@ def machine(s3: Server, tmp_path: Path) -> Callable[[str], Shell]:
         (tmp_path / name).mkdir()
         shell = Shell(tmp_path / name)
         shell.env |= s3.env | {"ENGRAM_STORE": PLACE}
-        shell.env.pop("ENGRAM_RUNS", None)
         return shell
 
     return machine
