@@ -221,7 +221,7 @@ def _run(
                 driver.close()
                 session.publish()
             except StoreError as error:  # it cannot be read for now, or holds what has just been found damaged
-                driver.progress.paused = str(error)
+                driver.progress.paused = driver.progress.paused or str(error)
                 driver.close()
             driver.progress.paused = driver.progress.paused or session.unwritable
             if driver.progress.around:

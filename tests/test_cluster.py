@@ -98,6 +98,30 @@ def test_every_machine_installs_the_pinned_packages_and_this_engram(cluster: dic
     assert "boto3==" in (ROOT / "requirements.lock").read_text()  # the head's autoscaler needs it
 
 
+def test_ray_launches_its_machines_where_a_server_plays_aws(
+    cluster: dict[str, Any], s3: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import boto3
+    from ray.autoscaler._private.commands import _bootstrap_config
+    from ray.autoscaler._private.providers import _get_node_provider
+
+    monkeypatch.setenv("HOME", str(tmp_path))  # for the key pair
+    for profile in ("engram-head", "engram-worker"):
+        boto3.client("iam", "us-east-1", endpoint_url=s3.url).create_instance_profile(InstanceProfileName=profile)
+    config = _bootstrap_config(yaml.safe_load((ROOT / "cluster.yaml").read_text()), no_config_cache=True)
+    types = config["available_node_types"]
+    assert {"CPU": 0} == types["head"]["resources"]
+    for name in ("gpu.spot", "gpu.on_demand"):
+        assert {"CPU": 8, "GPU": 1} == {each: types[name]["resources"][each] for each in ("CPU", "GPU")}
+    provider = _get_node_provider(config["provider"], config["cluster_name"])
+    for name, each in types.items():
+        provider.create_node(dict(each["node_config"]), {"ray-user-node-type": name}, 1)
+    found = boto3.client("ec2", config["provider"]["region"], endpoint_url=s3.url).describe_instances()
+    machines = [machine for reservation in found["Reservations"] for machine in reservation["Instances"]]
+    assert ["g5.2xlarge", "g5.2xlarge", "m6i.xlarge"] == sorted(machine["InstanceType"] for machine in machines)
+    assert ["spot"] == [machine["InstanceLifecycle"] for machine in machines if "InstanceLifecycle" in machine]
+
+
 NODES = """
 import sys
 from ray.cluster_utils import Cluster
