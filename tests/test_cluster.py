@@ -98,6 +98,7 @@ def test_every_machine_installs_the_pinned_packages_and_this_engram(cluster: dic
     assert "boto3==" in (ROOT / "requirements.lock").read_text()  # the head's autoscaler needs it
 
 
+@pytest.mark.slow
 def test_ray_launches_its_machines_where_a_server_plays_aws(
     cluster: dict[str, Any], s3: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
