@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := uv==0.13.8
 
-.PHONY: quickstart test lint types chaos bench lock clean
+.PHONY: quickstart test lint types chaos bench wheel lock clean
 
 quickstart: .venv/ready
 	$(BIN)/engram run unique_feature --preset quickstart
@@ -25,6 +25,10 @@ chaos: .venv/ready
 bench: .venv/ready
 	$(BIN)/python -m bench.orchestration
 	$(BIN)/python -m bench.training
+
+# What the machines of cluster.yaml install.
+wheel: .venv/ready
+	$(BIN)/python -m hatchling build --target wheel
 
 # The whole environment is pinned by requirements.lock, with a hash for every file.
 .venv/ready: requirements.lock pyproject.toml

@@ -21,7 +21,7 @@ import pyarrow as pa
 from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
 from orchestrator.fields import plain
 from orchestrator.provenance import commit, device, process, versions
-from orchestrator.store import Store, Written
+from orchestrator.store import Store, Written, read_each
 from tasks.job import Function, marks
 
 
@@ -134,17 +134,16 @@ def function_of(item: Item) -> Function:
 
 def _read(item: Item, store: Store, tables: dict[str, pa.Table]) -> list[pa.Table] | Outcome:
     missing = []
-    for key in item.inputs:
-        if key in tables:
-            continue
-        try:
-            tables[key] = store.read(key)
-        except (Absent, Damaged):
-            missing.append(key)
-        except Unwritable as error:  # damaged, and cannot be set aside
-            return Refused(item.key, str(error))
-        except (StoreError, OSError) as error:
-            return Lost(item.key, f"input {key[:12]} cannot be read: {error}")
+    for key, read in read_each(store, (key for key in dict.fromkeys(item.inputs) if key not in tables)):
+        match read:
+            case Absent() | Damaged():
+                missing.append(key)
+            case Unwritable():  # damaged, and cannot be set aside
+                return Refused(item.key, str(read))
+            case StoreError() | OSError():
+                return Lost(item.key, f"input {key[:12]} cannot be read: {read}")
+            case table:
+                tables[key] = table
     if missing:
         return Missing(item.key, tuple(missing))
     return [tables[key] for key in item.inputs]

@@ -46,7 +46,7 @@ def examine(store: str, address: str | None) -> Iterator[Check]:
     yield _processors()
     yield from _gpus()
     yield from _ray(address)
-    yield _store(store)
+    yield _bucket(store) if "://" in store and not store.startswith("file:") else _store(store)
     yield _tracking(store, os.environ.get("MLFLOW_TRACKING_URI"))
     yield from _data()
 
@@ -189,6 +189,23 @@ def _answers(url: str) -> bool:
             return bool(answer.status == 200)
     except (OSError, ValueError):
         return False
+
+
+def _bucket(location: str) -> Check:
+    """A store in a bucket: reached, written to and counted."""
+    from orchestrator.store import is_there, open_store
+    from orchestrator.store.bucket import Bucket
+
+    try:
+        there = is_there(location)
+        results = f"{len(open_store(location, create=False).keys()):,} results" if there else "not made yet"
+        bucket = Bucket(location)
+        trial = f"tmp/doctor-{os.getpid()}"
+        bucket.put(trial, b"whether this can be written")
+        bucket.delete(trial)
+    except EngramError as error:
+        return Check("store", False, str(error), "give another place with --store or ENGRAM_STORE")
+    return Check("store", True, f"{bucket.location}: {results}, writable")
 
 
 def _data() -> Iterator[Check]:

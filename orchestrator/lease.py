@@ -27,6 +27,7 @@ from orchestrator.store import aside
 from orchestrator.store.lock import locked
 
 LEASE, LOCK = "lease.json", "lease.lock"
+ELSEWHERE = "elsewhere.json"  # the driver on another machine, as far as its claim has been heard of here
 BEAT = 5.0  # seconds between heartbeats
 STALE = 60.0  # seconds without one after which a holder on another machine counts as dead
 Clock = Callable[[], float]
@@ -47,10 +48,9 @@ class Holder:
 
     def alive(self, now: float) -> bool:
         """Whether this driver still runs, as far as can be told from here."""
-        here = (socket.gethostname(), _boot(), _space())
-        if self.host == here[0] and self.boot != here[1]:
+        if self.host == socket.gethostname() and self.boot != _boot():
             return False  # the machine has been started again since
-        if (self.host, self.boot, self.space) == here:
+        if here(self):
             started = _started(self.pid)
             return started is not None and ("" in (started, self.started) or started == self.started)
         return now - self.beat <= STALE
@@ -129,36 +129,44 @@ def acquire(folder: Path, now: Clock = time.time, beat: float = BEAT) -> Lease:
         _refuse(folder, now())  # without the lock too: a holder that was stopped may have stopped with it
         with locked(folder / LOCK):
             _refuse(folder, now())
-            mine = _me(now())
+            mine = me(now())
             _write(folder, mine)
     return Lease(folder, mine, now, beat)
 
 
 def holder(folder: Path, now: Clock = time.time) -> Holder | None:
     """The living driver of the run in this folder, if it has one."""
-    with suppress(OSError):
-        found = _read(folder)
-        if found is not None and found.alive(now()):
-            return found
+    for name in (LEASE, ELSEWHERE):
+        with suppress(OSError):
+            found = _read(folder, name)
+            if found is not None and found.alive(now()):
+                return found
     return None
+
+
+def here(holder: Holder) -> bool:
+    """Whether a holder's process is one of this machine, so that it can be seen whether it lives."""
+    return (holder.host, holder.boot, holder.space) == (socket.gethostname(), _boot(), _space())
 
 
 def _refuse(folder: Path, now: float) -> None:
     other = _read(folder)
     if other is not None and other.alive(now):
-        raise Held(_refusal(folder, other, now))
+        raise Held(refusal(folder.name, other, now))
 
 
-def _refusal(folder: Path, other: Holder, now: float) -> str:
+def refusal(run: str, other: Holder, now: float) -> str:
+    """Who drives a run already, and what to do about it."""
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(other.since))
-    line = f"{folder.name} already has a driver: process {other.pid} on {other.host}, since {since}"
+    line = f"{run} already has a driver: process {other.pid} on {other.host}, since {since}"
     if other.host == socket.gethostname() and other.space == _space():
         return f"{line}; wait for it to end, or stop it (kill {other.pid}) and try again"
     ago = max(0, round(now - other.beat))
     return f"{line}, heard of {ago} s ago; wait for it to end, or stop it there, and try again {STALE:.0f} s later"
 
 
-def _me(now: float) -> Holder:
+def me(now: float) -> Holder:
+    """This process as a holder, with a token of its own."""
     pid = os.getpid()
     token = os.urandom(16).hex()
     return Holder(socket.gethostname(), _boot(), _space(), pid, _started(pid) or "", now, now, token)
@@ -172,9 +180,9 @@ def _write(folder: Path, mine: Holder) -> None:
     aside.replace(folder, folder / LEASE, (json.dumps(asdict(mine), indent=1) + "\n").encode())
 
 
-def _read(folder: Path) -> Holder | None:
+def _read(folder: Path, name: str = LEASE) -> Holder | None:
     """Who the lease names, alive or not. One that cannot be made out is somebody's, until its file is old."""
-    path = folder / LEASE
+    path = folder / name
     try:
         touched = path.stat().st_mtime
         data = path.read_bytes()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 from orchestrator import STORE, timings
@@ -12,7 +11,7 @@ from orchestrator.identity import run_id
 from orchestrator.plan import Plan
 from orchestrator.runs import planned
 from orchestrator.spec import Spec, execution
-from orchestrator.store import open_store
+from orchestrator.store import is_there, open_store
 
 
 def preview(asked: Spec) -> dict[str, Any]:
@@ -22,7 +21,7 @@ def preview(asked: Spec) -> dict[str, Any]:
     """
     place = asked.store or STORE
     cells, how = wanted(asked), execution(asked)
-    store = open_store(place, create=False) if "://" in place or Path(place).expanduser().exists() else None
+    store = open_store(place, create=False) if is_there(place) else None
     cells = pinned(cells, {} if store is None else store.digests())
     plans = [planned(cell) for cell in cells]
     whole = Plan.union(plans)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from orchestrator import audits, lease, reports, tables, timings
 from orchestrator.delivery import Delivery, addresses
 from orchestrator.driver import Driver, Observer, Stop
-from orchestrator.errors import EngramError, SpecError
+from orchestrator.errors import EngramError, SpecError, StoreError
 from orchestrator.executors import open_executor
 from orchestrator.fields import coerce, plain
 from orchestrator.identity import run_id
@@ -197,11 +197,13 @@ def _run(
     names = sorted(part.journal.run for part in parts)
     with ExitStack() as held:
         leases = [held.enter_context(lease.acquire(runs / name)) for name in names]
+        mirror = store.mirror
+        claims = [held.enter_context(mirror.claim(name)) for name in names] if mirror is not None else []
         session = Session(sweep.run if sweep else names[0], parts, store, observe)
         neighbours = Neighbours(runs, names, min(each.since for each in leases))
 
         def claimed(ours: set[str]) -> set[str]:
-            if any(each.lost for each in leases):
+            if any(each.lost for each in leases) or any(each.lost for each in claims):
                 stop.ask("another driver took this run over")
             return neighbours.claimed(ours)
 
@@ -222,16 +224,23 @@ def _run(
             held.callback(delivery.close)
         with stop.on_signals():
             session.begin()
-            if delivery is not None and session.plan.missing(store.keys()):
+            if delivery is not None and session.plan.missing(session.stored()):
                 delivery.begin()
-            _to_the_end(driver, session, execution.tolerate)
-            driver.close()
-            session.publish()
+            try:
+                _to_the_end(driver, session, execution.tolerate)
+                driver.close()
+                session.publish()
+            except StoreError as error:  # it cannot be read for now, or holds what has just been found damaged
+                driver.progress.paused = driver.progress.paused or str(error)
+                driver.close()
             driver.progress.paused = driver.progress.paused or session.unwritable
             if driver.progress.around:
                 driver.progress.seconds[timings.around(execution.address)].append(driver.progress.around)
             report = _shown(_reported(driver, session, sweep), session, execution)
-            return report if delivery is None else _delivered(report, session, delivery, stop)
+            if delivery is not None:
+                report = _delivered(report, session, delivery, stop)
+            _shared(session)
+            return report
 
 
 def _tracked(session: Session, sweep: Journal | None, execution: Execution) -> Delivery | None:
@@ -258,6 +267,14 @@ def _delivered(report: Report, session: Session, delivery: Delivery, stop: Stop)
     return replace(report, mlflow=found.get(report.run), cells=cells)
 
 
+def _shared(session: Session) -> None:
+    """Leave the runs' folders where other machines find them; the results are there already."""
+    try:
+        session.share(last=True)
+    except StoreError as error:
+        session.tell({"event": "told", "line": f"what is noted of the run stays on this machine for now: {error}"})
+
+
 def _to_the_end(driver: Driver, session: Session, tolerate: int) -> None:
     """Drive until every planned result is there and verifies, or there is a reason to stop."""
     progress = driver.progress
@@ -280,7 +297,7 @@ def _to_the_end(driver: Driver, session: Session, tolerate: int) -> None:
 
 
 def _reported(driver: Driver, session: Session, sweep: Journal | None) -> Report:
-    stored = session.store.keys()
+    stored = session.stored()
     reports = [_report(part, driver, stored, session.store) for part in session.parts]
     session.end(
         (part, {"event": report.state, "jobs": dict(report.jobs), "note": report.note})

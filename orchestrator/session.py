@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from orchestrator import tables
 from orchestrator.driver import Event, Observer
-from orchestrator.errors import Unwritable
+from orchestrator.errors import StoreError, Unwritable
 from orchestrator.journal import Journal, now
 from orchestrator.plan import Plan
 from orchestrator.provenance import process
@@ -91,6 +91,21 @@ class Session:
             for publisher in self._publishers:
                 publisher.publish(self._stored)
         self._published = time.monotonic()
+        with suppress(StoreError):  # the last time counts
+            self.share()
+
+    def share(self, last: bool = False) -> None:
+        """Let other machines see what the runs' folders hold, from time to time and the `last` time in any case."""
+        if self.store.mirror is not None:
+            for run in {self.name, *(part.journal.run for part in self.parts)}:
+                self.store.mirror.push(run, last)
+
+    def stored(self) -> set[str]:
+        """Keys of all results that are stored; those that were when the store could last be seen, if it cannot be."""
+        try:
+            return self.store.keys()
+        except StoreError:
+            return set(self._stored)
 
     def tolerate(self, failed: set[str]) -> None:
         """Plan again for what can be had without these."""

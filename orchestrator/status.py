@@ -156,6 +156,7 @@ def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Eve
     positions = [0] * len(runs)
     begun, told = "", set[str]()
     while True:
+        store.folder("runs")  # with what other machines have noted meanwhile
         driven = any(lease.holder(each.folder) for each in runs)
         fresh: list[Event] = []
         for at, each in enumerate(runs):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from orchestrator.errors import Absent, Unwritable
-from orchestrator.store import Store
+from orchestrator.store import Store, read_each
 
 KEYS = b"engram.keys"  # in a part's metadata: whose results it holds
 PART = 64  # results in a part at most
@@ -20,11 +20,12 @@ PART = 64  # results in a part at most
 def read(store: Store, keys: Iterable[str]) -> pa.Table | None:
     """The rows of these results, one after another; what is not there yet is left out. None if nothing is."""
     parts = []
-    for key in keys:
-        try:
-            parts.append(store.read(key))
-        except Absent:
+    for _, table in read_each(store, keys):
+        if isinstance(table, Absent):
             continue
+        if isinstance(table, Exception):
+            raise table
+        parts.append(table)
     return pa.concat_tables(parts) if parts else None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.s3 import Server, served
 from tests.shell import PATHS
 
 VARIABLES = (
@@ -48,3 +49,18 @@ def ray_cluster() -> Iterator[Any]:
         else:
             os.environ[name] = value
     read_token()
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[Server]:
+    with served() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Server:
+    """An S3 server with one empty bucket, which this process's environment leads to; run folders lie in `tmp_path`."""
+    for name, value in {**s3_server.env, "ENGRAM_RUNS": str(tmp_path / "engram-runs")}.items():
+        monkeypatch.setenv(name, value)
+    s3_server.empty()
+    return s3_server

@@ -14,7 +14,7 @@ import toys
 
 ROOT = Path(__file__).resolve().parents[1]
 PATHS = os.pathsep.join(map(str, (ROOT, Path(toys.__file__).parent)))
-OURS = ("ENGRAM_STORE", "ENGRAM_DATA", "RAY_ADDRESS", "FORCE_COLOR")
+OURS = ("ENGRAM_STORE", "ENGRAM_RUNS", "ENGRAM_DATA", "RAY_ADDRESS", "FORCE_COLOR")
 
 
 class Shell:

@@ -17,7 +17,8 @@ SomeRun = Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run; the
 Preset = Annotated[str | None, typer.Option(metavar="NAME", help="Where the config starts from.")]
 Sweep = Annotated[list[str] | None, typer.Option(metavar="FIELD=A,B,C", help="Vary a field; several make a grid.")]
 Where = Annotated[
-    str | None, typer.Option("--store", metavar="PATH", envvar="ENGRAM_STORE", help=f"The store. [default: {STORE}]")
+    str | None,
+    typer.Option("--store", metavar="PATH|URI", envvar="ENGRAM_STORE", help=f"The store. [default: {STORE}]"),
 ]
 Address = Annotated[
     str | None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -23,7 +22,7 @@ DEBUG = "--debug"
 @contextlib.contextmanager
 def opened_at(location: str | None, create: bool = False) -> Iterator[Store]:
     """The store for a command. What nobody foresaw ends as one line, its traceback kept in the store."""
-    from orchestrator.store import open_store
+    from orchestrator.store import is_there, open_store
 
     place = location or STORE
     if not create and not is_there(place):
@@ -42,11 +41,6 @@ def opened_at(location: str | None, create: bool = False) -> Iterator[Store]:
         if DEBUG in sys.argv:
             raise
         raise EngramError(_kept(error, opened)) from error
-
-
-def is_there(place: str) -> bool:
-    """Whether there is something at a store's place; asked of local ones only."""
-    return "://" in place or os.path.exists(os.path.expanduser(place))
 
 
 def _kept(error: Exception, opened: Store) -> str:

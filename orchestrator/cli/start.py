@@ -24,7 +24,7 @@ from orchestrator.cli.options import (
     What,
     Where,
 )
-from orchestrator.cli.place import is_there, opened_at
+from orchestrator.cli.place import opened_at
 from orchestrator.cli.terminal import emit, show, span, table
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def run(
     from orchestrator.cli import verdict
     from orchestrator.cli.progress import watching
     from orchestrator.runs import start
+    from orchestrator.store import is_there
 
     execution = _execution(address, together, tolerate, fail_fast, stop_after, again)
     execution |= _shown(mlflow, experiment, report, show_images)

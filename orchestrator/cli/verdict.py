@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.cli.terminal import emit, say, show, summary
 from orchestrator.counted import counted
+from orchestrator.errors import StoreError
 
 if TYPE_CHECKING:
     from orchestrator.runs import Report
@@ -43,7 +45,8 @@ def told(report: Report, store: str | None, json: bool) -> int:
         cells = {"cells": [shape(cell) for cell in report.cells]} if report.cells else {}
         emit(shape(report) | cells)
         return report.exit_code
-    _summaries(report)
+    with suppress(StoreError):  # why the run stopped has been said
+        _summaries(report)
     jobs = report.jobs
     counts = f"{jobs['stored']} of {jobs['planned']} jobs stored, {jobs['done']} done now, {jobs['failed']} failed"
     folder = f"{report.store.location}/runs/{report.run}" if report.store else ""

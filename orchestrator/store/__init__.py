@@ -12,6 +12,11 @@ from orchestrator.errors import StoreError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from orchestrator.store.mirror import Mirror
+
+
+JOURNEYS = 16  # requests at one time to a store elsewhere: each waits for the network
+
 
 class Written(Enum):
     """What became of a result that was handed to the store. In each case the key now has a sound one."""
@@ -27,6 +32,10 @@ class Store(Protocol):
     @property
     def location(self) -> str:
         """What workers open this store by."""
+
+    @property
+    def mirror(self) -> Mirror | None:
+        """What keeps the folders of runs in step with a store elsewhere; None where they lie in the store itself."""
 
     def __contains__(self, key: object) -> bool:
         """Whether a result lies under this key; a matter of names, so a damaged one counts until it is read."""
@@ -66,26 +75,67 @@ class Store(Protocol):
         """Known digests of files elsewhere, by whatever names them; a cache that may be empty at any time."""
 
     def folder(self, *parts: str) -> Path:
-        """A folder inside the store, made if need be; StoreError for a store that is not on a local path."""
+        """A folder of the store's on this machine, made if need be; in `runs` lies what other machines noted too."""
 
 
 def open_store(location: str | Path, create: bool = True) -> Store:
-    """The store at a path or `file://` URI, made if need be and allowed.
+    """The store at a path, `file://` URI or `s3://bucket/prefix`, made if need be and allowed.
 
-    StoreError says in one line why a place cannot be one: not a store, a newer format, an unreadable marker, a scheme
-    that is not supported. Nothing is written over what is there. Any number of processes may make it at once.
+    StoreError says in one line why a place cannot be one: not a store, a newer format, an unreadable marker, a bucket
+    that cannot be reached, a scheme that is not supported. Nothing is written over what is there. Any number of
+    processes may make it at once.
     """
+    path = _path(location)
+    if path is None:
+        from orchestrator.store.objects import ObjectStore
+
+        return ObjectStore(str(location), create)
+    from orchestrator.store.local import LocalStore  # with pyarrow, which a command may do without
+
+    return LocalStore(path, create)
+
+
+def read_each(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, pa.Table | StoreError | OSError]]:
+    """Each key with its table, or with what reading it raised, in order; many at one time where each is a journey."""
+
+    def read(key: str) -> tuple[str, pa.Table | StoreError | OSError]:
+        try:
+            return key, store.read(key)
+        except (StoreError, OSError) as error:
+            return key, error
+
+    if store.mirror is None:
+        yield from map(read, keys)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(JOURNEYS, "read")
+    try:
+        yield from pool.map(read, keys)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def is_there(location: str | Path) -> bool:
+    """Whether there is something at a store's place: a file or folder, or in a bucket a store. StoreError as above."""
+    path = _path(location)
+    if path is not None:
+        return path.expanduser().exists()
+    from orchestrator.store import objects
+    from orchestrator.store.bucket import Bucket
+
+    return objects.is_there(Bucket(str(location)))
+
+
+def _path(location: str | Path) -> Path | None:
+    """Where a store lies on this machine; None for one in an object store."""
     scheme, separator, rest = str(location).partition("://")
     if not separator:
-        return _local(Path(location), create)
+        return Path(location)
     if scheme.lower() == "file" and rest.startswith("/"):
         from urllib.parse import unquote
 
-        return _local(Path(unquote(rest)), create)
-    raise StoreError(f"cannot open the store {location}: only local paths and file:///path are supported today")
-
-
-def _local(location: Path, create: bool) -> Store:
-    from orchestrator.store.local import LocalStore  # with pyarrow, which a command may do without
-
-    return LocalStore(location, create)
+        return Path(unquote(rest))
+    if scheme.lower() == "s3":
+        return None
+    raise StoreError(f"cannot open the store {location}: give a local path, file:///path or s3://bucket/prefix")

@@ -11,7 +11,6 @@ engram-store.json                            says that this folder is a store, a
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
@@ -24,18 +23,20 @@ from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
 from orchestrator.store import Written, aside, entry, marker
 from orchestrator.store.content import content
 from orchestrator.store.digests import Digests
+from orchestrator.store.key import valid
 from orchestrator.store.lock import locked
 
 RESULTS, FAILURES, QUARANTINE, CONFLICTS, TMP = FOLDERS = ("results", "failures", "quarantine", "conflicts", "tmp")
 SUFFIX = ".arrow"
 STALE = 3600.0  # seconds after which nobody can still be writing a file in tmp/
-KEY = re.compile(r"[0-9a-f]{8,128}")
 ATTEMPTS = 8  # a damaged file or another writer may be in the way, but not for ever
 BATCH = 64  # results that one thread verifies in one go
 
 
 class LocalStore:
     """A store in a folder of a file system that has hard links and, best, locks."""
+
+    mirror = None
 
     def __init__(self, location: Path, create: bool = True) -> None:
         self._root = Path(os.path.abspath(location.expanduser()))
@@ -139,10 +140,10 @@ class LocalStore:
         return path
 
     def _path(self, key: str) -> Path:
-        return self._results / _valid(key)[:2] / (key + SUFFIX)
+        return self._results / valid(key)[:2] / (key + SUFFIX)
 
     def _failure(self, key: str) -> Path:
-        return self._root / FAILURES / (_valid(key) + ".txt")
+        return self._root / FAILURES / (valid(key) + ".txt")
 
     def _place(self, parts: tuple[memoryview, bytes, memoryview], path: Path) -> bool:
         """Put the bytes there unless something is there already; whether they were put."""
@@ -204,12 +205,6 @@ class LocalStore:
             # The note is a courtesy: a full disk must not keep the damaged file in its place.
             with suppress(OSError):
                 to.with_suffix(".txt").write_text(f"{path}\n{why}\n", encoding="utf-8")
-
-
-def _valid(key: str) -> str:
-    if not KEY.fullmatch(key):
-        raise StoreError(f"{key!r} is not a key: keys are 8 or more hexadecimal digits")
-    return key
 
 
 def _bytes(path: Path) -> pa.Buffer:

@@ -41,21 +41,38 @@ def _create(root: Path, marker: Path) -> None:
         return  # another process was quicker
     if foreign:
         raise StoreError(f"{root} is not a store and not empty (it holds {sorted(foreign)[0]}); name another folder")
-    text = (json.dumps({"format": FORMAT}) + "\n").encode()
-    with aside.writing(marker, len(text)):
-        aside.link(root, marker, text)
+    with aside.writing(marker, len(text())):
+        aside.link(root, marker, text())
         aside.sync(root.parent)
 
 
 def _check_format(marker: Path) -> None:
     try:
-        number = json.loads(marker.read_bytes())["format"]
+        data = marker.read_bytes()
+    except OSError as error:
+        raise _unreadable(str(marker), error) from error
+    check(data, str(marker))
+
+
+def text() -> bytes:
+    """What a marker holds."""
+    return (json.dumps({"format": FORMAT}) + "\n").encode()
+
+
+def check(data: bytes, where: str) -> None:
+    """StoreError unless a marker found there says a format that we read."""
+    try:
+        number = json.loads(data)["format"]
         if type(number) is not int or number < 1:
             raise TypeError(f"its format is {number!r}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(
-            f"{marker} cannot be read ({type(error).__name__}: {error}), so nothing is written here; "
-            f'if the results beside it are good, write {{"format": {FORMAT}}} into it'
-        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unreadable(where, error) from error
     if number > FORMAT:
-        raise StoreError(f"{marker} says format {number}, but this Engram reads up to {FORMAT}: update Engram")
+        raise StoreError(f"{where} says format {number}, but this Engram reads up to {FORMAT}: update Engram")
+
+
+def _unreadable(where: str, error: Exception) -> StoreError:
+    return StoreError(
+        f"{where} cannot be read ({type(error).__name__}: {error}), so nothing is written here; "
+        f'if the results beside it are good, write {{"format": {FORMAT}}} into it'
+    )

@@ -2,7 +2,6 @@ import errno
 import hashlib
 import json
 import os
-import pickle
 import random
 import subprocess
 import sys
@@ -87,23 +86,6 @@ def test_a_result_is_read_as_it_was_written(store: LocalStore) -> None:
     assert {key("a")} == store.keys() == LocalStore(Path(store.location), create=False).keys()
     assert table("a") == pa.ipc.open_file(str(path)).read_all()
     assert [] == os.listdir(Path(store.location, "tmp"))
-
-
-def test_an_absent_result_is_named(store: LocalStore) -> None:
-    for read in (store.read, store.record):
-        with pytest.raises(Absent, match=key("a")):
-            read(key("a"))
-
-
-def test_a_key_that_is_a_path_is_refused(store: LocalStore) -> None:
-    for bad in ("", "../../etc/passwd", "ABCDEF0123456789", "ab/cd" * 8):
-        with pytest.raises(StoreError, match="not a key"):
-            store.write(bad, table("a"), {})
-
-
-def test_a_store_travels_to_another_process(store: LocalStore) -> None:
-    put(store, "a")
-    assert table("a") == pickle.loads(pickle.dumps(store)).read(key("a"))
 
 
 def test_writing_a_result_again_is_harmless(store: LocalStore) -> None:
@@ -334,12 +316,6 @@ def test_a_store_is_only_made_where_that_is_allowed(tmp_path: Path) -> None:
     assert [] == os.listdir(tmp_path)
 
 
-def test_a_newer_store_is_refused(store: LocalStore) -> None:
-    Path(store.location, "engram-store.json").write_text('{"format": 2}')
-    with pytest.raises(StoreError, match="update Engram"):
-        open_store(store.location)
-
-
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": "1"}', '{"format": 0}', '{"format": true}', "\xff"])
 def test_an_unreadable_marker_stops_and_is_left_alone(store: LocalStore, text: str) -> None:
     put(store, "a")
@@ -351,10 +327,10 @@ def test_an_unreadable_marker_stops_and_is_left_alone(store: LocalStore, text: s
     assert (before, text) == (sorted(Path(store.location).rglob("*")), marker.read_text(encoding="latin-1"))
 
 
-def test_a_store_is_opened_by_a_file_uri_and_no_other(tmp_path: Path) -> None:
+def test_a_store_in_a_folder_is_opened_by_a_file_uri_too(tmp_path: Path) -> None:
     assert str(tmp_path / "a b") == open_store(f"file://{tmp_path}/a%20b").location
-    for uri in ("s3://bucket/store", "gs://bucket", "file://host/path"):
-        with pytest.raises(StoreError, match=f"{uri}: only local paths"):
+    for uri in ("gs://bucket", "https://bucket/store", "file://host/path"):
+        with pytest.raises(StoreError, match=f"{uri}: give a local path"):
             open_store(uri)
 
 
@@ -373,25 +349,6 @@ def test_what_dead_writers_left_is_no_result_and_is_swept_in_time(store: LocalSt
 
 
 # Failures, digests, folders
-
-
-def test_a_failure_is_kept_beside_its_key_until_cleared(store: LocalStore) -> None:
-    assert store.failure(key("a")) is None
-    store.write_failure(key("a"), "first")
-    store.write_failure(key("a"), "Traceback: \N{SNOWMAN} \udcff")
-    assert "Traceback: \N{SNOWMAN} ?" == store.failure(key("a"))
-    assert key("a") not in store
-    store.clear_failure(key("a"))
-    store.clear_failure(key("a"))
-    assert store.failure(key("a")) is None
-
-
-def test_digests_are_remembered_by_all_who_add_to_them(store: LocalStore) -> None:
-    one, two = store.digests(), store.digests()
-    one["mnist"], two["digits"] = "aa", "bb"
-    del two["mnist"]
-    two["photos"] = "cc"
-    assert {"digits": "bb", "photos": "cc"} == dict(LocalStore(Path(store.location)).digests())
 
 
 def test_a_damaged_cache_of_digests_counts_as_empty(store: LocalStore) -> None:

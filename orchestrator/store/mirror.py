@@ -1,0 +1,159 @@
+"""Run folders of this machine and the same in an object store, kept in step.
+
+What a run writes down lies in a local folder, and is copied to `runs/RUN/` from time to time and when the run ends.
+Other machines bring what they lack: the small files of all runs when they look, everything of one when they drive it.
+Copies are a record; results lie in the object store itself, so whatever is lost of a record, no result is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+from orchestrator import lease
+from orchestrator.errors import StoreError
+from orchestrator.store import JOURNEYS, aside, claims
+from orchestrator.store.bucket import Bucket, Object
+
+RUNS, TABLES = "runs", "tables"
+FIRST = "run.json"  # put last and looked for first: with it all that a run cannot do without is there
+FIXED = {FIRST, "plan.json"}  # written once
+LOG = "events.jsonl"  # only ever longer
+LOOKED_AT = (".json", ".jsonl")  # what tells where a run stands
+OURS = {lease.LEASE, lease.LOCK, lease.ELSEWHERE}  # of this machine
+PULL_SECONDS, PUSH_SECONDS = 10.0, 30.0  # between copies
+
+
+class Mirror:
+    """The run folders below `home`, which are those of one object store."""
+
+    def __init__(self, bucket: Bucket, home: Path) -> None:
+        self.home = home
+        self._bucket = bucket
+        self._pulled: float | None = None
+        self._pushed: dict[str, float] = {}  # by run
+        self._copied: dict[Path, tuple[int, int]] = {}  # size and time of what is the same on both sides
+
+    def claim(self, run: str) -> claims.Claim:
+        """Hold a run against drivers on all machines, and bring its folder up to date. Raises as `claims.claim`."""
+        held = claims.claim(self._bucket, run)
+        try:
+            self._bring(self._bucket.objects(f"{RUNS}/{run}"))
+        except BaseException:
+            held.release()
+            raise
+        return held
+
+    def pull(self) -> None:
+        """Bring what tells where each run stands, and which are driven elsewhere, if that was not done just now."""
+        now = time.monotonic()
+        if self._pulled is not None and now - self._pulled < PULL_SECONDS:
+            return
+        try:
+            objects = self._bucket.objects(RUNS)
+            there = {each.name.split("/")[1] for each in objects if each.name.endswith(f"/{FIRST}")}
+            flat = [each for each in objects if each.name.count("/") == 2 and each.name.endswith(LOOKED_AT)]
+            self._bring(each for each in flat if each.name.split("/")[1] in there)
+            self._note_drivers()
+        except StoreError:
+            if self._pulled is None:  # later what is there will do
+                raise
+        self._pulled = now
+
+    def push(self, run: str, last: bool = False) -> None:
+        """Copy what is new in a run's folder, if that was not done just now; the `last` time in any case.
+
+        What the run itself has removed of its tables goes there too. Raises Unwritable.
+        """
+        now = time.monotonic()
+        if not last and now - self._pushed.get(run, -PUSH_SECONDS) < PUSH_SECONDS:
+            return
+        self._pushed[run] = now
+        folder = self.home / RUNS / run
+        found = {path: _state(path) for path in _files(folder)}
+        new = [path for path, state in found.items() if state is not None and self._copied.get(path) != state]
+        with ThreadPoolExecutor(JOURNEYS, "push") as pool:
+            list(pool.map(self._put, (path for path in new if path.name != FIRST)))
+        if folder / FIRST in new:
+            self._put(folder / FIRST)
+        if last:
+            names = {self._name(path) for path in found}
+            for each in self._bucket.objects(f"{RUNS}/{run}/{TABLES}"):
+                if each.name not in names:
+                    self._bucket.delete(each.name)
+
+    def _put(self, path: Path) -> None:
+        with suppress(FileNotFoundError):
+            state = _state(path)
+            self._bucket.put(self._name(path), path.read_bytes())
+            if state is not None:
+                self._copied[path] = state
+
+    def _bring(self, objects: Iterable[Object]) -> None:
+        with ThreadPoolExecutor(JOURNEYS, "pull") as pool:
+            list(pool.map(self._bring_one, objects))
+
+    def _bring_one(self, each: Object) -> None:
+        path = self.home / each.name
+        state = _state(path)
+        if state is None or _newer(each, path, state):
+            with suppress(FileNotFoundError):  # it has just gone
+                data = memoryview(self._bucket.get(each.name)).tobytes()
+                with aside.writing(path):
+                    _write(path, data, each.written)
+                self._copied[path] = _state(path) or (0, 0)
+        elif state[0] == each.size:
+            self._copied[path] = state
+
+    def _note_drivers(self) -> None:
+        """Leave word in the folders of runs that have a driver on another machine or from another folder."""
+        driven = claims.living(self._bucket)
+        for folder in (self.home / RUNS).glob("*"):
+            note = folder / lease.ELSEWHERE
+            holder = driven.get(folder.name)
+            if holder is None:
+                note.unlink(missing_ok=True)
+            elif (folder / FIRST).exists():
+                with aside.writing(note):
+                    _write(note, json.dumps(asdict(holder)).encode(), datetime.fromtimestamp(holder.beat, UTC))
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.home).as_posix()
+
+
+def _newer(each: Object, path: Path, state: tuple[int, int]) -> bool:
+    """Whether what lies in the object store is to replace what is here."""
+    if path.name in FIXED or TABLES in path.parts[-3:]:
+        return False
+    if path.name == LOG:
+        return each.size > state[0]
+    return each.written > datetime.fromtimestamp(state[1] / 1e9, UTC)
+
+
+def _files(folder: Path) -> list[Path]:
+    """What is copied of a run's folder: not what is being written, nor what concerns this machine alone."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in OURS)
+    return [path for path in paths if not (path.name[0] == "." or path.suffix == ".tmp" or aside.unfinished(path.name))]
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
+def _write(path: Path, data: bytes, written: datetime) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_bytes(data)
+    os.utime(draft, (written.timestamp(),) * 2)
+    draft.replace(path)

@@ -1,0 +1,221 @@
+"""A store in an object store: the same layout as in a folder, each file an object.
+
+S3 has neither links nor locks, so a result is looked for before it is put: of two writers in the same instant the last
+one wins, and both have computed the same. What a run writes down lies in a folder of this machine, which a mirror keeps
+in step with `runs/`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
+from orchestrator.store import JOURNEYS, Written, aside, entry, marker
+from orchestrator.store.bucket import PATIENCE, Away, Bucket
+from orchestrator.store.content import content
+from orchestrator.store.digests import Digests
+from orchestrator.store.key import valid
+from orchestrator.store.mirror import Mirror
+
+RESULTS, FAILURES, QUARANTINE, CONFLICTS = "results", "failures", "quarantine", "conflicts"
+FOLDERS = {RESULTS, FAILURES, QUARANTINE, CONFLICTS, "claims", "runs", "tmp"}
+SUFFIX = ".arrow"
+RUNS = "./engram-runs"  # where run folders lie on this machine, unless ENGRAM_RUNS names another place
+
+
+class ObjectStore:
+    """A store below a prefix of an S3 bucket."""
+
+    def __init__(self, location: str, create: bool = True) -> None:
+        self._bucket = Bucket(location)
+        self.location = self._bucket.location
+        if not is_there(self._bucket):
+            if not create:
+                raise StoreError(f"there is no store at {self.location}; a run makes one there, or name another")
+            _create(self._bucket)
+
+    def __reduce__(self) -> tuple[type[ObjectStore], tuple[str, bool]]:
+        return ObjectStore, (self.location, False)
+
+    def __contains__(self, key: object) -> bool:
+        return self._bucket.holds(_result(str(key)))
+
+    @cached_property
+    def mirror(self) -> Mirror:
+        home = os.environ.get("ENGRAM_RUNS") or RUNS
+        return Mirror(self._bucket, Path(home).expanduser().absolute() / self.location.removeprefix("s3://"))
+
+    def keys(self) -> set[str]:
+        names = (each.name.rpartition("/")[2] for each in self._bucket.objects(RESULTS))
+        found = {name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)}
+        if not found and not is_there(self._bucket):  # a bucket that has gone is listed as an empty one
+            raise StoreError(f"the store {self.location} has gone")
+        return found
+
+    def read(self, key: str) -> pa.Table:
+        with self._checked(key) as data:
+            return entry.unseal(data, key)
+
+    def record(self, key: str, check: bool = True) -> Mapping[str, Any]:
+        if not check:
+            return self._unchecked(key)
+        with self._checked(key) as data:
+            return entry.record_of(data, key)
+
+    def write(self, key: str, table: pa.Table, record: Mapping[str, Any]) -> Written:
+        name = _result(key)
+        says = content(table)
+        parts = entry.seal(table, {**record, "key": key, "content": says})
+        there = self._looked_for(key)
+        if there == says:
+            return Written.SAME
+        if there is not None:
+            self._bucket.put(f"{CONFLICTS}/{key}.{says[:16]}{SUFFIX}", *parts)
+            return Written.CONFLICT
+        self._bucket.put(name, *parts)
+        return Written.NEW
+
+    def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, str]]:
+        from concurrent.futures import ThreadPoolExecutor
+
+        pool = ThreadPoolExecutor(JOURNEYS, "verify")
+        try:
+            yield from (found for found in pool.map(self._wrong, keys) if found is not None)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _wrong(self, key: str) -> tuple[str, str] | None:
+        try:
+            self.record(key)
+        except (Absent, Damaged, Unwritable) as error:  # one that cannot be reached may well be sound
+            return key, str(error)
+        return None
+
+    def write_failure(self, key: str, text: str) -> None:
+        self._bucket.put(_failure(key), text.encode(errors="replace"))
+        self._failed.add(key)
+
+    def failure(self, key: str) -> str | None:
+        try:
+            return memoryview(self._bucket.get(_failure(key))).tobytes().decode(errors="replace")
+        except FileNotFoundError:
+            return None
+
+    def clear_failure(self, key: str) -> None:
+        if key in self._failed:
+            self._bucket.delete(_failure(key))
+            self._failed.discard(key)
+
+    @cached_property
+    def _failed(self) -> set[str]:
+        """Keys with a failure when this was first asked: nearly no job has one, and each question is a request."""
+        return {each.name.rpartition("/")[2].removesuffix(".txt") for each in self._bucket.objects(FAILURES)}
+
+    def digests(self) -> MutableMapping[str, str]:
+        home = self.mirror.home
+        with aside.writing(home):
+            home.mkdir(parents=True, exist_ok=True)
+        return Digests(home / "digests.json", home)
+
+    def folder(self, *parts: str) -> Path:
+        if not parts or any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
+            raise StoreError(f"no folder of the store can be called {'/'.join(parts)!r}")
+        path = self.mirror.home.joinpath(*parts)
+        with aside.writing(path):
+            path.mkdir(parents=True, exist_ok=True)
+        if parts[0] == "runs":
+            self.mirror.pull()
+        return path
+
+    def _unchecked(self, key: str) -> Mapping[str, Any]:
+        try:
+            with self._bucket.reading(_result(key)), self._bucket.open(_result(key)) as file:
+                return entry.record_of(file, key)
+        except FileNotFoundError:
+            raise Absent(f"no result {key} in {self.location}") from None
+        except (pa.ArrowException, ValueError, KeyError) as error:
+            raise Damaged(f"result {key} is damaged: {error}; `engram verify` sets it aside") from None
+
+    def _looked_for(self, key: str) -> str | None:
+        """`_content` before a write: where the store cannot even be asked, after a while, it cannot be written."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return self._content(key)
+            except Unwritable:
+                raise
+            except StoreError as error:
+                if time.monotonic() > end or not isinstance(error, Away):
+                    raise Unwritable(str(error)) from None
+                time.sleep(1.0)
+
+    def _content(self, key: str) -> str | None:
+        """What the sound result under this key says; None where there is none, a damaged one having been set aside."""
+        try:
+            return str(self.record(key)["content"])
+        except (Absent, Damaged):
+            return None
+
+    @contextmanager
+    def _checked(self, key: str) -> Iterator[pa.Buffer]:
+        """All bytes of a result, once their digest is right. What is wrong, here or by the caller, is set aside."""
+        name = _result(key)
+        data: pa.Buffer | None = None
+        try:
+            data = self._bucket.get(name)
+            entry.check(memoryview(data))
+            yield data
+        except FileNotFoundError:
+            raise Absent(f"no result {key} in {self.location}") from None
+        except entry.CorruptError as error:
+            assert data is not None
+            try:
+                self._set_aside(key, data, str(error))
+            except Unwritable as refused:
+                raise Unwritable(f"result {key} is damaged ({error}) and cannot be set aside: {refused}") from None
+            raise Damaged(f"result {key} was damaged: {error}; it now lies in {self.location}/{QUARANTINE}") from None
+
+    def _set_aside(self, key: str, data: pa.Buffer, why: str) -> None:
+        """Copy a damaged result to quarantine and delete it, unless somebody has put a sound one in its place."""
+        name = _result(key)
+        copy = f"{QUARANTINE}/{key}.{time.time_ns()}"
+        with suppress(FileNotFoundError):
+            if not self._bucket.get(name).equals(data):
+                return
+            self._bucket.put(copy + SUFFIX, data)
+            self._bucket.put(copy + ".txt", f"{name}\n{why}\n".encode())
+            self._bucket.delete(name)
+
+
+def is_there(bucket: Bucket) -> bool:
+    """Whether a place is a store; StoreError where that cannot be told, or its format is not ours."""
+    try:
+        data = memoryview(bucket.get(marker.MARKER)).tobytes()
+    except FileNotFoundError:
+        return False
+    marker.check(data, f"{bucket.location}/{marker.MARKER}")
+    return True
+
+
+def _create(bucket: Bucket) -> None:
+    """Make a place a store. Two makers write the same, so nothing becomes of it when they do so at once."""
+    foreign = sorted(set(bucket.names()) - FOLDERS - {marker.MARKER})
+    if foreign:
+        raise StoreError(f"{bucket.location} is not a store and not empty (it holds {foreign[0]}); name another prefix")
+    bucket.put(marker.MARKER, marker.text())
+
+
+def _result(key: str) -> str:
+    return f"{RESULTS}/{valid(key)[:2]}/{key}{SUFFIX}"
+
+
+def _failure(key: str) -> str:
+    return f"{FAILURES}/{valid(key)}.txt"

@@ -1,0 +1,123 @@
+"""A run in a bucket has one driver at a time, on whatever machines they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator import lease
+from orchestrator.errors import Held
+from orchestrator.store import claims
+from orchestrator.store.bucket import Bucket
+from tests.s3 import BUCKET, Server
+
+RUN = "toys-12345678"
+
+
+@pytest.fixture
+def bucket(s3: Server) -> Bucket:
+    return Bucket(f"s3://{BUCKET}/store")
+
+
+def elsewhere(bucket: Bucket, held: bool = True) -> str:
+    """A claim of a driver on another machine; the name of its object."""
+    holder = replace(lease.me(time.time()), host="other.cluster", boot="another", pid=77)
+    name = f"claims/{RUN}/{holder.token}.json"
+    bucket.put(name, json.dumps({"holder": asdict(holder), "held": held}).encode())
+    return name
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return condition()
+
+
+def test_a_second_driver_is_refused_at_once_and_told_by_whom(bucket: Bucket) -> None:
+    with claims.claim(bucket, RUN):
+        began = time.monotonic()
+        with pytest.raises(Held, match=f"{RUN} already has a driver: process {os.getpid()} on"):
+            claims.claim(bucket, RUN)
+        assert time.monotonic() - began < 2
+        claims.claim(bucket, "toys-another").release()
+    assert [] == bucket.objects("claims")
+    claims.claim(bucket, RUN).release()
+
+
+def test_a_driver_on_another_machine_is_named_and_left_alone(bucket: Bucket) -> None:
+    name = elsewhere(bucket)
+    with pytest.raises(Held, match=r"process 77 on other\.cluster, since .*, heard of \d s ago"):
+        claims.claim(bucket, RUN)
+    assert [name] == [each.name for each in bucket.objects("claims")]
+
+
+def test_a_driver_that_was_not_heard_of_for_long_is_taken_over(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = elsewhere(bucket)
+    monkeypatch.setattr(claims, "STALE", 1.0)
+    time.sleep(2.1)
+    with claims.claim(bucket, RUN):
+        assert name not in [each.name for each in bucket.objects("claims")]
+
+
+def test_of_drivers_that_start_at_once_one_gets_the_run(bucket: Bucket) -> None:
+    got: list[claims.Claim] = []
+    refused: list[str] = []
+    barrier = threading.Barrier(6)
+
+    def start() -> None:
+        barrier.wait()
+        try:
+            got.append(claims.claim(bucket, RUN))
+        except Held as error:
+            refused.append(str(error))
+
+    threads = [threading.Thread(target=start) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (1, 5) == (len(got), len(refused))
+    got[0].release()
+    assert [] == bucket.objects("claims")
+
+
+def test_a_claim_is_kept_up_and_its_loss_is_noticed(bucket: Bucket) -> None:
+    with claims.claim(bucket, RUN, beat=0.1) as claim:
+        [mine] = bucket.objects("claims")
+        bucket.delete(mine.name)
+        assert eventually(lambda: bucket.holds(mine.name))
+        elsewhere(bucket, held=False)  # one that will give way
+        time.sleep(0.5)
+        assert not claim.lost
+        elsewhere(bucket)
+        assert eventually(lambda: claim.lost)
+
+
+def test_a_server_that_is_away_takes_no_claim_away(bucket: Bucket, s3: Server) -> None:
+    with claims.claim(bucket, RUN, beat=0.1) as claim:
+        s3.stop()
+        time.sleep(0.5)
+        s3.start()
+        assert eventually(lambda: 1 == len(bucket.objects("claims")))
+        assert not claim.lost
+
+
+def test_what_is_no_claim_is_passed_over(bucket: Bucket) -> None:
+    for text in (b"", b"[]", b"{}", b"\xff"):
+        bucket.put(f"claims/{RUN}/odd-{len(text)}.json", text)
+    claims.claim(bucket, RUN).release()
+    assert {} == claims.living(bucket)
+
+
+def test_drivers_elsewhere_are_known_by_run(bucket: Bucket, tmp_path: Path) -> None:
+    elsewhere(bucket)
+    with claims.claim(bucket, "toys-mine"):
+        assert {RUN: "other.cluster"} == {run: holder.host for run, holder in claims.living(bucket).items()}

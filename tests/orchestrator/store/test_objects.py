@@ -1,0 +1,112 @@
+"""A store in a bucket says in one line, and soon, what keeps it from being used."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import StoreError, Unwritable
+from orchestrator.store import open_store
+from orchestrator.store.bucket import Bucket, cause
+from tests.orchestrator.store.test_contract import key, put, table
+from tests.s3 import BUCKET, Server
+
+PLACE = f"s3://{BUCKET}/store"
+
+
+def refusal(act: Callable[[], Any], kind: type[StoreError] = StoreError) -> str:
+    """What the one line says."""
+    with pytest.raises(kind) as refused:
+        act()
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_a_location_has_one_spelling(s3: Server) -> None:
+    for spelt in (PLACE, PLACE + "/", f"S3://{BUCKET}/store//"):
+        assert PLACE == open_store(spelt).location
+    for bad in ("s3://", "s3://x", f"s3://{BUCKET}/store?region=eu", f"s3://{BUCKET}//store"):
+        assert "is no place in an object store" in refusal(lambda bad=bad: open_store(bad))
+
+
+def test_a_whole_bucket_can_be_a_store(s3: Server) -> None:
+    store = open_store(f"s3://{BUCKET}")
+    put(store, "a")
+    assert {key("a")} == store.keys() == open_store(f"s3://{BUCKET}/", create=False).keys()
+    assert f"results/{key('a')[:2]}/{key('a')}.arrow" in s3.names()
+
+
+def test_a_result_is_one_object_put_once(s3: Server) -> None:
+    store = open_store(PLACE)
+    put(store, "a")
+    assert ["store/engram-store.json", f"store/results/{key('a')[:2]}/{key('a')}.arrow"] == s3.names()
+
+
+def test_a_missing_bucket_is_named(s3: Server) -> None:
+    for create in (True, False):
+        said = refusal(lambda create=create: open_store("s3://nowhere-at-all/store", create))
+        assert "s3://nowhere-at-all/store" in said
+    assert "there is no such bucket" in refusal(lambda: open_store("s3://nowhere-at-all/store"))
+
+
+def test_denied_access_is_said_with_what_may_help(s3: Server) -> None:
+    store = open_store(PLACE)
+    with s3.forbidding():
+        for act in (lambda: open_store(PLACE), store.keys, lambda: store.read(key("a")), lambda: key("a") in store):
+            assert "access is denied; check AWS_ACCESS_KEY_ID" in refusal(act)
+        assert "access is denied" in refusal(lambda: store.write_failure(key("a"), "why"), Unwritable)
+        assert "access is denied" in refusal(lambda: store.write(key("a"), table("a"), {}), Unwritable)
+    put(store, "a")
+
+
+def test_a_bucket_that_has_gone_is_no_empty_store(s3: Server) -> None:
+    store = open_store(PLACE)
+    s3.delete("store/engram-store.json")
+    assert f"the store {PLACE} has gone" in refusal(store.keys)
+
+
+@pytest.mark.slow
+def test_a_server_that_is_away_is_said_and_a_write_waits_for_it_a_while(
+    s3: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(PLACE)
+    s3.stop()
+    try:
+        began = time.monotonic()
+        assert f"cannot read {PLACE}" in refusal(lambda: store.read(key("a")))
+        assert "it cannot be reached" in refusal(store.keys)
+        assert "it cannot be reached" in refusal(lambda: open_store(PLACE))
+        assert time.monotonic() - began < 20
+        began = time.monotonic()
+        assert PLACE in refusal(lambda: store.write(key("a"), table("a"), {}), Unwritable)
+        assert time.monotonic() - began < 20
+    finally:
+        s3.start()
+    put(store, "a")
+
+
+@pytest.mark.slow
+def test_a_server_that_is_silent_is_given_up(s3: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(9)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        began = time.monotonic()
+        assert "it cannot be reached" in refusal(lambda: open_store(PLACE))
+        assert time.monotonic() - began < 22
+
+
+def test_a_region_that_is_another_one_is_said(s3: Server) -> None:
+    told = OSError("When reading: AWS Error UNKNOWN (HTTP status 301) during HeadObject operation: No response body.")
+    assert "it lies in another region; set AWS_REGION" == cause(told)
+
+
+def test_a_large_result_is_put_and_read_as_any_other(s3: Server) -> None:
+    bucket = Bucket(PLACE)
+    data = bytes(range(256)) * 50_000
+    bucket.put("large", data[:100], data[100:])
+    assert data == memoryview(bucket.get("large")).tobytes()

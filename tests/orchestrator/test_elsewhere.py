@@ -1,0 +1,178 @@
+"""Runs whose store lies in a bucket: from the command line, from several machines, and while the server fails.
+
+Another machine is another working folder: nothing but the bucket is shared.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.store import open_store
+from orchestrator.store.content import content
+from tests.s3 import BUCKET, Server
+from tests.shell import Shell
+
+PLACE = f"s3://{BUCKET}/audits"
+
+
+@pytest.fixture
+def machine(s3: Server, tmp_path: Path) -> Callable[[str], Shell]:
+    def machine(name: str) -> Shell:
+        (tmp_path / name).mkdir()
+        shell = Shell(tmp_path / name)
+        shell.env |= s3.env | {"ENGRAM_STORE": PLACE}
+        return shell
+
+    return machine
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    (tmp_path / "log").mkdir()
+    return tmp_path / "log"
+
+
+def computed(log: Path) -> Counter[int]:
+    path = log / "computed.log"
+    return Counter(map(int, path.read_text().split())) if path.exists() else Counter()
+
+
+def await_results(s3: Server, count: int, run: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    while len(s3.names("audits/results")) < count:
+        assert run.poll() is None, run.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_run_is_seen_and_read_from_a_machine_that_knows_only_the_bucket(
+    s3: Server, machine: Callable[[str], Shell]
+) -> None:
+    here, there = machine("here"), machine("there")
+    assert {"planned": 7, "stored": 0} == {
+        name: here.json("plan", "toys", "--preset", "few")[name] for name in ("planned", "stored")
+    }
+    assert [] == s3.names()  # a plan makes no store
+    ended = here.json("run", "toys", "--preset", "few", "--address", "none")
+    assert ("finished", 7) == (ended["state"], ended["jobs"]["done"])
+    assert [ended["run"]] == [each["run"] for each in there.json("runs")["runs"]]
+    assert "finished" == there.json("status")["state"]
+    assert [15.0] == [row["estimate"] for row in there.json("results", ended["run"])]
+    assert {"checked": 7, "damaged": []} == there.json("verify")
+    assert 0 == there.json("run", "toys", "--preset", "few", "--address", "none")["jobs"]["done"]
+    kept = {name.removeprefix(f"audits/runs/{ended['run']}/") for name in s3.names(f"audits/runs/{ended['run']}")}
+    assert {"run.json", "plan.json", "events.jsonl", "timings.json"} <= kept
+    assert 2 == sum(name.endswith(".parquet") for name in kept)
+    assert [] == s3.names("audits/claims")
+    assert here.folder / "engram-runs" / BUCKET / "audits" / "runs" / ended["run"] in list(
+        (here.folder / "engram-runs").rglob("toys-*")
+    )
+    assert not (here.folder / "engram-store").exists()
+
+
+def test_a_damaged_result_is_found_by_verify_and_computed_again(
+    s3: Server, machine: Callable[[str], Shell], log: Path
+) -> None:
+    here = machine("here")
+    command = ("run", "toys", f"folder={log}", "--address", "none")
+    here.json(*command)
+    keys = [row.removesuffix(".arrow").rpartition("/")[2] for row in s3.names("audits/results")]
+    s3.flip(f"audits/results/{keys[0][:2]}/{keys[0]}.arrow", 5000)
+    s3.delete(f"audits/results/{keys[1][:2]}/{keys[1]}.arrow")
+    assert [keys[0]] == here.json("verify", code=1)["damaged"]
+    assert 2 == here.json("resume", here.json("runs")["runs"][0]["run"], "--address", "none")["jobs"]["done"]
+    assert {"checked": 7, "damaged": []} == here.json("verify")
+
+
+def test_a_second_driver_elsewhere_is_refused_and_sees_the_first(
+    s3: Server, machine: Callable[[str], Shell], log: Path
+) -> None:
+    here, there = machine("here"), machine("there")
+    command = ("run", "toys", "parts=30", "seconds=0.2", f"folder={log}", "--address", "none")
+    first = here.start(*command)
+    await_results(s3, 3, first)
+    seen = there.json("status")
+    assert "running" == seen["state"]
+    assert f"already has a driver: process {first.pid} on" in there(*command, code=1).stderr
+    assert "finished" in first.communicate(timeout=60)[0]
+    assert Counter(range(30)) == computed(log)
+    assert "finished" == there.json("status")["state"]
+
+
+def test_a_killed_run_is_resumed_on_another_machine_and_computes_nothing_twice(
+    s3: Server, machine: Callable[[str], Shell], log: Path
+) -> None:
+    here, there = machine("here"), machine("there")
+    first = here.start("run", "toys", "parts=12", "seconds=0.3", f"folder={log}", "--address", "none")
+    await_results(s3, 5, first)
+    first.kill()
+    first.wait()
+    stored = len(s3.names("audits/results"))
+    assert "interrupted" == there.json("status")["state"]
+    ended = there.json("resume", "--address", "none")
+    assert ("finished", 13, 13 - stored) == (ended["state"], ended["jobs"]["stored"], ended["jobs"]["done"])
+    assert set(range(12)) == set(computed(log))
+    assert sum(computed(log).values()) <= 13  # the one that was running when it died
+    assert "finished" == here.json("status")["state"]
+    events = [json.loads(line) for line in s3.get(f"audits/runs/{ended['run']}/events.jsonl").splitlines()]
+    assert 2 == sum(event["event"] == "started" for event in events)
+
+
+@pytest.mark.slow
+def test_a_server_that_goes_away_is_a_pause_and_the_same_command_goes_on(
+    s3: Server, machine: Callable[[str], Shell], log: Path
+) -> None:
+    here = machine("here")
+    command = ("run", "toys", "parts=20", "seconds=0.2", f"folder={log}", "--address", "none")
+    run = here.start(*command)
+    await_results(s3, 4, run)
+    s3.stop()
+    try:
+        _, err = run.communicate(timeout=120)
+        assert 1 == run.returncode, err
+        assert PLACE in err
+        assert "paused" in err
+        assert "Traceback" not in err
+        refused = here("status", code=1).stderr
+        assert "it cannot be reached" in refused
+        assert 1 == len(refused.strip().splitlines())
+    finally:
+        s3.start()
+    assert "finished" == here.json(*command)["state"]
+    assert set(range(20)) == set(computed(log))
+    assert sum(computed(log).values()) <= 21
+
+
+@pytest.mark.slow
+def test_a_cluster_s_workers_write_to_the_bucket_what_they_write_to_a_folder(
+    s3: Server, machine: Callable[[str], Shell]
+) -> None:
+    here = machine("here")
+    for store in (PLACE, "./engram-store"):
+        ended = here.json("run", "toys", "--preset", "few", "--address", "local", "--store", store)
+        assert ("finished", 7) == (ended["state"], ended["jobs"]["done"])
+    bucket, folder = open_store(PLACE), open_store(here.folder / "engram-store")
+    assert bucket.keys() == folder.keys()
+    for name in folder.keys() | bucket.keys():
+        one, other = (store.read(name) for store in (bucket, folder))
+        apart = [each for each in ("pid",) if each in one.schema.names]
+        assert content(one.drop_columns(apart)) == content(other.drop_columns(apart))
+        assert bucket.record(name)["worker"].rpartition(":")[0]
+
+
+@pytest.mark.slow
+def test_an_audit_s_numbers_do_not_depend_on_where_they_are_stored(s3: Server, machine: Callable[[str], Shell]) -> None:
+    here = machine("here")
+    for store in (PLACE, "./engram-store"):
+        here.json("run", "unique_feature", "--preset", "smoke", "--address", "none", "--store", store)
+    bucket, folder = open_store(PLACE), open_store(here.folder / "engram-store")
+    assert bucket.keys() == folder.keys()
+    one, other = ({name: store.record(name)["content"] for name in folder.keys() | set()} for store in (folder, bucket))
+    assert one == other

@@ -1,0 +1,101 @@
+"""An S3 server on this machine, which a test can damage, close and start again."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator
+from typing import Any
+from urllib.request import Request, urlopen
+
+BUCKET = "results"
+KEYS = {
+    "AWS_ACCESS_KEY_ID": "tester",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "AWS_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+class Server:
+    """Answers at `env`'s AWS_ENDPOINT_URL with one empty bucket."""
+
+    def __init__(self) -> None:
+        import boto3  # here, so that tests of other things do without
+
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
+        self._server: Any = None
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self._port}"
+        self.env = {**KEYS, "AWS_ENDPOINT_URL": self.url}
+        self.start()
+        self.client: Any = boto3.client(
+            "s3",
+            endpoint_url=self.url,
+            region_name=KEYS["AWS_REGION"],
+            aws_access_key_id="tester",
+            aws_secret_access_key="secret",
+        )
+        self.client.create_bucket(Bucket=BUCKET)
+
+    def start(self) -> None:
+        """Answer again, with what the bucket held."""
+        from moto.server import ThreadedMotoServer
+
+        self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=self._port, verbose=False)
+        self._server.start()
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
+
+    def empty(self) -> None:
+        for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET):
+            for each in page.get("Contents", ()):
+                self.delete(each["Key"])
+
+    def names(self, prefix: str = "") -> list[str]:
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
+        return [each["Key"] for page in pages for each in page.get("Contents", ()) if not each["Key"].endswith("/")]
+
+    def get(self, name: str) -> bytes:
+        data: bytes = self.client.get_object(Bucket=BUCKET, Key=name)["Body"].read()
+        return data
+
+    def put(self, name: str, data: bytes) -> None:
+        self.client.put_object(Bucket=BUCKET, Key=name, Body=data)
+
+    def flip(self, name: str, bit: int) -> None:
+        data = bytearray(self.get(name))
+        data[bit // 8] ^= 1 << bit % 8
+        self.put(name, bytes(data))
+
+    def delete(self, name: str) -> None:
+        self.client.delete_object(Bucket=BUCKET, Key=name)
+
+    @contextlib.contextmanager
+    def forbidding(self) -> Iterator[None]:
+        """For a while nobody may do anything."""
+        self._authenticate_after(0)
+        try:
+            yield
+        finally:
+            self._authenticate_after(10**9)
+
+    def _authenticate_after(self, requests: int) -> None:
+        # Of any other type the body would be taken for a form's, and be gone.
+        told = Request(f"{self.url}/moto-api/reset-auth", str(requests).encode(), {"Content-Type": "text/plain"})
+        urlopen(told).close()
+
+
+@contextlib.contextmanager
+def served() -> Iterator[Server]:
+    server = Server()
+    try:
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,185 @@
+"""cluster.yaml is one that Ray's launcher takes, and its machines get all that an audit needs and no secret."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ray.autoscaler._private.util import prepare_config, validate_config
+
+from tests.s3 import BUCKET, Server
+from tests.shell import Shell
+
+ROOT = Path(__file__).resolve().parents[1]
+GIVEN = {
+    "ENGRAM_STORE": r"s3://\S+",
+    "AWS_REGION": r"[a-z0-9-]+",
+    "ENGRAM_DATA": r"\S+",
+    "MLFLOW_TRACKING_URI": r"\S+",
+    "MLFLOW_EXPERIMENT_NAME": "engram",
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN_PATH": r"\S+/\.ray/auth_token",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> dict[str, Any]:
+    """The configuration as the launcher has it, with Ray's defaults filled in, after Ray's own validation."""
+    config: dict[str, Any] = prepare_config(yaml.safe_load((ROOT / "cluster.yaml").read_text()))
+    validate_config(config)
+    return config
+
+
+def test_ray_takes_it_and_none_of_its_own_installation_is_left_in(cluster: dict[str, Any]) -> None:
+    commands = [*cluster["setup_commands"], *cluster["head_setup_commands"], *cluster["worker_setup_commands"]]
+    assert [] == [command for command in commands if "anaconda" in command or "ray-wheels" in command]
+    assert [] == [command for command in commands if "pip install" in command and "engram/venv" not in command]
+
+
+def test_the_head_computes_nothing_and_gpu_machines_come_as_spot_and_on_demand(cluster: dict[str, Any]) -> None:
+    types = cluster["available_node_types"]
+    assert {"head", "gpu.spot", "gpu.on_demand"} == set(types)
+    assert {"CPU": 0} == types[cluster["head_node_type"]]["resources"]
+    markets = {name: each["node_config"].get("InstanceMarketOptions") for name, each in types.items()}
+    assert {"head": None, "gpu.spot": {"MarketType": "spot"}, "gpu.on_demand": None} == markets
+    assert [0, 0] == [types[name]["min_workers"] for name in ("gpu.spot", "gpu.on_demand")]
+    assert 0 < cluster["idle_timeout_minutes"] <= 30
+    assert 1 == len({each["node_config"]["ImageId"] for each in types.values()})
+    assert all(each["node_config"]["IamInstanceProfile"] for each in types.values())  # else no store can be reached
+
+
+@pytest.mark.parametrize("which", ["head", "worker"])
+def test_the_environment_is_given_before_ray_starts(cluster: dict[str, Any], which: str, tmp_path: Path) -> None:
+    """The start commands are run as they stand, up to Ray's own, in a home of their own."""
+    *before, last = cluster[f"{which}_start_ray_commands"]
+    assert "ray start" in last
+    stub = tmp_path / "engram" / "venv" / "bin"
+    stub.mkdir(parents=True)
+    for command in (*before, last):
+        (stub / "ray").write_text("#!/bin/sh\necho ray $@\nenv\n")
+        (stub / "ray").chmod(0o755)
+        done = subprocess.run(
+            ["bash", "-c", command],
+            env={"HOME": str(tmp_path), "PATH": os.defpath, "RAY_HEAD_IP": "10.0.0.1"},
+            capture_output=True,
+            text=True,
+        )
+        assert 0 == done.returncode, done.stderr
+    for name, pattern in GIVEN.items():
+        assert re.search(rf"^{name}={pattern}$", done.stdout, re.MULTILINE), name
+    assert f"RAY_AUTH_TOKEN_PATH={tmp_path}/.ray/auth_token\n" in done.stdout
+
+
+def test_the_token_is_a_mounted_file_and_nothing_secret_is_written_in(cluster: dict[str, Any]) -> None:
+    text = (ROOT / "cluster.yaml").read_text()
+    assert "~/.ray/auth_token" == cluster["file_mounts"]["/home/ubuntu/.ray/auth_token"]
+    assert "RAY_AUTH_TOKEN=" not in text
+    assert None is re.search(r"[0-9a-f]{32}|AKIA[0-9A-Z]{16}|secret_access_key|password", text, re.IGNORECASE)
+
+
+def test_every_machine_installs_the_pinned_packages_and_this_engram(cluster: dict[str, Any]) -> None:
+    mounts = {remote.rpartition("/")[2]: local for remote, local in cluster["file_mounts"].items()}
+    assert ("./requirements.lock", "./dist") == (mounts["requirements.lock"], mounts["dist"])
+    assert (ROOT / "requirements.lock").exists()
+    installs = [command for command in cluster["setup_commands"] if "pip install" in command]
+    assert "--require-hashes" in installs[0]
+    assert "dist/*.whl" in installs[1]
+    assert "boto3==" in (ROOT / "requirements.lock").read_text()  # the head's autoscaler needs it
+
+
+@pytest.mark.slow
+def test_ray_launches_its_machines_where_a_server_plays_aws(
+    cluster: dict[str, Any], s3: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import boto3
+    from ray.autoscaler._private.commands import _bootstrap_config
+    from ray.autoscaler._private.providers import _get_node_provider
+
+    monkeypatch.setenv("HOME", str(tmp_path))  # for the key pair
+    for profile in ("engram-head", "engram-worker"):
+        boto3.client("iam", "us-east-1", endpoint_url=s3.url).create_instance_profile(InstanceProfileName=profile)
+    config = _bootstrap_config(yaml.safe_load((ROOT / "cluster.yaml").read_text()), no_config_cache=True)
+    types = config["available_node_types"]
+    assert {"CPU": 0} == types["head"]["resources"]
+    for name in ("gpu.spot", "gpu.on_demand"):
+        assert {"CPU": 8, "GPU": 1} == {each: types[name]["resources"][each] for each in ("CPU", "GPU")}
+    provider = _get_node_provider(config["provider"], config["cluster_name"])
+    for name, each in types.items():
+        provider.create_node(dict(each["node_config"]), {"ray-user-node-type": name}, 1)
+    found = boto3.client("ec2", config["provider"]["region"], endpoint_url=s3.url).describe_instances()
+    machines = [machine for reservation in found["Reservations"] for machine in reservation["Instances"]]
+    assert ["g5.2xlarge", "g5.2xlarge", "m6i.xlarge"] == sorted(machine["InstanceType"] for machine in machines)
+    assert ["spot"] == [machine["InstanceLifecycle"] for machine in machines if "InstanceLifecycle" in machine]
+
+
+NODES = """
+import sys
+from ray.cluster_utils import Cluster
+node = {"object_store_memory": 80 * 2**20}
+cluster = Cluster(initialize_head=True, head_node_args={**node, "num_cpus": 0, "include_dashboard": False})
+print(cluster.address, flush=True)
+worker = None
+for line in sys.stdin:
+    if worker is not None:
+        cluster.remove_node(worker, allow_graceful=False)
+    if line.strip() == "end":
+        break
+    worker = cluster.add_node(**node, num_cpus=2)
+cluster.shutdown()
+"""
+
+
+@pytest.mark.slow
+def test_such_a_cluster_runs_an_audit_though_a_spot_machine_is_taken_away(s3: Server, tmp_path: Path) -> None:
+    """A head that computes nothing, the token by its file, results in a bucket; a machine comes late, one is killed."""
+    (tmp_path / "auth_token").write_text(secrets.token_hex(32))
+    shell = Shell(tmp_path)
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "auth_token")}
+    shell.env |= s3.env | token | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_health_check_period_ms": "500"}
+    shell.env.pop("RAY_AUTH_TOKEN", None)
+    nodes = subprocess.Popen(
+        [sys.executable, "-c", NODES],
+        env=shell.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert nodes.stdin is not None
+    assert nodes.stdout is not None
+    try:
+        place = ("--store", f"s3://{BUCKET}/audits", "--address", nodes.stdout.readline().strip())
+        run = shell.start("run", "toys", "parts=40", "seconds=0.2", f"folder={tmp_path}", *place)
+        _await(lambda: bool(s3.names("audits/runs")), run)
+        assert [] == s3.names("audits/results")
+        print("start", file=nodes.stdin, flush=True)
+        _await(lambda: len(s3.names("audits/results")) > 8, run)
+        print("take away, and start another", file=nodes.stdin, flush=True)
+        out, err = run.communicate(timeout=180)
+    finally:
+        nodes.communicate("end\n", timeout=60)
+    assert 0 == run.returncode, err
+    assert "41 of 41 jobs stored, 41 done now, 0 failed" in out
+    assert "its node went away" in err
+    numbers = (tmp_path / "computed.log").read_text().split()
+    assert 40 == len(set(numbers))
+    assert len(numbers) <= 44  # what ran on the machine that was taken away
+
+
+def _await(condition: Callable[[], bool], run: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 90
+    while not condition():
+        assert run.poll() is None, run.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
