@@ -17,7 +17,7 @@ from dashboards.provenance import Provenance
 from dashboards.run import Run, open_run
 from orchestrator import status
 from orchestrator.counted import counted
-from orchestrator.reports import PAGE, PRIVATE_PAGE
+from orchestrator.pages import PAGE, PRIVATE_PAGE
 from orchestrator.store import Store
 from tasks.schemas import SUMMARY
 

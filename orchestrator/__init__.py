@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orchestrator.runs import Report
+    from orchestrator.report import Report
 
 STORE = "./engram-store"  # where nothing else is said
 

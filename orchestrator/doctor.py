@@ -161,7 +161,7 @@ def _store(location: str) -> Check:
 
 
 def _tracking(location: str, uri: str | None) -> Check:
-    from orchestrator.target import DATABASE, FOLDER, OFF, Target, absolute
+    from orchestrator.tracking.target import DATABASE, FOLDER, OFF, Target, absolute
 
     if uri == OFF:
         return Check("tracking", True, "off")

@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from orchestrator import artifacts
-from orchestrator.course import is_end, is_news
-from orchestrator.journal import Journal
-from orchestrator.store import Store, aside
-from orchestrator.target import Target
+from orchestrator.store import aside
 
 FILE = "mlflow.json"
 
@@ -44,25 +40,3 @@ def read(folder: Path) -> Receipt | None:
 
 def write(folder: Path, receipt: Receipt) -> None:
     aside.replace(folder, folder / FILE, (json.dumps(asdict(receipt), indent=1) + "\n").encode())
-
-
-def delivered(journal: Journal, store: Store, target: Target) -> bool:
-    """Whether this target has all that the run's folder says: nothing was done since, and no file has changed."""
-    receipt = read(journal.folder)
-    if (
-        receipt is None
-        or not receipt.state
-        or (target.public_uri, target.experiment) != (receipt.uri, receipt.experiment)
-    ):
-        return False
-    if target.uri.startswith("sqlite:///") and not Path(target.uri.removeprefix("sqlite:///")).exists():
-        return False
-    events, position = journal.events_from(receipt.position)
-    ends = [event["event"] for event in events if is_end(event)]
-    if any(map(is_news, events)) or (ends and ends[-1] != receipt.state):
-        return False
-    if receipt.fingerprint != artifacts.fingerprint(journal, store):
-        return False
-    with suppress(OSError):
-        write(journal.folder, replace(receipt, position=position))  # what was read need not be read next time
-    return True

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import pyarrow as pa
-
-from orchestrator import audits, lease, reports, tables, timings
-from orchestrator.delivery import Delivery, addresses
+from orchestrator import aftermath, audits, lease, timings
 from orchestrator.driver import Driver, Observer, Stop
 from orchestrator.errors import EngramError, SpecError, StoreError
+from orchestrator.execution import Execution
 from orchestrator.executors import open_executor
 from orchestrator.fields import coerce, plain
 from orchestrator.identity import run_id
@@ -26,30 +24,12 @@ from orchestrator.journal import Journal
 from orchestrator.neighbours import Neighbours
 from orchestrator.plan import Plan
 from orchestrator.provenance import commit, versions
+from orchestrator.report import Report, reported
 from orchestrator.session import Part, Session
 from orchestrator.store import Store
-from orchestrator.target import Untracked, target
 from tasks.datasets.dataset import DatasetError
 
-State = Literal["finished", "failed", "interrupted", "paused"]
-EXIT_CODES: Mapping[State, int] = {"finished": 0, "failed": 3, "paused": 1, "interrupted": 130}  # the worst last
 MENDED = 3  # times that results found damaged at the end are computed again before the run gives up
-
-
-@dataclass(frozen=True)
-class Execution:
-    """Where and how fast; never part of a key. None is the default: local cluster, automatic grouping."""
-
-    address: str | None = None  # "local", "auto", "HOST:PORT", or "none" for this process
-    together: int | None = None  # jobs that share a call
-    tolerate: int = 0  # failed jobs that the tables may go without
-    fail_fast: bool = False
-    stop_after: float | None = None  # seconds
-    again: bool = False  # as a new run, though its results are reused
-    mlflow: str | None = None  # the tracking store's URI, or "off"; None: an sqlite file inside a local store
-    experiment: str | None = None
-    report: bool = True  # whether a page is drawn at the end
-    show_images: bool = False  # whether images of the user's own may be seen in it
 
 
 @dataclass(frozen=True)
@@ -60,42 +40,6 @@ class Cell:
     config: Any
     preset: str | None = None
     setting: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Report:
-    """How a run ended.
-
-    jobs: `planned`; `stored`, in the store now; `done`, computed by this start; `failed`. `page` is the report's file,
-    `mlflow` where tracking shows the run; None where there is none.
-    """
-
-    run: str
-    audit: str
-    state: State
-    jobs: Mapping[str, int]
-    failures: tuple[tuple[str, str, str], ...] = ()  # (key, task, error)
-    damaged: int = 0  # results found damaged or gone, and computed again
-    note: str = ""
-    cells: tuple[Report, ...] = ()
-    roots: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
-    store: Store | None = field(default=None, repr=False)
-    page: Path | None = None
-    mlflow: str | None = None
-
-    @property
-    def exit_code(self) -> int:
-        return EXIT_CODES[self.state]
-
-    def table(self, name: str) -> pa.Table:
-        """One of the run's tables."""
-        if name not in self.roots:
-            raise EngramError(f"run {self.run} has no table {name!r}; it has {', '.join(self.roots) or 'none'}")
-        assert self.store is not None
-        rows = tables.read(self.store, self.roots[name])
-        if rows is None:
-            raise EngramError(f"run {self.run} has nothing in {name!r} yet")
-        return rows
 
 
 def start(cells: Sequence[Cell], store: Store, execution: Execution, observe: Observer | None = None) -> Report:
@@ -219,7 +163,7 @@ def _run(
             elsewhere=claimed,
         )
         held.callback(driver.close)
-        delivery = _tracked(session, sweep, execution)
+        delivery = aftermath.delivery(session, sweep.run if sweep else None, execution)
         if delivery is not None:
             held.callback(delivery.close)
         with stop.on_signals():
@@ -236,43 +180,9 @@ def _run(
             driver.progress.paused = driver.progress.paused or session.unwritable
             if driver.progress.around:
                 driver.progress.seconds[timings.around(execution.address)].append(driver.progress.around)
-            report = _shown(_reported(driver, session, sweep), session, execution)
-            if delivery is not None:
-                report = _delivered(report, session, delivery, stop)
-            _shared(session)
-            return report
-
-
-def _tracked(session: Session, sweep: Journal | None, execution: Execution) -> Delivery | None:
-    """The way of these runs to where they are tracked; None, with a line that says why, where they are not."""
-    try:
-        where = target(session.store, execution.mlflow, execution.experiment)
-    except Untracked as error:
-        session.tell({"event": "told", "line": str(error)})
-        return None
-    if where is None:
-        return None
-    runs = [part.journal.run for part in session.parts]
-    return Delivery(where, session.store, runs, sweep.run if sweep else None)
-
-
-def _delivered(report: Report, session: Session, delivery: Delivery, stop: Stop) -> Report:
-    """The report with the addresses at which tracking shows the runs. What could not be delivered is told."""
-    asked = stop.reason
-    problem = delivery.finish(lambda: stop.reason != asked)
-    if problem:
-        session.tell({"event": "told", "line": problem})
-    found = addresses(delivery, [each.run for each in (*report.cells, report)])
-    cells = tuple(replace(each, mlflow=found.get(each.run)) for each in report.cells)
-    return replace(report, mlflow=found.get(report.run), cells=cells)
-
-
-def _shared(session: Session) -> None:
-    """Leave the runs' folders where other machines find them; the results are there already."""
-    try:
-        session.share(last=True)
-    except StoreError as error:
-        session.tell({"event": "told", "line": f"what is noted of the run stays on this machine for now: {error}"})
+            report = reported(driver, session, sweep.run if sweep else None)
+            _log_end(report, session, driver)
+            return aftermath.follow(report, session, execution, delivery, stop)
 
 
 def _to_the_end(driver: Driver, session: Session, tolerate: int) -> None:
@@ -296,72 +206,9 @@ def _to_the_end(driver: Driver, session: Session, tolerate: int) -> None:
     progress.paused = "results are damaged again and again after they were written; check the disk"
 
 
-def _reported(driver: Driver, session: Session, sweep: Journal | None) -> Report:
-    stored = session.stored()
-    reports = [_report(part, driver, stored, session.store) for part in session.parts]
-    session.end(
-        (part, {"event": report.state, "jobs": dict(report.jobs), "note": report.note})
-        for part, report in zip(session.parts, reports, strict=True)
-    )
+def _log_end(report: Report, session: Session, driver: Driver) -> None:
+    ends = zip(session.parts, report.cells or (report,), strict=True)
+    session.end((part, {"event": each.state, "jobs": dict(each.jobs), "note": each.note}) for part, each in ends)
     for part in session.parts:
         timings.write(part.journal.folder, driver.progress.seconds)
-    whole = reports[0]
-    if sweep is not None:
-        worst = max((report.state for report in reports), key=list(EXIT_CODES).index)
-        counts = _counts(session.plan.jobs, stored, driver)
-        lost = tuple(dict.fromkeys(failure for report in reports for failure in report.failures))
-        whole = replace(whole, run=sweep.run, state=worst, jobs=counts, failures=lost, cells=tuple(reports), roots={})
-    session.tell({"event": whole.state, "run": whole.run})
-    return whole
-
-
-def _shown(report: Report, session: Session, execution: Execution) -> Report:
-    """The report with the pages of the run, or of the sweep and its cells, drawn anew where anything has changed.
-
-    What keeps a page from being drawn is told; the run has ended as it has, whatever becomes of its page.
-    """
-    pages: dict[str, Path] = {}
-    for each in (*report.cells, report):
-        folder = session.store.folder("runs", each.run)
-        there = reports.page(folder)
-        fresh = there is not None and each.state == "finished" and not report.jobs["done"] and not report.damaged
-        try:
-            if execution.report and each.state in ("finished", "failed") and (execution.show_images or not fresh):
-                there = reports.draw(session.store, each.run, execution.show_images)
-        except EngramError as error:
-            session.tell({"event": "told", "line": str(error)})
-        if there is not None:
-            pages[each.run] = there
-    cells = tuple(replace(each, page=pages.get(each.run)) for each in report.cells)
-    return replace(report, page=pages.get(report.run), cells=cells)
-
-
-def _report(part: Part, driver: Driver, stored: set[str], store: Store) -> Report:
-    progress = driver.progress
-    planned = part.journal.tasks()
-    lost = [key for key in progress.failed if key in planned]
-    state: State = "failed" if lost else "finished"
-    if not all(key in stored for key in part.plan.jobs) and driver.stopped:
-        state = "paused" if progress.paused else "interrupted"
-    return Report(
-        run=part.journal.run,
-        audit=part.journal.about()["audit"],
-        state=state,
-        jobs=_counts({**planned, **dict.fromkeys(part.plan.jobs)}, stored, driver) | {"planned": len(planned)},
-        failures=tuple((key, planned[key], progress.failed[key].error) for key in lost),
-        damaged=progress.damaged,
-        note=driver.stopped or "",
-        roots=part.plan.roots,
-        store=store,
-    )
-
-
-def _counts(keys: Iterable[str], stored: set[str], driver: Driver) -> dict[str, int]:
-    keys = list(keys)
-    progress = driver.progress
-    return {
-        "planned": len(keys),
-        "stored": sum(key in stored for key in keys),
-        "done": sum(key in progress.computed for key in keys),
-        "failed": sum(key in progress.failed for key in keys),
-    }
+    session.tell({"event": report.state, "run": report.run})

@@ -112,7 +112,11 @@ class Session:
         for part in self.parts:
             before = set(part.plan.jobs)
             part.plan = part.plan.without(failed)
-            tolerated = {"keys": sorted(failed & before), "instead": sorted(set(part.plan.jobs) - before)}
+            tolerated = {
+                "keys": sorted(failed & before),
+                "instead": sorted(set(part.plan.jobs) - before),
+                "roots": part.plan.roots,
+            }
             with self._writing():
                 part.journal.append([{"event": "tolerated", **tolerated}])
         self._renew()

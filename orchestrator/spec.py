@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.errors import SpecError
-from orchestrator.runs import Execution
+from orchestrator.execution import Execution
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator import lease, reports
+from orchestrator import lease, pages, receipt
 from orchestrator.errors import SpecError, StoreError
 from orchestrator.fields import nearest
 from orchestrator.journal import ENDS, Journal
@@ -128,22 +128,18 @@ def status(journal: Journal, store: Store, stored: Collection[str] | None = None
         failures=tuple((key, each.get("task", ""), each.get("error", "")) for key, each in failed.items()),
         driver=f"process {holder.pid} on {holder.host}" if holder else None,
         note=(end or {}).get("note", "") if not holder else "",
-        page=reports.page(journal.folder),
+        page=pages.page(journal.folder),
         mlflow=_address(journal.folder),
     )
 
 
 def roots(journal: Journal) -> dict[str, tuple[str, ...]]:
     """The keys behind each of a run's tables: as planned, or without the failed jobs that its last start tolerated."""
-    tolerated = [each for each in last_start(journal) if each["event"] == "tolerated"]
-    if not tolerated:
-        return journal.roots()
-    from orchestrator.runs import reopened
-
-    plan = reopened(journal)[1]
-    for each in tolerated:
-        plan = plan.without(set(each["keys"]))
-    return dict(plan.roots)
+    found = journal.roots()
+    for each in last_start(journal):
+        if each["event"] == "tolerated" and "roots" in each:
+            found = {name: tuple(keys) for name, keys in each["roots"].items()}
+    return found
 
 
 def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Event]:
@@ -216,7 +212,7 @@ def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Col
         failures=tuple(failures),
         driver=next((each.driver for each in cells if each.driver), None),
         note=next((each.note for each in cells if each.note), ""),
-        page=reports.page(journal.folder),
+        page=pages.page(journal.folder),
         mlflow=_address(journal.folder),
     )
 
@@ -232,8 +228,6 @@ def last_start(journal: Journal) -> Sequence[Mapping[str, Any]]:
 
 
 def _address(folder: Path) -> str | None:
-    from orchestrator import receipt  # which reads runs too
-
     found = receipt.read(folder)
     return found.address if found else None
 

@@ -17,7 +17,7 @@ NEVER = {
     "orchestrator": {"torch", "torchvision", "dashboards", "tasks.audits.unique_feature"},
     "dashboards": {"ray", "torch", "torchvision"},
 }
-ONLY = {"ray": {"orchestrator/executors/ray.py"}, "mlflow": {"orchestrator/tracking.py"}}
+ONLY = {"ray": {"orchestrator/executors/ray.py"}, "mlflow": {"orchestrator/tracking/server.py"}}
 INSIDE_FUNCTIONS = {"faiss", "transformers", "timm", "opacus", "nibabel", "sklearn"}
 
 

@@ -23,9 +23,9 @@ def ui(
 
     The link opens the list of the runs. Only this machine can reach it.
     """
-    from orchestrator import ui
     from orchestrator.errors import EngramError
-    from orchestrator.target import target
+    from orchestrator.tracking import ui
+    from orchestrator.tracking.target import target
 
     def told(link: str, hint: str = "") -> None:
         if json:

@@ -108,11 +108,11 @@ def report(
 
     One file that needs no network, with its figures as SVG files beside it.
     """
-    from orchestrator import reports, status
+    from orchestrator import pages, status
 
     with opened_at(store) as opened:
         journal = status.find(opened, run) if run else status.newest(opened)
-        page = reports.draw(opened, journal.run, bool(show_images))
+        page = pages.draw(opened, journal.run, bool(show_images))
     if json:
         emit({"run": journal.run, "report": str(page)})
     else:
@@ -134,7 +134,7 @@ def compare(
     """
     from pathlib import Path
 
-    from orchestrator import compare, reports, status
+    from orchestrator import compare, pages, status
     from orchestrator.cli import beside
 
     if out is not None and Path(out).suffix != ".html":
@@ -143,7 +143,7 @@ def compare(
         journals = status.find(opened, a), status.find(opened, b)
         found = compare.compare(opened, *journals)
         if out is not None:
-            reports.compare(opened, found.runs, Path(out).expanduser())
+            pages.compare(opened, found.runs, Path(out).expanduser())
     if json:
         emit(beside.shape(found))
     else:

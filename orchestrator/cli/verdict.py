@@ -13,7 +13,7 @@ from orchestrator.counted import counted
 from orchestrator.errors import StoreError
 
 if TYPE_CHECKING:
-    from orchestrator.runs import Report
+    from orchestrator.report import Report
     from orchestrator.status import Status
 
 LISTED = 20  # failures that are shown

@@ -9,7 +9,8 @@ from pathlib import Path
 from dashboards import page
 from dashboards.run import Run, open_run
 from orchestrator.cells import pinned, wanted
-from orchestrator.runs import Execution, start
+from orchestrator.execution import Execution
+from orchestrator.runs import start
 from orchestrator.spec import Spec
 from orchestrator.store import Store
 

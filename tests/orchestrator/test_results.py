@@ -6,8 +6,9 @@ from pathlib import Path
 
 from orchestrator import results
 from orchestrator.cells import wanted
+from orchestrator.execution import Execution
 from orchestrator.journal import Journal
-from orchestrator.runs import Execution, start
+from orchestrator.runs import start
 from orchestrator.spec import Spec
 from orchestrator.store import open_store
 

@@ -19,8 +19,10 @@ import pytest
 import toys
 
 from orchestrator.errors import EngramError, Held, SpecError, StoreError
+from orchestrator.execution import Execution
 from orchestrator.journal import Journal
-from orchestrator.runs import Cell, Execution, Report, resume, start
+from orchestrator.report import Report
+from orchestrator.runs import Cell, resume, start
 from orchestrator.status import status
 from orchestrator.store import Store, open_store
 

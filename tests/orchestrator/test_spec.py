@@ -12,7 +12,8 @@ import toys
 
 from orchestrator import cells, spec
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.runs import Cell, Execution
+from orchestrator.execution import Execution
+from orchestrator.runs import Cell
 from orchestrator.spec import Spec
 from tasks.datasets.dataset import Dataset
 from tasks.job import Audit

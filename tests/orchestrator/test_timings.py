@@ -8,8 +8,9 @@ import pytest
 import toys
 
 from orchestrator import timings
+from orchestrator.execution import Execution
 from orchestrator.plan import Plan
-from orchestrator.runs import Cell, Execution, start
+from orchestrator.runs import Cell, start
 from orchestrator.schedule import group_of
 from orchestrator.store import open_store
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from orchestrator import audits, reports, results
+from orchestrator import audits, pages, results
+from orchestrator.counted import counted
 from orchestrator.errors import EngramError
 from orchestrator.journal import Journal
 from orchestrator.store import Store
@@ -25,7 +26,7 @@ STATES = {
 def of(journal: Journal, store: Store, state: str) -> str:
     """The note of a run or sweep in this state, as far as its numbers are there."""
     about = journal.about()
-    body = _cells(about["cells"], store) if "cells" in about else _answer(journal, store)
+    body = _cells(about, store) if "cells" in about else _answer(journal, store)
     text = "\n\n".join([*_question(about["audit"]), *body, *_ways(journal, state)])
     return text if len(text) <= LONGEST else text[:LONGEST] + " ..."
 
@@ -46,16 +47,17 @@ def _answer(journal: Journal, store: Store) -> list[str]:
     return [f"**{verdict.sentence}**", *([_table(carrying)] if carrying else []), verdict.limits]
 
 
-def _cells(names: Sequence[str], store: Store) -> list[str]:
+def _cells(about: Mapping[str, Any], store: Store) -> list[str]:
     """A line for each cell: what varies, its answer, and the number that carries it."""
     lines = ["| varied | answer | estimate, 95 % interval | run |", "|---" * 4 + "|"]
-    for name in names:
+    settings = about.get("settings") or [{}] * len(about["cells"])
+    for name, setting in zip(about["cells"], settings, strict=True):
         cell = Journal(store.folder("runs", name))
         found = results.answer(cell, store)
         rows = results.read(cell, store, "summary").table.to_pylist()
         first = found.rows[0] if found and found.rows else None
         carrying = next((row for row in rows if first in (None, (row["metric"], row["setting"]))), None)
-        varied = ", ".join(f"{field}={value}" for field, value in (cell.about().get("setting") or {}).items())
+        varied = ", ".join(f"{field}={value}" for field, value in setting.items())
         number = ""
         if carrying:
             what = " ".join(filter(None, (carrying["metric"], _said(carrying["setting"]))))
@@ -68,7 +70,7 @@ def _table(rows: Iterable[Mapping[str, Any]]) -> str:
     lines = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|"]
     for row in rows:
         interval = _interval(row)
-        n = f"{row['n']} {row['unit'] or ''}".strip() if row["n"] is not None else ""
+        n = "" if row["n"] is None else counted(row["n"], row["unit"] or "")
         cells = (row["metric"], _said(row["setting"]), row["estimate"], interval, n, row["null"], row["p_value"])
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
@@ -97,8 +99,8 @@ def _cell(value: Any) -> str:
 def _ways(journal: Journal, state: str) -> list[str]:
     """Where to look next, and the command that goes on."""
     look = []
-    if reports.page(journal.folder) is not None:
-        look.append(f"The whole account is `{reports.PAGE}` under *Artifacts*; saved, it opens in any browser.")
+    if pages.page(journal.folder) is not None:
+        look.append(f"The whole account is `{pages.PAGE}` under *Artifacts*; saved, it opens in any browser.")
     look.append(f"In the store's folder, `engram results {journal.run} summary` prints the numbers.")
     goes_on = "goes on" if state in ("interrupted", "paused") else "tries them again" if state == "failed" else ""
     if goes_on:

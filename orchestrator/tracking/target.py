@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from orchestrator.errors import EngramError, SpecError, StoreError
+from orchestrator.errors import EngramError, SpecError
 from orchestrator.store import Store
 
 FOLDER = "mlflow"  # in a local store
@@ -72,10 +72,12 @@ def target(store: Store, uri: str | None, experiment: str | None) -> Target | No
 
 def default_uri(store: Store) -> str:
     """The database inside a local store, as a URI."""
-    try:
-        return f"sqlite:///{store.folder(FOLDER) / DATABASE}"  # not quoted: SQLAlchemy takes the path as it stands
-    except StoreError as error:
-        raise Untracked(f"tracking is off: {error}; give a tracking store by --mlflow or MLFLOW_TRACKING_URI") from None
+    if store.mirror is not None:
+        raise Untracked(
+            f"tracking is off: {store.location} is no folder that could hold it; "
+            "give a tracking store by --mlflow or MLFLOW_TRACKING_URI"
+        )
+    return f"sqlite:///{store.folder(FOLDER) / DATABASE}"  # not quoted: SQLAlchemy takes the path as it stands
 
 
 def rehome(store: Store) -> None:

@@ -16,18 +16,21 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from orchestrator import STORE, receipt
 from orchestrator.journal import Journal
 from orchestrator.store import Store
-from orchestrator.target import EXPERIMENT, FOLDER, Target, default_uri
+from orchestrator.tracking import artifacts
+from orchestrator.tracking.course import is_end, is_news
+from orchestrator.tracking.target import EXPERIMENT, FOLDER, Target, default_uri
 
 ROOT = Path(__file__).resolve().parents[1]
 # Our packages are loaded before anybody else's of the same name, and hide no library.
 BOOT = (
     "import sys; sys.path.insert(0, sys.argv[1]); import orchestrator, tasks; del sys.path[0]; "
-    "from orchestrator.courier import main; main()"
+    "from orchestrator.tracking.courier import main; main()"
 )
 STARTING = 60.0  # seconds for the child to begin: it loads MLflow, and may make a database
 SILENT = {True: 20.0, False: 60.0}  # seconds without a sign of it at the end; a server that is away is given up sooner
@@ -73,7 +76,7 @@ class Delivery:
 
         Where it was before, nothing is started. `impatient` says that there is no more time.
         """
-        if all(receipt.delivered(each, self.store, self.target) for each in self._journals):
+        if all(delivered(each, self.store, self.target) for each in self._journals):
             self.close()
             return None
         if self._child is None:
@@ -151,3 +154,21 @@ def addresses(delivery: Delivery | None, runs: Sequence[str]) -> dict[str, str]:
     """Where people find these runs, those that are tracked."""
     found = {run: delivery.address(run) for run in runs} if delivery else {}
     return {run: address for run, address in found.items() if address}
+
+
+def delivered(journal: Journal, store: Store, target: Target) -> bool:
+    """Whether this target has all that the run's folder says: nothing was done since, and no file has changed."""
+    found = receipt.read(journal.folder)
+    if found is None or not found.state or (target.public_uri, target.experiment) != (found.uri, found.experiment):
+        return False
+    if target.uri.startswith("sqlite:///") and not Path(target.uri.removeprefix("sqlite:///")).exists():
+        return False
+    events, position = journal.events_from(found.position)
+    ends = [event["event"] for event in events if is_end(event)]
+    if any(map(is_news, events)) or (ends and ends[-1] != found.state):
+        return False
+    if found.fingerprint != artifacts.fingerprint(journal, store):
+        return False
+    with suppress(OSError):
+        receipt.write(journal.folder, replace(found, position=position))  # what was read need not be read next time
+    return True

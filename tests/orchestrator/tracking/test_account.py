@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from orchestrator import account, artifacts
-from orchestrator.account import Input
 from orchestrator.journal import Journal
 from orchestrator.store import open_store
-from orchestrator.target import Target, absolute, run_list
+from orchestrator.tracking import account, artifacts
+from orchestrator.tracking.account import Input
+from orchestrator.tracking.target import Target, absolute, run_list
 from tasks import schemas
 from tasks.datasets.dataset import Dataset
 

@@ -24,8 +24,8 @@ from orchestrator.errors import EngramError
 from orchestrator.journal import Journal
 from orchestrator.store import open_store
 from orchestrator.store.lock import locked
-from orchestrator.target import Target
-from orchestrator.tracking import Entry, Server, Undeliverable
+from orchestrator.tracking.server import Entry, Server, Undeliverable
+from orchestrator.tracking.target import Target
 
 SECONDS = 5.0  # between syncs of a run that goes on
 LAST = 8.0  # seconds that a courier whose driver has died may still take

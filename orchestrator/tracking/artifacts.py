@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from orchestrator import reports, results, status
+from orchestrator import pages, results, status
 from orchestrator.journal import Journal
 from orchestrator.jsonable import jsonable
 from orchestrator.store import Store
@@ -39,7 +39,7 @@ class Artifact:
 
 def of(journal: Journal, store: Store) -> Iterator[Artifact]:
     """The run's or sweep's files as they are now."""
-    for path in pages(journal.folder):
+    for path in drawn(journal.folder):
         yield Artifact(str(path.relative_to(journal.folder)), path.read_bytes())
     for name in single(journal, store):
         table = shareable(results.read(journal, store, name).table)
@@ -54,9 +54,9 @@ def of(journal: Journal, store: Store) -> Iterator[Artifact]:
         yield Artifact(shown, json.dumps({"columns": table.schema.names, "data": rows}).encode(), table=True)
 
 
-def pages(folder: Path) -> list[Path]:
+def drawn(folder: Path) -> list[Path]:
     """The page and its figures; never the page with the user's own images."""
-    page = reports.page(folder)
+    page = pages.page(folder)
     figures = sorted(path for path in (folder / "figures").glob("*") if path.is_file())
     return [*([page] if page else []), *figures]
 
@@ -71,7 +71,7 @@ def single(journal: Journal, store: Store) -> list[str]:
 def fingerprint(journal: Journal, store: Store) -> str:
     """Changes when any of the files does. Cheap: a table is known by its key, and by whether it is there."""
     seen = hashlib.sha256()
-    for path in pages(journal.folder):
+    for path in drawn(journal.folder):
         seen.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     about = journal.about()
     seen.update(json.dumps(about, sort_keys=True).encode())

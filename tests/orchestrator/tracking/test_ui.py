@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.mlflow_server import free_port
-from tests.orchestrator.test_tracking import TOYS, marked, shell
+from tests.orchestrator.tracking.test_tracking import TOYS, marked, shell
 from tests.shell import Shell
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

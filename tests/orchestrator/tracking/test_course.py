@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orchestrator.course import Course, Log, Point
 from orchestrator.journal import Journal, now
+from orchestrator.tracking.course import Course, Log, Point
 
 ZERO = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 

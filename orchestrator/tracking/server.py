@@ -6,6 +6,7 @@ anyone, and nothing is there twice.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,8 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orchestrator import account, artifacts, note, receipt
-from orchestrator.course import Course, Log, Point
+from orchestrator import receipt
 from orchestrator.errors import EngramError
 from orchestrator.journal import Journal
 from orchestrator.receipt import Receipt
@@ -23,7 +23,9 @@ from orchestrator.status import WORST
 from orchestrator.store import Store
 from orchestrator.store.lock import locked
 from orchestrator.tally import seconds_of
-from orchestrator.target import ARTIFACTS, FOLDER, LOCK, Target, rehome
+from orchestrator.tracking import account, artifacts, note
+from orchestrator.tracking.course import Course, Log, Point
+from orchestrator.tracking.target import ARTIFACTS, FOLDER, LOCK, Target, rehome
 
 METRICS, PARAMS = 1000, 100  # in one request at most
 STATUS = {"running": "RUNNING", "finished": "FINISHED", "failed": "FAILED"}  # anything else was KILLED
@@ -114,7 +116,7 @@ class Entry:
         """Find or make the run, and say all that is known of it beforehand."""
         self._server, self._status = server, ""
         before = receipt.read(self.journal.folder)
-        run_id = server.run(self.journal.run, _store_id(server.folder), self._began(), self._tags())
+        run_id = server.run(self.journal.run, _store_id(self.store), self._began(), self._tags())
         target = server.target
         where = (target.public_uri, target.experiment, server.experiment, run_id)
         address = target.address(server.experiment, run_id)
@@ -266,8 +268,11 @@ def _upload(client: Any, run_id: str, artifact: artifacts.Artifact, folder: Path
         client.log_artifact(run_id, str(path), "/".join(above) or None)
 
 
-def _store_id(folder: Path) -> str:
-    """What tells the runs of this store from those of another that are called the same; made once."""
+def _store_id(store: Store) -> str:
+    """What tells the runs of this store from those of another that are called the same, on any machine."""
+    if store.mirror is not None:
+        return hashlib.sha256(store.location.encode()).hexdigest()[:16]
+    folder = store.folder(FOLDER)  # it may be moved, so its path says nothing
     path = folder / "id"
     with locked(folder / LOCK):
         if not path.exists():
