@@ -77,6 +77,8 @@ def serving(store: Store, target: Target, port: int) -> Iterator[subprocess.Pope
     folder = store.folder(FOLDER)
     guard = Guard()
     command = [sys.executable, "-P", "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
+    # Under gunicorn it has no endpoint for the assistant, which would run commands on this machine, and starts sooner.
+    command += ["--gunicorn-opts", "--threads 4"]
     command += ["--backend-store-uri", target.uri, "--default-artifact-root", (folder / ARTIFACTS).as_uri()]
     with open(log(store), "wb") as said:
         server = subprocess.Popen(

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -62,6 +63,8 @@ def test_the_link_answers_on_this_machine_only_until_the_command_is_ended(
     with urllib.request.urlopen(url, timeout=10) as answer:
         assert b"MLflow" in answer.read()
     assert {"0100007F"} == listening(port)
+    with pytest.raises(urllib.error.HTTPError, match="404"):  # MLflow's assistant would run commands on this machine
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/ajax-api/3.0/mlflow/assistant/config", timeout=10)
     if BROWSER and number is signal.SIGINT:
         assert name in seen(url, tmp_path)
     command.send_signal(number)
