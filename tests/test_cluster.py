@@ -160,21 +160,21 @@ def test_such_a_cluster_runs_an_audit_though_a_spot_machine_is_taken_away(s3: Se
     assert nodes.stdout is not None
     try:
         place = ("--store", f"s3://{BUCKET}/audits", "--address", nodes.stdout.readline().strip())
-        run = shell.start("run", "toys", "parts=40", "seconds=0.2", f"folder={tmp_path}", *place)
+        run = shell.start("run", "toys", "parts=20", "seconds=1", f"folder={tmp_path}", *place)
         _await(lambda: bool(s3.names("audits/runs")), run)
         assert [] == s3.names("audits/results")
         print("start", file=nodes.stdin, flush=True)
-        _await(lambda: len(s3.names("audits/results")) > 8, run)
+        _await(lambda: len(s3.names("audits/results")) > 2, run)
         print("take away, and start another", file=nodes.stdin, flush=True)
         out, err = run.communicate(timeout=180)
     finally:
         nodes.communicate("end\n", timeout=60)
     assert 0 == run.returncode, err
-    assert "41 of 41 jobs stored, 41 done now, 0 failed" in out
+    assert "21 of 21 jobs stored, 21 done now, 0 failed" in out
     assert "its node went away" in err
     numbers = (tmp_path / "computed.log").read_text().split()
-    assert 40 == len(set(numbers))
-    assert len(numbers) <= 44  # what ran on the machine that was taken away
+    assert 20 == len(set(numbers))
+    assert len(numbers) <= 24  # what ran on the machine that was taken away
 
 
 def _await(condition: Callable[[], bool], run: subprocess.Popen[str]) -> None:

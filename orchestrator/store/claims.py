@@ -20,11 +20,12 @@ from types import TracebackType
 from orchestrator import lease
 from orchestrator.errors import Held, StoreError
 from orchestrator.lease import STALE, Holder
-from orchestrator.store.bucket import Bucket, Object
+from orchestrator.store.bucket import Away, Bucket, Object
 
 CLAIMS = "claims"
 BEAT = 10.0  # seconds between heartbeats
 ATTEMPTS = 6  # to claim a run that others are just claiming too
+READINGS = 3  # of a claim that is just written anew
 PAUSE = 1.0  # seconds between these, times chance and their number
 UNCLEAR = (FileNotFoundError, ValueError, TypeError, KeyError)  # a claim that has just gone, or is none
 
@@ -125,6 +126,15 @@ def _others(bucket: Bucket, run: str, mine: Holder) -> list[tuple[Holder, bool]]
 
 
 def _read(bucket: Bucket, claim: Object) -> tuple[Holder, bool]:
+    """Who claims, and whether it holds. One that is being written anew is read again: its length may just change."""
+    for _ in range(READINGS - 1):
+        with suppress(Away, ValueError):
+            return _said(bucket, claim)
+        time.sleep(PAUSE / 5)
+    return _said(bucket, claim)
+
+
+def _said(bucket: Bucket, claim: Object) -> tuple[Holder, bool]:
     said = json.loads(memoryview(bucket.get(claim.name)).tobytes())
     return Holder(**said["holder"]), bool(said["held"])
 
