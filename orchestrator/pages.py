@@ -31,16 +31,16 @@ def draw(store: Store, run: str, show_images: bool = False) -> Path:
     EngramError where nobody offers to draw one, or it cannot be drawn or written.
     """
     folder = store.folder("runs", run)
-    _call("run", store, run, folder, show_images)
+    _call("run", folder, store, run, folder, show_images)
     return folder / (PRIVATE_PAGE if show_images and (folder / PRIVATE_PAGE).is_file() else PAGE)
 
 
 def compare(store: Store, runs: tuple[str, str], path: Path) -> None:
     """Draw two runs side by side into this file; EngramError as `draw`."""
-    _call("comparison", store, runs, path)
+    _call("comparison", path, store, runs, path)
 
 
-def _call(name: str, *arguments: Any) -> None:
+def _call(name: str, place: Path, *arguments: Any) -> None:
     offered = [point for point in entry_points(group=GROUP) if point.name == name]
     if not offered:
         raise EngramError("no package that draws reports is installed; pip install -e . in Engram's folder offers ours")
@@ -49,7 +49,8 @@ def _call(name: str, *arguments: Any) -> None:
     except EngramError:
         raise
     except OSError as error:
-        raise EngramError(f"the report cannot be written: {error.filename or ''}: {error.strerror or error}") from error
+        where = error.filename or place
+        raise EngramError(f"the report cannot be written: {where}: {error.strerror or error}") from error
     except Exception as error:  # a drawer is another package's, and no run ends badly for its page
         line = " ".join(str(error).split())
         raise EngramError(f"the report cannot be drawn: {type(error).__name__}: {line}") from error
