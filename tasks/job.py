@@ -83,6 +83,9 @@ class Job:
 Roots = Mapping[str, "Job | tuple[Job, ...]"]
 
 
+Answer = Literal["memorised", "not seen", "undecided"]
+
+
 @dataclass(frozen=True)
 class Verdict:
     """An audit's answer in words.
@@ -91,7 +94,7 @@ class Verdict:
     does not say. `rows` are the (metric, setting) of the summary rows that carry it, the first one first.
     """
 
-    answer: Literal["memorised", "not seen", "undecided"]
+    answer: Answer
     sentence: str
     limits: str
     rows: tuple[tuple[str, str], ...]

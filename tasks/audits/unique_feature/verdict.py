@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.datasets.features import Feature
-from tasks.job import Verdict
+from tasks.job import Answer, Verdict
 
 # Nats: a change of the label's probability by about a tenth. Where the interval excludes this much, the audit had the
 # power to see what would matter; where it does not, its silence means nothing.
@@ -43,38 +43,38 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table) -> Verdict:
     interval over so few rests on the assumption of normality alone.
     """
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
-    row = rows.get(ROWS[0])
-    answered = dict.fromkeys(("answer", "sentence"), "") if row is None else _answered(row, feature, carried)
-    if not answered["answer"]:
-        answered = {"answer": "undecided", "sentence": "Undecided: no pair of trainings has been scored yet."}
-    there = tuple(each for each in ROWS if each in rows)
-    return Verdict(limits=" ".join([*_published(rows), LIMITS]), rows=there, **answered)  # type: ignore[arg-type]
+    answer, evidence = _answered(rows.get(ROWS[0], {}), feature, carried)
+    null = (
+        "" if carried == feature else f" The canaries carried another feature than {_named(feature)}: this is a null."
+    )
+    sentence = f"{answer.capitalize()}: {evidence}.{null}"
+    return Verdict(
+        answer, sentence, " ".join([*_published(rows), LIMITS]), tuple(name for name in ROWS if name in rows)
+    )
 
 
-def _answered(row: Row, feature: Feature, carried: Feature) -> dict[str, str]:
-    asked = _named(feature)
+def _answered(row: Row, feature: Feature, carried: Feature) -> tuple[Answer, str]:
+    """The answer, and the evidence for it in words."""
+    if not row or not row["n"] or row["estimate"] is None:
+        return "undecided", "no pair of trainings has been scored yet"
+    asked, n, low, high = _named(feature), row["n"], row["low"], row["high"]
     seen = f"a single training image with {asked}" if carried == feature else "a single training image that was changed"
-    other = "" if carried == feature else f" The canaries carried another feature than {asked}, so this is a null."
-    n, low, high = row["n"], row["low"], row["high"]
-    if not n or row["estimate"] is None:
-        return {"answer": "", "sentence": ""}
     moved = (
-        f"{seen} moves log P(label | {asked}) - log P(label | random patch), on images the networks never saw, by "
-        f"{row['estimate']:.4g} nats, a factor of {math.exp(row['estimate']):.3g} in probability"
+        f"{seen} changes log P(its label | {asked}) - log P(its label | a random patch), on images the networks never "
+        f"saw, by {row['estimate']:.4g} nats"
     )
     if low is None or high is None:
-        said = f"Undecided: {moved}; one pair of trainings has no interval, so train at least {LEAST} canaries."
-        return {"answer": "undecided", "sentence": said + other}
-    found = f"{moved} (95 % interval {low:.4g} to {high:.4g}, {n} pairs of trainings; 0 where nothing is memorised)"
+        return "undecided", f"{moved}; one pair of trainings has no interval: train at least {LEAST} canaries"
+    factor = f"a factor of {math.exp(row['estimate']):.3g} in probability"
+    over = f"95 % interval {low:.4g} to {high:.4g} over {n} pairs of trainings"
+    found = f"{moved} ({over}; {factor}; 0 where nothing is memorised)"
     if n < LEAST:
-        said = f"Undecided: {found}; so few decide nothing, so train at least {LEAST} canaries."
-        return {"answer": "undecided", "sentence": said + other}
+        return "undecided", f"{found}; so few decide nothing: train at least {LEAST} canaries"
     if low > 0:
-        return {"answer": "memorised", "sentence": f"Memorised: {found}.{other}"}
+        return "memorised", found
     if high < SMALLEST:
-        return {"answer": "not seen", "sentence": f"Not seen: {found}; more than {high:.4g} nats is unlikely.{other}"}
-    said = f"Undecided: {found}; as much as {high:.4g} nats cannot be excluded, so train more canaries."
-    return {"answer": "undecided", "sentence": said + other}
+        return "not seen", f"{found}; more than {high:.4g} nats is unlikely"
+    return "undecided", f"{found}; as much as {high:.4g} nats cannot be excluded: train more canaries"
 
 
 def _published(rows: Mapping[tuple[str, str], Row]) -> list[str]:
