@@ -58,7 +58,7 @@ def _answered(row: Row, feature: Feature, carried: Feature) -> tuple[Answer, str
     if not row or not row["n"] or row["estimate"] is None:
         return "undecided", "no pair of trainings has been scored yet"
     asked, n, low, high = _named(feature), row["n"], row["low"], row["high"]
-    seen = f"a single training image with {asked}" if carried == feature else "a single training image that was changed"
+    seen = f"a single training image with {asked}" if carried == feature else "a single training image with another one"
     moved = (
         f"{seen} changes log P(its label | {asked}) - log P(its label | a random patch), on images the networks never "
         f"saw, by {row['estimate']:.4g} nats"
