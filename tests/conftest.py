@@ -22,7 +22,8 @@ VARIABLES = (
     "RAY_worker_niceness",
 )
 OBJECT_STORE_BYTES = 80 * 2**20
-os.environ["MLFLOW_TRACKING_URI"] = "off"  # but for the tests that are about it
+# But for the tests that are about them.
+os.environ |= {"MLFLOW_TRACKING_URI": "off", "ENGRAM_REPORT": "no"}
 
 
 @pytest.fixture(scope="session")
