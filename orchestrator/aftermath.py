@@ -5,6 +5,8 @@ None of it changes how the run ended. What cannot be done is told in a line, and
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from orchestrator.report import Report
 from orchestrator.session import Session
 from orchestrator.tracking.delivery import Delivery, addresses
 from orchestrator.tracking.target import Untracked, target
+
+HURRY = 5.0  # seconds that tracking may still take where somebody waits for an interrupted run to end
 
 
 def delivery(session: Session, sweep: str | None, execution: Execution) -> Delivery | None:
@@ -43,7 +47,8 @@ def follow(report: Report, session: Session, execution: Execution, delivery: Del
 def _delivered(report: Report, session: Session, delivery: Delivery, stop: Stop) -> Report:
     """The report with the addresses at which tracking shows the runs. What could not be delivered is told."""
     asked = stop.reason
-    problem = delivery.finish(lambda: stop.reason != asked)
+    late = time.monotonic() + HURRY if report.state == "interrupted" else math.inf
+    problem = delivery.finish(lambda: stop.reason != asked or time.monotonic() > late)
     if problem:
         session.tell({"event": "told", "line": problem})
     found = addresses(delivery, [each.run for each in (*report.cells, report)])

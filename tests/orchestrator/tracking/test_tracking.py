@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -298,3 +299,18 @@ def test_a_server_that_was_never_there_costs_one_line(tmp_path: Path) -> None:
     done = engram(*TOYS, "--preset", "few")
     assert 1 == done.stderr.count("nothing answers at")
     assert "engram resume toys-" in done.stderr
+
+
+def test_an_interrupted_run_ends_at_once_though_its_server_hangs(tmp_path: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        engram = shell(tmp_path, MLFLOW_TRACKING_URI=f"http://127.0.0.1:{silent.getsockname()[1]}")
+        run = engram.start(*TOYS, "parts=60", "seconds=0.5")
+        engram.await_results(2, run)
+        run.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        said = run.communicate(timeout=60)[1]
+    assert 130 == run.returncode
+    assert time.monotonic() - began < 12  # a job that goes on, five seconds of patience, and a busy machine
+    assert "engram resume toys-" in said
