@@ -1,0 +1,92 @@
+"""How a call's jobs are to be computed where there is a choice, and what came of it.
+
+None of it bears on a result, so none of it is in a config or a key. Whoever sends a call says how (`under`); the code
+that has the choice asks (`asked`), and notes beside each result what it did (`note`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+WayName = Literal["auto", "loop", "stack", "graph"]
+WAYS: tuple[str, ...] = get_args(WayName)
+
+Choice = Mapping[str, Any]  # what JSON can hold
+Settle = Callable[[str, Callable[[], Choice]], Choice]
+
+
+def here() -> Settle:
+    """Choices that are remembered for as long as the function that this returns."""
+    settled: dict[str, Choice] = {}
+
+    def settle(name: str, choose: Callable[[], Choice]) -> Choice:
+        if name not in settled:
+            settled[name] = choose()
+        return settled[name]
+
+    return settle
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How to compute.
+
+    `settle(name, choose)` gives the choice already made under that name, or makes it by `choose()` and keeps it: one
+    choice per name for a whole run, however many processes compute it and however often it is resumed.
+    """
+
+    way: WayName = "auto"  # of training models; auto takes the fastest here
+    members: int | None = None  # models in one step at most; None: as many as are fastest and fit
+    sharers: int = 1  # calls on this device at one time: each takes its part of the memory
+    settle: Settle = field(default_factory=here)
+
+    def __post_init__(self) -> None:
+        if self.way not in WAYS:
+            raise ValueError(f"way is {self.way!r}; it must be one of {', '.join(WAYS)}")
+        for name in ("members", "sharers"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+
+
+@dataclass
+class _Call:
+    manner: Manner
+    notes: dict[str, Any]
+
+
+_call: ContextVar[_Call | None] = ContextVar("call", default=None)
+_ALONE = Manner()  # a process of no run
+
+
+@contextmanager
+def under(manner: Manner) -> Iterator[Mapping[str, Any]]:
+    """Inside, jobs are computed in that manner. Gives what is noted of the result that ended last."""
+    call = _Call(manner, {})
+    token = _call.set(call)
+    try:
+        yield call.notes
+    finally:
+        _call.reset(token)
+
+
+def asked() -> Manner:
+    """How to compute here and now."""
+    call = _call.get()
+    return _ALONE if call is None else call.manner
+
+
+def note(**facts: Any) -> None:
+    """Say, before a result is handed over, how it was computed; replaces what was said of the one before.
+
+    Facts are what JSON can hold. For trainings: `way`, `stack` (models in one step), `steps_per_second` (of one
+    model, times the models in the step), `device`, `bytes_per_member`, `device_bytes`, `busy` (the share of wall time
+    that the device was computing).
+    """
+    call = _call.get()
+    if call is not None:
+        call.notes.clear()
+        call.notes.update(facts)
