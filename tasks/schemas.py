@@ -24,6 +24,18 @@ SUMMARY = pa.schema(
 MODEL = pa.schema(
     [
         ("seed", pa.int64()),
+        (
+            "network",
+            pa.struct(
+                [
+                    ("name", pa.string()),
+                    ("shape", pa.list_(pa.int32())),  # of the images: height, width, channels
+                    ("classes", pa.int32()),
+                    ("dropout", pa.bool_()),
+                    ("batch_norm", pa.bool_()),
+                ]
+            ),
+        ),
         ("epochs", pa.int32()),  # epochs trained
         ("best_epoch", pa.int32()),  # the epoch whose weights these are, counted from 1
         (

@@ -1,4 +1,4 @@
-"""A network's weights by name, in memory and in the MODEL table."""
+"""A network and its weights by name, in memory and in the MODEL table."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from tasks.models.networks import Architecture
+from tasks.models.regularisers import Regularisers
 
 Weights = Mapping[str, NDArray[np.float32]]
 
@@ -24,3 +27,22 @@ def weights_of(model: pa.Table, row: int = 0) -> dict[str, NDArray[np.float32]]:
     """The weights in one row of a MODEL table, read-only."""
     cells = model.column("weights")[row].as_py()
     return {cell["name"]: np.frombuffer(cell["values"], "<f4").reshape(cell["shape"]) for cell in cells}
+
+
+def network_row(architecture: Architecture) -> dict[str, Any]:
+    """The network as the `network` column of MODEL holds it."""
+    return {
+        "name": architecture.name,
+        "shape": list(architecture.shape),
+        "classes": architecture.classes,
+        "dropout": architecture.regularisers.dropout,
+        "batch_norm": architecture.regularisers.batch_norm,
+    }
+
+
+def architecture_of(model: pa.Table, row: int = 0) -> Architecture:
+    """The network in one row of a MODEL table."""
+    cell = model.column("network")[row].as_py()
+    height, width, channels = cell["shape"]
+    regularisers = Regularisers(cell["dropout"], cell["batch_norm"])
+    return Architecture(cell["name"], (height, width, channels), cell["classes"], regularisers)

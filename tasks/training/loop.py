@@ -15,13 +15,14 @@ from torch import Tensor
 
 from tasks import seeds
 from tasks.datasets.images import Images
-from tasks.models import mlp1
+from tasks.devices import device
+from tasks.models import mlp1, perceptron
 from tasks.models.products import products
 from tasks.threads import threads
 from tasks.training.adam import Adam
 from tasks.training.flat import Flat
 from tasks.training.members import Epoch, Member, Recipe, Trained, TrainingError
-from tasks.training.resident import Resident, device, resident
+from tasks.training.resident import Resident, resident
 
 VALIDATED_AT_ONCE = 512  # rows
 
@@ -71,12 +72,12 @@ class Model:
     def __init__(self, recipe: Recipe, data: Resident, member: Member) -> None:
         place, dtype = data.train.device, getattr(torch, recipe.precision)
         self.recipe, self.data, self.member, self.dtype = recipe, data, member, dtype
-        start = mlp1.initial(member.seed, data.train.shape[1], data.classes)
+        start = initial(architecture(data).weights, member.seed)
         shapes = {name: values.shape for name, values in start.items()}
         self.weights = Flat(shapes, place, dtype)
         for name, values in start.items():
             self.weights.views[name].copy_(torch.from_numpy(values))
-        self.layers = mlp1.layers(self.weights.views)
+        self.layers = perceptron.layers(self.weights.views)
         self.adam = Adam(self.weights, recipe.learning_rate)
         self.by = products(place, dtype)
         self.minus_one = torch.full((1, recipe.batch), -1.0, dtype=dtype, device=place)
@@ -102,14 +103,14 @@ class Model:
 
     def step(self, pixels: Tensor, labels: Tensor) -> Tensor:
         """One update by a minibatch; the loss before it."""
-        values = mlp1.activations(self.layers, mlp1.scaled(pixels, self.dtype), self.by)
+        values = perceptron.activations(self.layers, pixels.to(self.dtype).mul_(1 / 255), self.by)
         # Classes by rows, since torch's softmax over a short inner axis takes four times as long.
         log_p = torch.log_softmax(values[-1].t().contiguous(), 0)
         places, count = labels[None], len(labels)
         loss = log_p.gather(0, places).mean().neg_()
         # The slope of the mean of -log p(label) in the logits is (p - one-hot) / count.
         slope = log_p.exp_().scatter_add_(0, places, self.minus_one[:, :count]).div_(count).t()
-        self.adam.step(mlp1.slopes(self.layers, values, slope, self.by))
+        self.adam.step(perceptron.slopes(self.layers, values, slope, self.by))
         return loss
 
     def check(self, losses: Tensor, epoch: int) -> None:
@@ -124,9 +125,9 @@ class Model:
         test, labels = self.data.test, self.data.test_labels
         loss, right = 0.0, 0
         for start in range(0, len(test), VALIDATED_AT_ONCE):
-            rows = mlp1.scaled(test[start : start + VALIDATED_AT_ONCE], self.dtype)
+            rows = test[start : start + VALIDATED_AT_ONCE].to(self.dtype).mul_(1 / 255)
             truth = labels[start : start + VALIDATED_AT_ONCE, None]
-            log_p = torch.log_softmax(mlp1.activations(self.layers, rows, self.by)[-1], 1)
+            log_p = torch.log_softmax(perceptron.activations(self.layers, rows, self.by)[-1], 1)
             loss -= float(log_p.gather(1, truth).double().sum())
             right += int((log_p.argmax(1, keepdim=True) == truth).sum())
         return loss / len(test), right / len(test)

@@ -26,11 +26,6 @@ class Resident:
 _resident: weakref.WeakKeyDictionary[Images, dict[torch.device, Resident]] = weakref.WeakKeyDictionary()
 
 
-def device() -> torch.device:
-    """Where models train here: on the GPU where there is one."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
 def resident(images: Images, place: torch.device) -> Resident:
     """The images on a device, put there once and kept for as long as the images are."""
     places = _resident.setdefault(images, {})

@@ -155,12 +155,13 @@ def triples(images: str, clean: Pixels, rows: Rows, count: int, config: Evaluati
 
 def measured(config: Evaluation, label: int, model: str, trained: pa.Table, triples: Triples) -> pa.Table:
     """One model's rows for one set of images."""
-    from tasks.models.mlp1 import logits
-    from tasks.models.weights import weights_of
+    from tasks.models.inference import logits
+    from tasks.models.weights import architecture_of, weights_of
 
-    weights = weights_of(trained)
+    network, weights = architecture_of(trained), weights_of(trained)
     clean, unique, random = (
-        log_probabilities(logits(weights, images)) for images in (triples.clean, triples.unique, triples.random)
+        log_probabilities(logits(network, [weights], images)[0])
+        for images in (triples.clean, triples.unique, triples.random)
     )
     n = len(triples.rows)
     columns = {

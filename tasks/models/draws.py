@@ -1,0 +1,84 @@
+"""Random numbers of many models at once: each model's are a function of its seed, its step and the place they are for.
+
+Counter-based, so that a number depends on no other number drawn: not on a model's place in a stack, not on what lies
+beside it, not on the device (the bits are integers). A stream is SplitMix64 started at a key: word i of key k is
+mix(k + i gamma). Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators", figures 13 and 14.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache, lru_cache
+
+import torch
+from torch import Tensor
+
+from tasks import seeds
+
+GAMMA = 0x9E3779B97F4A7C15 - 2**64  # as a signed word
+FIRST, SECOND = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
+
+
+class Draws:
+    """The draws of one step of each model, from its `keys` (models,) int64.
+
+    Every method takes a `site`, the place in the network that the numbers are for: other sites, other numbers. What
+    comes back is (models, *shape), each number independent of the others.
+    """
+
+    def __init__(self, keys: Tensor) -> None:
+        self.keys = keys
+
+    def words(self, site: int, count: int) -> Tensor:
+        """64 random bits each: (models, count) int64."""
+        starts = mixed(self.keys ^ site_key(site))
+        return mixed(starts[:, None] + counters(count, self.keys.device), spare=False)
+
+    def uniform(self, site: int, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
+        """U[0, 1) in steps of 2^-24, the same in every dtype."""
+        count = math.prod(shape)
+        halves = self.words(site, -(-count // 2)).view(torch.int32)[:, :count]
+        return halves.bitwise_and(0xFFFFFF).to(dtype).mul_(2.0**-24).view(len(self.keys), *shape)
+
+    def normal(self, site: int, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
+        """N(0, 1). Box & Muller 1958: sqrt(-2 log(1 - u)) cos(2 pi v)."""
+        uniform = self.uniform(site, (2, *shape), dtype)
+        radius = uniform[:, 0].neg().log1p_().mul_(-2).sqrt_()
+        return radius.mul_(uniform[:, 1].mul(2 * math.pi).cos_())
+
+    def kept(self, site: int, shape: Sequence[int], rate: float) -> Tensor:
+        """True with probability 1 - rate (rate < 1), to within 2^-17: what dropout leaves standing."""
+        count = math.prod(shape)
+        quarters = self.words(site, -(-count // 4)).view(torch.int16)[:, :count]
+        return (quarters >= round(rate * 2**16) - 2**15).view(len(self.keys), *shape)
+
+
+def member_key(seed: int) -> int:
+    """The key from which a model's draws of all its steps are derived."""
+    return seeds.derive(seed, "draws")
+
+
+def step_keys(members: Tensor, steps: Tensor) -> Tensor:
+    """The keys of a step: from each model's key and its number of steps taken, both (models,) int64."""
+    return mixed(members + steps * GAMMA)
+
+
+def mixed(words: Tensor, spare: bool = True) -> Tensor:
+    """SplitMix64's finaliser, bit for bit; `spare` leaves the argument as it is."""
+    words = words.clone() if spare else words
+    # Shifts of signed words copy the sign: the bits that it filled are masked off.
+    words.bitwise_xor_((words >> 30).bitwise_and_(2**34 - 1)).mul_(FIRST)
+    words.bitwise_xor_((words >> 27).bitwise_and_(2**37 - 1)).mul_(SECOND)
+    return words.bitwise_xor_((words >> 31).bitwise_and_(2**33 - 1))
+
+
+@cache
+def site_key(site: int) -> int:
+    return seeds.derive(site, "site")
+
+
+@lru_cache(256)
+def counters(count: int, device: torch.device) -> Tensor:
+    """1 gamma, 2 gamma, ... as one stream counts."""
+    return torch.arange(1, count + 1, device=device) * GAMMA

@@ -1,0 +1,321 @@
+"""The layers that networks are written in: each computes many alike models at once, every one with its own weights.
+
+A network is a function of `Layers` and its input that applies layers by name:
+
+    def mlp1(layers: Layers, x: Tensor, classes: int) -> Tensor:
+        x = layers.dense("dense1", layers.flat(x), 512, GLOROT).relu()
+        ...
+
+Read once without numbers (`weights_of`), the same function says which weights there are and how they start.
+
+Dense values are (models, rows, features). Images are (rows, models * channels, height, width), a model's channels side
+by side: for one model that is the usual (rows, channels, height, width), and pooling, activations and sums need not
+know how many models there are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from tasks import seeds
+from tasks.models.draws import Draws
+from tasks.models.products import Products, products
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a weight begins: drawn from a stream given its shape, its inputs (fan-in) and outputs (fan-out)."""
+
+    name: str
+    draw: Callable[[np.random.Generator, Shape, int, int], NDArray[np.floating]]
+
+
+def _glorot(stream: np.random.Generator, shape: Shape, inputs: int, outputs: int) -> NDArray[np.floating]:
+    limit = math.sqrt(6 / (inputs + outputs))
+    return stream.uniform(-limit, limit, shape)
+
+
+def _he_normal(stream: np.random.Generator, shape: Shape, inputs: int, outputs: int) -> NDArray[np.floating]:  # noqa: ARG001
+    return stream.normal(0, math.sqrt(2 / inputs), shape)
+
+
+def _fan_in_uniform(stream: np.random.Generator, shape: Shape, inputs: int, outputs: int) -> NDArray[np.floating]:  # noqa: ARG001
+    limit = 1 / math.sqrt(inputs)
+    return stream.uniform(-limit, limit, shape)
+
+
+GLOROT = Start("glorot uniform", _glorot)  # U(-a, a), a^2 = 6 / (inputs + outputs). Glorot & Bengio 2010, eq. 16
+HE_NORMAL = Start("he normal", _he_normal)  # N(0, 2 / inputs). He et al. 2015, eq. 10
+FAN_IN_UNIFORM = Start("fan-in uniform", _fan_in_uniform)  # U(-a, a), a^2 = 1 / inputs: torch's weights and biases
+
+
+def constant(value: float) -> Start:
+    return Start(f"{value:g}", lambda _stream, shape, _inputs, _outputs: np.full(shape, value))
+
+
+ZERO, ONE = constant(0), constant(1)
+
+
+@dataclass(frozen=True)
+class Weight:
+    """One tensor of a network: what training changes, or (`learned` false) a statistic that it keeps."""
+
+    shape: Shape
+    start: Start
+    inputs: int
+    outputs: int
+    learned: bool = True
+
+
+@dataclass(frozen=True)
+class Mode:
+    """In what setting a network is applied.
+
+    Training draws what it drops from `draws`, and normalises by the batch's own statistics. `real` (models, rows) is
+    1 for rows and 0 for padding, None where all rows are real; padding bears on nothing but its own output.
+    """
+
+    training: bool = False
+    draws: Draws | None = None
+    real: Tensor | None = None
+
+
+EVALUATION = Mode()
+
+
+class Layers:
+    """The layers of `models` alike networks, whose `tensors` are (models, *shape) by name."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], mode: Mode = EVALUATION, by: Products | None = None) -> None:
+        first = next(iter(tensors.values()), None)
+        self.tensors = tensors
+        self.mode = mode
+        self.models = 1 if first is None else len(first)
+        self._by = by or products(
+            *(torch.device("cpu"), torch.float32) if first is None else (first.device, first.dtype)
+        )
+        self._sites = 0
+
+    def weight(self, name: str, shape: Shape, start: Start, inputs: int = 1, outputs: int = 1) -> Tensor:
+        """A learned tensor: (models, *shape)."""
+        return self._tensor(name, Weight(shape, start, inputs, outputs))
+
+    def statistic(self, name: str, shape: Shape, start: Start) -> Tensor:
+        """A tensor that training keeps but does not learn: (models, *shape). Layers change it in place."""
+        return self._tensor(name, Weight(shape, start, 1, 1, learned=False))
+
+    def _tensor(self, name: str, weight: Weight) -> Tensor:
+        tensor = self.tensors[name]
+        if tuple(tensor.shape) != (self.models, *weight.shape):
+            found = "x".join(map(str, tensor.shape[1:]))
+            raise ValueError(f"{name} is {found}; this network has it {'x'.join(map(str, weight.shape))}")
+        return tensor
+
+    def site(self) -> int:
+        """A place for draws that no other layer has."""
+        self._sites += 1
+        return self._sites
+
+    def dense(self, name: str, x: Tensor, units: int, start: Start, bias: Start = ZERO) -> Tensor:
+        """x W^T + b: (models, rows, inputs) to (models, rows, units)."""
+        inputs = x.shape[-1]
+        weight = self.weight(f"{name}.weight", (units, inputs), start, inputs, units)
+        offset = self.weight(f"{name}.bias", (units,), bias, inputs, units)
+        return affine(x, weight, offset, self._by)
+
+    def conv(
+        self,
+        name: str,
+        x: Tensor,
+        channels: int,
+        kernel: int,
+        start: Start,
+        *,
+        stride: int = 1,
+        padding: int = 0,
+        bias: Start | None = ZERO,
+    ) -> Tensor:
+        """A square convolution of images to `channels` each. Weights are (channels, inputs, kernel, kernel)."""
+        inputs = x.shape[1] // self.models
+        fans = (inputs * kernel**2, channels * kernel**2)
+        weight = self.weight(f"{name}.weight", (channels, inputs, kernel, kernel), start, *fans).flatten(0, 1)
+        offset = None if bias is None else self.weight(f"{name}.bias", (channels,), bias, *fans).flatten()
+        return functional.conv2d(x, weight, offset, stride, padding, groups=self.models)
+
+    def transposed_conv(
+        self,
+        name: str,
+        x: Tensor,
+        channels: int,
+        kernel: int,
+        start: Start,
+        *,
+        stride: int = 1,
+        padding: int = 0,
+        bias: Start | None = ZERO,
+    ) -> Tensor:
+        """The transposed convolution of images to `channels` each. Weights are (inputs, channels, kernel, kernel)."""
+        inputs = x.shape[1] // self.models
+        # torch counts a transposed convolution's inputs on the second axis of its weight.
+        fans = (channels * kernel**2, inputs * kernel**2)
+        weight = self.weight(f"{name}.weight", (inputs, channels, kernel, kernel), start, *fans).flatten(0, 1)
+        offset = None if bias is None else self.weight(f"{name}.bias", (channels,), bias, *fans).flatten()
+        return functional.conv_transpose2d(x, weight, offset, stride, padding, groups=self.models)
+
+    def batch_norm(self, name: str, x: Tensor, *, momentum: float, epsilon: float) -> Tensor:
+        """Normalised over rows (and places), then scaled and shifted, of dense values or images.
+
+        gamma (x - mean) / sqrt(variance + epsilon) + beta, with the batch's mean and biased variance in training, of
+        its real rows alone; the running ones move towards them (the unbiased variance) by `momentum` and are used in
+        evaluation. Ioffe & Szegedy 2015, algorithms 1 and 2.
+        """
+        if x.dim() == 3:  # dense values, as images of one place
+            rows = x.transpose(0, 1).reshape(x.shape[1], -1, 1, 1)
+            normalised = self.batch_norm(name, rows, momentum=momentum, epsilon=epsilon)
+            return normalised.view(x.shape[1], self.models, -1).transpose(0, 1)
+        shape = (x.shape[1] // self.models,)
+        gamma, beta = self.weight(f"{name}.gamma", shape, ONE), self.weight(f"{name}.beta", shape, ZERO)
+        running = self.statistic(f"{name}.mean", shape, ZERO), self.statistic(f"{name}.variance", shape, ONE)
+        scale = gamma.flatten(), beta.flatten()
+        if not self.mode.training:
+            return functional.batch_norm(x, running[0].flatten(), running[1].flatten(), *scale, False, 0.0, epsilon)
+        if self.mode.real is None:
+            # Flattened tensors may be copies: their new values are put back.
+            now = running[0].flatten(), running[1].flatten()
+            normalised = functional.batch_norm(x, *now, *scale, True, momentum, epsilon)
+            for kept, moved in zip(running, now, strict=True):
+                kept.copy_(moved.view_as(kept))
+            return normalised
+        return _normalised(x, self.mode.real, running, scale, momentum, epsilon)
+
+    def dropout(self, x: Tensor, rate: float) -> Tensor:
+        """In training, each value is 0 with probability `rate` and otherwise grows by 1 / (1 - rate).
+
+        Srivastava et al. 2014, section 4, scaled in training rather than in use.
+        """
+        site = self.site()
+        if not self.mode.training or not rate:
+            return x
+        assert self.mode.draws is not None
+        if x.dim() == 3:
+            kept = self.mode.draws.kept(site, x.shape[1:], rate)
+        else:
+            rows, channels = len(x), x.shape[1] // self.models
+            kept = self.mode.draws.kept(site, (rows, channels, *x.shape[2:]), rate).transpose(0, 1).flatten(1, 2)
+        return x * kept * (1 / (1 - rate))
+
+    def flat(self, x: Tensor) -> Tensor:
+        """Images as dense values: (models, rows, channels * height * width)."""
+        return x.view(len(x), self.models, -1).transpose(0, 1) if self.models > 1 else x.reshape(1, len(x), -1)
+
+    def images(self, x: Tensor, shape: Shape) -> Tensor:
+        """Dense values (models, rows, features) as images of `shape` (channels, height, width)."""
+        rows = x.shape[1]
+        return x.transpose(0, 1).reshape(rows, self.models * shape[0], *shape[1:])
+
+
+def _normalised(
+    x: Tensor,
+    real: Tensor,
+    running: tuple[Tensor, Tensor],
+    scale: tuple[Tensor, Tensor],
+    momentum: float,
+    epsilon: float,
+) -> Tensor:
+    """Batch norm by the statistics of real rows alone: x (rows, channels of all models, height, width)."""
+    models, channels = running[0].shape
+    kept = real.t().to(x.dtype).repeat_interleave(channels, 1)[:, :, None, None]
+    count = kept.sum(0) * x.shape[2] * x.shape[3]  # (channels of all models, 1, 1)
+    least = count.clamp(min=1)
+    mean = (x * kept).sum((0, 2, 3), keepdim=True) / least
+    apart = x - mean
+    variance = (apart.square() * kept).sum((0, 2, 3), keepdim=True) / least
+    with torch.no_grad():
+        unbiased = variance * (least / (count - 1).clamp(min=1))
+        some = (count > 0).view(models, channels)  # a model without a real row keeps what it has
+        for kept_so_far, now in zip(running, (mean, unbiased), strict=True):
+            moved = torch.lerp(kept_so_far, now.view(models, channels), momentum)
+            kept_so_far.copy_(torch.where(some, moved, kept_so_far))
+    gamma, beta = (part[:, None, None] for part in scale)
+    return apart * (torch.rsqrt(variance + epsilon) * gamma) + beta
+
+
+def affine(x: Tensor, weight: Tensor, bias: Tensor, by: Products) -> Tensor:
+    """x W^T + b of each model: (models, rows, inputs) to (models, rows, outputs)."""
+    if x.device.type == "meta":
+        return x.new_empty(*x.shape[:-1], weight.shape[1])
+    result: Tensor = _Affine.apply(x, weight, bias, by)
+    return result
+
+
+class _Affine(torch.autograd.Function):
+    """The product of a dense layer, and its slopes, by the products that are fastest here."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, by: Products) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.by = by
+        return each_model(lambda *parts: by.affine(*parts, False), x, weight, bias, stacked=by.stacked)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+        (slope,) = slopes
+        x, weight = ctx.saved_tensors
+        by = ctx.by
+        of_x, of_weight, of_bias, _ = ctx.needs_input_grad
+        bias_slope = slope.sum(1) if of_bias else None
+        return (
+            each_model(by.row_slope, slope, weight, stacked=by.stacked) if of_x else None,
+            each_model(by.weight_slope, slope, x, stacked=by.stacked) if of_weight else None,
+            bias_slope,
+            None,
+        )
+
+
+def each_model(product: Callable[..., Tensor], *stacks: Tensor, stacked: bool = False) -> Tensor:
+    """The product of each model's part, one model after another unless it takes all of them together."""
+    if stacked:
+        return product(*stacks)
+    if len(stacks[0]) == 1:
+        return product(*(stack[0] for stack in stacks))[None]
+    return torch.stack([product(*parts) for parts in zip(*stacks, strict=True)])
+
+
+class _Outline(Layers):
+    """Takes note of the weights that a network asks for; its values have shapes and no numbers."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.found: dict[str, Weight] = {}
+
+    def _tensor(self, name: str, weight: Weight) -> Tensor:
+        if self.found.setdefault(name, weight) != weight:
+            raise ValueError(f"two layers of the network are called {name}")
+        return torch.empty(1, *weight.shape, device="meta")
+
+
+def weights_of(network: Callable[[Layers, Tensor], object], shape: Shape) -> dict[str, Weight]:
+    """The weights of a network that is applied to images of `shape` (channels, height, width), in its order."""
+    outline = _Outline()
+    network(outline, torch.empty(1, *shape, device="meta"))
+    return outline.found
+
+
+def initial(weights: Mapping[str, Weight], seed: int) -> dict[str, NDArray[np.float32]]:
+    """The weights a model starts from, the same on every device, drawn in their order from one stream of the seed."""
+    stream = seeds.generator(seed, "initial weights")
+    return {
+        name: weight.start.draw(stream, weight.shape, weight.inputs, weight.outputs).astype(np.float32)
+        for name, weight in weights.items()
+    }

@@ -1,0 +1,63 @@
+"""Learning to classify images, by cross-entropy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from tasks.models import perceptron
+from tasks.models.layers import Layers, Weight
+from tasks.models.networks import Architecture
+from tasks.models.products import products
+from tasks.models.regularisers import PLAIN
+from tasks.training.learning import Batch
+
+
+class Classification:
+    """A network learns which class an image is of.
+
+    The loss is -log softmax(logits)[label], in nats; a minibatch's is the mean. Pixels enter as [0, 1].
+    """
+
+    total = False
+
+    def __init__(self, architecture: Architecture) -> None:
+        self.architecture = architecture
+
+    @property
+    def weights(self) -> Mapping[str, Weight]:
+        return self.architecture.weights
+
+    def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
+        return -self.log_p(tensors, batch).gather(2, batch.labels[..., None])[..., 0]
+
+    def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
+        log_p = self.log_p(tensors, batch)
+        return -log_p.gather(2, batch.labels[..., None])[..., 0], log_p.argmax(2) == batch.labels
+
+    def log_p(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
+        """The log probability of every class: (models, rows, classes)."""
+        dtype = next(iter(tensors.values())).dtype
+        layers = Layers(tensors, batch.mode)
+        pixels = batch.pixels.to(dtype).mul_(1 / 255)
+        logits = self.architecture.logits(layers, pixels)
+        # Classes by rows, since torch's softmax over a short inner axis takes four times as long.
+        return torch.log_softmax(logits.mT.contiguous(), 1).mT
+
+    def by_hand(
+        self, tensors: Mapping[str, Tensor], pixels: Tensor, labels: Tensor, shares: Tensor
+    ) -> tuple[Tensor, Sequence[Tensor]] | None:
+        if self.architecture.name != "mlp1" or self.architecture.regularisers != PLAIN:
+            return None
+        layers = perceptron.layers(tensors)
+        dtype = layers[0][0].dtype
+        by = products(pixels.device, dtype)
+        values = perceptron.activations(layers, pixels.to(dtype).mul_(1 / 255), by)
+        log_p = torch.log_softmax(values[-1].t().contiguous(), 0)
+        places = labels[None]
+        loss = -(log_p.gather(0, places)[0] @ shares)
+        # The slope of -log p(label) in the logits is p - one-hot.
+        slope = log_p.exp_().scatter_add_(0, places, torch.full_like(shares, -1)[None]).mul_(shares).t()
+        return loss, perceptron.slopes(layers, values, slope, by)

@@ -1,0 +1,221 @@
+"""Every layer of a stack of models against torch's own modules, one model at a time, in float64."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tasks.models.draws import Draws
+from tasks.models.layers import (
+    FAN_IN_UNIFORM,
+    GLOROT,
+    HE_NORMAL,
+    ONE,
+    ZERO,
+    Layers,
+    Mode,
+    constant,
+    initial,
+    weights_of,
+)
+from tasks.models.products import BATCHED, TORCH, Products
+
+MODELS, ROWS = 3, 5
+Stack = dict[str, Tensor]
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def side_by_side(each: Tensor) -> Tensor:
+    """Images (models, rows, channels, height, width) as layers take them."""
+    return each.transpose(0, 1).flatten(1, 2)
+
+
+def apart(images: Tensor) -> Tensor:
+    return images.unflatten(1, (MODELS, -1)).transpose(0, 1)
+
+
+@pytest.mark.parametrize("by", [TORCH, BATCHED], ids=lambda by: by.name)
+def test_dense_is_each_models_linear_with_its_slopes(by: Products) -> None:
+    x = numbers(MODELS, ROWS, 7).requires_grad_()
+    tensors = {"a.weight": numbers(MODELS, 4, 7, seed=1), "a.bias": numbers(MODELS, 4, seed=2)}
+    for tensor in tensors.values():
+        tensor.requires_grad_()
+    y = Layers(tensors, by=by).dense("a", x, 4, GLOROT)
+    slopes = torch.autograd.grad(y.square().sum(), [x, *tensors.values()])
+    expected = torch.stack(
+        [nn.functional.linear(x[m], tensors["a.weight"][m], tensors["a.bias"][m]) for m in range(MODELS)]
+    )
+    torch.testing.assert_close(expected, y, atol=1e-13, rtol=0)
+    for mine, theirs in zip(slopes, torch.autograd.grad(expected.square().sum(), [x, *tensors.values()]), strict=True):
+        torch.testing.assert_close(theirs, mine, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("transposed", [True, False])
+def test_a_convolution_is_each_models_own(transposed: bool, bias: bool) -> None:
+    each = numbers(MODELS, ROWS, 2, 6, 6)
+    kind = nn.ConvTranspose2d if transposed else nn.Conv2d
+    modules = [kind(2, 3, 4, stride=2, padding=1, bias=bias, dtype=torch.float64) for _ in range(MODELS)]
+    tensors = {"a.weight": torch.stack([module.weight.detach() for module in modules])}
+    if bias:
+        tensors["a.bias"] = torch.stack([module.bias.detach() for module in modules])  # type: ignore[union-attr]
+    layers = Layers(tensors)
+    convolve = layers.transposed_conv if transposed else layers.conv
+    y = convolve("a", side_by_side(each), 3, 4, GLOROT, stride=2, padding=1, bias=ZERO if bias else None)
+    expected = torch.stack([module(x) for module, x in zip(modules, each, strict=True)])
+    torch.testing.assert_close(expected, apart(y), atol=1e-13, rtol=0)
+
+
+def normalised_by_torch(
+    each: Tensor, real: Tensor | None, image: bool, training: bool
+) -> tuple[list[Tensor], list[nn.BatchNorm1d | nn.BatchNorm2d]]:
+    modules: list[nn.BatchNorm1d | nn.BatchNorm2d] = []
+    results = []
+    for m, x in enumerate(each):
+        module = (nn.BatchNorm2d if image else nn.BatchNorm1d)(each.shape[2], eps=1e-3, momentum=0.1).double()
+        module.running_mean.copy_(numbers(each.shape[2], seed=m))  # type: ignore[union-attr]
+        module.weight.data.copy_(numbers(each.shape[2], seed=10 + m))
+        module.bias.data.copy_(numbers(each.shape[2], seed=20 + m))
+        module.train(training)
+        modules.append(module)
+        results.append(module(x if real is None else x[real[m].bool()]).detach())
+    return results, modules
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("image", [True, False])
+def test_batch_norm_is_each_models_own_over_its_real_rows(image: bool, training: bool, padded: bool) -> None:
+    each = numbers(MODELS, ROWS, 4, 3, 2) if image else numbers(MODELS, ROWS, 4)
+    real = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]) if padded else None
+    expected, modules = normalised_by_torch(each, real, image, training)
+    tensors = {
+        "n.gamma": torch.stack([numbers(4, seed=10 + m) for m in range(MODELS)]),
+        "n.beta": torch.stack([numbers(4, seed=20 + m) for m in range(MODELS)]),
+        "n.mean": torch.stack([numbers(4, seed=m) for m in range(MODELS)]),
+        "n.variance": torch.ones(MODELS, 4, dtype=torch.float64),
+    }
+    layers = Layers(tensors, Mode(training, real=real))
+    y = layers.batch_norm("n", side_by_side(each) if image else each, momentum=0.1, epsilon=1e-3)
+    found = apart(y) if image else y
+    for m in range(MODELS):
+        rows = slice(None) if real is None else real[m].bool()
+        torch.testing.assert_close(expected[m], found[m][rows], atol=1e-12, rtol=0)
+        torch.testing.assert_close(modules[m].running_mean, tensors["n.mean"][m], atol=1e-13, rtol=0)
+        torch.testing.assert_close(modules[m].running_var, tensors["n.variance"][m], atol=1e-13, rtol=0)
+
+
+def test_a_model_without_real_rows_keeps_its_statistics() -> None:
+    real = torch.tensor([[1, 1], [0, 0]])
+    tensors = {name: torch.ones(2, 1) for name in ("n.gamma", "n.beta", "n.mean", "n.variance")}
+    Layers(tensors, Mode(training=True, real=real)).batch_norm("n", torch.randn(2, 2, 1), momentum=0.5, epsilon=1e-3)
+    assert [True, False] == [bool(mean != 1) for mean in tensors["n.mean"]]
+    assert 1 == tensors["n.variance"][1]
+
+
+def test_slopes_through_masked_batch_norm_are_those_of_the_real_rows() -> None:
+    x = numbers(1, ROWS, 4).requires_grad_()
+    real = torch.tensor([[1, 1, 1, 0, 0]])
+    tensors = {"n.gamma": torch.ones(1, 4).double(), "n.beta": torch.zeros(1, 4).double()}
+    tensors |= {"n.mean": torch.zeros(1, 4).double(), "n.variance": torch.ones(1, 4).double()}
+    y = Layers(tensors, Mode(training=True, real=real)).batch_norm("n", x, momentum=0.1, epsilon=1e-3)
+    (slope,) = torch.autograd.grad((y * numbers(1, ROWS, 4, seed=3) * real[..., None]).sum(), x)
+    again = x.detach()[0, :3].clone().requires_grad_()
+    expected = nn.functional.batch_norm(again, None, None, training=True, eps=1e-3)
+    (theirs,) = torch.autograd.grad((expected * numbers(1, ROWS, 4, seed=3)[0, :3]).sum(), again)
+    torch.testing.assert_close(theirs, slope[0, :3], atol=1e-12, rtol=0)
+    assert not slope[0, 3:].any()
+
+
+@pytest.mark.parametrize("shape", [(MODELS, ROWS, 8), (ROWS, MODELS * 2, 3, 4)])
+def test_dropout_is_each_models_own_and_ends_with_training(shape: tuple[int, ...]) -> None:
+    x = torch.ones(shape)
+    keys = torch.tensor([5, 6, 7])
+    tensors = {"w": torch.zeros(MODELS, 1)}
+    together = Layers(tensors, Mode(training=True, draws=Draws(keys))).dropout(x, 0.25)
+    assert [0, pytest.approx(4 / 3)] == sorted(together.unique().tolist())
+    each = together if len(shape) == 3 else apart(together)
+    for m in range(MODELS):
+        one = Layers({"w": torch.zeros(1, 1)}, Mode(training=True, draws=Draws(keys[m : m + 1])))
+        alone = one.dropout(x[m : m + 1] if len(shape) == 3 else x[:, 2 * m : 2 * m + 2], 0.25)
+        assert torch.equal(each[m], alone[0] if len(shape) == 3 else alone)
+    assert torch.equal(x, Layers(tensors).dropout(x, 0.25))
+
+
+def test_two_dropouts_of_a_network_drop_differently() -> None:
+    layers = Layers({"w": torch.zeros(1, 1)}, Mode(training=True, draws=Draws(torch.tensor([5]))))
+    x = torch.ones(1, 4, 64)
+    assert not torch.equal(layers.dropout(x, 0.5), layers.dropout(x, 0.5))
+
+
+def test_images_and_dense_values_turn_into_one_another() -> None:
+    each = numbers(MODELS, ROWS, 2, 3, 4)
+    layers = Layers({"w": torch.zeros(MODELS, 1)})
+    flat = layers.flat(side_by_side(each))
+    assert torch.equal(each.flatten(2), flat)
+    assert torch.equal(side_by_side(each), layers.images(flat, (2, 3, 4)))
+    one = Layers({"w": torch.zeros(1, 1)})
+    assert torch.equal(each[0].flatten(1)[None], one.flat(each[0]))
+
+
+def small(layers: Layers, x: Tensor) -> Tensor:
+    x = layers.batch_norm("norm", layers.conv("conv", x, 4, 3, HE_NORMAL), momentum=0.1, epsilon=1e-5)
+    return layers.dense("out", layers.flat(x.relu()), 2, FAN_IN_UNIFORM, bias=constant(0.5))
+
+
+def test_a_network_tells_its_weights_without_being_computed() -> None:
+    found = weights_of(small, (1, 8, 8))
+    assert {
+        "conv.weight": (4, 1, 3, 3),
+        "conv.bias": (4,),
+        "norm.gamma": (4,),
+        "norm.beta": (4,),
+        "norm.mean": (4,),
+        "norm.variance": (4,),
+        "out.weight": (2, 144),
+        "out.bias": (2,),
+    } == {name: weight.shape for name, weight in found.items()}
+    assert ["norm.mean", "norm.variance"] == [name for name, weight in found.items() if not weight.learned]
+
+
+def test_weights_start_as_said_and_follow_the_seed() -> None:
+    weights = weights_of(small, (1, 8, 8))
+    start = initial(weights, 3)
+    assert {name: weight.shape for name, weight in weights.items()} == {n: values.shape for n, values in start.items()}
+    assert [0, 1, 0, 0, 1, 0.5] == [
+        float(start[name].mean())
+        for name in ("conv.bias", "norm.gamma", "norm.beta", "norm.mean", "norm.variance", "out.bias")
+    ]
+    assert np.abs(start["out.weight"]).max() <= 1 / np.sqrt(144)
+    np.testing.assert_array_equal(start["conv.weight"], initial(weights, 3)["conv.weight"])
+    assert not np.array_equal(start["conv.weight"], initial(weights, 4)["conv.weight"])
+
+
+@pytest.mark.parametrize(
+    ("start", "variance"),
+    [(GLOROT, 2 / (300 + 500)), (HE_NORMAL, 2 / 300), (FAN_IN_UNIFORM, 1 / (3 * 300))],
+    ids=lambda value: value.name if hasattr(value, "name") else "",
+)
+def test_a_start_has_the_published_variance(start: object, variance: float) -> None:
+    draw: Callable[..., np.ndarray] = start.draw  # type: ignore[attr-defined]
+    values = draw(np.random.default_rng(0), (500, 300), 300, 500)
+    assert abs(values.var() / variance - 1) < 0.02
+    assert abs(values.mean()) < 5 * np.sqrt(variance / values.size)
+
+
+def test_a_tensor_of_another_shape_is_named() -> None:
+    with pytest.raises(ValueError, match=r"a\.weight is 4x6; this network has it 4x7"):
+        Layers({"a.weight": torch.zeros(1, 4, 6), "a.bias": torch.zeros(1, 4)}).dense("a", torch.zeros(1, 2, 7), 4, ONE)
+
+
+def test_two_layers_of_one_name_are_refused() -> None:
+    def twice(layers: Layers, x: Tensor) -> Tensor:
+        return layers.dense("a", layers.dense("a", layers.flat(x), 4, ONE), 3, ONE)
+
+    with pytest.raises(ValueError, match=r"two layers of the network are called a\.weight"):
+        weights_of(twice, (1, 2, 2))
