@@ -1,8 +1,12 @@
-"""Where networks are computed."""
+"""Where networks are computed, and how exactly."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from tasks.threads import threads
 
 if TYPE_CHECKING:
     import torch
@@ -13,3 +17,33 @@ def device() -> torch.device:
     import torch
 
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def name(place: torch.device) -> str:
+    """What a device is called by those who sell it; "cpu" for any processor."""
+    import torch
+
+    return torch.cuda.get_device_name(place) if place.type == "cuda" else place.type
+
+
+@contextmanager
+def exactly(place: torch.device) -> Iterator[None]:
+    """Inside, float32 is float32 and the same work gives the same bits, on a GPU as far as its libraries can.
+
+    By default torch rounds the factors of convolutions to 10 bits (TF32) there. On a CPU, one thread.
+    """
+    import torch
+
+    if place.type != "cuda":
+        with threads(1):
+            yield
+        return
+    convolutions = torch.backends.cudnn
+    before = convolutions.allow_tf32, convolutions.deterministic, torch.get_float32_matmul_precision()
+    convolutions.allow_tf32, convolutions.deterministic = False, True
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        convolutions.allow_tf32, convolutions.deterministic = before[:2]
+        torch.set_float32_matmul_precision(before[2])

@@ -266,7 +266,7 @@ class _Affine(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, by: Products) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.by = by
-        return each_model(lambda *parts: by.affine(*parts, False), x, weight, bias, stacked=by.stacked)
+        return each_model(lambda x, w, b: by.affine(x, w, b, False), x, weight, bias, stacked=by.stacked)
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
@@ -283,7 +283,7 @@ class _Affine(torch.autograd.Function):
         )
 
 
-def each_model(product: Callable[..., Tensor], *stacks: Tensor, stacked: bool = False) -> Tensor:
+def each_model(product: Callable[..., Tensor], *stacks: Tensor, stacked: bool) -> Tensor:
     """The product of each model's part, one model after another unless it takes all of them together."""
     if stacked:
         return product(*stacks)

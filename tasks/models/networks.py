@@ -33,6 +33,9 @@ class Architecture:
     classes: int
     regularisers: Regularisers = PLAIN
 
+    def __str__(self) -> str:
+        return " with ".join([self.name, *filter(None, [str(self.regularisers)])])
+
     def logits(self, layers: Layers, pixels: Tensor) -> Tensor:
         """The logits (models, rows, classes) of rows of pixels in [0, 1]: (models, rows, height * width * channels)."""
         return DEFINITIONS[self.name](layers, images(pixels, self.shape), self.classes, self.regularisers)
@@ -48,6 +51,9 @@ class Architecture:
 
 
 def images(pixels: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    """Rows (models, rows, height * width * channels) as layers take images: (rows, models * channels, height, width)."""
+    """Rows of pixels (models, rows, height * width * channels) as layers take images.
+
+    That is (rows, models * channels, height, width).
+    """
     models, rows = pixels.shape[:2]
     return pixels.view(models, rows, *shape).permute(1, 0, 4, 2, 3).reshape(rows, models * shape[2], *shape[:2])

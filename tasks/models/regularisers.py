@@ -16,5 +16,8 @@ class Regularisers:
     dropout: bool = False
     batch_norm: bool = False
 
+    def __str__(self) -> str:
+        return " and ".join(name for name, on in (("dropout", self.dropout), ("batch norm", self.batch_norm)) if on)
+
 
 PLAIN = Regularisers()

@@ -22,9 +22,14 @@ class Classification:
     """
 
     total = False
+    stackable = capturable = True
 
     def __init__(self, architecture: Architecture) -> None:
         self.architecture = architecture
+
+    @property
+    def name(self) -> str:
+        return str(self.architecture)
 
     @property
     def weights(self) -> Mapping[str, Weight]:

@@ -24,9 +24,11 @@ from tasks.schemas import MODEL
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
-    from tasks.training.members import Member, Recipe, Trained
+    from tasks.models.networks import Architecture
+    from tasks.training.members import Member, Spec, Trained
 
 Network = Literal["mlp1"]
+OptimiserName = Literal["adam", "rmsprop"]
 
 
 @dataclass(frozen=True)
@@ -43,34 +45,49 @@ class Burnt:
 
 @dataclass(frozen=True)
 class Training:
-    """One classifier. The validation loss is on the whole test split."""
+    """One classifier. The validation loss is on the whole test split.
+
+    `patience` is the number of epochs without a better validation loss before training ends and goes back to the best
+    epoch; 0: it trains all epochs and keeps the last one's weights. `schedule` holds (epoch, factor): after so many
+    epochs the learning rate is the first one times the factor.
+    """
 
     data: Dataset
     network: Network = "mlp1"
+    dropout: bool = False
+    batch_norm: bool = False
     seed: int = 0
     burnt: tuple[Burnt, ...] = ()  # at most one feature per row, rows ascending
     examples: int = 0  # the first so many of the training split; 0 for all
     epochs: int = 500  # at most
-    patience: int = 10  # epochs without a better validation loss before it ends
+    patience: int = 10
+    optimiser: OptimiserName = "adam"
     learning_rate: float = 3e-4
+    schedule: tuple[tuple[int, float], ...] = ()
     batch: int = 128
 
     def __post_init__(self) -> None:
-        if self.network not in get_args(Network):
-            raise ValueError(f"network is {self.network!r}; it must be one of {', '.join(get_args(Network))}")
-        for name, least in (("seed", 0), ("examples", 0), ("epochs", 1), ("patience", 1), ("batch", 1)):
+        for name, allowed in (("network", get_args(Network)), ("optimiser", get_args(OptimiserName))):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
+        for name, least in (("seed", 0), ("examples", 0), ("epochs", 1), ("patience", 0), ("batch", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
             raise ValueError(f"learning_rate is {self.learning_rate}; it must be a finite number above 0")
+        changes = [epoch for epoch, _ in self.schedule]
+        if changes != sorted(set(changes)) or any(epoch < 1 or not factor > 0 for epoch, factor in self.schedule):
+            raise ValueError(
+                f"schedule is {self.schedule}; it must be pairs of an epoch from 1, ascending, and a factor above 0"
+            )
         rows = [burnt.row for burnt in self.burnt]
         if rows != sorted(set(rows)):  # one spelling for one training, so that equal trainings have equal keys
             raise ValueError(f"burnt names the rows {rows}; they must ascend, each once")
 
 
 def alike(config: Training) -> Training:
-    """What trainings must share to be computed together: all but the seed and the features."""
-    return dataclasses.replace(config, seed=0, burnt=())
+    """What trainings must share to be computed together: all but the seed, the features and the learning rate."""
+    return dataclasses.replace(config, seed=0, burnt=(), learning_rate=1.0)
 
 
 def train_many(
@@ -79,11 +96,12 @@ def train_many(
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
     """Each training's MODEL table, or the exception that ended it alone, as it ends. All must be alike."""
     from tasks.datasets.catalog import load
-    from tasks.training.loop import loop
+    from tasks.training import many
 
     if len({alike(config) for config in configs}) > 1:
-        raise ValueError("trainings that differ in more than seed and features cannot be computed together")
+        raise ValueError("trainings that differ in more than seed, features and learning rate cannot share a call")
     images = load(configs[0].data)
+    spec = spec_of(configs[0], images)
     members: dict[int, Member] = {}
     for index, config in enumerate(configs):
         try:
@@ -91,12 +109,12 @@ def train_many(
         except ValueError as error:
             yield index, error
     order = list(members)
-    for place, outcome in loop(recipe_of(configs[0]), images, list(members.values())):
+    for place, outcome in many.train_many(spec, list(members.values())):
         index = order[place]
-        yield index, outcome if isinstance(outcome, Exception) else model_table(configs[index].seed, outcome)
+        yield index, outcome if isinstance(outcome, Exception) else model_table(configs[index], images, outcome)
 
 
-@task(version=1, many=train_many, alike=alike)
+@task(version=2, gpus=1.0, many=train_many, alike=alike)
 def train(config: Training, inputs: Inputs) -> pa.Table:
     """The trained network (MODEL)."""
     ((_, outcome),) = train_many([config], [inputs])
@@ -105,10 +123,28 @@ def train(config: Training, inputs: Inputs) -> pa.Table:
     return outcome
 
 
-def recipe_of(config: Training) -> Recipe:
-    from tasks.training.members import Recipe
+def architecture(config: Training, images: Images) -> Architecture:
+    """The network that is trained."""
+    from tasks.models.networks import Architecture
+    from tasks.models.regularisers import Regularisers
 
-    return Recipe(config.network, config.epochs, config.patience, config.learning_rate, config.batch)
+    return Architecture(config.network, images.shape, images.classes, Regularisers(config.dropout, config.batch_norm))
+
+
+def spec_of(config: Training, images: Images) -> Spec:
+    """What a training shares with those alike."""
+    from tasks.training.classification import Classification
+    from tasks.training.members import Recipe, Spec
+
+    recipe = Recipe(
+        config.epochs,
+        config.batch,
+        config.learning_rate,
+        config.patience or None,
+        config.schedule,
+        config.optimiser,
+    )
+    return Spec(Classification(architecture(config, images)), recipe, images)
 
 
 def member_of(config: Training, images: Images) -> Member:
@@ -124,15 +160,16 @@ def member_of(config: Training, images: Images) -> Member:
         if burnt.row >= count:
             raise ValueError(f"a feature is burnt into row {burnt.row}; the rows trained on are 0 to {count - 1}")
         replaced[burnt.row] = burn(images.train_images[burnt.row : burnt.row + 1], burnt.feature)[0]
-    return Member(config.seed, np.arange(count), replaced)
+    return Member(config.seed, np.arange(count), replaced, config.learning_rate)
 
 
-def model_table(seed: int, trained: Trained) -> pa.Table:
+def model_table(config: Training, images: Images, trained: Trained) -> pa.Table:
     """The MODEL table of a trained network: one row."""
-    from tasks.models.weights import rows
+    from tasks.models.weights import network_row, rows
 
     row = {
-        "seed": seed,
+        "seed": config.seed,
+        "network": network_row(architecture(config, images)),
         "epochs": len(trained.history),
         "best_epoch": trained.best_epoch,
         "history": [dataclasses.asdict(epoch) for epoch in trained.history],

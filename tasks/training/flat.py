@@ -1,9 +1,9 @@
-"""A network's tensors in one buffer, each with a place that no neighbour can disturb."""
+"""Many models' tensors in one buffer, each with a place that no neighbour can disturb."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -14,23 +14,37 @@ PAD = 64
 
 
 class Flat:
-    """Zeros in one buffer: `parts` are its padded rows, one for each shape, and `views` the tensors in them by name."""
+    """Zeros: `buffer` (models, size) has a row per model, `views` its tensors (models, *shape) by name."""
 
-    def __init__(self, shapes: Mapping[str, tuple[int, ...]], device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, shapes: Mapping[str, tuple[int, ...]], models: int, device: torch.device, dtype: torch.dtype
+    ) -> None:
         self.shapes = dict(shapes)
-        sizes = {name: math.prod(shape) for name, shape in shapes.items()}
-        lengths = [padded(size) for size in sizes.values()]
-        self.buffer = torch.zeros(sum(lengths), device=device, dtype=dtype)
-        self.parts: list[Tensor] = list(torch.split(self.buffer, lengths))
+        self._lengths = [padded(math.prod(shape)) for shape in shapes.values()]
+        self.buffer = torch.zeros(models, sum(self._lengths), device=device, dtype=dtype)
         self.views: dict[str, Tensor] = {
-            name: part[: sizes[name]].view(shape)
-            for part, (name, shape) in zip(self.parts, shapes.items(), strict=True)
+            name: part[:, : math.prod(shape)].view(models, *shape)
+            for part, (name, shape) in zip(torch.split(self.buffer, self._lengths, 1), shapes.items(), strict=True)
         }
+
+    def parts(self, model: int) -> Sequence[Tensor]:
+        """One model's tensors as rows, each padded by zeros to a multiple of 64."""
+        return torch.split(self.buffer[model], self._lengths)
+
+    def of(self, model: int) -> dict[str, Tensor]:
+        """One model's tensors (*shape) by name."""
+        return {name: view[model] for name, view in self.views.items()}
 
     def like(self) -> Flat:
         """Zeros of the same shapes, on the same device."""
-        return Flat(self.shapes, self.buffer.device, self.buffer.dtype)
+        return Flat(self.shapes, len(self.buffer), self.buffer.device, self.buffer.dtype)
 
 
 def padded(size: int) -> int:
     return -(-size // PAD) * PAD
+
+
+def filled(slope: Tensor, size: int) -> Tensor:
+    """The slope as a row of `size` values, zeros at its end."""
+    row = slope.reshape(-1)
+    return row if len(row) == size else torch.nn.functional.pad(row, (0, size - len(row)))

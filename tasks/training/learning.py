@@ -24,6 +24,18 @@ class Learning(Protocol):
     """One kind of learning with one network. Tensors are (models, *shape) by the names of `weights`."""
 
     @property
+    def name(self) -> str:
+        """What it is called where ways are chosen for it: the network and what changes its speed."""
+
+    @property
+    def stackable(self) -> bool:
+        """Whether one step can compute many models."""
+
+    @property
+    def capturable(self) -> bool:
+        """Whether a CUDA graph can record a step."""
+
+    @property
     def weights(self) -> Mapping[str, Weight]:
         """Every tensor of the network, in the order in which they start."""
 

@@ -1,19 +1,25 @@
-"""The contract between an audit's training and the ways to train many models.
+"""The contract between audits and the training of many models.
 
-A way trains alike members on one split of images: `way(recipe, images, members)` yields each member's index with what
-became of it, as it ends, in any order. What a member gets depends on the recipe and on itself, never on its company.
+    train_many(spec, members)
+
+yields each member's index with what became of it, as it ends, in any order. What a member gets depends on the spec and
+on itself, never on its company.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.datasets.images import Images
+from tasks.training.learning import Learning
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class TrainingError(RuntimeError):
@@ -22,40 +28,90 @@ class TrainingError(RuntimeError):
 
 @dataclass(frozen=True)
 class Recipe:
-    """What alike members share."""
+    """How every member is trained.
 
-    network: str
+    With `patience` a training ends after that many epochs without a better validation loss, and gives the best epoch's
+    weights; without it, it gives the last epoch's. `schedule` holds (epoch, factor), epochs ascending: after so many
+    epochs the learning rate is the first one times the factor.
+    """
+
     epochs: int  # at most
-    patience: int  # epochs without a better validation loss before it ends
-    learning_rate: float
     batch: int
+    learning_rate: float
+    patience: int | None = None
+    schedule: tuple[tuple[int, float], ...] = ()
+    optimiser: Literal["adam", "rmsprop"] = "adam"
+    epsilon: float = 1e-7
     precision: Literal["float32", "float64"] = "float32"
 
-
-@dataclass(frozen=True, eq=False)
-class Member:
-    """One model to train: its seed, the training images it sees, and the images that replace some of them."""
-
-    seed: int
-    rows: NDArray[np.int64]  # of the training split, in the order that the epochs' shuffles refer to
-    replaced: Mapping[int, NDArray[np.uint8]] = field(default_factory=dict)  # row -> image (h, w, c)
+    def factor(self, epoch: int) -> float:
+        """What the learning rate is multiplied by in an epoch, counted from 1."""
+        passed = [factor for after, factor in self.schedule if epoch > after]
+        return passed[-1] if passed else 1.0
 
 
 @dataclass(frozen=True)
 class Epoch:
     epoch: int  # from 1
-    train_loss: float  # mean over the epoch's batches, in nats
+    train_loss: float  # mean over the epoch's minibatches of a row's loss, in nats
     validation_loss: float  # mean over the test split, in nats
-    validation_accuracy: float
+    validation_accuracy: float  # NaN where nothing is classified
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A training at the end of an epoch: from here it goes on as if it had never stopped.
+
+    Its random numbers need no state of their own: they are functions of the seed and of the steps taken.
+    """
+
+    history: tuple[Epoch, ...]
+    best_epoch: int  # 0 before the first
+    steps: int  # minibatches taken
+    weights: Mapping[str, NDArray[np.floating]]
+    best_weights: Mapping[str, NDArray[np.floating]]
+    moments: tuple[Mapping[str, NDArray[np.floating]], ...]  # of the optimiser, each by the learned weights' names
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One model to train: its seed, the training images it sees, and the images that replace some of them.
+
+    A chain of links trains one model with stops. A link trains up to epoch `until` (the recipe's last by default) from
+    `start`, or from where the member of the same call that it comes `after` (by index) ends, without its state leaving
+    the device; the links of a chain differ in nothing else. One that `returns_state` gives the state at its end.
+    """
+
+    seed: int
+    rows: NDArray[np.int64]  # of the training split, in the order that the epochs' shuffles refer to
+    replaced: Mapping[int, NDArray[np.uint8]] = field(default_factory=dict)  # row -> image (h, w, c)
+    learning_rate: float | None = None  # the recipe's where not given
+    start: State | None = None
+    until: int | None = None
+    after: int | None = None
+    returns_state: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained model: the best epoch's weights, and every epoch's losses."""
+    """A trained model: its weights, the epoch that they are of, and every epoch's losses."""
 
     best_epoch: int
     history: tuple[Epoch, ...]
     weights: Mapping[str, NDArray[np.floating]]  # in the recipe's precision
+    state: State | None = None
 
 
-Way = Callable[[Recipe, Images, Sequence[Member]], Iterator[tuple[int, Trained | Exception]]]
+# Called after every epoch with (index of the member, epoch) of each model in a stack that has just ended an epoch, and
+# the tensors (models, *shape) as they are; it may read them and must not change them.
+Watch = Callable[[Sequence[tuple[int, int]], Mapping[str, "Tensor"]], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Spec:
+    """What members share: what is learnt, how, and from which images."""
+
+    learning: Learning
+    recipe: Recipe
+    images: Images
+    watch: Watch | None = None

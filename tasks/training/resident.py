@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tasks.datasets.images import Images
@@ -20,7 +22,26 @@ class Resident:
     train_labels: Tensor
     test: Tensor
     test_labels: Tensor
-    classes: int
+
+    def with_replaced(
+        self, replaced: Sequence[Mapping[int, NDArray[np.uint8]]]
+    ) -> tuple[Resident, list[dict[int, int]]]:
+        """The same with each member's replaced images appended as rows; and, by member, which row stands for which."""
+        rows: list[int] = []
+        added: list[NDArray[np.uint8]] = []
+        aliases = []
+        for images in replaced:
+            aliases.append({row: len(self.train) + len(added) + place for place, row in enumerate(images)})
+            rows += images
+            added += images.values()
+        if not added:
+            return self, aliases
+        more = pixels(np.stack(added)).to(self.train.device)
+        labels = self.train_labels[torch.tensor(rows, device=self.train.device)]
+        return (
+            replace(self, train=torch.cat([self.train, more]), train_labels=torch.cat([self.train_labels, labels])),
+            aliases,
+        )
 
 
 _resident: weakref.WeakKeyDictionary[Images, dict[torch.device, Resident]] = weakref.WeakKeyDictionary()
@@ -35,11 +56,10 @@ def resident(images: Images, place: torch.device) -> Resident:
             torch.from_numpy(np.array(images.train_labels)).to(place),
             pixels(images.test_images).to(place),
             torch.from_numpy(np.array(images.test_labels)).to(place),
-            images.classes,
         )
     return places[place]
 
 
-def pixels(images: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> Tensor:
+def pixels(images: NDArray[np.uint8]) -> Tensor:
     """The images' bytes, a row for each; copied, because torch has no read-only tensors."""
     return torch.from_numpy(np.array(images).reshape(len(images), -1))

@@ -1,0 +1,44 @@
+"""Work on a GPU that is recorded once and then replayed: launching its operations one by one takes longer than they do.
+
+NVIDIA's CUDA graphs, by `torch.cuda.graph`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+REHEARSALS = 3  # before recording: libraries choose their algorithms and allocate their workspaces in the first ones
+
+
+class Graphs:
+    """Recordings on one device by name, each made at its first use."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
+
+    def run(self, name: str, function: Callable[[], None], changed: Sequence[Tensor]) -> None:
+        """Do what the function does, on the current stream. `changed` are the tensors that it changes."""
+        if name not in self._graphs:
+            self._graphs[name] = self._recorded(function, changed)
+        self._graphs[name].replay()
+
+    def _recorded(self, function: Callable[[], None], changed: Sequence[Tensor]) -> torch.cuda.CUDAGraph:
+        before = [tensor.clone() for tensor in changed]
+        current, aside = torch.cuda.current_stream(self._device), torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        aside.wait_stream(current)
+        with torch.cuda.stream(aside):
+            for _ in range(REHEARSALS):
+                function()
+                with torch.no_grad():
+                    for tensor, was in zip(changed, before, strict=True):
+                        tensor.copy_(was)
+        current.wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may allocate meanwhile: only this one's work is being recorded.
+        with torch.cuda.graph(graph, stream=aside, capture_error_mode="thread_local"):
+            function()
+        return graph

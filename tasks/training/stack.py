@@ -1,0 +1,355 @@
+"""Models in training side by side: each has a place, with its weights, its optimiser's memory and its data's order.
+
+All places take a step together. On a CPU a step is made of the operations of one model, one model after another,
+where its slopes are written out, and of operations on all of them where autograd finds them. On a GPU they are
+operations on all of them, recorded once as a CUDA graph and then replayed, since launching them one by one takes
+longer than they do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tasks.models.draws import Draws, member_key, step_keys
+from tasks.models.layers import Mode, initial
+from tasks.training.capture import Graphs
+from tasks.training.flat import Flat
+from tasks.training.learning import Batch
+from tasks.training.members import Epoch, Member, Spec, State, Trained, TrainingError
+from tasks.training.minibatches import Order, order
+from tasks.training.optimisers import OPTIMISERS
+from tasks.training.resident import Resident
+
+ASSESSED_AT_ONCE = 512  # rows: activations of so many stay in a core's cache. Draws depend on it
+
+
+@dataclass
+class Place:
+    """Who is in a place of a stack, and how far it has come."""
+
+    index: int
+    member: Member
+    history: list[Epoch] = field(default_factory=list)
+    best: int = 0  # epoch
+
+    @property
+    def best_loss(self) -> float:
+        return self.history[self.best - 1].validation_loss if self.best else math.inf
+
+
+class Stack:
+    """`count` places for members of the spec, whose rows are in `data` (replaced ones under `aliases`, by member)."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        data: Resident,
+        aliases: Sequence[Mapping[int, int]],
+        steps: int,
+        count: int,
+        *,
+        captured: bool = False,
+    ) -> None:
+        device, dtype = data.train.device, getattr(torch, spec.recipe.precision)
+        self.spec, self.data, self.aliases, self.captured = spec, data, aliases, captured
+        self.places: list[Place | None] = [None] * count
+        weights = spec.learning.weights
+        learned = {name: weight.shape for name, weight in weights.items() if weight.learned}
+        kept = {name: weight.shape for name, weight in weights.items() if not weight.learned}
+        self.learned = Flat(learned, count, device, dtype)
+        self.kept = Flat(kept, count, device, dtype)
+        self.optimiser = OPTIMISERS[spec.recipe.optimiser](self.learned, spec.recipe.epsilon)
+        self.best = (self.learned.like(), self.kept.like()) if spec.recipe.patience else (self.learned, self.kept)
+        self.keys = torch.zeros(count, dtype=torch.int64, device=device)
+        self.order = torch.zeros(count, steps, spec.recipe.batch, dtype=torch.int32, device=device)
+        self.cursor = torch.zeros(1, dtype=torch.int64, device=device)  # of the minibatch
+        self.losses = torch.zeros(count, steps, dtype=dtype, device=device)
+        self.assessment = torch.zeros(2, count, dtype=torch.float64, device=device)  # mean loss, accuracy
+        # Autograd's view of the weights: it records no step before the present one.
+        self.leaves = {name: view.detach().requires_grad_() for name, view in self.learned.views.items()}
+        self.tensors = {name: self.leaves[name] if name in self.leaves else self.kept.views[name] for name in weights}
+        self.graphs = Graphs(device) if captured else None
+        self._orders: dict[tuple[int, int], Order] = {}  # drawn ahead, by member and epoch
+        self._running: list[int] = []  # minibatches of each place in the epoch under way
+        self._each = [self.learned.of(place) for place in range(count)]  # one model's tensors (*shape)
+
+    # Places
+
+    @property
+    def device(self) -> torch.device:
+        return self.learned.buffer.device
+
+    @property
+    def bytes(self) -> int:
+        """What it holds from step to step."""
+        slopes = self.learned.buffer
+        return sum(held.nbytes for held in (*self._memory(), self.order, self.losses, slopes))
+
+    @property
+    def steps_taken(self) -> int:
+        """In the epoch under way, by all models."""
+        return sum(self._running)
+
+    @property
+    def occupied(self) -> list[int]:
+        return [place for place, who in enumerate(self.places) if who is not None]
+
+    def occupant(self, place: int) -> Place:
+        """Who is in an occupied place."""
+        who = self.places[place]
+        assert who is not None
+        return who
+
+    def enter(self, place: int, index: int, member: Member) -> None:
+        """Put a member in a place: at its start, or in the state from which it goes on."""
+        state = member.start
+        names = {**self.learned.views, **self.kept.views}
+        start = initial(self.spec.learning.weights, member.seed) if state is None else state.weights
+        best = start if state is None else state.best_weights
+        with torch.no_grad():
+            for name, view in names.items():
+                view[place].copy_(number(start[name]))
+            if self.spec.recipe.patience:
+                for flat in self.best:
+                    for name, view in flat.views.items():
+                        view[place].copy_(number(best[name]))
+            for position, moment in enumerate(self.optimiser.moments):
+                moment.buffer[place].zero_()
+                for name, view in moment.views.items() if state is not None else ():
+                    view[place].copy_(number(state.moments[position][name]))  # type: ignore[union-attr]
+            self.optimiser.steps[place] = 0 if state is None else state.steps
+            self.keys[place] = member_key(member.seed)
+        history = [] if state is None else list(state.history)
+        self.places[place] = Place(index, member, history, 0 if state is None else state.best_epoch)
+
+    def leave(self, place: int) -> Trained:
+        """What the place's member has become; it keeps its place until `free` or `go_on`."""
+        who = self.occupant(place)
+        weights = {name: self._all(self.best)[name][place].cpu().numpy().copy() for name in self.spec.learning.weights}
+        best = who.best if self.spec.recipe.patience else len(who.history)
+        return Trained(best, tuple(who.history), weights, self._state(place) if who.member.returns_state else None)
+
+    def _state(self, place: int) -> State:
+        who = self.occupant(place)
+        names = list(self.spec.learning.weights)
+        now, best = (
+            {name: self._all(flats)[name][place].cpu().numpy().copy() for name in names}
+            for flats in ((self.learned, self.kept), self.best)
+        )
+        moments = tuple(
+            {name: view[place].cpu().numpy().copy() for name, view in moment.views.items()}
+            for moment in self.optimiser.moments
+        )
+        return State(tuple(who.history), who.best, int(self.optimiser.steps[place]), now, best, moments)
+
+    def go_on(self, place: int, index: int, member: Member) -> None:
+        """The place's member goes on as the next link of its chain."""
+        who = self.occupant(place)
+        self.places[place] = Place(index, member, who.history, who.best)
+
+    def free(self, place: int) -> None:
+        self.places[place] = None
+
+    def only(self, places: Sequence[int]) -> Stack:
+        """A smaller stack of these places alone, every model as it is."""
+        steps = self.order.shape[1]
+        smaller = Stack(self.spec, self.data, self.aliases, steps, len(places), captured=self.captured)
+        rows = torch.tensor(places, device=self.device)
+        with torch.no_grad():
+            for mine, theirs in zip(self._memory(), smaller._memory(), strict=True):
+                theirs.copy_(mine[rows])
+        smaller.places = [self.places[place] for place in places]
+        return smaller
+
+    def _memory(self) -> Iterable[Tensor]:
+        """Everything that a place remembers from epoch to epoch."""
+        yield from (self.learned.buffer, self.kept.buffer, self.keys, self.optimiser.steps)
+        yield from (moment.buffer for moment in self.optimiser.moments)
+        if self.spec.recipe.patience:
+            yield from (flat.buffer for flat in self.best)
+
+    @staticmethod
+    def _all(flats: tuple[Flat, Flat]) -> dict[str, Tensor]:
+        return {**flats[0].views, **flats[1].views}
+
+    # Epochs
+
+    def launch(self) -> None:
+        """Begin the next epoch of every member. On a GPU this returns before it is over."""
+        for with_padding in self.begin():
+            self.step(with_padding)
+        self._assess()
+        self._draw_ahead()
+
+    def begin(self) -> list[bool]:
+        """Lay out the next epoch's minibatches; of each, whether it is padded."""
+        recipe = self.spec.recipe
+        self._running = [0] * len(self.places)
+        rates = np.zeros(len(self.places))
+        drawn = np.zeros(self.order.shape, np.int32)  # row 0 where nobody is: what comes of it is nobody's
+        for place in self.occupied:
+            who = self.occupant(place)
+            rows = self._order(who, len(who.history) + 1)
+            drawn[place, : len(rows)], drawn[place, len(rows) :] = rows, -1
+            self._running[place] = len(rows)
+            rate = recipe.learning_rate if who.member.learning_rate is None else who.member.learning_rate
+            rates[place] = rate * recipe.factor(len(who.history) + 1)
+        steps = max(self._running)
+        padded: list[bool] = np.any(drawn[:, :steps] < 0, axis=(0, 2)).tolist()  # a step without padding is cheaper
+        self._sent = [self._pinned(drawn), self._pinned(rates)]  # kept until they have arrived
+        self.order.copy_(self._sent[0], non_blocking=True)
+        self.optimiser.rates.copy_(self._sent[1], non_blocking=True)
+        self.cursor.zero_()
+        self.losses.zero_()
+        return padded
+
+    def _pinned(self, values: NDArray[Any]) -> Tensor:
+        tensor = torch.from_numpy(values)
+        return tensor if self.device.type == "cpu" else tensor.pin_memory()
+
+    def land(self) -> list[tuple[int, Epoch | TrainingError]]:
+        """Wait for the epoch's end: what it gave, by place. Weights that are the best so far are kept."""
+        losses = self.losses.double().cpu().numpy()
+        assessed = self.assessment.cpu().numpy()
+        ended: list[tuple[int, Epoch | TrainingError]] = []
+        better = []
+        for place in self.occupied:
+            who = self.occupant(place)
+            outcome = self._epoch(who, losses[place, : self._running[place]], *assessed[:, place])
+            if isinstance(outcome, Epoch):
+                who.history.append(outcome)
+                if outcome.validation_loss < who.best_loss:
+                    who.best = outcome.epoch
+                    better.append(place)
+            ended.append((place, outcome))
+        if better and self.spec.recipe.patience:
+            rows = torch.tensor(better, device=self.device)
+            with torch.no_grad():
+                for now, best in zip((self.learned, self.kept), self.best, strict=True):
+                    best.buffer[rows] = now.buffer[rows]
+        return ended
+
+    def _epoch(self, who: Place, losses: NDArray[np.float64], loss: float, accuracy: float) -> Epoch | TrainingError:
+        epoch = len(who.history) + 1
+        bad = np.flatnonzero(~np.isfinite(losses))
+        if len(bad):
+            step = (epoch - 1) * len(losses) + int(bad[0]) + 1
+            return TrainingError(not_finite("loss", f"at step {step}", who.member.seed))
+        if not math.isfinite(loss):
+            return TrainingError(not_finite("validation loss", f"after epoch {epoch}", who.member.seed))
+        return Epoch(epoch, float(losses.mean()), float(loss), float(accuracy))
+
+    def _order(self, who: Place, epoch: int) -> Order:
+        ahead = self._orders.pop((who.index, epoch), None)
+        if ahead is not None:
+            return ahead
+        return order(who.member, epoch, self.spec.recipe.batch, self.aliases[who.index])
+
+    def _draw_ahead(self) -> None:
+        """While a GPU is busy with this epoch, draw the order of the next."""
+        self._orders.clear()
+        if self.device.type == "cpu":
+            return
+        for place in self.occupied:
+            who = self.occupant(place)
+            following = len(who.history) + 2
+            if following <= (who.member.until or self.spec.recipe.epochs):
+                rows = order(who.member, following, self.spec.recipe.batch, self.aliases[who.index])
+                self._orders[who.index, following] = rows
+
+    # Steps
+
+    def step(self, padded: bool) -> None:
+        """One minibatch of every place, the one at the cursor; `padded` where any of them has a row that is none."""
+        if self.graphs is not None:
+            self.graphs.run("padded step" if padded else "step", lambda: self._step(padded), self._changed())
+        else:
+            self._step(padded)
+
+    def _changed(self) -> list[Tensor]:
+        """What a step changes: a rehearsal of it puts this back."""
+        return [*self._memory(), self.cursor, self.losses]
+
+    def _step(self, padded: bool) -> None:
+        chosen = torch.index_select(self.order, 1, self.cursor)[:, 0]
+        real = (chosen >= 0) if padded else None
+        flat = (chosen.clamp(min=0) if padded else chosen).view(-1)
+        pixels = torch.index_select(self.data.train, 0, flat).view(*chosen.shape, -1)
+        labels = torch.index_select(self.data.train_labels, 0, flat).view(chosen.shape)
+        if self.device.type != "cpu" or not self._by_hand(pixels, labels, real):
+            self._by_autograd(pixels, labels, real)
+        self.cursor += 1
+
+    def _by_hand(self, pixels: Tensor, labels: Tensor, real: Tensor | None) -> bool:
+        """Every model's step by its written-out slopes; False where there are none."""
+        batch = self.spec.recipe.batch
+        cursor = int(self.cursor)
+        with torch.inference_mode():
+            for place in self.occupied:
+                count = batch if real is None else int(real[place].sum())
+                if not count:
+                    continue
+                share = 1.0 if self.spec.learning.total else 1 / count
+                shares = torch.full((batch,), share, dtype=self.losses.dtype)
+                if real is not None:
+                    shares *= real[place]
+                found = self.spec.learning.by_hand(self._each[place], pixels[place], labels[place], shares)
+                if found is None:
+                    return False
+                loss, slopes = found
+                self.losses[place, cursor] = loss
+                self.optimiser.step_of(place, slopes)
+        return True
+
+    def _by_autograd(self, pixels: Tensor, labels: Tensor, real: Tensor | None) -> None:
+        draws = Draws(step_keys(self.keys, self.optimiser.steps.long()))
+        mode = Mode(training=True, draws=draws, real=None if real is None else real.to(self.losses.dtype))
+        with torch.enable_grad():
+            rows = self.spec.learning.losses(self.tensors, Batch(pixels, labels, mode))
+            if real is not None:
+                rows = torch.where(real, rows, 0)
+            loss = rows.sum(1)
+            if not self.spec.learning.total:
+                loss = loss / (pixels.shape[1] if real is None else real.sum(1).clamp(min=1))
+            slopes = torch.autograd.grad(loss.sum(), list(self.leaves.values()))
+        with torch.no_grad():
+            self.optimiser.step(slopes, None if real is None else real.any(1))
+            self.losses.index_copy_(1, self.cursor, loss.detach()[:, None])
+
+    def _assess(self) -> None:
+        if self.graphs is not None:
+            self.graphs.run("assessment", self._assess_all, [self.assessment])
+        else:
+            self._assess_all()
+
+    def _assess_all(self) -> None:
+        """Mean loss and accuracy of every model on the test split."""
+        test, labels = self.data.test, self.data.test_labels
+        models = len(self.places)
+        self.assessment.zero_()
+        with torch.no_grad():
+            for start in range(0, len(test), ASSESSED_AT_ONCE):
+                pixels = test[start : start + ASSESSED_AT_ONCE].expand(models, -1, -1)
+                truth = labels[start : start + ASSESSED_AT_ONCE].expand(models, -1)
+                # The same draws after every epoch, none of which a step has: steps count from 0.
+                mode = Mode(draws=Draws(step_keys(self.keys, torch.full_like(self.keys, -1 - start))))
+                losses, right = self.spec.learning.assessed(self.tensors, Batch(pixels, truth, mode))
+                self.assessment[0] += losses.double().sum(1)
+                self.assessment[1] += math.nan if right is None else right.sum(1)
+            self.assessment /= len(test)
+
+
+def number(values: NDArray[np.floating]) -> Tensor:
+    return torch.from_numpy(np.array(values))  # copied, because torch has no read-only tensors
+
+
+def not_finite(what: str, where: str, seed: int) -> str:
+    return f"{what} is not finite {where} (seed {seed}); try a lower learning rate"

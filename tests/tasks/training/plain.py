@@ -1,0 +1,74 @@
+"""The same trainings by the book: one model, autograd, torch's optimisers, no padding, no stack."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tasks import seeds
+from tasks.models.draws import Draws, member_key, step_keys
+from tasks.models.layers import Mode, initial
+from tasks.training.learning import Batch
+from tasks.training.members import Epoch, Member, Spec
+
+
+@dataclass
+class Plain:
+    """A model after each of its epochs."""
+
+    weights: list[dict[str, np.ndarray]]
+    history: list[Epoch]
+
+
+def train(spec: Spec, member: Member, epochs: int) -> Plain:
+    dtype = getattr(torch, spec.recipe.precision)
+    weights = spec.learning.weights
+    start = initial(weights, member.seed)
+    tensors = {name: torch.from_numpy(start[name])[None].to(dtype) for name in weights}
+    learned = [tensors[name].requires_grad_() for name, weight in weights.items() if weight.learned]
+    optimiser = optimiser_of(spec, member, learned)
+    first = optimiser.param_groups[0]["lr"]
+    images = spec.images.train_images.copy()
+    for row, image in member.replaced.items():
+        images[row] = image
+    found, steps = Plain([], []), 0
+    for epoch in range(1, epochs + 1):
+        optimiser.param_groups[0]["lr"] = first * spec.recipe.factor(epoch)
+        rows = member.rows[seeds.generator(member.seed, "batch order", epoch).permutation(len(member.rows))]
+        losses = []
+        for begin in range(0, len(rows), spec.recipe.batch):
+            batch = rows[begin : begin + spec.recipe.batch]
+            draws = Draws(step_keys(torch.tensor([member_key(member.seed)]), torch.tensor([steps])))
+            each = spec.learning.losses(
+                tensors, laid_out(images[batch], spec.images.train_labels[batch], Mode(True, draws))
+            )
+            loss = each.sum() if spec.learning.total else each.mean()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            steps += 1
+            losses.append(loss.item())
+        found.history.append(Epoch(epoch, float(np.mean(losses)), *assessed(spec, tensors)))
+        found.weights.append({name: tensor.detach()[0].numpy().copy() for name, tensor in tensors.items()})
+    return found
+
+
+def optimiser_of(spec: Spec, member: Member, learned: list[Tensor]) -> torch.optim.Optimizer:
+    rate = spec.recipe.learning_rate if member.learning_rate is None else member.learning_rate
+    if spec.recipe.optimiser == "rmsprop":
+        return torch.optim.RMSprop(learned, lr=rate, alpha=0.9, eps=spec.recipe.epsilon)
+    return torch.optim.Adam(learned, lr=rate, eps=spec.recipe.epsilon)
+
+
+def laid_out(images: np.ndarray, labels: np.ndarray, mode: Mode) -> Batch:
+    pixels = torch.from_numpy(np.array(images).reshape(1, len(images), -1))
+    return Batch(pixels, torch.from_numpy(np.array(labels))[None], mode)
+
+
+def assessed(spec: Spec, tensors: dict[str, Tensor]) -> tuple[float, float]:
+    with torch.no_grad():
+        batch = laid_out(spec.images.test_images, spec.images.test_labels, Mode())
+        losses, right = spec.learning.assessed(tensors, batch)
+    assert right is not None
+    return losses.mean().item(), right.double().mean().item()
