@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 
 import torch
 from torch import Tensor
@@ -21,25 +21,30 @@ FIRST, SECOND = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
 
 
 class Draws:
-    """The draws of one step of each model, from its `keys` (models,) int64.
+    """The draws of each model, from its key (models,) int64; with `steps` (models,), those of that step of it.
 
     Every method takes a `site`, the place in the network that the numbers are for: other sites, other numbers. What
     comes back is (models, *shape), each number independent of the others.
     """
 
-    def __init__(self, keys: Tensor) -> None:
-        self.keys = keys
+    def __init__(self, keys: Tensor, steps: Tensor | None = None) -> None:
+        self._members, self._steps = keys, steps
+
+    @cached_property
+    def keys(self) -> Tensor:
+        """The key of every model, (models,); worked out only where something is drawn."""
+        return self._members if self._steps is None else step_keys(self._members, self._steps)
 
     def words(self, site: int, count: int) -> Tensor:
         """64 random bits each: (models, count) int64."""
         starts = mixed(self.keys ^ site_key(site))
-        return mixed(starts[:, None] + counters(count, self.keys.device), spare=False)
+        return mixed(starts[:, None] + counters(count, starts.device), spare=False)
 
     def uniform(self, site: int, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
         """U[0, 1) in steps of 2^-24, the same in every dtype."""
         count = math.prod(shape)
         halves = self.words(site, -(-count // 2)).view(torch.int32)[:, :count]
-        return halves.bitwise_and(0xFFFFFF).to(dtype).mul_(2.0**-24).view(len(self.keys), *shape)
+        return halves.bitwise_and(0xFFFFFF).to(dtype).mul_(2.0**-24).view(-1, *shape)
 
     def normal(self, site: int, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
         """N(0, 1). Box & Muller 1958: sqrt(-2 log(1 - u)) cos(2 pi v)."""
@@ -51,7 +56,7 @@ class Draws:
         """True with probability 1 - rate (rate < 1), to within 2^-17: what dropout leaves standing."""
         count = math.prod(shape)
         quarters = self.words(site, -(-count // 4)).view(torch.int16)[:, :count]
-        return (quarters >= round(rate * 2**16) - 2**15).view(len(self.keys), *shape)
+        return (quarters >= round(rate * 2**16) - 2**15).view(-1, *shape)
 
 
 def member_key(seed: int) -> int:
@@ -61,7 +66,7 @@ def member_key(seed: int) -> int:
 
 def step_keys(members: Tensor, steps: Tensor) -> Tensor:
     """The keys of a step: from each model's key and its number of steps taken, both (models,) int64."""
-    return mixed(members + steps * GAMMA)
+    return mixed(members + steps.long() * GAMMA)
 
 
 def mixed(words: Tensor, spare: bool = True) -> Tensor:

@@ -127,11 +127,14 @@ class Layers:
         self._sites += 1
         return self._sites
 
-    def dense(self, name: str, x: Tensor, units: int, start: Start, bias: Start = ZERO) -> Tensor:
+    def dense(self, name: str, x: Tensor, units: int, start: Start, bias: Start | None = ZERO) -> Tensor:
         """x W^T + b: (models, rows, inputs) to (models, rows, units)."""
         inputs = x.shape[-1]
         weight = self.weight(f"{name}.weight", (units, inputs), start, inputs, units)
-        offset = self.weight(f"{name}.bias", (units,), bias, inputs, units)
+        if bias is None:
+            offset = x.new_zeros((self.models, units))
+        else:
+            offset = self.weight(f"{name}.bias", (units,), bias, inputs, units)
         return affine(x, weight, offset, self._by)
 
     def conv(
@@ -190,14 +193,16 @@ class Layers:
         scale = gamma.flatten(), beta.flatten()
         if not self.mode.training:
             return functional.batch_norm(x, running[0].flatten(), running[1].flatten(), *scale, False, 0.0, epsilon)
-        if self.mode.real is None:
-            # Flattened tensors may be copies: their new values are put back.
-            now = running[0].flatten(), running[1].flatten()
+        rows, places = len(x), x.shape[2] * x.shape[3]
+        if self.mode.real is None and rows * places > 1:  # torch refuses a batch of one number
+            # Copies, whose new values are put back: autograd wants what it was given to stay as it is.
+            now = running[0].flatten().clone(), running[1].flatten().clone()
             normalised = functional.batch_norm(x, *now, *scale, True, momentum, epsilon)
             for kept, moved in zip(running, now, strict=True):
                 kept.copy_(moved.view_as(kept))
             return normalised
-        return _normalised(x, self.mode.real, running, scale, momentum, epsilon)
+        real = x.new_ones((self.models, rows)) if self.mode.real is None else self.mode.real
+        return _normalised(x, real, running, scale, momentum, epsilon)
 
     def dropout(self, x: Tensor, rate: float) -> Tensor:
         """In training, each value is 0 with probability `rate` and otherwise grows by 1 / (1 - rate).

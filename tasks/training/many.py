@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 import torch
 
 from tasks import devices
-from tasks.manner import asked, note
+from tasks import manner
 from tasks.training import memory
 from tasks.training.members import Member, Spec, Trained, TrainingError
 from tasks.training.resident import resident
@@ -22,6 +22,7 @@ from tasks.training.ways import Ground, NoWay, Way, chosen, stream
 
 Outcome = tuple[int, Trained | Exception]
 
+MOST = 512  # models in one step: no device gains from more
 _fitted: dict[str, int] = {}  # how many models fitted at last, where memory ran out in this process
 
 
@@ -65,32 +66,26 @@ def _trained(spec: Spec, members: Sequence[Member], place: torch.device) -> Iter
     ground = Ground(spec, data, members, aliases)
     left = dict(enumerate(members))
     while left:
-        most = _fitted.get(ground.name, len(members))
+        size = 1
         try:
-            way, need = chosen(ground, asked(), most)
+            way, need = chosen(ground, manner.asked(), _fitted.get(ground.name, MOST))
+            size = way.members
+            for outcome in Crew(ground, way, need, left).outcomes():
+                left.pop(outcome[0])
+                yield outcome
+            return
         except NoWay as error:
             yield from [(index, TrainingError(str(error))) for index in left]
             return
         except Exception as error:
             if not memory.is_out(error):
                 raise
-            way, need = Way("loop"), None
-            yield from ((index, too_big(ground)) for index in left)
+        # Here nothing holds the stacks any more.
+        memory.free_unused(place)
+        if size == 1:
+            yield from [(index, too_big(ground)) for index in left]
             return
-        crew = Crew(ground, way, need, left)
-        try:
-            for outcome in crew.outcomes():
-                left.pop(outcome[0])
-                yield outcome
-        except Exception as error:
-            if not memory.is_out(error):
-                raise
-            del crew, error
-            free_unused(place)
-            if way.members == 1:
-                yield from [(index, too_big(ground)) for index in left]
-                return
-            _fitted[ground.name] = way.members // 2
+        _fitted[ground.name] = size // 2
 
 
 def too_big(ground: Ground) -> TrainingError:
@@ -101,25 +96,28 @@ def too_big(ground: Ground) -> TrainingError:
     )
 
 
-def free_unused(place: torch.device) -> None:
-    if place.type == "cuda":
-        torch.cuda.empty_cache()
-
-
 class Crew:
     """The stacks of one way, and the members that wait for a place in them."""
 
     def __init__(self, ground: Ground, way: Way, need: memory.Need | None, left: dict[int, Member]) -> None:
         self.ground, self.way = ground, way
         self.recipe = ground.spec.recipe
-        self.measured = {"bytes_per_member": need.each, "device_bytes": memory.whole(ground.device)} if need else {}
+        self.measured: dict[str, float] = {}
+        if need is not None:
+            self.measured = {"bytes_per_member": need.each, "device_bytes": memory.whole(ground.device)}
         self.stacks = ground.stacks(way)
         self.streams = [stream(ground.device) for _ in self.stacks]
-        # A link waits for the one it comes after, unless that one has ended before.
-        self.waiting = deque((i, member) for i, member in left.items() if member.after not in left)
-        self.links = {member.after: (i, member) for i, member in left.items() if member.after in left}
+        # A link waits for the one it comes after, unless that one has ended before or goes on as another.
+        self.waiting: deque[tuple[int, Member]] = deque()
+        self.links: dict[int, tuple[int, Member]] = {}
+        for index, member in left.items():
+            if member.after is None or member.after not in left or member.after in self.links:
+                self.waiting.append((index, member))
+            else:
+                self.links[member.after] = (index, member)
         self.began = time.perf_counter()
         self.steps = 0  # of models
+        self.waited = 0.0  # seconds for the device
 
     def outcomes(self) -> Iterator[Outcome]:
         for number in range(len(self.stacks)):
@@ -156,7 +154,9 @@ class Crew:
     def _land(self, stack: Stack) -> list[Outcome]:
         """Wait for the epoch's end: the members that it ends, and what comes after them."""
         ended: list[Outcome] = []
+        asked = time.perf_counter()
         landed = stack.land()
+        self.waited += time.perf_counter() - asked
         self.steps += stack.steps_taken
         self._watch(stack, [place for place, outcome in landed if not isinstance(outcome, TrainingError)])
         for place, outcome in landed:
@@ -206,5 +206,8 @@ class Crew:
         for outcome in ended:
             seconds = max(time.perf_counter() - self.began, 1e-9)
             rate = round(self.steps / seconds, 1)
-            note(way=self.way.name, stack=self.way.members, steps_per_second=rate, **self.measured)
+            facts = dict(self.measured)
+            if self.ground.device.type == "cuda":
+                facts["busy"] = round(min(1.0, self.waited / seconds), 3)  # at least: it computes while we launch, too
+            manner.note(way=self.way.name, stack=self.way.members, steps_per_second=rate, **facts)
             yield outcome

@@ -74,6 +74,12 @@ def whole(device: torch.device) -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+def free_unused(device: torch.device) -> None:
+    """Give back what torch keeps for later."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
 def is_out(error: BaseException) -> bool:
     """Whether an error says that memory ran out: the device's or the host's."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):

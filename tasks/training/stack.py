@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.models.draws import Draws, member_key, step_keys
+from tasks.models.draws import Draws, member_key
 from tasks.models.layers import Mode, initial
 from tasks.training.capture import Graphs
 from tasks.training.flat import Flat
@@ -310,7 +310,7 @@ class Stack:
         return True
 
     def _by_autograd(self, pixels: Tensor, labels: Tensor, real: Tensor | None) -> None:
-        draws = Draws(step_keys(self.keys, self.optimiser.steps.long()))
+        draws = Draws(self.keys, self.optimiser.steps)
         mode = Mode(training=True, draws=draws, real=None if real is None else real.to(self.losses.dtype))
         with torch.enable_grad():
             rows = self.spec.learning.losses(self.tensors, Batch(pixels, labels, mode))
@@ -340,7 +340,7 @@ class Stack:
                 pixels = test[start : start + ASSESSED_AT_ONCE].expand(models, -1, -1)
                 truth = labels[start : start + ASSESSED_AT_ONCE].expand(models, -1)
                 # The same draws after every epoch, none of which a step has: steps count from 0.
-                mode = Mode(draws=Draws(step_keys(self.keys, torch.full_like(self.keys, -1 - start))))
+                mode = Mode(draws=Draws(self.keys, torch.full_like(self.keys, -1 - start)))
                 losses, right = self.spec.learning.assessed(self.tensors, Batch(pixels, truth, mode))
                 self.assessment[0] += losses.double().sum(1)
                 self.assessment[1] += math.nan if right is None else right.sum(1)

@@ -77,22 +77,23 @@ class Ground:
 def chosen(ground: Ground, manner: Manner, most: int) -> tuple[Way, memory.Need | None]:
     """The way to train these members in that manner, at most `most` in one step; NoWay where it cannot be had.
 
-    The second is what a stack takes, where that has been measured.
+    The second is what a stack takes, where that has been measured. How many members this call has does not bear on
+    which way is the fastest: the choice is for all calls.
     """
-    limit = min(most, manner.members or most, len(ground.members))
-    names = [way.name for way in candidates(ground, limit)]
+    most = min(most, manner.members or most)
+    names = [way.name for way in candidates(ground, most)]
     if manner.way != "auto" and manner.way not in names:
-        here = f"{ground.spec.learning.name} on {devices.name(ground.device)}"
-        raise NoWay(f"way is {manner.way}; for {here} it must be auto or one of {', '.join(dict.fromkeys(names))}")
+        what = f"{ground.spec.learning.name} on {devices.name(ground.device)}"
+        raise NoWay(f"way is {manner.way}; for {what} it must be auto or one of {', '.join(dict.fromkeys(names))}")
     if ground.device.type == "cpu" and manner.way in ("auto", "loop"):
         return Way("loop"), None
     required = memory.need(lambda models: rehearsed(ground, models), ground.device)
-    fitting = required.fitting(memory.free(ground.device) // manner.sharers)
-    limit = max(1, min(limit, fitting))
-    ways = {way.name: way for way in candidates(ground, limit)}  # the largest of each name
+    most = max(1, min(most, required.fitting(memory.free(ground.device) // manner.sharers)))
+    now = max(1, min(most, len(ground.members)))
+    ways = {way.name: way for way in candidates(ground, now)}  # the largest of each name
     if manner.way != "auto":
         return ways[manner.way], required
-    choice = manner.settle(ground.name, lambda: raced(ground, candidates(ground, limit)))
+    choice = manner.settle(ground.name, lambda: raced(ground, candidates(ground, most)))
     found = ways.get(choice["way"], Way("loop"))
     places, stacks = min(found.places, int(choice["places"])), min(found.stacks, int(choice["stacks"]))
     return Way(found.name, stacks, places, found.captured), required

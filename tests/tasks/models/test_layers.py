@@ -110,6 +110,14 @@ def test_batch_norm_is_each_models_own_over_its_real_rows(image: bool, training:
         torch.testing.assert_close(modules[m].running_var, tensors["n.variance"][m], atol=1e-13, rtol=0)
 
 
+def test_a_batch_of_one_row_is_normalised_to_its_shift() -> None:
+    tensors = {"n.gamma": torch.ones(1, 2), "n.beta": torch.tensor([[3.0, 4.0]])}
+    tensors |= {"n.mean": torch.zeros(1, 2), "n.variance": torch.ones(1, 2)}
+    y = Layers(tensors, Mode(training=True)).batch_norm("n", torch.randn(1, 1, 2), momentum=0.5, epsilon=1e-3)
+    assert [[[3, 4]]] == y.tolist()
+    assert [[0.5, 0.5]] == tensors["n.variance"].tolist()  # of one number there is no unbiased variance: taken as 0
+
+
 def test_a_model_without_real_rows_keeps_its_statistics() -> None:
     real = torch.tensor([[1, 1], [0, 0]])
     tensors = {name: torch.ones(2, 1) for name in ("n.gamma", "n.beta", "n.mean", "n.variance")}

@@ -80,23 +80,23 @@ UNEQUAL = [
 ]
 
 
-@pytest.mark.parametrize("way", ["loop", "stack"])
-@pytest.mark.parametrize("dropout", [False, True])
-@pytest.mark.parametrize("batch_norm", [False, True])
-@pytest.mark.parametrize("optimiser", ["adam", "rmsprop"])
+@pytest.mark.parametrize(
+    ("regularisers", "optimiser"),
+    [
+        *((Regularisers(dropout, batch_norm), "adam") for dropout in (False, True) for batch_norm in (False, True)),
+        (Regularisers(dropout=True, batch_norm=True), "rmsprop"),
+    ],
+    ids=str,
+)
 def test_a_hundred_steps_equal_training_alone_by_the_book(
-    images: Images, way: str, dropout: bool, batch_norm: bool, optimiser: str
+    images: Images, regularisers: Regularisers, optimiser: str
 ) -> None:
-    given = spec(
-        images,
-        Regularisers(dropout, batch_norm),
-        epochs=10,
-        precision="float64",
-        optimiser=optimiser,
-        schedule=((4, 0.1),),
-    )
-    for each, found in zip(UNEQUAL, succeeded(given, UNEQUAL, way), strict=True):
-        assert_close(plain.train(given, each, 10), found, within=1e-12)
+    settings = {"epochs": 10, "precision": "float64", "optimiser": optimiser, "schedule": ((4, 0.1),)}
+    given = spec(images, regularisers, **settings)
+    expected = [plain.train(given, each, 10) for each in UNEQUAL]
+    for way in ("loop", "stack"):
+        for theirs, ours in zip(expected, succeeded(given, UNEQUAL, way), strict=True):
+            assert_close(theirs, ours, within=1e-12)
 
 
 def test_a_member_is_the_same_to_the_bit_alone_in_any_company_order_and_way(images: Images) -> None:
@@ -175,12 +175,12 @@ def test_training_stops_after_patience_and_gives_the_best_epochs_weights(images:
 
 
 def test_without_patience_the_last_epochs_weights_are_given(images: Images) -> None:
-    given = spec(images, epochs=30, learning_rate=3e-3)
+    given = spec(images, epochs=12, learning_rate=3e-3, precision="float64")
     (best,) = succeeded(given, [member(0)])
     (last,) = succeeded(replace(given, recipe=replace(given.recipe, patience=None)), [member(0)])
-    assert (30, 30) == (last.best_epoch, len(last.history))
-    assert best.best_epoch < 30
-    assert_close(plain.train(given, member(0), 30), last, within=1e-4)
+    assert (12, 12) == (last.best_epoch, len(last.history))
+    assert best.best_epoch < 12
+    assert_close(plain.train(given, member(0), 12), last, within=1e-12)
 
 
 # Chains
@@ -332,7 +332,7 @@ def test_results_tell_how_they_were_computed(images: Images) -> None:
         for _ in train_many(spec(images), [member(0), member(1), member(2)], CPU):
             assert ("stack", 2) == (notes["way"], notes["stack"])
             assert notes["steps_per_second"] > 0
-            assert notes["bytes_per_member"] > 4 * 5 * 200_000
+            assert notes["bytes_per_member"] > 4 * 5 * 190_000
     with under(Manner()) as notes:
         assert isinstance(next(train_many(spec(images), [member(0)], CPU))[1], Trained)
         assert ("loop", 1) == (notes["way"], notes["stack"])
@@ -360,9 +360,12 @@ memory.free = lambda device: 2**60  # as if there were plenty, which others then
 taken = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 each = 4 * 6_500_000 * 5
 resource.setrlimit(resource.RLIMIT_AS, (taken + int(sys.argv[1]) * each, -1))
+halved, give_back = [], memory.free_unused
+memory.free_unused = lambda device: (halved.append(1), give_back(device))
 for attempt in range(2):
     with under(Manner(way="stack")) as notes:
         found, sizes = {}, []
+        halved.clear()
         for index, outcome in train_many(spec, members):
             found[index] = outcome
             sizes.append(notes.get("stack"))
@@ -371,7 +374,9 @@ for attempt in range(2):
         and all(np.array_equal(one.weights[name], other.weights[name]) for name in one.weights)
         for one, other in ((found[index], alone[index]) for index in range(12))
     ]
-    print(all(same), max(size or 0 for size in sizes), {str(o) for o in found.values() if isinstance(o, Exception)})
+    errors = {str(outcome) for outcome in found.values() if isinstance(outcome, Exception)}
+    print(len(halved), all(same), max(size or 0 for size in sizes), errors)
+    del found, outcome
 """
 
 
@@ -384,15 +389,13 @@ def out_of_memory(models: int) -> list[str]:
 
 @pytest.mark.slow
 def test_memory_that_runs_out_halves_the_stack_and_is_remembered() -> None:
-    first, second = out_of_memory(models=5)
-    assert first == second
-    assert first in ("True 3 set()", "True 6 set()")
+    assert ["1 True 6 set()", "0 True 6 set()"] == out_of_memory(models=8)
 
 
 @pytest.mark.slow
 def test_a_single_model_that_does_not_fit_is_one_clear_error() -> None:
     first, _ = out_of_memory(models=0)
-    assert first.startswith("False 0 {'one mlp1 with a batch of 32 does not fit into the ")
+    assert first.startswith("1 False 0 {'one mlp1 with a batch of 32 does not fit into the ")
     assert first.endswith(" GB that are free on cpu; try a smaller batch'}")
 
 
