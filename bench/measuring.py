@@ -37,6 +37,7 @@ class Row:
     ratio: float
     must: float
     aim: float
+    unit: str = "x"  # of the ratio and its goals; s where the seconds themselves are judged, and less is better
 
 
 def ceilings(place: torch.device) -> dict[str, Run]:
@@ -109,8 +110,9 @@ def markdown(title: str, setting: dict[str, str], rows: list[Row]) -> str:
     lines = [f"# {title}", "", *(f"- {name}: {value}" for name, value in setting.items()), ""]
     lines += ["| what | Engram | beside | ratio | must | aim |", "|---|---|---|---|---|---|"]
     for row in rows:
-        goals = " | ".join("" if math.isnan(goal) else f"{goal:g}x" for goal in (row.must, row.aim))
-        lines.append(f"| {row.what} | {row.ours} | {row.rival} | {row.ratio:.2f}x | {goals} |")
+        unit = row.unit if row.unit == "x" else f" {row.unit}"
+        goals = " | ".join("" if math.isnan(goal) else f"{goal:g}{unit}" for goal in (row.must, row.aim))
+        lines.append(f"| {row.what} | {row.ours} | {row.rival} | {row.ratio:.2f}{unit} | {goals} |")
     return "\n".join(lines) + "\n"
 
 

@@ -34,7 +34,9 @@ Rows = NDArray[Any] | Tensor
 # What float32 holds without loss.
 EXACT = (torch.float32, torch.float16, torch.bfloat16, torch.uint8, torch.int8, torch.int16)
 UNIT = 2.0**-24
-SPARE = 32  # candidates beyond k: enough to prove nearly every query at once
+# Candidates beyond k: enough to prove nearly every query at once, of noise too. The bound grows with d, and with it
+# how many are needed.
+SPARE, COLUMNS_PER_SPARE = 32, 128
 WIDER = 8  # times as many candidates where they were too few
 GROUP = 16  # points whose smallest score stands for them all
 FAISS_GPU_MOST = 2048  # neighbours that a GPU index of faiss can give
@@ -59,7 +61,7 @@ class Sizes:
     pairs: int  # bytes of float64 differences
 
 
-CPU = Sizes(queries=2**28, points=2**26, most_points=2**12, scores=2**21, pairs=2**20)
+CPU = Sizes(queries=2**28, points=2**24, most_points=2**12, scores=2**21, pairs=2**20)
 
 
 def nearest(queries: Rows, points: Rows, k: int, by: By = "auto", place: torch.device | None = None) -> Neighbours:
@@ -100,7 +102,13 @@ def nearest(queries: Rows, points: Rows, k: int, by: By = "auto", place: torch.d
         search = Search(asked, among, Frame.around(asked, among, place), place, sizes)
         distances = np.empty((len(asked), k))
         rows = np.empty((len(asked), k), dtype=np.int64)
-        search.fill(distances, rows, torch.arange(len(asked)), min(k + SPARE, len(among)), candidates)
+        search.fill(
+            distances,
+            rows,
+            torch.arange(len(asked)),
+            min(k + SPARE + among.shape[1] // COLUMNS_PER_SPARE, len(among)),
+            candidates,
+        )
     return Neighbours(distances, rows)
 
 
@@ -188,9 +196,10 @@ class Frame:
         some = points[:: -(-len(points) // 1024)]
         return cls((some.to(place, torch.float64).mean(0) * scale).float(), float(scale))
 
-    def moved(self, rows: Tensor) -> Tensor:
-        """The rows as float32 in this frame, each coordinate rounded once."""
-        return (rows.to(self.centre.device, torch.float32) * self.scale).sub_(self.centre)
+    def moved(self, rows: Tensor, into: Tensor | None = None) -> Tensor:
+        """The rows as float32 in this frame, each coordinate rounded once; written into a tensor of their shape."""
+        rows = rows.to(self.centre.device, torch.float32)
+        return torch.mul(rows, self.scale, out=into).sub_(self.centre)
 
 
 def largest_of(name: str, rows: Tensor) -> float:
@@ -291,10 +300,15 @@ class Search:
         return distances
 
     def tiles(self) -> Iterator[tuple[int, Tensor]]:
-        """The points in the frame, as many as are moved at one time, each with its first row."""
-        several = min(self.sizes.most_points, max(GROUP, self.sizes.points // (4 * self.points.shape[1])))
-        for first in range(0, len(self.points), several):
-            yield first, self.frame.moved(self.points[first : first + several])
+        """The points in the frame, as many as are moved at one time, each with its first row.
+
+        One tile is written over the other.
+        """
+        d = self.points.shape[1]
+        several = min(len(self.points), self.sizes.most_points, max(GROUP, self.sizes.points // (4 * d)))
+        tile = torch.empty(several, d, device=self.place)
+        for first, some in zip(range(0, len(self.points), several), parts(self.points, several), strict=True):
+            yield first, self.frame.moved(some, tile[: len(some)])
 
 
 Find = Callable[[Tensor], Found]
