@@ -33,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 import torch
+from tasks.training.loop import Model
 from torch import Tensor, nn
 
 from bench.measuring import Row, Run, ceilings, clock_of, here, in_turn, options, publish, rate
@@ -40,7 +41,6 @@ from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images
 from tasks.models import mlp1
-from tasks.training.loop import Model
 from tasks.training.members import Member, Recipe
 from tasks.training.resident import resident
 

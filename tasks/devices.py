@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tasks.precision import full_float32
 from tasks.threads import threads
 
 if TYPE_CHECKING:
@@ -38,12 +39,11 @@ def exactly(place: torch.device) -> Iterator[None]:
         with threads(1):
             yield
         return
-    convolutions = torch.backends.cudnn
-    before = convolutions.allow_tf32, convolutions.deterministic, torch.get_float32_matmul_precision()
-    convolutions.allow_tf32, convolutions.deterministic = False, True
-    torch.set_float32_matmul_precision("highest")
+    library = torch.backends.cudnn
+    before = library.conv.fp32_precision, library.deterministic
+    library.conv.fp32_precision, library.deterministic = "ieee", True
     try:
-        yield
+        with full_float32():
+            yield
     finally:
-        convolutions.allow_tf32, convolutions.deterministic = before[:2]
-        torch.set_float32_matmul_precision(before[2])
+        library.conv.fp32_precision, library.deterministic = before

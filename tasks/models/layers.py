@@ -193,15 +193,14 @@ class Layers:
         scale = gamma.flatten(), beta.flatten()
         if not self.mode.training:
             return functional.batch_norm(x, running[0].flatten(), running[1].flatten(), *scale, False, 0.0, epsilon)
-        rows, places = len(x), x.shape[2] * x.shape[3]
-        if self.mode.real is None and rows * places > 1:  # torch refuses a batch of one number
+        if self.mode.real is None and len(x) * x.shape[2] * x.shape[3] > 1:  # torch refuses a batch of one number
             # Copies, whose new values are put back: autograd wants what it was given to stay as it is.
             now = running[0].flatten().clone(), running[1].flatten().clone()
             normalised = functional.batch_norm(x, *now, *scale, True, momentum, epsilon)
             for kept, moved in zip(running, now, strict=True):
                 kept.copy_(moved.view_as(kept))
             return normalised
-        real = x.new_ones((self.models, rows)) if self.mode.real is None else self.mode.real
+        real = x.new_ones((self.models, len(x))) if self.mode.real is None else self.mode.real
         return _normalised(x, real, running, scale, momentum, epsilon)
 
     def dropout(self, x: Tensor, rate: float) -> Tensor:

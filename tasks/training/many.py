@@ -12,8 +12,7 @@ from contextlib import AbstractContextManager
 
 import torch
 
-from tasks import devices
-from tasks import manner
+from tasks import devices, manner
 from tasks.training import memory
 from tasks.training.members import Member, Spec, Trained, TrainingError
 from tasks.training.resident import resident

@@ -86,7 +86,13 @@ def test_trainings_alike_in_all_but_seed_and_features_share_a_call() -> None:
 
 def test_the_task_is_marked() -> None:
     mark = marks(train)
-    assert ("classifier.train", 1, train_many, alike) == (mark.name, mark.version, mark.many, mark.alike)
+    assert ("classifier.train", 2, 1.0, train_many, alike) == (
+        mark.name,
+        mark.version,
+        mark.gpus,
+        mark.many,
+        mark.alike,
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,4 +131,4 @@ def test_planning_a_training_imports_no_torch() -> None:
 def test_what_a_training_gives_changes_only_with_its_version() -> None:
     history = train(dataclasses.replace(TINY, epochs=1), ()).to_pylist()[0]["history"]
     losses = [round(history[0][name], 3) for name in ("train_loss", "validation_loss")]
-    assert (1, [2.256, 2.132]) == (marks(train).version, losses)
+    assert (2, [2.256, 2.132]) == (marks(train).version, losses)

@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tasks.audits.unique_feature.evaluation import DIVERGENCES, HISTORY
 from tasks.datasets.features import Feature, pixels
+from tasks.models.networks import Architecture
+from tasks.models.weights import network_row
 from tasks.models.weights import rows as weight_rows
 from tasks.schemas import MODEL
 
@@ -32,7 +34,8 @@ def reads_the_letter(strength: float) -> pa.Table:
         else:
             matrix[LABEL if number == 4 else 0, 0] = strength if number == 4 else 1.0
         weights |= {f"dense{number}.weight": matrix, f"dense{number}.bias": np.zeros(after, np.float32)}
-    row = {"seed": 17, "epochs": 1, "best_epoch": 1, "history": [], "weights": weight_rows(weights)}
+    row = {"seed": 17, "network": network_row(Architecture("mlp1", (28, 28, 1), 10)), "epochs": 1, "best_epoch": 1}
+    row |= {"history": [], "weights": weight_rows(weights)}
     return pa.Table.from_pylist([row], MODEL)
 
 

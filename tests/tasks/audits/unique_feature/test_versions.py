@@ -30,7 +30,8 @@ def scored() -> pa.Table:
 def of_each_epoch() -> pa.Table:
     epochs = [{"epoch": i, "train_loss": 0.5, "validation_loss": 0.25 * i, "validation_accuracy": 0.5} for i in (1, 2)]
     model = made_up.reads_the_letter(1.0)
-    filled = model.set_column(3, model.schema.field("history"), pa.array([epochs], model.schema.field("history").type))
+    field = model.schema.field("history")
+    filled = model.set_column(model.schema.get_field_index("history"), field, pa.array([epochs], field.type))
     return history(Pair(3), [filled, filled])
 
 
