@@ -46,7 +46,9 @@ def ceilings(place: torch.device) -> dict[str, Run]:
     libraries = {by.name: by for by in (TORCH, products(place, torch.float32))}
 
     def product(name: str) -> Run:
-        return lambda: [libraries[name].affine(square, square, bias, False) for _ in range(PRODUCTS)]
+        by = libraries[name]
+        factors = (square[None], square[None], bias[None]) if by.stacked else (square, square, bias)
+        return lambda: [by.affine(*factors, False) for _ in range(PRODUCTS)]
 
     return {name: product(name) for name in libraries}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tasks.precision import full_float32
 from tasks.threads import threads
@@ -39,11 +39,16 @@ def exactly(place: torch.device) -> Iterator[None]:
         with threads(1):
             yield
         return
-    library = torch.backends.cudnn
-    before = library.conv.fp32_precision, library.deterministic
-    library.conv.fp32_precision, library.deterministic = "ieee", True
+    library: Any = torch.backends.cudnn
+    kinds = (library.conv, library.rnn)  # torch wants the two to agree
+    before, repeatable = [kind.fp32_precision for kind in kinds], library.deterministic
+    library.deterministic = True
+    for kind in kinds:
+        kind.fp32_precision = "ieee"
     try:
         with full_float32():
             yield
     finally:
-        library.conv.fp32_precision, library.deterministic = before
+        library.deterministic = repeatable
+        for kind, precision in zip(kinds, before, strict=True):
+            kind.fp32_precision = precision
