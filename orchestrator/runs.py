@@ -157,6 +157,8 @@ def _run(
             session.take,
             stop,
             together=execution.together,
+            way=execution.way,
+            run=session.name,
             fail_fast=execution.fail_fast,
             deadline=None if execution.stop_after is None else time.monotonic() + execution.stop_after,
             seconds=timings.known(runs),
