@@ -143,7 +143,8 @@ class LocalStore:
         path = self._kept(run, name)
         for _ in range(ATTEMPTS):
             with aside.writing(path, len(data)):
-                path.parent.mkdir(exist_ok=True)  # one level only, as for a result
+                if not path.parent.exists():
+                    path.parent.mkdir(exist_ok=True)  # one level only, as for a result
                 if aside.link(self._tmp, path, data):
                     return data
             if (there := self.kept(run, name)) is not None:
