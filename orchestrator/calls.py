@@ -51,7 +51,7 @@ class Call:
     sharers: int = 1  # calls that its GPU carries at one time
     way: manner.WayName = "auto"
     members: int | None = None  # models in one step at most
-    run: str | None = None  # that keeps what is settled; None: nothing is kept
+    runs: tuple[str, ...] = ()  # the one that keeps what is settled, and its kin; none: nothing is kept
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def perform(call: Call, store: Store) -> Finished:
             ready.append((item, inputs))
         else:
             outcomes.append(inputs)
-    settle = manner.here() if call.run is None else choices.settling(store, call.run)
+    settle = choices.settling(store, *call.runs) if call.runs else manner.here()
     with manner.under(manner.Manner(call.way, call.members, call.sharers, settle)) as notes:
         for item, seconds, result in _results(ready):
             made = Made(seconds, len(ready), worker, dict(notes))

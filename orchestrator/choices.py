@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from orchestrator.errors import StoreError
@@ -18,36 +18,51 @@ from tasks.manner import Choice, Settle
 ATTEMPTS = 3  # at a choice whose file turns out damaged each time
 
 
-def settling(store: Store, run: str) -> Settle:
-    """Gives the choice that the run has kept under a name, or makes it and keeps it.
+def settling(store: Store, run: str, *kin: str) -> Settle:
+    """Gives the choice that the run has kept under a name, or one of its kin has, or makes it and keeps it for the run.
 
-    Of several processes that choose at one time the first to keep its choice wins, and all use that one. A damaged
-    choice is set aside and made anew. Raises Unwritable where it cannot be kept, and StoreError where the store
-    cannot say what was.
+    Kin are the cells of a sweep, and the sweeps of a cell: what is computed for both is computed in one way. Of several
+    processes that choose at one time the first to keep its choice wins, and all use that one. A damaged choice is set
+    aside and made anew. Raises Unwritable where it cannot be kept, and StoreError where the store cannot say what was.
     """
     known: dict[str, Choice] = {}
 
     def settle(name: str, choose: Callable[[], Choice]) -> Choice:
         if name not in known:
-            known[name] = _settled(store, run, name, choose)
+            found = _found(store, (run, *kin), name)
+            known[name] = _made(store, run, name, choose) if found is None else found
         return known[name]
 
     return settle
 
 
-def _settled(store: Store, run: str, name: str, choose: Callable[[], Choice]) -> Choice:
-    file = file_of(name)
-    mine: bytes | None = None
+def _found(store: Store, runs: Sequence[str], name: str) -> Choice | None:
+    """What the first of the runs that kept something has kept."""
+    for run in runs:
+        if (choice := _kept(store, run, name)) is not None:
+            return choice
+    return None
+
+
+def _kept(store: Store, run: str, name: str) -> Choice | None:
+    """What a run has kept; None where there is nothing, or what there was is damaged and now set aside."""
+    data = store.kept(run, file_of(name))
+    if data is None:
+        return None
+    try:
+        return decoded(name, data)
+    except ValueError as error:
+        store.unkeep(run, file_of(name), data, str(error))
+        return None
+
+
+def _made(store: Store, run: str, name: str, choose: Callable[[], Choice]) -> Choice:
+    mine = encoded(name, choose())
     for _ in range(ATTEMPTS):
-        data = store.kept(run, file)
-        if data is None:
-            mine = mine or encoded(name, choose())
-            data = store.keep(run, file, mine)
-        try:
-            return decoded(name, data)
-        except ValueError as error:
-            store.unkeep(run, file, data, str(error))
-    raise StoreError(f"what run {run} has settled for {name} is damaged again and again; check the disk")
+        store.keep(run, file_of(name), mine)
+        if (found := _kept(store, run, name)) is not None:
+            return found
+    raise StoreError(f"what run {run} settles for {name} is damaged again and again; check the disk")
 
 
 def file_of(name: str) -> str:

@@ -77,7 +77,7 @@ class Progress:
 class Driver:
     """Drives plans on one executor, which is opened only when there is something to run.
 
-    `way`, `together` as the models in one step at most, and `run`, which keeps what is settled, go with each call.
+    `way`, `together` as the models in one step at most, and the `runs` that keep what is settled go with each call.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Driver:
         *,
         together: int | None = None,
         way: WayName = "auto",
-        run: str | None = None,
+        runs: tuple[str, ...] = (),
         fail_fast: bool = False,
         deadline: float | None = None,
         seconds: Mapping[str, float] | None = None,
@@ -103,7 +103,7 @@ class Driver:
         self._executor: Executor | None = None
         self._together = together
         self._way: WayName = way
-        self._run = run
+        self._runs = runs
         self.fail_fast = fail_fast
         self._deadline = deadline
         self._seconds = dict(seconds or {})
@@ -167,7 +167,7 @@ class Driver:
             self._submit(heapq.heappop(self._delayed)[-1], executor)
         schedule.slots, schedule.gpus = executor.slots, executor.gpus
         while call := schedule.next(room=self._submitted - schedule.on_gpus < executor.window):
-            call = replace(call, way=self._way, members=self._together, run=self._run)
+            call = replace(call, way=self._way, members=self._together, runs=self._runs)
             if call.delay:
                 heapq.heappush(self._delayed, (now + call.delay, call.number, call))
             else:

@@ -75,7 +75,7 @@ def outcomes(store: Store, name: str, *values: int, **more: Any) -> tuple[Outcom
 
 @pytest.mark.parametrize("name", ["alone", "together"])
 def test_jobs_are_computed_in_the_manner_that_the_call_says(store: Store, name: str) -> None:
-    outcomes(store, name, 1, 3, way="stack", members=5, sharers=3, run=RUN)
+    outcomes(store, name, 1, 3, way="stack", members=5, sharers=3, runs=(RUN,))
     assert [{"way": "stack", "members": 5, "sharers": 3}] == store.read(key(1)).to_pylist()
     assert "auto" == manner.asked().way  # and what comes after the call is not
 
@@ -106,7 +106,7 @@ def test_what_fills_a_gpu_goes_back_with_the_outcome(store: Store) -> None:
 @pytest.mark.parametrize("name", ["alone", "together"])
 def test_where_a_choice_cannot_be_kept_the_run_is_to_pause_and_no_job_has_failed(store: Store, name: str) -> None:
     (Path(store.location) / "runs" / RUN / "ways").write_text("in the way")
-    found = outcomes(store, name, 1, -1, run=RUN)
+    found = outcomes(store, name, 1, -1, runs=(RUN,))
     assert [Done, Refused] == [type(each) for each in found]
     assert "ways" in getattr(found[1], "cause", "")
     assert store.failure(key(1)) is None

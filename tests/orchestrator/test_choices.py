@@ -56,6 +56,13 @@ def test_each_run_and_each_name_has_a_choice_of_its_own(store: Store) -> None:
     assert {"for": "toys-1another"} == choices.settling(store, "toys-1")("another", never)
 
 
+def test_what_a_sweep_and_its_cells_have_settled_holds_for_each_other(store: Store) -> None:
+    choices.settling(store, "toys-1")(NAME, lambda: {"way": "graph"})
+    assert {"way": "graph"} == choices.settling(store, "toys-2", "toys-3", "toys-1")(NAME, never)
+    assert {"way": "loop"} == choices.settling(store, "toys-2")(NAME, lambda: {"way": "loop"})
+    assert {"way": "loop"} == choices.settling(store, "toys-2", "toys-1")(NAME, never)
+
+
 def test_of_two_that_choose_at_once_the_first_to_keep_its_choice_wins(store: Store) -> None:
     def meanwhile() -> Mapping[str, Any]:
         choices.settling(store, "toys-1")(NAME, lambda: {"way": "stack"})

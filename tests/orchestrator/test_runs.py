@@ -354,6 +354,11 @@ def test_other_runs_choose_for_themselves_and_the_cells_of_a_sweep_choose_once(s
     swept = start(cells, store, HERE)
     assert ["0"] == chosen(tmp_path)
     assert ["ways"] == [path.name for path in Path(store.location, "runs", swept.run).glob("way*")]
+    for report in swept.cells:
+        for key in Journal(Path(store.location) / "runs" / report.run).roots()["parts"]:
+            (Path(store.location) / "results" / key[:2] / f"{key}.arrow").unlink()
+    assert {2} == {resume(report.run, store, HERE).jobs["done"] for report in swept.cells}
+    assert ["0"] == chosen(tmp_path)
     run(store, parts=2, first=20, **fields)
     assert ["0", "20"] == chosen(tmp_path)
 

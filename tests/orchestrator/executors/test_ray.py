@@ -121,6 +121,7 @@ def gpus(ray_cluster: Any) -> Iterator[None]:
     ray_cluster.remove_node(node)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("gpus")
 def test_calls_on_gpus_spread_over_all_and_others_run_beside_them(executor: RayExecutor, store: Store) -> None:
     assert (2, SHARERS) == (executor.gpus, executor.sharers)
@@ -139,6 +140,7 @@ def test_calls_on_gpus_spread_over_all_and_others_run_beside_them(executor: RayE
     assert 4 == len({row["pid"] for row in on_gpu})  # CUDA stays with the first GPU that a process has used
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("gpus")
 def test_as_many_calls_share_a_gpu_as_their_parts_say(executor: RayExecutor, store: Store) -> None:
     for number in range(1, 11):
