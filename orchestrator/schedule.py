@@ -62,7 +62,8 @@ class Schedule:
         self.failed = dict(failed or {})  # final: what failed earlier in this run is not sent again
         self.paused: str | None = None  # why nothing more is sent
         self._seconds = dict(seconds or {})
-        self._filling: dict[str, Filling] = defaultdict(lambda: Filling(most=sharers))  # by group
+        self._sharers = sharers
+        self._measured: dict[str, Filling] = {}  # by group, and by task for groups of which nothing is known yet
         self._running: set[str] = set()
         self._elsewhere: set[str] = set()
         self._retries: deque[tuple[list[str], float]] = deque()
@@ -116,8 +117,7 @@ class Schedule:
             group = queue[0][-1]
             if keys := self._take(group):
                 return self._call(keys)
-            heapq.heappop(queue)
-            del self._ready[group]
+            self._drop(queue)
         return None
 
     def record(self, finished: Finished) -> None:
@@ -181,11 +181,15 @@ class Schedule:
         if not self.gpus:
             queues = [queue for queue in (self._queue, self._queue_for_gpus) if queue and room]
             return min(queues, default=[])
-        if self._queue_for_gpus:
-            group = self._queue_for_gpus[0][-1]
-            if self.on_gpus < self._filling[group].sent(self.gpus):
-                return self._queue_for_gpus
+        while (queue := self._queue_for_gpus) and not self._ready[queue[0][-1]]:
+            self._drop(queue)
+        if queue and self.on_gpus < self._filling(queue[0][-1]).sent(self.gpus):
+            return queue
         return self._queue if room else []
+
+    def _drop(self, queue: list[tuple[int, int, str]]) -> None:
+        """Strike the first group off, of which nothing is left to send."""
+        del self._ready[heapq.heappop(queue)[-1]]
 
     def _take(self, group: str) -> list[str]:
         """The next jobs of a group to send together; entries that were settled otherwise meanwhile are passed over."""
@@ -205,7 +209,7 @@ class Schedule:
         if not (self.gpus and self._asks(keys[0])):
             return Call(self._number, task, items, 0.0, delay)
         self.on_gpus += 1
-        sharers = self._filling[self.group(keys[0])].sharers
+        sharers = self._filling(self.group(keys[0])).sharers
         return Call(self._number, task, items, part(sharers), delay, sharers)
 
     def _asks(self, key: str) -> bool:
@@ -223,7 +227,7 @@ class Schedule:
         if self.together is not None or not keys:
             return min(self.together or 0, ready)
         if self.gpus and self._asks(next(iter(keys))):
-            return self._filling[group].share(ready, self.gpus, self.on_gpus)
+            return self._filling(group).share(ready, self.gpus, self.on_gpus)
         seconds = self._seconds.get(group)
         if seconds is None:
             return 1
@@ -244,9 +248,15 @@ class Schedule:
         self.on_gpus -= 1
         group, sharers = self.group(finished.call.items[0].key), finished.call.sharers
         measured = [each.measured for each in finished.outcomes if isinstance(each, Done) and each.measured]
-        self._filling[group] = self._filling[group].learned(measured, sharers)
+        filling = self._filling(group).learned(measured, sharers)
         if sharers > 1 and any(isinstance(each, Lost) and _too_big(each) for each in finished.outcomes):
-            self._filling[group] = self._filling[group].lost(sharers)
+            filling = filling.lost(sharers)
+        self._measured[group] = self._measured[finished.call.task] = filling
+
+    def _filling(self, group: str) -> Filling:
+        """How a group fills GPUs; as many share one as of the same task's last group, where it was not measured yet."""
+        task = self._measured.get(group.partition("/")[0], Filling())
+        return self._measured.get(group) or Filling(sharers=min(task.sharers, self._sharers), most=self._sharers)
 
     def group(self, key: str) -> str:
         """`group_of` the key's job, found once."""

@@ -240,6 +240,11 @@ def train(config: Number, inputs: Inputs) -> pa.Table:
     return pa.table({})
 
 
+@task(version=1, name="schedule.train_alike", gpus=1.0, alike=lambda config: config.value % 2)
+def train_alike(config: Number, inputs: Inputs) -> pa.Table:
+    return pa.table({})
+
+
 @task(version=1, name="schedule.score")
 def score(config: Number, inputs: Inputs) -> pa.Table:
     return pa.table({})
@@ -313,6 +318,19 @@ def test_on_more_gpus_as_many_more_calls_are_sent() -> None:
         for call in first:
             answer(schedule, call, taught(busy=0.3))
         assert gpus * 3 + gpus == len(sent(schedule))
+
+
+def test_another_group_of_the_same_task_shares_gpus_as_the_one_before_did() -> None:
+    alike = [Job(train_alike, Number(i)) for i in range(40)]
+    schedule = Schedule(Plan.below({"summary": tuple(alike)}), set(), gpus=1)
+    (first,) = sent(schedule)
+    assert {0} == {item.config.value % 2 for item in first.items}
+    answer(schedule, first, taught(busy=0.5))
+    calls = sent(schedule)
+    assert ([10, 10], {2}) == (sizes(calls), {call.sharers for call in calls})
+    answer(schedule, calls[0], taught(busy=0.5))
+    answer(schedule, calls[1], taught(busy=0.5))
+    assert schedule.over
 
 
 def test_towards_the_end_calls_become_smaller_and_all_is_sent() -> None:
