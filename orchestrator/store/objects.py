@@ -137,6 +137,7 @@ class ObjectStore:
             except Held as error:
                 if time.monotonic() > end:
                     raise StoreError(f"cannot keep {_kept(run, name)}: {error}") from None
+                time.sleep(0.2)
         return there
 
     def unkeep(self, run: str, name: str, data: bytes, why: str) -> None:

@@ -17,7 +17,8 @@ from orchestrator.executors import Executor
 from orchestrator.executors.local import LocalExecutor
 from orchestrator.store import Store, open_store
 from tests.orchestrator.executors.jobs import call, key_of
-from tests.shell import ROOT
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
