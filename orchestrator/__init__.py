@@ -28,6 +28,7 @@ def run(
     sweep: Mapping[str, Sequence[Any]] | None = None,
     address: str | None = None,
     together: int | None = None,
+    way: str | None = None,
     tolerate: int = 0,
     fail_fast: bool = False,
     stop_after: str | float | None = None,
@@ -53,6 +54,7 @@ def run(
     given = {
         "address": address or os.environ.get("RAY_ADDRESS"),
         "together": together,
+        "way": way,
         "stop_after": stop_after,
         "mlflow": mlflow or os.environ.get("MLFLOW_TRACKING_URI"),
         "experiment": experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME"),

@@ -9,19 +9,23 @@ from __future__ import annotations
 import contextlib
 import importlib
 import operator
+import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 
+from orchestrator import choices
 from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
 from orchestrator.fields import plain
+from orchestrator.filling import Measured
 from orchestrator.provenance import commit, device, process, versions
 from orchestrator.store import Store, Written, read_each
+from tasks import manner
 from tasks.job import Function, marks
 
 
@@ -42,21 +46,27 @@ class Call:
     number: int
     task: str
     items: tuple[Item, ...]
-    gpus: float = 0.0
+    gpus: float = 0.0  # the part of a GPU that it takes
     delay: float = 0.0
+    sharers: int = 1  # calls that its GPU carries at one time
+    way: manner.WayName = "auto"
+    members: int | None = None  # models in one step at most
+    runs: tuple[str, ...] = ()  # the one that keeps what is settled, and its kin; none: nothing is kept
 
 
 @dataclass(frozen=True)
 class Done:
     """The job's result is in the store. `seconds` is its share of the call's computing time.
 
-    `differs`: there was a result already, and the one computed now is another one; both are kept.
+    `differs`: there was a result already, and the one computed now is another one; both are kept. `measured` is what
+    the task noted of the GPU that computed it.
     """
 
     key: str
     seconds: float
     worker: str
     differs: bool = False
+    measured: Measured | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +107,16 @@ Outcome = Done | Failed | Missing | Lost | Refused
 
 
 @dataclass(frozen=True)
+class Made:
+    """How a result came about: its seconds, the jobs of its call, and what the task noted."""
+
+    seconds: float
+    together: int
+    worker: str
+    notes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Finished:
     """A call that came back, with one outcome per item."""
 
@@ -109,7 +129,10 @@ class Poisoned(Exception):
 
 
 def perform(call: Call, store: Store) -> Finished:
-    """Run a call's jobs here and commit each result as it ends. Whatever goes wrong with a job becomes its outcome."""
+    """Run a call's jobs here, as it says, and commit each result as it ends, with what the task noted of it.
+
+    Whatever goes wrong with a job becomes its outcome.
+    """
     worker = process()
     outcomes: list[Outcome] = []
     ready: list[tuple[Item, list[pa.Table]]] = []
@@ -120,8 +143,14 @@ def perform(call: Call, store: Store) -> Finished:
             ready.append((item, inputs))
         else:
             outcomes.append(inputs)
-    for item, seconds, result in _results(ready):
-        outcomes.append(_commit(item, result, seconds, len(ready), worker, store))
+    settle = choices.settling(store, *call.runs) if call.runs else manner.here()
+    with manner.under(manner.Manner(call.way, call.members, call.sharers, settle)) as notes:
+        for item, seconds, result in _results(ready):
+            made = Made(seconds, len(ready), worker, dict(notes))
+            manner.note()  # what is said of this result is not said of the next
+            outcomes.append(_commit(item, result, made, store))
+    if call.gpus:
+        _let_go()
     return Finished(call, tuple(outcomes))
 
 
@@ -171,6 +200,10 @@ def _results(ready: list[tuple[Item, list[pa.Table]]]) -> Iterator[tuple[Item, f
             yield pending.pop(index), time.perf_counter() - clock, result
             clock = time.perf_counter()
         broken: Exception = RuntimeError("the task computed several jobs at once and left this one out")
+    except StoreError as error:  # what is to be settled could not be: no job's fault, and no smaller part helps
+        for item in pending.values():
+            yield item, 0.0, error
+        return
     except Exception as error:  # of all together: the schedule sends the rest again in smaller parts
         broken = error
     for item in pending.values():
@@ -181,12 +214,12 @@ class _Together(Exception):
     """Several jobs at once failed as one; alone they may not."""
 
 
-def _commit(
-    item: Item, result: pa.Table | Exception, seconds: float, together: int, worker: str, store: Store
-) -> Outcome:
-    if isinstance(result, _Together):
+def _commit(item: Item, result: pa.Table | Exception, made: Made, store: Store) -> Outcome:
+    if isinstance(result, Unwritable):
+        return Refused(item.key, str(result))
+    if isinstance(result, _Together | StoreError):
         return Lost(item.key, str(result))
-    if isinstance(result, Exception) and together > 1 and _out_of_memory(result):
+    if isinstance(result, Exception) and made.together > 1 and _out_of_memory(result):
         return Lost(item.key, _line(result))
     if isinstance(result, Exception):
         text = "".join(traceback.format_exception(result))
@@ -196,34 +229,42 @@ def _commit(
             store.write_failure(item.key, text)
         return Failed(item.key, _line(result), text)
     try:
-        written = store.write(item.key, result, _record(item, seconds, together, worker))
+        written = store.write(item.key, result, _record(item, made))
         store.clear_failure(item.key)
     except Unwritable as error:
         return Refused(item.key, str(error))
     except (StoreError, OSError) as error:
         return Lost(item.key, _line(error))
     except TypeError as error:  # the task returned what no store can hold
-        return _commit(item, error, seconds, together, worker, store)
-    return Done(item.key, seconds, worker, written is Written.CONFLICT)
+        return _commit(item, error, made, store)
+    return Done(item.key, made.seconds, made.worker, written is Written.CONFLICT, Measured.noted(made.notes))
 
 
-def _record(item: Item, seconds: float, together: int, worker: str) -> dict[str, Any]:
+def _record(item: Item, made: Made) -> dict[str, Any]:
     mark = marks(function_of(item))
-    return {
+    record = {
         "key": item.key,
         "task": mark.name,
         "version": mark.version,
         "function": item.function,
         "config": plain(item.config),
         "inputs": list(item.inputs),
-        "seconds": seconds,
+        "seconds": made.seconds,
         "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "together": together,
-        "worker": worker,
+        "together": made.together,
+        "worker": made.worker,
         "commit": commit(),
         "versions": dict(versions()),
-        **device(),
+        **device(made.notes.get("device")),
     }
+    return record | {name: value for name, value in made.notes.items() if name not in record}
+
+
+def _let_go() -> None:
+    """Give a GPU back the memory that torch keeps for later: another process may have the next call."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def _out_of_memory(result: object) -> bool:

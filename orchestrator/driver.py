@@ -23,6 +23,7 @@ from orchestrator.executors import Executor
 from orchestrator.plan import Plan
 from orchestrator.schedule import Schedule
 from orchestrator.store import Store
+from tasks.manner import WayName
 
 Event = Mapping[str, Any]
 Observer = Callable[[Event], None]
@@ -74,7 +75,10 @@ class Progress:
 
 
 class Driver:
-    """Drives plans on one executor, which is opened only when there is something to run."""
+    """Drives plans on one executor, which is opened only when there is something to run.
+
+    `way`, `together` as the models in one step at most, and the `runs` that keep what is settled go with each call.
+    """
 
     def __init__(
         self,
@@ -84,6 +88,8 @@ class Driver:
         stop: Stop,
         *,
         together: int | None = None,
+        way: WayName = "auto",
+        runs: tuple[str, ...] = (),
         fail_fast: bool = False,
         deadline: float | None = None,
         seconds: Mapping[str, float] | None = None,
@@ -96,6 +102,8 @@ class Driver:
         self._open = executor
         self._executor: Executor | None = None
         self._together = together
+        self._way: WayName = way
+        self._runs = runs
         self.fail_fast = fail_fast
         self._deadline = deadline
         self._seconds = dict(seconds or {})
@@ -112,6 +120,8 @@ class Driver:
             plan,
             stored,
             slots=executor.slots,
+            gpus=executor.gpus,
+            sharers=executor.sharers,
             together=self._together,
             fail_fast=self.fail_fast,
             seconds=self._seconds,
@@ -155,8 +165,9 @@ class Driver:
         now = time.monotonic()
         while self._delayed and self._delayed[0][0] <= now:
             self._submit(heapq.heappop(self._delayed)[-1], executor)
-        schedule.slots = executor.slots
-        while self._submitted < executor.window and (call := schedule.next()):
+        schedule.slots, schedule.gpus = executor.slots, executor.gpus
+        while call := schedule.next(room=self._submitted - schedule.on_gpus < executor.window):
+            call = replace(call, way=self._way, members=self._together, runs=self._runs)
             if call.delay:
                 heapq.heappush(self._delayed, (now + call.delay, call.number, call))
             else:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tasks.manner import WayName
+
 
 @dataclass(frozen=True)
 class Execution:
     """Where and how fast; never part of a key. None is the default: local cluster, automatic grouping."""
 
     address: str | None = None  # "local", "auto", "HOST:PORT", or "none" for this process
-    together: int | None = None  # jobs that share a call
+    together: int | None = None  # jobs that share a call, and models that are trained in one step at most
     tolerate: int = 0  # failed jobs that the tables may go without
     fail_fast: bool = False
     stop_after: float | None = None  # seconds
+    way: WayName = "auto"  # of training models; auto takes the fastest, chosen once per run, device and network
     again: bool = False  # as a new run, though its results are reused
     mlflow: str | None = None  # the tracking store's URI, or "off"; None: an sqlite file inside a local store
     experiment: str | None = None

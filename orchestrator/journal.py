@@ -3,6 +3,7 @@
 runs/ID/run.json       audit, preset, config, what a sweep varied; or the cells of a sweep
 runs/ID/plan.json      the keys behind each root, and every key with its task
 runs/ID/events.jsonl   one event a line
+runs/ID/ways/NAME.json how jobs are computed on a device, as chosen by the first who had to
 runs/ID/tables/NAME/   the run's tables as Parquet parts
 """
 

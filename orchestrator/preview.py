@@ -7,6 +7,7 @@ from typing import Any
 
 from orchestrator import STORE, timings
 from orchestrator.cells import pinned, wanted
+from orchestrator.executors import gpus
 from orchestrator.identity import run_id
 from orchestrator.plan import Plan
 from orchestrator.runs import planned
@@ -36,7 +37,7 @@ def preview(asked: Spec) -> dict[str, Any]:
         "planned": len(whole.jobs),
         "stored": len(stored),
         "missing": len(missing),
-        "expected_seconds": timings.expected(whole, missing, seconds, slots, how.address),
+        "expected_seconds": timings.expected(whole, missing, seconds, slots, how.address, gpus_at(how.address)),
         "slots": slots,
         "tasks": [
             {"task": task, "planned": count, "stored": there[task], "missing": absent[task]}
@@ -47,6 +48,11 @@ def preview(asked: Spec) -> dict[str, Any]:
             for cell, plan in zip(cells, plans, strict=True)
         ],
     }
+
+
+def gpus_at(address: str | None) -> int:
+    """GPUs that calls can use, of those of this machine."""
+    return min(1, gpus.count()) if address == "none" else gpus.count()
 
 
 def slots_at(address: str | None) -> int:

@@ -54,11 +54,20 @@ def commit() -> str | None:
         return None
 
 
-def device() -> Mapping[str, Any]:
-    """The device and threads that torch computes with here, where a task has loaded it."""
+def device(noted: str | None = None) -> Mapping[str, Any]:
+    """The device and threads that torch computes with here, where a task has loaded it.
+
+    A task may have noted the device, in torch's words (`cuda:0`, `cpu`) or by its name: it knows better, since where
+    there is a GPU not everything is computed on it. Both come out as the same name.
+    """
     torch = sys.modules.get("torch")
+    kind = None if noted is None else noted.partition(":")[0]
     if torch is None:
-        return {"device": "cpu"}
-    if torch.cuda.is_available():
-        return {"device": torch.cuda.get_device_name(), "threads": torch.get_num_threads()}
-    return {"device": platform.processor() or platform.machine(), "threads": torch.get_num_threads()}
+        return {"device": noted or "cpu"}
+    if kind not in (None, "cuda", "cpu"):
+        name = noted
+    elif kind != "cpu" and torch.cuda.is_available():
+        name = torch.cuda.get_device_name()
+    else:
+        name = platform.processor() or platform.machine()
+    return {"device": name, "threads": torch.get_num_threads()}

@@ -9,10 +9,13 @@ from typing import Any
 from orchestrator.errors import Absent, Damaged, EngramError
 from orchestrator.explain import planned
 from orchestrator.store import Store
+from tasks.manner import WAYS, Manner, WayName, under
 
 
 def rerun(store: Store, key: str) -> dict[str, Any]:
     """Compute a planned key's table and compare it with the stored one; what the task raises is raised.
+
+    Models are trained in the way that the stored result's record names.
 
     `same` is whether they are equal bit for bit, None where none is stored; `differs` says in which columns not.
     EngramError where an input is not stored.
@@ -25,7 +28,8 @@ def rerun(store: Store, key: str) -> dict[str, Any]:
     except (Absent, Damaged) as error:
         raise EngramError(f"an input of {key[:12]} is not there: {error}; resume its run first") from None
     clock = time.perf_counter()
-    table = job.function(job.config, inputs)
+    with under(Manner(_way(store, key))):
+        table = job.function(job.config, inputs)
     seconds = time.perf_counter() - clock
     try:
         stored = store.read(key)
@@ -41,6 +45,15 @@ def rerun(store: Store, key: str) -> dict[str, Any]:
         "same": same,
         "differs": differs,
     }
+
+
+def _way(store: Store, key: str) -> WayName:
+    """The way in which a stored result was computed, where its record names one."""
+    try:
+        way: WayName = store.record(key, check=False).get("way", "auto")
+    except (Absent, Damaged):
+        return "auto"
+    return way if way in WAYS else "auto"
 
 
 def differences(table: Any, stored: Any) -> list[dict[str, Any]]:

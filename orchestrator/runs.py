@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -157,6 +157,8 @@ def _run(
             session.take,
             stop,
             together=execution.together,
+            way=execution.way,
+            runs=(sweep.run, *names) if sweep else (names[0], *_sweeps(runs, names[0])),
             fail_fast=execution.fail_fast,
             deadline=None if execution.stop_after is None else time.monotonic() + execution.stop_after,
             seconds=timings.known(runs),
@@ -183,6 +185,14 @@ def _run(
             report = reported(driver, session, sweep.run if sweep else None)
             _log_end(report, session, driver)
             return aftermath.follow(report, session, execution, delivery, stop)
+
+
+def _sweeps(runs: Path, cell: str) -> Iterator[str]:
+    """The sweeps that a run is a cell of."""
+    for folder in sorted(runs.glob("*-sweep-*")):
+        with suppress(StoreError):
+            if cell in Journal(folder).about().get("cells", ()):
+                yield folder.name
 
 
 def _to_the_end(driver: Driver, session: Session, tolerate: int) -> None:

@@ -11,6 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 
 from orchestrator.calls import Call, Done, Failed, Finished, Item, Lost, Missing, Refused
+from orchestrator.filling import SHARERS, Filling, part
 from orchestrator.plan import Plan
 from tasks.job import Job, marks
 
@@ -33,8 +34,9 @@ def group_of(job: Job) -> str:
 class Schedule:
     """What of a plan is done, running, waiting or failed; `next` and `record` are the only moves.
 
-    `seconds` gives the expected seconds of a job by `group_of`, where known. `together` fixes how many jobs share a
-    call; None lets them follow from what jobs take.
+    `slots` calls run at one time, each on a processor, and besides, where there are `gpus`, calls of the tasks that
+    ask for one: on each up to `sharers` at one time. `seconds` gives the expected seconds of a job by `group_of`,
+    where known. `together` fixes how many jobs share a call; None lets them follow from what jobs take.
     """
 
     def __init__(
@@ -43,6 +45,8 @@ class Schedule:
         stored: Collection[str],
         *,
         slots: int = 1,
+        gpus: int = 0,
+        sharers: int = SHARERS,
         together: int | None = None,
         fail_fast: bool = False,
         seconds: Mapping[str, float] | None = None,
@@ -50,12 +54,16 @@ class Schedule:
     ) -> None:
         self.plan = plan
         self.slots = slots
+        self.gpus = gpus
+        self.on_gpus = 0  # calls for GPUs that are sent and have not come back
         self.together = together
         self.fail_fast = fail_fast
         self.done: set[str] = {key for key in plan.jobs if key in stored}
         self.failed = dict(failed or {})  # final: what failed earlier in this run is not sent again
         self.paused: str | None = None  # why nothing more is sent
         self._seconds = dict(seconds or {})
+        self._sharers = sharers
+        self._measured: dict[str, Filling] = {}  # by group, and by task for groups of which nothing is known yet
         self._running: set[str] = set()
         self._elsewhere: set[str] = set()
         self._retries: deque[tuple[list[str], float]] = deque()
@@ -68,7 +76,9 @@ class Schedule:
         self._unmet: dict[str, int] = {}
         self._group: dict[str, str] = {}
         self._ready: dict[str, deque[str]] = {}  # by group
-        self._queue: list[tuple[int, int, str]] = []  # of groups: the deepest first, so that tables fill as we go
+        # Of groups: the deepest first, so that tables fill as we go. Those that ask for a GPU have their own queue.
+        self._queue: list[tuple[int, int, str]] = []
+        self._queue_for_gpus: list[tuple[int, int, str]] = []
         self._pushed = 0
         for key, inputs in plan.inputs.items():
             self._depth[key] = 1 + max((self._depth[below] for below in inputs), default=0)
@@ -89,27 +99,31 @@ class Schedule:
     def over(self) -> bool:
         """Nothing is running and nothing more can be sent or is awaited from elsewhere."""
         stopped = self.paused is not None or (self.fail_fast and bool(self.failed))
-        return not self._running and (stopped or not (self._queue or self._retries or self._elsewhere))
+        queued = self._queue or self._queue_for_gpus or self._retries or self._elsewhere
+        return not self._running and (stopped or not queued)
 
-    def next(self) -> Call | None:
-        """The next call to send; None if there is none until something comes back."""
+    def next(self, room: bool = True) -> Call | None:
+        """The next call to send; None if there is none until something comes back. Without `room` only one for a GPU.
+
+        Calls for GPUs are sent first, as long as one has a place for them.
+        """
         if self.paused is not None or (self.fail_fast and self.failed):
             return None
-        while self._retries:
+        while self._retries and room:
             keys, delay = self._retries.popleft()
             if keys := [key for key in keys if self._open(key)]:
                 return self._call(keys, delay)
-        while self._queue:
-            group = self._queue[0][-1]
+        while queue := self._next_queue(room):
+            group = queue[0][-1]
             if keys := self._take(group):
                 return self._call(keys)
-            heapq.heappop(self._queue)
-            del self._ready[group]
+            self._drop(queue)
         return None
 
     def record(self, finished: Finished) -> None:
         """Take note of what became of a call's jobs."""
         lost: list[Lost] = []
+        self._learn_filling(finished)
         for outcome in finished.outcomes:
             self._running.discard(outcome.key)
             match outcome:
@@ -162,10 +176,25 @@ class Schedule:
         taken = key in self.done or key in self._running or key in self._elsewhere or key in self.failed
         return not taken
 
+    def _next_queue(self, room: bool) -> list[tuple[int, int, str]]:
+        """The queue to send from; an empty one if from none."""
+        if not self.gpus:
+            queues = [queue for queue in (self._queue, self._queue_for_gpus) if queue and room]
+            return min(queues, default=[])
+        while (queue := self._queue_for_gpus) and not self._ready[queue[0][-1]]:
+            self._drop(queue)
+        if queue and self.on_gpus < self._filling(queue[0][-1]).sent(self.gpus):
+            return queue
+        return self._queue if room else []
+
+    def _drop(self, queue: list[tuple[int, int, str]]) -> None:
+        """Strike the first group off, of which nothing is left to send."""
+        del self._ready[heapq.heappop(queue)[-1]]
+
     def _take(self, group: str) -> list[str]:
         """The next jobs of a group to send together; entries that were settled otherwise meanwhile are passed over."""
         ready = self._ready[group]
-        share = self._share(group, len(ready))
+        share = self._share(group, ready)
         keys: list[str] = []
         while ready and len(keys) < share:
             key = ready.popleft()
@@ -176,19 +205,29 @@ class Schedule:
     def _call(self, keys: list[str], delay: float = 0.0) -> Call:
         self._running.update(keys)
         self._number += 1
-        mark = marks(self.plan.jobs[keys[0]].function)
-        items = tuple(map(self._item, keys))
-        return Call(self._number, mark.name, items, mark.gpus, delay)
+        task, items = self.plan.task(keys[0]), tuple(map(self._item, keys))
+        if not (self.gpus and self._asks(keys[0])):
+            return Call(self._number, task, items, 0.0, delay)
+        self.on_gpus += 1
+        sharers = self._filling(self.group(keys[0])).sharers
+        return Call(self._number, task, items, part(sharers), delay, sharers)
+
+    def _asks(self, key: str) -> bool:
+        """Whether the key's task asks for a GPU."""
+        return marks(self.plan.jobs[key].function).gpus > 0
 
     def _item(self, key: str) -> Item:
         job = self.plan.jobs[key]
         where = f"{job.function.__module__}:{job.function.__qualname__}"
         return Item(key, where, job.config, self.plan.inputs[key])
 
-    def _share(self, group: str, ready: int) -> int:
+    def _share(self, group: str, keys: Collection[str]) -> int:
         """How many of a group's ready jobs to send in one call."""
-        if self.together is not None:
-            return min(self.together, ready)
+        ready = len(keys)
+        if self.together is not None or not keys:
+            return min(self.together or 0, ready)
+        if self.gpus and self._asks(next(iter(keys))):
+            return self._filling(group).share(ready, self.gpus, self.on_gpus)
         seconds = self._seconds.get(group)
         if seconds is None:
             return 1
@@ -202,6 +241,23 @@ class Schedule:
         known = self._seconds.get(group)
         self._seconds[group] = outcome.seconds if known is None else 0.8 * known + 0.2 * outcome.seconds
 
+    def _learn_filling(self, finished: Finished) -> None:
+        """What a call for a GPU tells of how many may share it, and of how many jobs a call is to carry."""
+        if not finished.call.gpus:
+            return
+        self.on_gpus -= 1
+        group, sharers = self.group(finished.call.items[0].key), finished.call.sharers
+        measured = [each.measured for each in finished.outcomes if isinstance(each, Done) and each.measured]
+        filling = self._filling(group).learned(measured, sharers)
+        if sharers > 1 and any(isinstance(each, Lost) and _too_big(each) for each in finished.outcomes):
+            filling = filling.lost(sharers)
+        self._measured[group] = self._measured[finished.call.task] = filling
+
+    def _filling(self, group: str) -> Filling:
+        """How a group fills GPUs; as many share one as of the same task's last group, where it was not measured yet."""
+        task = self._measured.get(group.partition("/")[0], Filling())
+        return self._measured.get(group) or Filling(sharers=min(task.sharers, self._sharers), most=self._sharers)
+
     def group(self, key: str) -> str:
         """`group_of` the key's job, found once."""
         if key not in self._group:
@@ -213,7 +269,8 @@ class Schedule:
         if group not in self._ready:
             self._ready[group] = deque()
             self._pushed += 1
-            heapq.heappush(self._queue, (-self._depth[key], self._pushed, group))
+            queue = self._queue_for_gpus if self._asks(key) else self._queue
+            heapq.heappush(queue, (-self._depth[key], self._pushed, group))
         self._ready[group].append(key)
 
     def _finish(self, key: str) -> None:
@@ -267,3 +324,8 @@ class Schedule:
         else:
             delay = min(LONGEST_DELAY, 0.25 * 2 ** self._losses[key])
             self._retries.append(([key], delay))
+
+
+def _too_big(lost: Lost) -> bool:
+    """Whether a lack of memory may be what a job was lost by."""
+    return lost.died or "OutOfMemoryError" in lost.cause

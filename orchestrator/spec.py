@@ -14,6 +14,8 @@ from typing import Any
 
 from orchestrator.errors import SpecError
 from orchestrator.execution import Execution
+from orchestrator.fields import nearest
+from tasks.manner import WAYS
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ def execution(spec: Spec) -> Execution:
         raise SpecError(f"together is {together}; it must be auto, or 1 or more")
     if tolerate < 0:
         raise SpecError(f"tolerate is {tolerate}; it must be 0 or more")
+    if (way := given.get("way", "auto")) not in WAYS:
+        raise SpecError(f"way is {way!r}; it must be one of {', '.join(WAYS)}{nearest(str(way), WAYS)}")
     return Execution(**given)
 
 

@@ -27,6 +27,7 @@ def read(path: Path) -> spec.Spec:
         store: str | None = None
         address: str | None = None
         together: int | str | None = None
+        way: str | None = None
         tolerate: int | None = None
         fail_fast: bool | None = None
         stop_after: int | float | str | None = None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from orchestrator.plan import Plan
 from orchestrator.schedule import group_of
+from tasks.job import marks
 
 RUNS = 20  # the newest that are asked
 SAMPLES = 200  # of one group in one run
@@ -45,21 +46,29 @@ def around(address: str | None) -> str:
 
 
 def expected(
-    plan: Plan, missing: Iterable[str], seconds: Mapping[str, float], slots: int, address: str | None = None
+    plan: Plan,
+    missing: Iterable[str],
+    seconds: Mapping[str, float],
+    slots: int,
+    address: str | None = None,
+    gpus: int = 0,
 ) -> float | None:
     """Wall-clock seconds for the missing jobs on that many slots; None where some kind of job was never timed.
 
-    The larger of the work over the slots and the longest path of jobs that wait for one another, and what the
-    executor takes to start and to end.
+    The largest of the work over the slots, that of jobs which ask for a GPU over the `gpus` where there are some, and
+    the longest path of jobs that wait for one another; and what the executor takes to start and to end.
     """
-    work = 0.0
+    work = on_gpus = 0.0
     path: dict[str, float] = {}
     for key in missing:  # inputs come first
         each = seconds.get(group_of(plan.jobs[key]))
         if each is None:
             return None
-        work += each
+        if gpus and marks(plan.jobs[key].function).gpus:
+            on_gpus += each
+        else:
+            work += each
         path[key] = each + max((path.get(below, 0.0) for below in plan.inputs[key]), default=0.0)
     if not path:
         return 0.0
-    return seconds.get(around(address), 0.0) + max(work / slots, *path.values())
+    return seconds.get(around(address), 0.0) + max(work / slots, on_gpus / max(1, gpus), *path.values())

@@ -21,6 +21,7 @@ F = TypeVar("F", bound=Callable[..., pa.Table])
 class Task:
     """What a function's mark says of it.
 
+    With `gpus` above 0 it computes on a GPU where there is one; how many of its calls share that is measured.
     `many(configs, inputs)` computes several jobs in one call and yields (index, table or exception) as each ends;
     only jobs with equal `alike(config)` share such a call. A task that `gathers` accepts fewer inputs than planned:
     its inputs are a collection, none of which has a place of its own.

@@ -29,6 +29,10 @@ Address = Annotated[
     ),
 ]
 Together = Annotated[str | None, typer.Option(metavar="auto|N", help="Jobs that share a call. [default: auto]")]
+Way = Annotated[
+    str | None,
+    typer.Option(metavar="auto|loop|stack|graph", help="How models are trained. [default: auto, the fastest here]"),
+]
 Tolerate = Annotated[int | None, typer.Option(metavar="N", help="Failed jobs that the tables may go without.")]
 FailFast = Annotated[bool | None, typer.Option("--fail-fast", help="Stop at the first failed job.", show_default=False)]
 StopAfter = Annotated[str | None, typer.Option(metavar="3h50m", help="Stop in time to be resumed later.")]

@@ -21,6 +21,7 @@ from orchestrator.cli.options import (
     Sweep,
     Together,
     Tolerate,
+    Way,
     What,
     Where,
 )
@@ -39,6 +40,7 @@ def plan(
     store: Where = None,
     address: Address = None,
     together: Together = None,
+    way: Way = None,
     tolerate: Tolerate = None,
     fail_fast: FailFast = None,
     stop_after: StopAfter = None,
@@ -51,7 +53,7 @@ def plan(
     """
     from orchestrator.preview import preview
 
-    execution = _execution(address, together, tolerate, fail_fast, stop_after, again)
+    execution = _execution(address, together, way, tolerate, fail_fast, stop_after, again)
     seen = preview(_specified(what, fields, preset, sweep, store, execution))
     if json:
         emit(seen)
@@ -74,6 +76,7 @@ def run(
     store: Where = None,
     address: Address = None,
     together: Together = None,
+    way: Way = None,
     tolerate: Tolerate = None,
     fail_fast: FailFast = None,
     stop_after: StopAfter = None,
@@ -95,7 +98,7 @@ def run(
     from orchestrator.runs import start
     from orchestrator.store import is_there
 
-    execution = _execution(address, together, tolerate, fail_fast, stop_after, again)
+    execution = _execution(address, together, way, tolerate, fail_fast, stop_after, again)
     execution |= _shown(mlflow, experiment, report, show_images)
     asked = _specified(what, fields, preset, sweep, store, execution)
     cells, how = wanted(asked), spec.execution(asked)
@@ -117,6 +120,7 @@ def resume(
     store: Where = None,
     address: Address = None,
     together: Together = None,
+    way: Way = None,
     tolerate: Tolerate = None,
     fail_fast: FailFast = None,
     stop_after: StopAfter = None,
@@ -134,7 +138,7 @@ def resume(
     from orchestrator.cli import verdict
     from orchestrator.cli.progress import watching
 
-    execution = _execution(address, together, tolerate, fail_fast, stop_after, False)
+    execution = _execution(address, together, way, tolerate, fail_fast, stop_after, False)
     how = spec.execution(spec.Spec("", execution=execution | _shown(mlflow, experiment, report, show_images)))
     with opened_at(store) as opened:
         name = (status.find(opened, run) if run else status.newest(opened, unfinished=True)).run
@@ -146,6 +150,7 @@ def resume(
 def _execution(
     address: str | None,
     together: str | None,
+    way: str | None,
     tolerate: int | None,
     fail_fast: bool | None,
     stop_after: str | None,
@@ -156,6 +161,7 @@ def _execution(
 
     given: dict[str, Any] = {
         "address": address,
+        "way": way,
         "tolerate": tolerate,
         "fail_fast": fail_fast,
         "stop_after": spec.duration(stop_after) if stop_after is not None else None,

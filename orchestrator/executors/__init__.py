@@ -12,7 +12,9 @@ class Executor(Protocol):
     """Runs calls somewhere. Every submitted call comes back from `wait` exactly once, whatever happens to it."""
 
     slots: int  # calls that can run at one time
-    window: int  # calls worth having submitted at one time
+    window: int  # calls worth having submitted at one time, besides those for GPUs
+    gpus: int  # that calls can use
+    sharers: int  # calls that can share one of them at most
 
     def submit(self, call: Call) -> None: ...
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from orchestrator.calls import Call, Finished, Poisoned, perform
 from orchestrator.errors import EngramError
+from orchestrator.executors import gpus, threads
 from orchestrator.store import open_store
 
 
@@ -15,8 +16,10 @@ class LocalExecutor:
 
     slots = 1
     window = 1
+    sharers = 1
 
     def __init__(self, store: str) -> None:
+        self.gpus = min(1, gpus.count())  # torch takes the first
         self._store = open_store(store)
         self._calls: deque[Call] = deque()
 
@@ -27,7 +30,8 @@ class LocalExecutor:
         if not self._calls:
             return ()
         try:
-            return (perform(self._calls.popleft(), self._store),)
+            with threads.one():
+                return (perform(self._calls.popleft(), self._store),)
         except Poisoned as error:
             raise EngramError(f"this process cannot compute any more ({error}); the same command goes on") from error
 

@@ -24,9 +24,10 @@ from ray import cloudpickle, exceptions
 
 from orchestrator.calls import Call, Finished, Lost
 from orchestrator.errors import ClusterError
-from orchestrator.executors import worker
+from orchestrator.executors import threads, worker
 from orchestrator.executors.address import host_and_port, probe, reachable
 from orchestrator.executors.guard import Guard
+from orchestrator.filling import SHARERS
 
 ROOT = str(Path(__file__).resolve().parents[2])
 OBJECT_STORE_BYTES = 100 * 2**20  # only outcomes travel
@@ -35,10 +36,6 @@ HEAD_SECONDS = 20.0  # a head may be away so long (it can be restarted); after 6
 CANCEL_SECONDS = 1.0  # for calls to end by themselves, before their workers are killed
 # Enough to keep no-op calls at full rate; Ray gains nothing from a longer queue of its own.
 CALLS_PER_SLOT, MOST_CALLS = 16, 512
-
-# One thread per worker: as many workers run as there are cores, and results stay the same on any machine.
-LIBRARIES = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "VECLIB")
-THREADS = {f"{library}_{'MAXIMUM' if library == 'VECLIB' else 'NUM'}_THREADS": "1" for library in LIBRARIES}
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
 CAUSES: Mapping[type[Exception], tuple[str, bool]] = {  # what became of a call, and whether its worker died of it
     exceptions.WorkerCrashedError: ("its worker process died", True),
@@ -59,9 +56,11 @@ class RayExecutor:
 
     def __init__(self, store: str, address: str = "local", *, cpus: int | None = None) -> None:
         self.slots = self.window = 1
-        self._gpus = 0.0
+        self.gpus = 0
+        self.sharers = SHARERS
+        self._alone = False  # whether each call on a GPU has a process of its own
         self._pending: dict[Any, Call] = {}
-        self._remotes: dict[tuple[str, float], Any] = {}
+        self._remotes: dict[tuple[str, float, bool], Any] = {}
         self._proven = False  # a worker has answered
         self._looked = self._head_seen = time.monotonic()
         self._close = contextlib.ExitStack()
@@ -74,15 +73,29 @@ class RayExecutor:
             raise
         cloudpickle.register_pickle_by_value(worker)
         environment = {name: value for name, value in os.environ.items() if name.startswith("ENGRAM_")}
-        self._function = ray.remote(worker.entry(ROOT, THREADS | environment, store))
+        environment |= threads.ONE
+        # Ray lets what asks for no GPU see all of them (seen), and torch would take the first.
+        self._on_cpu = ray.remote(worker.entry(ROOT, environment | {"CUDA_VISIBLE_DEVICES": ""}, store))
+        self._on_gpu = worker.entry(ROOT, environment, store)
 
     def submit(self, call: Call) -> None:
-        gpus = min(call.gpus, self._gpus)
-        remote = self._remotes.get((call.task, gpus))
+        gpus = min(call.gpus, self.gpus)
+        remote = self._remotes.get((call.task, gpus, self._alone))
         if remote is None:
-            remote = self._function.options(name=call.task, num_cpus=1, num_gpus=gpus, max_retries=0)
-            self._remotes[call.task, gpus] = remote
+            remote = self._remotes[call.task, gpus, self._alone] = self._remote(call.task, gpus)
         self._pending[remote.remote(pickle.dumps(call))] = call
+
+    def _remote(self, name: str, gpus: float) -> Any:
+        """The function to call with such a part of a GPU.
+
+        A call on a GPU waits for no processor: it needs little of one, and a GPU that waits is the larger waste. Its
+        worker takes further calls only where all machines have one GPU each: Ray would give it another GPU one day,
+        and CUDA stays with the one that a process has used first.
+        """
+        if not gpus:
+            return self._on_cpu.options(name=name, num_cpus=1, num_gpus=0, max_retries=0)
+        remote = ray.remote(num_cpus=0, num_gpus=gpus, max_calls=1 if self._alone else 0)(self._on_gpu)
+        return remote.options(name=name, max_retries=0)
 
     def wait(self, seconds: float) -> Sequence[Finished]:
         self._look()
@@ -158,7 +171,10 @@ class RayExecutor:
             raise ClusterError("Ray's daemon on this machine died; the same command goes on")
         self.slots = max(1, int(resources.get("CPU", 0)))
         self.window = max(2 * self.slots, min(CALLS_PER_SLOT * self.slots, MOST_CALLS))
-        self._gpus = float(resources.get("GPU", 0.0))
+        self.gpus = int(resources.get("GPU", 0))
+        self._alone = self.gpus > 1 and any(
+            node["Resources"].get("GPU", 0) > 1 for node in ray.nodes() if node["Alive"]
+        )
 
 
 def reason(error: Exception) -> tuple[str, bool]:
@@ -183,7 +199,7 @@ def connected(address: str, cpus: int | None = None) -> Iterator[tuple[str, tupl
             guard = Guard()
             stack.callback(guard.close)
             token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-            _set(stack, {**QUIET, **THREADS, **token, "RAY_worker_niceness": "0"})
+            _set(stack, {**QUIET, **threads.ONE, **token, "RAY_worker_niceness": "0"})
             with _variables(guard.variables):  # of Ray's processes, and of no other that is started later
                 _init(stack, address, num_cpus=cpus, include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES)
         else:

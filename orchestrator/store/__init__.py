@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from orchestrator.store.mirror import Mirror
 
 
+KEPT = "ways"  # the folder of a run's folder that holds what it keeps
 JOURNEYS = 16  # requests at one time to a store elsewhere: each waits for the network
 
 
@@ -70,6 +71,18 @@ class Store(Protocol):
 
     def clear_failure(self, key: str) -> None:
         """Forget it, if there is one."""
+
+    def kept(self, run: str, name: str) -> bytes | None:
+        """What a run keeps under a name, a file's, in its folder; None where there is nothing."""
+
+    def keep(self, run: str, name: str, data: bytes) -> bytes:
+        """Keep this for a run unless it keeps something under that name already; what it keeps now.
+
+        Durable before it returns, and never replaced: of several writers the first wins, and all are given its bytes.
+        """
+
+    def unkeep(self, run: str, name: str, data: bytes, why: str) -> None:
+        """Set aside what a run keeps under a name, unless it is other than `data` by now."""
 
     def digests(self) -> MutableMapping[str, str]:
         """Known digests of files elsewhere, by whatever names them; a cache that may be empty at any time."""

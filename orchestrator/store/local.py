@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
-from orchestrator.store import Written, aside, entry, marker
+from orchestrator.store import KEPT, Written, aside, entry, marker
 from orchestrator.store.content import content
 from orchestrator.store.digests import Digests
 from orchestrator.store.key import valid
@@ -128,6 +128,39 @@ class LocalStore:
         with aside.writing(path):
             path.unlink(missing_ok=True)
 
+    def kept(self, run: str, name: str) -> bytes | None:
+        path = self._kept(run, name)
+        try:
+            return path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            if error.errno in aside.UNREADABLE:
+                return b""  # which is not what was kept
+            raise StoreError(f"cannot read {path}: {error.strerror}") from None
+
+    def keep(self, run: str, name: str, data: bytes) -> bytes:
+        path = self._kept(run, name)
+        for _ in range(ATTEMPTS):
+            with aside.writing(path, len(data)):
+                if not path.parent.exists():
+                    path.parent.mkdir(exist_ok=True)  # one level only, as for a result
+                if aside.link(self._tmp, path, data):
+                    return data
+            if (there := self.kept(run, name)) is not None:
+                return there
+        raise StoreError(f"what lies at {path} comes and goes")
+
+    def unkeep(self, run: str, name: str, data: bytes, why: str) -> None:
+        path = self._kept(run, name)
+        quarantine = self._root / QUARANTINE
+        with aside.writing(path), locked(quarantine / "lock"):
+            if self.kept(run, name) == data:
+                self._to_quarantine(path, quarantine / f"{path.stem}.{time.time_ns()}.json", why)
+
+    def _kept(self, run: str, name: str) -> Path:
+        return self._root / "runs" / run / KEPT / name
+
     def digests(self) -> MutableMapping[str, str]:
         return Digests(self._root / "digests.json", self._tmp)
 
@@ -201,10 +234,13 @@ class LocalStore:
         with aside.writing(path), locked(quarantine / "lock"):
             if not os.path.lexists(path) or os.lstat(path).st_ino != inode:
                 return
-            path.rename(to)
-            # The note is a courtesy: a full disk must not keep the damaged file in its place.
-            with suppress(OSError):
-                to.with_suffix(".txt").write_text(f"{path}\n{why}\n", encoding="utf-8")
+            self._to_quarantine(path, to, why)
+
+    def _to_quarantine(self, path: Path, to: Path, why: str) -> None:
+        path.rename(to)
+        # The note is a courtesy: a full disk must not keep the damaged file in its place.
+        with suppress(OSError):
+            to.with_suffix(".txt").write_text(f"{path}\n{why}\n", encoding="utf-8")
 
 
 def _bytes(path: Path) -> pa.Buffer:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from orchestrator import lease
 from orchestrator.errors import StoreError
-from orchestrator.store import JOURNEYS, aside, claims
+from orchestrator.store import JOURNEYS, KEPT, aside, claims
 from orchestrator.store.bucket import Bucket, Object
 
 RUNS, TABLES = "runs", "tables"
@@ -138,8 +138,12 @@ def _newer(each: Object, path: Path, state: tuple[int, int]) -> bool:
 
 
 def _files(folder: Path) -> list[Path]:
-    """What is copied of a run's folder: not what is being written, nor what concerns this machine alone."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in OURS)
+    """What is copied of a run's folder: not what is being written, nor what concerns this machine alone.
+
+    Nor what workers keep for the run: they put it where it belongs, and what lies here is a copy.
+    """
+    found = (path for path in folder.rglob("*") if path.is_file() and path.parent != folder / KEPT)
+    paths = sorted(path for path in found if path.name not in OURS)
     return [path for path in paths if not (path.name[0] == "." or path.suffix == ".tmp" or aside.unfinished(path.name))]
 
 

@@ -17,8 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
-from orchestrator.store import JOURNEYS, Written, aside, entry, marker
+from orchestrator.errors import Absent, Damaged, Held, StoreError, Unwritable
+from orchestrator.lease import STALE
+from orchestrator.store import JOURNEYS, KEPT, Written, aside, claims, entry, marker
 from orchestrator.store.bucket import PATIENCE, Away, Bucket
 from orchestrator.store.content import content
 from orchestrator.store.digests import Digests
@@ -28,6 +29,7 @@ from orchestrator.store.mirror import Mirror
 RESULTS, FAILURES, QUARANTINE, CONFLICTS = "results", "failures", "quarantine", "conflicts"
 FOLDERS = {RESULTS, FAILURES, QUARANTINE, CONFLICTS, "claims", "runs", "tmp"}
 SUFFIX = ".arrow"
+KEEPING = 2 * STALE  # seconds after which nobody can still be keeping the same, dead or alive
 RUNS = "./engram-runs"  # where run folders lie on this machine, unless ENGRAM_RUNS names another place
 
 
@@ -118,6 +120,32 @@ class ObjectStore:
     def _failed(self) -> set[str]:
         """Keys with a failure when this was first asked: nearly no job has one, and each question is a request."""
         return {each.name.rpartition("/")[2].removesuffix(".txt") for each in self._bucket.objects(FAILURES)}
+
+    def kept(self, run: str, name: str) -> bytes | None:
+        try:
+            return memoryview(self._bucket.get(_kept(run, name))).tobytes()
+        except FileNotFoundError:
+            return None
+
+    def keep(self, run: str, name: str, data: bytes) -> bytes:
+        end = time.monotonic() + KEEPING
+        while (there := self.kept(run, name)) is None:
+            try:
+                with claims.claim(self._bucket, f"{run}.{name}"):  # S3 cannot put a thing only where there is none
+                    if self.kept(run, name) is None:
+                        self._bucket.put(_kept(run, name), data)
+            except Held as error:
+                if time.monotonic() > end:
+                    raise StoreError(f"cannot keep {_kept(run, name)}: {error}") from None
+                time.sleep(0.2)
+        return there
+
+    def unkeep(self, run: str, name: str, data: bytes, why: str) -> None:
+        if self.kept(run, name) == data:
+            copy = f"{QUARANTINE}/{name.removesuffix('.json')}.{time.time_ns()}"
+            self._bucket.put(f"{copy}.json", data)
+            self._bucket.put(f"{copy}.txt", f"{_kept(run, name)}\n{why}\n".encode())
+            self._bucket.delete(_kept(run, name))
 
     def digests(self) -> MutableMapping[str, str]:
         home = self.mirror.home
@@ -215,6 +243,10 @@ def _create(bucket: Bucket) -> None:
 
 def _result(key: str) -> str:
     return f"{RESULTS}/{valid(key)[:2]}/{key}{SUFFIX}"
+
+
+def _kept(run: str, name: str) -> str:
+    return f"runs/{run}/{KEPT}/{name}"
 
 
 def _failure(key: str) -> str:

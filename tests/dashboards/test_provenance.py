@@ -44,6 +44,14 @@ def test_jobs_of_several_processes_and_calls_are_computed_in_one_way(store: Stor
     assert "2.15.0" == found.common["torch"]
 
 
+def test_the_way_of_training_is_said_and_how_fast_it_went_is_no_difference(store: Store) -> None:
+    trained = {"way": "graph", "stack": 32, "steps_per_second": 9_000_000, "bytes_per_member": 10, "device_bytes": 99}
+    other = {"stack": 7, "steps_per_second": 8_123_456.5, "bytes_per_member": 11, "device_bytes": 98, "busy": 1}
+    found = gathered(store, trained, trained | other, {})
+    assert ((), "graph") == (found.differing, found.common["way"])
+    assert not {"stack", "busy", "steps_per_second"} & set(found.common)
+
+
 @pytest.mark.parametrize(
     ("name", "other"),
     [
@@ -51,11 +59,11 @@ def test_jobs_of_several_processes_and_calls_are_computed_in_one_way(store: Stor
         ("threads", {"threads": 1}),
         ("device", {"device": "NVIDIA H200"}),
         ("commit", {"commit": "def"}),
-        ("training", {"training": "stacked"}),
+        ("way", {"way": "stack"}),
     ],
 )
 def test_jobs_computed_otherwise_are_counted_apart(store: Store, name: str, other: dict[str, Any]) -> None:
-    alone = {"training": "alone"} if name == "training" else {}
+    alone = {"way": "loop"} if name == "way" else {}
     found = gathered(store, alone, other, alone)
     assert (name,) == found.differing
     assert [2, 1] == [way.jobs for way in found.ways]

@@ -77,6 +77,28 @@ def test_a_run_is_seen_and_read_from_a_machine_that_knows_only_the_bucket(
     assert not (here.folder / "engram-store").exists()
 
 
+def test_what_a_run_has_settled_is_kept_in_the_bucket_for_all_machines(
+    s3: Server, machine: Callable[[str], Shell], log: Path
+) -> None:
+    def ways(run: str) -> set[tuple[str, str]]:
+        store = open_store(PLACE)
+        parts = json.loads(s3.get(f"audits/runs/{run}/plan.json"))["roots"]["parts"]
+        return {(record["way"], record["chosen_by"]) for record in map(store.record, parts)}
+
+    here, there = machine("here"), machine("there")
+    run = here.json("run", "toys", "parts=3", "trouble=choose", f"folder={log}", "--address", "none")["run"]
+    (kept,) = s3.names(f"audits/runs/{run}/ways")
+    text = s3.get(kept)
+    for name in s3.names("audits/results"):
+        s3.delete(name)
+    (log / "slow").touch()  # it would be chosen otherwise now
+    assert 4 == there.json("resume", run, "--address", "none")["jobs"]["done"]
+    assert {("stack", "part 0")} == ways(run)
+    assert ["0"] == (log / "chosen.log").read_text().split()
+    assert (text, [kept]) == (s3.get(kept), s3.names(f"audits/runs/{run}/ways"))
+    assert [] == s3.names("audits/claims")
+
+
 def test_a_damaged_result_is_found_by_verify_and_computed_again(
     s3: Server, machine: Callable[[str], Shell], log: Path
 ) -> None:

@@ -304,3 +304,95 @@ def _wait(condition: Any, seconds: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def ways(store: Store, report: Report) -> set[tuple[str, str]]:
+    """In which ways the parts of a run were computed, and by whom that was chosen."""
+    records = [store.record(key) for key in Journal(Path(store.location) / "runs" / report.run).roots()["parts"]]
+    return {(record["way"], record["chosen_by"]) for record in records}
+
+
+def chosen(folder: Path) -> list[str]:
+    return (folder / "chosen.log").read_text().split()
+
+
+def test_a_way_is_chosen_once_for_a_run_and_kept_when_it_goes_on(store: Store, tmp_path: Path) -> None:
+    report = run(store, parts=6, trouble="choose", folder=str(tmp_path))
+    assert {("stack", "part 0")} == ways(store, report)
+    (tmp_path / "slow").touch()  # it would be chosen otherwise now
+    for key in list(Journal(Path(store.location) / "runs" / report.run).roots()["parts"])[:3]:
+        (Path(store.location) / "results" / key[:2] / f"{key}.arrow").unlink()
+    again = resume(report.run, store, HERE)
+    assert 3 == again.jobs["done"]
+    assert {("stack", "part 0")} == ways(store, report)
+    assert ["0"] == chosen(tmp_path)
+
+
+def test_a_forced_way_is_used_and_destroys_no_choice_and_names_no_other_run(store: Store, tmp_path: Path) -> None:
+    def lose(report: Report) -> None:
+        for key in Journal(Path(store.location) / "runs" / report.run).roots()["parts"]:
+            (Path(store.location) / "results" / key[:2] / f"{key}.arrow").unlink()
+
+    fields = {"parts": 3, "trouble": "choose", "folder": str(tmp_path)}
+    forced = run(store, replace(HERE, way="graph"), **fields)
+    assert {("graph", "force")} == ways(store, forced)
+    assert not (tmp_path / "chosen.log").exists()
+    lose(forced)
+    auto = run(store, **fields)
+    assert forced.run == auto.run
+    assert {("stack", "part 0")} == ways(store, auto)
+    lose(auto)
+    assert {("loop", "force")} == ways(store, run(store, replace(HERE, way="loop"), **fields))
+    lose(auto)
+    assert {("stack", "part 0")} == ways(store, resume(auto.run, store, HERE))
+    assert ["0"] == chosen(tmp_path)
+
+
+def test_other_runs_choose_for_themselves_and_the_cells_of_a_sweep_choose_once(store: Store, tmp_path: Path) -> None:
+    fields: dict[str, Any] = {"trouble": "choose", "folder": str(tmp_path)}
+    cells = [Cell("toys", toys.Config(parts=2, first=first, **fields)) for first in (0, 10)]
+    swept = start(cells, store, HERE)
+    assert ["0"] == chosen(tmp_path)
+    assert ["ways"] == [path.name for path in Path(store.location, "runs", swept.run).glob("way*")]
+    for report in swept.cells:
+        for key in Journal(Path(store.location) / "runs" / report.run).roots()["parts"]:
+            (Path(store.location) / "results" / key[:2] / f"{key}.arrow").unlink()
+    assert {2} == {resume(report.run, store, HERE).jobs["done"] for report in swept.cells}
+    assert ["0"] == chosen(tmp_path)
+    run(store, parts=2, first=20, **fields)
+    assert ["0", "20"] == chosen(tmp_path)
+
+
+def test_the_models_of_one_step_are_at_most_as_many_as_share_a_call(store: Store, tmp_path: Path) -> None:
+    report = run(store, replace(HERE, together=2), parts=3, trouble="choose", folder=str(tmp_path))
+    keys = Journal(Path(store.location) / "runs" / report.run).roots()["parts"]
+    assert {2} == {store.record(key)["members"] for key in keys}
+
+
+def test_a_run_whose_choice_cannot_be_kept_pauses_and_goes_on_once_it_can(store: Store, tmp_path: Path) -> None:
+    fields = {"parts": 3, "trouble": "choose", "folder": str(tmp_path)}
+    name = run(store, replace(HERE, way="loop"), **fields).run
+    folder = Path(store.location) / "runs" / name
+    for key in Journal(folder).roots()["parts"]:
+        (Path(store.location) / "results" / key[:2] / f"{key}.arrow").unlink()
+    (folder / "ways").write_text("in the way")
+    paused = resume(name, store, HERE)
+    assert ("paused", 1) == (paused.state, paused.exit_code)
+    assert str(folder / "ways") in paused.note
+    assert 0 == paused.jobs["failed"]
+    (folder / "ways").unlink()
+    assert "finished" == resume(name, store, HERE).state
+    assert {("stack", "part 0")} == ways(store, paused)
+
+
+def test_a_run_killed_between_its_choice_and_its_results_goes_on_with_that_choice(store: Store, tmp_path: Path) -> None:
+    fields: dict[str, Any] = {"parts": 3, "trouble": "choose, die", "folder": str(tmp_path)}
+    driver = multiprocessing.get_context("fork").Process(target=run, args=(store,), kwargs=fields)
+    driver.start()
+    driver.join()
+    assert -signal.SIGKILL == driver.exitcode
+    (tmp_path / "mended").touch()
+    (tmp_path / "slow").touch()
+    report = run(store, **fields)
+    assert ("finished", {("stack", "part 0")}) == (report.state, ways(store, report))
+    assert ["0"] == chosen(tmp_path)

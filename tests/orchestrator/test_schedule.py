@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from orchestrator.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
+from orchestrator.filling import Measured
 from orchestrator.plan import Plan
 from orchestrator.schedule import DEATHS, FRUITLESS, Schedule
 from tasks.job import Inputs, Job, task
@@ -232,3 +233,161 @@ def test_the_window_is_the_callers_and_the_schedule_scales() -> None:
     plan = a_plan(20_000)
     schedule = Schedule(plan, set(), slots=2, together=64)
     assert 20_001 == sum(map(len, drain(schedule)))
+
+
+@task(version=1, name="schedule.train", gpus=1.0)
+def train(config: Number, inputs: Inputs) -> pa.Table:
+    return pa.table({})
+
+
+@task(version=1, name="schedule.train_alike", gpus=1.0, alike=lambda config: config.value % 2)
+def train_alike(config: Number, inputs: Inputs) -> pa.Table:
+    return pa.table({})
+
+
+@task(version=1, name="schedule.score")
+def score(config: Number, inputs: Inputs) -> pa.Table:
+    return pa.table({})
+
+
+def trainings(count: int, scores: int = 0) -> Plan:
+    """Trainings, which ask for a GPU, and scores, which do not, below one total."""
+    below = [Job(train, Number(i)) for i in range(count)] + [Job(score, Number(i)) for i in range(scores)]
+    return Plan.below({"summary": Job(total, Number(), tuple(below))})
+
+
+def taught(busy: float, stack: int = 10, member: float = 1.0, device: float = 1000.0) -> Callable[[str], Outcome]:
+    return lambda key: Done(key, 1.0, "here:1", measured=Measured(stack, member, device, busy))
+
+
+def sent(schedule: Schedule) -> list[Call]:
+    """All that can be sent before anything comes back."""
+    calls = []
+    while call := schedule.next():
+        calls.append(call)
+    return calls
+
+
+def sizes(calls: list[Call]) -> list[int]:
+    return [len(call.items) for call in calls]
+
+
+def test_without_a_gpu_a_task_that_asks_for_one_is_sent_as_any_other() -> None:
+    calls = sent(Schedule(trainings(4, scores=2), set(), slots=2))
+    assert [1] * 6 == sizes(calls)
+    assert {(0.0, 1)} == {(call.gpus, call.sharers) for call in calls}
+
+
+def test_each_gpu_gets_one_call_with_its_share_of_what_is_ready() -> None:
+    calls = sent(Schedule(trainings(100), set(), slots=16, gpus=4))
+    assert [25, 25, 25, 25] == sizes(calls)
+    assert {(1.0, 1)} == {(call.gpus, call.sharers) for call in calls}
+
+
+def test_calls_of_other_tasks_run_beside_those_on_gpus() -> None:
+    schedule = Schedule(trainings(100, scores=3), set(), slots=16, gpus=2)
+    calls = sent(schedule)
+    assert ["schedule.train"] * 2 + ["schedule.score"] * 3 == [call.task for call in calls]
+    assert [1.0, 1.0, 0.0, 0.0, 0.0] == [call.gpus for call in calls]
+    assert 2 == schedule.on_gpus
+
+
+def test_without_room_for_others_a_gpu_still_gets_its_call() -> None:
+    schedule = Schedule(trainings(10, scores=3), set(), slots=2, gpus=1)
+    assert ["schedule.train"] == [call.task for call in iter(lambda: schedule.next(room=False), None)]
+    assert ["schedule.score"] * 3 == [call.task for call in sent(schedule)]
+
+
+def test_a_call_alone_teaches_how_many_share_a_gpu_and_how_many_jobs_each_carries() -> None:
+    schedule = Schedule(trainings(2000), set(), gpus=1)
+    (first,) = sent(schedule)
+    assert 512 == len(first.items)
+    answer(schedule, first, taught(busy=0.5))
+    calls = sent(schedule)
+    assert [40, 40, 40] == sizes(calls)  # two at one time and the next one
+    assert {(0.5, 2)} == {(call.gpus, call.sharers) for call in calls}
+    answer(schedule, calls[0], taught(busy=0.9))
+    assert [(40, 2)] == [(len(call.items), call.sharers) for call in sent(schedule)]
+
+
+def test_on_more_gpus_as_many_more_calls_are_sent() -> None:
+    for gpus in (1, 2, 8):
+        schedule = Schedule(trainings(20_000), set(), gpus=gpus)
+        first = sent(schedule)
+        assert gpus == len(first)
+        for call in first:
+            answer(schedule, call, taught(busy=0.3))
+        assert gpus * 3 + gpus == len(sent(schedule))
+
+
+def test_another_group_of_the_same_task_shares_gpus_as_the_one_before_did() -> None:
+    alike = [Job(train_alike, Number(i)) for i in range(40)]
+    schedule = Schedule(Plan.below({"summary": tuple(alike)}), set(), gpus=1)
+    (first,) = sent(schedule)
+    assert {0} == {item.config.value % 2 for item in first.items}
+    answer(schedule, first, taught(busy=0.5))
+    calls = sent(schedule)
+    assert ([10, 10], {2}) == (sizes(calls), {call.sharers for call in calls})
+    answer(schedule, calls[0], taught(busy=0.5))
+    answer(schedule, calls[1], taught(busy=0.5))
+    assert schedule.over
+
+
+def test_towards_the_end_calls_become_smaller_and_all_is_sent() -> None:
+    plan = trainings(2000)
+    schedule = Schedule(plan, set(), gpus=2)
+    running, found = sent(schedule), list[int]()
+    while running:
+        answer(schedule, running.pop(0), taught(busy=0.5, stack=20))
+        more = sent(schedule)
+        running, found = running + more, found + sizes(more)
+    assert [80, 80, 80, 80, 80, 72] == found[:6]
+    assert sorted(found, reverse=True) == found
+    assert set(plan.jobs) == schedule.done
+    assert schedule.over
+    assert 0 == schedule.on_gpus
+
+
+def test_a_shared_gpu_that_lacks_memory_is_shared_by_fewer() -> None:
+    schedule = Schedule(trainings(2000), set(), gpus=1)
+    (first,) = sent(schedule)
+    answer(schedule, first, taught(busy=0.25))
+    calls = sent(schedule)
+    assert {4} == {call.sharers for call in calls}
+    answer(schedule, calls[0], lambda key: Lost(key, "OutOfMemoryError: CUDA out of memory"))
+    answer(schedule, calls[1], lambda key: Lost(key, "its node went away"))
+    assert {3} == {call.sharers for call in sent(schedule)}
+
+
+def test_a_call_that_does_not_fit_a_gpu_comes_back_in_halves() -> None:
+    schedule = Schedule(trainings(8), set(), gpus=1)
+    (first,) = sent(schedule)
+    answer(schedule, first, lambda key: Lost(key, "OutOfMemoryError: CUDA out of memory"))
+    halves = sent(schedule)
+    assert ([4, 4], [1.0, 1.0]) == (sizes(halves), [call.gpus for call in halves])
+    for call in halves:
+        answer(schedule, call)
+    assert 0 == schedule.on_gpus
+
+
+def test_a_given_number_of_jobs_to_a_call_holds_on_gpus_too() -> None:
+    assert [3, 3] == sizes(sent(Schedule(trainings(100), set(), gpus=2, together=3)))
+
+
+def test_where_calls_cannot_share_a_gpu_one_is_sent_at_a_time() -> None:
+    schedule = Schedule(trainings(2000), set(), gpus=1, sharers=1)
+    (first,) = sent(schedule)
+    answer(schedule, first, taught(busy=0.1))
+    assert [(40, 1, 1.0)] == [(len(call.items), call.sharers, call.gpus) for call in sent(schedule)]
+
+
+def test_gpus_that_come_and_go_are_followed() -> None:
+    schedule = Schedule(trainings(100), set(), slots=4)
+    assert 0.0 == (schedule.next() or Call(0, "", (), 1.0)).gpus
+    schedule.gpus = 1
+    calls = sent(schedule)
+    assert ([99], [1.0]) == (sizes(calls), [call.gpus for call in calls])
+    schedule.gpus = 0
+    answer(schedule, calls[0], lambda key: Lost(key, "its node went away"))
+    assert {0.0} == {call.gpus for call in sent(schedule)}
+    assert 0 == schedule.on_gpus

@@ -177,13 +177,14 @@ def test_a_file_says_all_that_the_command_line_can(tmp_path: Path) -> None:
     path = write(
         tmp_path,
         "audit: toys\npreset: few\nset: {parts: 3, seconds: 1e-3}\nsweep: {first: [1, 2]}\n"
-        "execution: {address: none, together: 4, tolerate: 1, fail_fast: true, stop_after: 3h50m, store: s}\n",
+        "execution: {address: none, together: 4, tolerate: 1, fail_fast: true, stop_after: 3h50m, store: s,"
+        " way: stack}\n",
     )
     asked = cells.specified(path, Spec(""))
     assert [toys.Config(parts=3, seconds=0.001, first=1), toys.Config(parts=3, seconds=0.001, first=2)] == configs(
         asked
     )
-    assert Execution("none", 4, 1, True, 13_800.0) == spec.execution(asked)
+    assert Execution("none", 4, 1, True, 13_800.0, "stack") == spec.execution(asked)
     assert "s" == asked.store
 
 
@@ -228,6 +229,7 @@ def test_nested_mappings_set_a_part_of_a_nested_config(tmp_path: Path) -> None:
         (b"audit: \xff\xfe\x00", "is not YAML"),
         (b"\x00\x01\x02", "is not YAML"),
         ("[" * 20_000, "is not YAML"),
+        ("audit: toys\nexecution: {way: 3}", "execution.way is 3; it must be a valid string"),
         ("audit: toys\nexecution: {together: some}", "together is 'some'; it must be auto, or 1 or more"),
         ("audit: toys\nexecution: {stop_after: later}", "'later' is not a duration"),
         ("# " + "x" * 1_100_000, "is larger than 1,000,000 bytes"),
@@ -252,7 +254,7 @@ def test_a_file_that_cannot_be_read_is_refused_in_one_line(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("given", "problem"),
-    [({"together": 0}, "together is 0"), ({"tolerate": -1}, "tolerate is -1")],
+    [({"together": 0}, "together is 0"), ({"tolerate": -1}, "tolerate is -1"), ({"way": "fast"}, "way is 'fast'")],
 )
 def test_an_execution_out_of_range_is_refused(given: Mapping[str, Any], problem: str) -> None:
     with pytest.raises(SpecError, match=problem):

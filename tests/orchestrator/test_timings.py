@@ -13,6 +13,8 @@ from orchestrator.plan import Plan
 from orchestrator.runs import Cell, start
 from orchestrator.schedule import group_of
 from orchestrator.store import open_store
+from tasks.job import Job
+from tests.orchestrator.test_schedule import Number, score, train
 
 
 def a_plan(parts: int) -> tuple[Plan, str, str]:
@@ -27,6 +29,13 @@ def test_the_work_is_shared_by_the_slots_and_the_start_comes_on_top() -> None:
     seconds = {part: 3.0, total: 1.0, timings.around("local"): 5.0}
     assert 5.0 + (8 * 3.0 + 1.0) / 2 == timings.expected(plan, list(plan.jobs), seconds, 2)
     assert 8 * 3.0 + 1.0 == timings.expected(plan, list(plan.jobs), seconds, 1, "none")
+
+
+def test_jobs_that_ask_for_a_gpu_share_the_gpus_and_not_the_slots() -> None:
+    plan = Plan.below({"trained": tuple(Job(train, Number(i)) for i in range(6)), "sums": Job(score, Number(0))})
+    seconds = {"schedule.train": 3.0, "schedule.score": 4.0}
+    assert 6 * 3.0 / 2 == timings.expected(plan, list(plan.jobs), seconds, 16, gpus=2)
+    assert (6 * 3.0 + 4.0) / 2 == timings.expected(plan, list(plan.jobs), seconds, 2)
 
 
 def test_jobs_that_wait_for_one_another_take_their_sum_however_many_slots_there_are() -> None:

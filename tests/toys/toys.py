@@ -15,13 +15,17 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks import schemas
+from tasks import manner, schemas
 from tasks.job import Audit, Inputs, Job, task
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part. `trouble` comes to the part whose number is `at`, as long as the file `mended` is not there."""
+    """One part. `trouble` comes to the part whose number is `at`, as long as the file `mended` is not there.
+
+    With the trouble `choose` each part is computed in a way that is settled for the run, and says so; the one that
+    chooses takes `seconds` for it, and logs it in `chosen.log`. With `choose, die` its process dies after that.
+    """
 
     number: int = 0
     seconds: float = 0.0
@@ -54,7 +58,9 @@ def compute(config: Part) -> pa.Table:
     if config.folder:
         with open(Path(config.folder) / "computed.log", "a") as log:
             log.write(f"{config.number}\n")
-    if config.seconds:
+    if config.trouble.startswith("choose"):
+        choose_way(config)
+    elif config.seconds:
         time.sleep(config.seconds)
     if config.number == config.at and not (Path(config.folder) / "mended").exists():
         if config.trouble == "raise":
@@ -62,6 +68,26 @@ def compute(config: Part) -> pa.Table:
         if config.trouble == "die":
             os.kill(os.getpid(), signal.SIGKILL)
     return pa.table({"number": pa.array([config.number], pa.int64()), "pid": pa.array([os.getpid()], pa.int64())})
+
+
+def choose_way(config: Part) -> None:
+    """Compute as asked, or as is settled, and note how."""
+    folder = Path(config.folder)
+
+    def choose() -> dict[str, str]:
+        with open(folder / "chosen.log", "a") as log:
+            log.write(f"{config.number}\n")
+        time.sleep(config.seconds)
+        return {"way": "loop" if (folder / "slow").exists() else "stack", "by": f"part {config.number}"}
+
+    asked = manner.asked()
+    way, by = asked.way, "force"
+    if way == "auto":
+        settled = asked.settle("toys on anything", choose)
+        way, by = settled["way"], settled["by"]
+    if config.trouble == "choose, die" and not (folder / "mended").exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+    manner.note(way=way, chosen_by=by, stack=1 + config.number, members=asked.members, steps_per_second=1e6)
 
 
 def compute_many(configs: Sequence[Part], inputs: Sequence[Inputs]) -> Iterator[tuple[int, pa.Table | Exception]]:

@@ -15,6 +15,7 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 
+from orchestrator.store import open_store
 from tests.shell import PATHS, Shell
 
 RUN = ("run", "toys", "--address", "none")
@@ -144,6 +145,9 @@ def test_a_sweep_runs_its_grid_and_shows_what_was_varied(engram: Shell) -> None:
         (("run", "toys", "parts"), "'parts' is not a setting; write it as field=value"),
         (("run", "toys", "--sweep", "parts"), "'parts' is not a setting"),
         (("run", "toys", "--together", "some"), "together is 'some'; it must be auto, or 1 or more"),
+        (("run", "toys", "--way", "fast"), "way is 'fast'; it must be one of auto, loop, stack, graph"),
+        (("resume", "--way", "stak"), "did you mean 'stack'?"),
+        (("plan", "toys", "--way", ""), "way is ''; it must be one of auto, loop, stack, graph"),
         (("run", "toys", "--tolerate", "-1"), "tolerate is -1; it must be 0 or more"),
         (("run", "toys", "--stop-after", "soon"), "'soon' is not a duration"),
         (("run", "nowhere.yaml"), "there is no file nowhere.yaml"),
@@ -177,6 +181,44 @@ def test_an_unknown_run_or_key_is_one_line_and_exit_2(engram: Shell, command: st
     done = engram(command, "nope", code=2)
     assert 1 == len(done.stderr.splitlines())
     assert "nope" in done.stderr
+
+
+def test_a_way_is_forced_by_a_flag_a_file_or_from_python_and_its_record_says_so(engram: Shell) -> None:
+    fields = ("parts=2", "trouble=choose", f"folder={engram.folder}")
+    flagged = engram.json(*RUN, *fields, "--way", "stack")["run"]
+    assert {"stack"} == recorded_ways(engram)
+    lose_parts(engram)
+    path = engram.folder / "sums.yaml"
+    path.write_text(
+        f"audit: toys\nset: {{parts: 2, trouble: choose, folder: {engram.folder}}}\n"
+        "execution: {address: none, way: graph}\n"
+    )
+    assert flagged == engram.json("run", "sums.yaml")["run"]  # which names the same run
+    assert {"graph"} == recorded_ways(engram)
+    lose_parts(engram)
+    script = (
+        "import orchestrator; run = orchestrator.run("
+        f"'toys', parts=2, trouble='choose', folder={str(engram.folder)!r}, address='none', way='loop'); print(run.run)"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=engram.folder, env=engram.env, check=True)
+    assert flagged == done.stdout.strip()
+    assert {"loop"} == recorded_ways(engram)
+    part = next(key for key, task in keys(engram) if task == "toys.part")
+    assert ("loop", "force") == tuple(engram.json("explain", part)[name] for name in ("way", "chosen_by"))
+    engram("rerun", part, code=1)  # its table names the process, which is another one
+    assert not (engram.folder / "chosen.log").exists()  # in the recorded way, though none was asked for
+
+
+def recorded_ways(engram: Shell) -> set[str]:
+    store = open_store(engram.folder / "engram-store")
+    return {store.record(key)["way"] for key, task in keys(engram) if task == "toys.part"}
+
+
+def lose_parts(engram: Shell) -> None:
+    for key, task in keys(engram):
+        if task == "toys.part":
+            (engram.folder / "engram-store" / "results" / key[:2] / f"{key}.arrow").unlink()
 
 
 def test_an_unknown_table_is_refused_with_the_nearest(engram: Shell) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from orchestrator.calls import Call, Item
+from tasks import manner
 from tasks.job import Inputs, task
 
 
@@ -75,3 +76,43 @@ def call(name: str, *values: float, first: int = 1, inputs: Sequence[str] = ()) 
         for index, value in enumerate(values)
     )
     return Call(first, f"jobs.{name}", items)
+
+
+def _placed(config: Number) -> pa.Table:
+    """Takes `value` seconds; says where it ran, when, and in which share of its GPU, and notes what fills that."""
+    began = time.time()
+    time.sleep(config.value)
+    asked = manner.asked()
+    manner.note(way="stack", stack=4, bytes_per_member=1e6, device_bytes=1e9, busy=0.5)
+    return pa.table(
+        {
+            "pid": [os.getpid()],
+            "gpu": [os.environ.get("CUDA_VISIBLE_DEVICES")],
+            "began": [began],
+            "ended": [time.time()],
+            "sharers": [asked.sharers],
+        }
+    )
+
+
+def _placed_together(configs: Sequence[Number], inputs: Sequence[Inputs]) -> Iterator[tuple[int, pa.Table]]:
+    for index, config in enumerate(configs):
+        yield index, _placed(config)
+
+
+@task(version=1, gpus=1.0, many=_placed_together)
+def on_gpu(config: Number, inputs: Inputs) -> pa.Table:
+    return _placed(config)
+
+
+@task(version=1)
+def on_cpu(config: Number, inputs: Inputs) -> pa.Table:
+    return _placed(config)
+
+
+@task(version=1)
+def threads(config: Number, inputs: Inputs) -> pa.Table:
+    """With how many threads torch computes here."""
+    import torch
+
+    return pa.table({"threads": [torch.get_num_threads()], "pid": [os.getpid()]})

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +17,8 @@ from orchestrator.executors import Executor
 from orchestrator.executors.local import LocalExecutor
 from orchestrator.store import Store, open_store
 from tests.orchestrator.executors.jobs import call, key_of
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -110,6 +115,39 @@ def test_slots_and_window_say_how_much_to_submit(executor: Executor) -> None:
 def test_closing_twice_is_harmless(executor: Executor) -> None:
     executor.close()
     executor.close()
+
+
+def test_torch_computes_with_one_thread_whether_it_was_loaded_before_or_not(executor: Executor, store: Store) -> None:
+    import torch  # in this process, with as many threads as there are cores; not yet in a worker
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        executor.submit(call("threads", 1.0))
+        drain(executor, 1)
+        assert 2 == torch.get_num_threads()
+    finally:
+        torch.set_num_threads(before)
+    assert [1] == store.read(key_of(1))["threads"].to_pylist()
+    assert 1 == store.record(key_of(1))["threads"]
+
+
+def test_in_this_process_too_torch_has_one_thread_from_the_start(store: Store) -> None:
+    """In a process where the call itself is the first to load torch."""
+    script = f"""
+import os, sys
+from orchestrator.executors.local import LocalExecutor
+from tests.orchestrator.executors.jobs import call
+executor = LocalExecutor({store.location!r})
+assert "torch" not in sys.modules
+executor.submit(call("threads", 1.0))
+executor.wait(1.0)
+print("OMP_NUM_THREADS" in os.environ)
+"""
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_THREADS")}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, cwd=ROOT)
+    assert "False" == done.stdout.strip(), done.stderr
+    assert [1] == store.read(key_of(1))["threads"].to_pylist()
 
 
 def test_an_interrupt_in_a_task_ends_the_local_wait(store: Store) -> None:

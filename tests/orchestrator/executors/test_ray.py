@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,14 @@ import pytest
 pytest.importorskip("ray")
 
 from orchestrator.calls import Done, Finished, Lost
+from orchestrator.driver import Driver, Stop
 from orchestrator.errors import ClusterError
 from orchestrator.executors.ray import ROOT, RayExecutor
+from orchestrator.filling import SHARERS, part
+from orchestrator.plan import Plan
 from orchestrator.store import Store, open_store
+from tasks.job import Job
+from tests.orchestrator.executors import jobs
 from tests.orchestrator.executors.jobs import call, key_of
 from tests.orchestrator.executors.test_executors import drain
 
@@ -104,6 +111,71 @@ def test_a_wrong_token_is_said_at_once(ray_cluster: Any, store: Store, monkeypat
     with pytest.raises(ClusterError, match="refuses the token; set RAY_AUTH_MODE=token"):
         RayExecutor(store.location, address=ray_cluster.address)
     assert time.monotonic() - started < 5.0
+
+
+@pytest.fixture
+def gpus(ray_cluster: Any) -> Iterator[None]:
+    """For a while there is a machine with 2 GPUs, as far as Ray can tell, and 1 processor."""
+    node = ray_cluster.add_node(num_cpus=1, num_gpus=2, object_store_memory=80 * 2**20)
+    yield
+    ray_cluster.remove_node(node)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("gpus")
+def test_calls_on_gpus_spread_over_all_and_others_run_beside_them(executor: RayExecutor, store: Store) -> None:
+    assert (2, SHARERS) == (executor.gpus, executor.sharers)
+    for number in range(1, 5):
+        executor.submit(replace(call("on_gpu", 3.0, first=number), gpus=1.0))
+    for number in range(5, 9):
+        executor.submit(call("on_cpu", 0.5, first=number))
+    assert 8 == len(drain(executor, 8, seconds=60))
+    rows = [store.read(key_of(number)).to_pylist()[0] for number in range(1, 9)]
+    on_gpu, beside = rows[:4], rows[4:]
+    assert {"0", "1"} == {row["gpu"] for row in on_gpu}
+    assert all(most_at_once(row for row in on_gpu if row["gpu"] == gpu) == 1 for gpu in "01")
+    assert 2 == most_at_once(on_gpu)
+    assert {""} == {row["gpu"] for row in beside}  # they can take none
+    assert min(row["began"] for row in beside) < max(row["ended"] for row in on_gpu)
+    assert 4 == len({row["pid"] for row in on_gpu})  # CUDA stays with the first GPU that a process has used
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("gpus")
+def test_as_many_calls_share_a_gpu_as_their_parts_say(executor: RayExecutor, store: Store) -> None:
+    for number in range(1, 11):
+        executor.submit(replace(call("on_gpu", 2.0, first=number), gpus=part(3), sharers=3))
+    assert 10 == len(drain(executor, 10, seconds=60))
+    rows = [store.read(key_of(number)).to_pylist()[0] for number in range(1, 11)]
+    sharing = [most_at_once(row for row in rows if row["gpu"] == gpu) for gpu in "01"]
+    assert 2 <= min(sharing) <= max(sharing) <= 3  # a worker may be long in starting, so that another has ended
+    assert {3} == {row["sharers"] for row in rows}
+
+
+@pytest.mark.usefixtures("gpus")
+def test_a_driver_fills_gpus_by_what_their_calls_measured(ray_cluster: Any, store: Store) -> None:
+    """Half busy alone, so two share each; the jobs of a call follow from its stack; other jobs run meanwhile."""
+    trained = [Job(jobs.on_gpu, jobs.Number(0.02 + i / 1e4)) for i in range(60)]
+    plan = Plan.below({"summary": tuple(trained), "others": tuple(Job(jobs.on_cpu, jobs.Number(i)) for i in (1, 2))})
+    executor = RayExecutor(store.location, address=ray_cluster.address)
+    driver = Driver(store, lambda: executor, lambda event: None, Stop())
+    try:
+        driver.drive(plan, set())
+    finally:
+        driver.close()
+    assert set(plan.jobs) == driver.progress.computed
+    rows = [store.read(key).to_pylist()[0] for key in plan.roots["summary"]]
+    assert {"0", "1"} == {row["gpu"] for row in rows}
+    assert {30} == {store.record(plan.roots["summary"][i])["together"] for i in (0, 30)}
+    assert {"stack"} == {store.record(key)["way"] for key in plan.roots["summary"]}
+    others = [store.read(key).to_pylist()[0] for key in plan.roots["others"]]
+    assert min(row["began"] for row in others) < max(row["ended"] for row in rows)
+
+
+def most_at_once(rows: Iterable[Mapping[str, Any]]) -> int:
+    """Of jobs with a beginning and an end, as many as ran at one time."""
+    moments = sorted([moment for row in rows for moment in ((row["began"], 1), (row["ended"], -1))])
+    return max(itertools.accumulate(change for _, change in moments))
 
 
 DRIVER = """

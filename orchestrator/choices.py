@@ -1,0 +1,94 @@
+"""What a run has settled: how its jobs are computed on a device, chosen once and kept for as long as the run is.
+
+runs/ID/ways/NAME.json   one choice a file, by whoever was first, with a digest of what it says
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from orchestrator.errors import StoreError
+from orchestrator.store import Store
+from tasks.manner import Choice, Settle
+
+ATTEMPTS = 3  # at a choice whose file turns out damaged each time
+
+
+def settling(store: Store, run: str, *kin: str) -> Settle:
+    """Gives the choice that the run has kept under a name, or one of its kin has, or makes it and keeps it for the run.
+
+    Kin are the cells of a sweep, and the sweeps of a cell: what is computed for both is computed in one way. Of several
+    processes that choose at one time the first to keep its choice wins, and all use that one. A damaged choice is set
+    aside and made anew. Raises Unwritable where it cannot be kept, and StoreError where the store cannot say what was.
+    """
+    known: dict[str, Choice] = {}
+
+    def settle(name: str, choose: Callable[[], Choice]) -> Choice:
+        if name not in known:
+            found = _found(store, (run, *kin), name)
+            known[name] = _made(store, run, name, choose) if found is None else found
+        return known[name]
+
+    return settle
+
+
+def _found(store: Store, runs: Sequence[str], name: str) -> Choice | None:
+    """What the first of the runs that kept something has kept."""
+    for run in runs:
+        if (choice := _kept(store, run, name)) is not None:
+            return choice
+    return None
+
+
+def _kept(store: Store, run: str, name: str) -> Choice | None:
+    """What a run has kept; None where there is nothing, or what there was is damaged and now set aside."""
+    data = store.kept(run, file_of(name))
+    if data is None:
+        return None
+    try:
+        return decoded(name, data)
+    except ValueError as error:
+        store.unkeep(run, file_of(name), data, str(error))
+        return None
+
+
+def _made(store: Store, run: str, name: str, choose: Callable[[], Choice]) -> Choice:
+    mine = encoded(name, choose())
+    for _ in range(ATTEMPTS):
+        store.keep(run, file_of(name), mine)
+        if (found := _kept(store, run, name)) is not None:
+            return found
+    raise StoreError(f"what run {run} settles for {name} is damaged again and again; check the disk")
+
+
+def file_of(name: str) -> str:
+    """The file that keeps a choice: its name as far as a file's may be so, and a digest that tells it from others."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60]
+    return f"{plain}.{hashlib.sha256(name.encode()).hexdigest()[:12]}.json"
+
+
+def encoded(name: str, choice: Choice) -> bytes:
+    """A choice as it is kept. TypeError for what JSON cannot hold."""
+    says = {"name": name, "choice": dict(choice)}
+    return json.dumps({**says, "sha256": _digest(says)}, indent=2).encode()
+
+
+def decoded(name: str, data: bytes) -> Choice:
+    """The choice that was kept; ValueError, saying why, for bytes that are not as they were written."""
+    try:
+        says = json.loads(data)
+        choice: dict[str, Any] = dict(says["choice"])
+        same = says["sha256"] == _digest({"name": name, "choice": choice})
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"it is not a choice ({type(error).__name__})") from None
+    if not same:
+        raise ValueError("its digest is not that of its content")
+    return choice
+
+
+def _digest(says: Any) -> str:
+    return hashlib.sha256(json.dumps(says, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,34 @@
+"""The GPUs that a process started here can compute on, counted without loading anything that would take one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+DRIVER = Path("/proc/driver/nvidia/gpus")  # a folder in it for each GPU
+SECONDS = 20.0  # for nvidia-smi to answer
+
+
+def count() -> int:
+    """The machine's GPUs, or those of them that CUDA_VISIBLE_DEVICES leaves."""
+    there = len(list(DRIVER.iterdir())) if DRIVER.is_dir() else _listed()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None or not there:
+        return there
+    found = 0
+    for name in visible.split(","):
+        name = name.strip()
+        if (name.isdigit() and int(name) >= there) or not (name.isdigit() or name.startswith(("GPU-", "MIG-"))):
+            break  # CUDA sees none of what follows either
+        found += 1
+    return found
+
+
+def _listed() -> int:
+    """Where /proc tells nothing (in some containers, on Windows' Linux), nvidia-smi may."""
+    try:
+        said = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=SECONDS, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    return sum(line.startswith("GPU ") for line in said.splitlines())

@@ -1,0 +1,87 @@
+"""Filling GPUs: how many calls share one, and how many jobs a call carries, as follows from what was measured.
+
+A call alone on a GPU tells which share of the time it kept it busy: so many calls that they keep it busy together, and
+whose memory fits, share it from then on. A call carries a few times what is computed in one step, so that the place
+of a training that has ended is taken by the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+SHARERS = 4  # calls on one GPU at most: each has its own process, which takes half a gigabyte on it by itself
+REFILLS = 4  # jobs that a call carries for each place in a step
+UNMEASURED_MOST = 512  # jobs in a call of which nothing is known
+GRAIN = 10_000  # parts of a GPU that Ray tells apart
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the task noted of the GPU that computed a job."""
+
+    stack: int  # jobs in one step
+    bytes_per_member: float
+    device_bytes: float
+    busy: float  # share of the time, in (0, 1]
+
+    @classmethod
+    def noted(cls, notes: Mapping[str, Any]) -> Measured | None:
+        """What these notes say of it; None where they lack something or it makes no sense."""
+        said = [notes.get(name) for name in ("stack", "bytes_per_member", "device_bytes", "busy")]
+        if not all(isinstance(each, int | float) and 0 < each < float("inf") for each in said):
+            return None
+        stack, bytes_per_member, device_bytes, busy = said
+        return cls(int(stack), float(bytes_per_member), float(device_bytes), min(1.0, float(busy)))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Filling:
+    """How one kind of call fills GPUs: `sharers` on each, at most `most`; `stack` is None before it was measured."""
+
+    stack: int | None = None
+    sharers: int = 1
+    most: int = SHARERS
+
+    def slots(self, gpus: int) -> int:
+        """Calls of this kind that so many GPUs carry at one time."""
+        return gpus * self.sharers
+
+    def sent(self, gpus: int) -> int:
+        """Calls to have sent to so many GPUs at one time: once they are measured, one for each is on its way."""
+        return self.slots(gpus) + (0 if self.stack is None or self.most == 1 else gpus)
+
+    def share(self, ready: int, gpus: int, sent: int = 0) -> int:
+        """How many of the ready jobs to send in one call, where so many calls are `sent`."""
+        slots = self.slots(gpus)
+        even = -(-ready // max(1, slots - sent))
+        if self.stack is None:
+            return min(even, UNMEASURED_MOST)
+        # Twice as many calls as slots are left at the end, so that no slot waits for the last big call; but a step of
+        # half a stack takes nearly as long as one of a whole stack.
+        return max(min(even, self.stack), min(REFILLS * self.stack, ready // (2 * slots)))
+
+    def learned(self, measured: Sequence[Measured], sharers: int) -> Filling:
+        """With what the jobs of one call measured that shared its GPU with `sharers` - 1 others.
+
+        How many are to share it is learned from a call alone: beside others nobody sees how busy it keeps it by itself.
+        """
+        if not measured:
+            return self
+        stack = max(each.stack for each in measured)
+        needed = stack * max(each.bytes_per_member for each in measured)
+        fitting = int(min(each.device_bytes for each in measured) // needed)
+        busy = sum(each.busy for each in measured) / len(measured)
+        wanted = round(1 / busy) if sharers == 1 else self.sharers
+        return replace(self, stack=stack, sharers=max(1, min(wanted, fitting, self.most)))
+
+    def lost(self, sharers: int) -> Filling:
+        """After a call was lost that shared its GPU: there may have been no memory for all, so one fewer shares it."""
+        most = max(1, min(self.most, sharers - 1))
+        return replace(self, most=most, sharers=min(self.sharers, most))
+
+
+def part(sharers: int) -> float:
+    """The part of a GPU that a call takes, so that exactly so many fit on it."""
+    return GRAIN // sharers / GRAIN
