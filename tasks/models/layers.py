@@ -191,8 +191,8 @@ class Layers:
         if not self.mode.training:
             return functional.batch_norm(x, running[0].flatten(), running[1].flatten(), *scale, False, 0.0, epsilon)
         if self.mode.real is None:
-            # Flattened tensors may be copies: their new values are put back.
-            now = running[0].flatten(), running[1].flatten()
+            # Autograd remembers what batch norm was given, which must not change under it: copies do.
+            now = running[0].flatten().clone(), running[1].flatten().clone()
             normalised = functional.batch_norm(x, *now, *scale, True, momentum, epsilon)
             for kept, moved in zip(running, now, strict=True):
                 kept.copy_(moved.view_as(kept))
@@ -214,6 +214,13 @@ class Layers:
             rows, channels = len(x), x.shape[1] // self.models
             kept = self.mode.draws.kept(site, (rows, channels, *x.shape[2:]), rate).transpose(0, 1).flatten(1, 2)
         return x * kept * (1 / (1 - rate))
+
+    def beside(self, *parts: Tensor) -> Tensor:
+        """Images whose channels are those of all parts, each model's own together."""
+        if self.models == 1:
+            return torch.cat(parts, 1)
+        places = parts[0].shape[2:]
+        return torch.cat([part.reshape(len(part), self.models, -1, *places) for part in parts], 2).flatten(1, 2)
 
     def flat(self, x: Tensor) -> Tensor:
         """Images as dense values: (models, rows, channels * height * width)."""
@@ -266,7 +273,7 @@ class _Affine(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, by: Products) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.by = by
-        return each_model(lambda *parts: by.affine(*parts, False), x, weight, bias, stacked=by.stacked)
+        return each_model(lambda x, w, b: by.affine(x, w, b, False), x, weight, bias, stacked=by.stacked)
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:

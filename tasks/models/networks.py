@@ -9,7 +9,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from tasks.models import mlp1
+from tasks.models import catalog, cnn1, cnn2, densenet100, mlp1, resnet18
 from tasks.models.layers import Layers, Weight, weights_of
 from tasks.models.regularisers import PLAIN, Regularisers
 
@@ -21,7 +21,13 @@ class Definition(Protocol):
         """The logits (models, rows, classes) of images (rows, models * channels, height, width) in [0, 1]."""
 
 
-DEFINITIONS: Mapping[str, Definition] = {"mlp1": mlp1.network}
+DEFINITIONS: Mapping[str, Definition] = {
+    "mlp1": mlp1.network,
+    "cnn1": cnn1.network,
+    "cnn2": cnn2.network,
+    "densenet100": densenet100.network,
+    "resnet18": resnet18.network,
+}
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,9 @@ class Architecture:
     shape: tuple[int, int, int]
     classes: int
     regularisers: Regularisers = PLAIN
+
+    def __post_init__(self) -> None:
+        catalog.check(self.name, self.regularisers)
 
     def logits(self, layers: Layers, pixels: Tensor) -> Tensor:
         """The logits (models, rows, classes) of rows of pixels in [0, 1]: (models, rows, height * width * channels)."""
@@ -48,6 +57,6 @@ class Architecture:
 
 
 def images(pixels: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    """Rows (models, rows, height * width * channels) as layers take images: (rows, models * channels, height, width)."""
+    """Rows of pixels as layers take images: (rows, models * channels, height, width)."""
     models, rows = pixels.shape[:2]
     return pixels.view(models, rows, *shape).permute(1, 0, 4, 2, 3).reshape(rows, models * shape[2], *shape[:2])

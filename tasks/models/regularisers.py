@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tasks.models.layers import Layers
+
+DENSE, CONVOLUTIONAL = 0.2, 0.5  # rates of dropout
 
 
 @dataclass(frozen=True)
@@ -18,3 +26,14 @@ class Regularisers:
 
 
 PLAIN = Regularisers()
+
+
+def activated(layers: Layers, x: Tensor, number: int, rate: float, regularisers: Regularisers) -> Tensor:
+    """ReLU of a hidden layer's values: batch norm directly before it, dropout of `rate` after it, where asked for.
+
+    `number` counts the network's activations from 1: norm1, norm2, ...
+    """
+    if regularisers.batch_norm:
+        x = layers.batch_norm(f"norm{number}", x, momentum=0.01, epsilon=1e-3)
+    x = x.relu()
+    return layers.dropout(x, rate) if regularisers.dropout else x
