@@ -35,5 +35,6 @@ def activated(layers: Layers, x: Tensor, number: int, rate: float, regularisers:
     """
     if regularisers.batch_norm:
         x = layers.batch_norm(f"norm{number}", x, momentum=0.01, epsilon=1e-3)
-    x = x.relu()
+    # In place where that saves much: no slope needs what came out of a convolution, pooling or batch norm.
+    x = x.relu_() if x.dim() == 4 else x.relu()
     return layers.dropout(x, rate) if regularisers.dropout else x
