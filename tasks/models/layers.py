@@ -230,7 +230,7 @@ class Layers:
             return x.view(len(x), self.models, -1).transpose(0, 1)
         if x.requires_grad and x.device.type == "cpu":
             # Else the slope comes back in another order than the values have, and every layer below pays for it.
-            x.register_hook(channels_last)
+            x.register_hook(channels_last)  # type: ignore[no-untyped-call]
         return x.reshape(1, len(x), -1)
 
     def images(self, x: Tensor, shape: Shape) -> Tensor:
