@@ -59,6 +59,10 @@ class Module:
         each = [self._alone(layers, model, images[model]) for model in range(layers.models)]
         return torch.stack(each) if len(each) > 1 else each[0][None]
 
+    def judged(self, tensors: Mapping[str, Tensor], images: Tensor) -> Tensor:
+        """One model's logits (rows, classes) in evaluation, from its tensors; nothing of it changes."""
+        return self._applied(tensors, images, False)[0]
+
     @property
     def capturable(self) -> bool:
         """Whether a step can be recorded and replayed: nothing in it depends on values, or on torch's generator."""
@@ -84,6 +88,18 @@ class Module:
             if not all(torch.allclose(one, other, rtol=1e-3, atol=1e-4) for one, other in same):
                 return False
         return True
+
+    @cached_property
+    def separable(self) -> bool:
+        """Whether rows can be judged each for itself in one pass, as slopes per row need."""
+        tensors = {name: torch.from_numpy(values) for name, values in self.initial(0).items()}
+        images = trial(self.shape)
+        with torch.no_grad():
+            try:
+                found = torch.vmap(lambda image: self.judged(tensors, image[None])[0])(images)
+            except Exception:  # whatever vmap, or the module below it, does not know how to do
+                return False
+            return torch.allclose(self.judged(tensors, images), found, rtol=1e-3, atol=1e-4)
 
     def _alone(self, layers: Layers, model: int, images: Tensor) -> Tensor:
         mode = layers.mode
