@@ -154,6 +154,8 @@ class Layers:
         fans = (inputs * kernel**2, channels * kernel**2)
         weight = self.weight(f"{name}.weight", (channels, inputs, kernel, kernel), start, *fans).flatten(0, 1)
         offset = None if bias is None else self.weight(f"{name}.bias", (channels,), bias, *fans).flatten()
+        if self.models == 1 and x.device.type == "cpu":
+            x = channels_last(x)
         return functional.conv2d(x, weight, offset, stride, padding, groups=self.models)
 
     def transposed_conv(
@@ -219,14 +221,31 @@ class Layers:
             kept = self.mode.draws.kept(site, (rows, channels, *x.shape[2:]), rate).transpose(0, 1).flatten(1, 2)
         return x * kept * (1 / (1 - rate))
 
+    def beside(self, *parts: Tensor) -> Tensor:
+        """Images whose channels are those of all parts, each model's own together."""
+        if self.models == 1:
+            return torch.cat(parts, 1)
+        places = parts[0].shape[2:]
+        return torch.cat([part.reshape(len(part), self.models, -1, *places) for part in parts], 2).flatten(1, 2)
+
     def flat(self, x: Tensor) -> Tensor:
         """Images as dense values: (models, rows, channels * height * width)."""
-        return x.view(len(x), self.models, -1).transpose(0, 1) if self.models > 1 else x.reshape(1, len(x), -1)
+        if self.models > 1:
+            return x.view(len(x), self.models, -1).transpose(0, 1)
+        if x.requires_grad and x.device.type == "cpu":
+            # Else the slope comes back in another order than the values have, and every layer below pays for it.
+            x.register_hook(channels_last)  # type: ignore[no-untyped-call]
+        return x.reshape(1, len(x), -1)
 
     def images(self, x: Tensor, shape: Shape) -> Tensor:
         """Dense values (models, rows, features) as images of `shape` (channels, height, width)."""
         rows = x.shape[1]
         return x.transpose(0, 1).reshape(rows, self.models * shape[0], *shape[1:])
+
+
+def channels_last(images: Tensor) -> Tensor:
+    """The same images in the memory order that a CPU's convolutions, and the pooling after them, are fastest in."""
+    return images.contiguous(memory_format=torch.channels_last)
 
 
 def _normalised(

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from tasks.models.layers import GLOROT, ZERO, Layers
-from tasks.models.regularisers import PLAIN, Regularisers
+from tasks.models.layers import GLOROT, Layers
+from tasks.models.regularisers import DENSE, PLAIN, Regularisers, activated
 
 HIDDEN = (512, 256, 128)
 
 
 def network(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN) -> Tensor:
-    """The logits (models, rows, classes) of images. Dropout 0.2 after each hidden layer's activation."""
+    """The logits (models, rows, classes) of images."""
     x = layers.flat(x)
     for number, units in enumerate(HIDDEN, 1):
-        # Batch norm takes a bias away again: it would have no slope but rounding.
-        x = layers.dense(f"dense{number}", x, units, GLOROT, bias=None if regularisers.batch_norm else ZERO)
-        if regularisers.batch_norm:
-            x = layers.batch_norm(f"norm{number}", x, momentum=0.01, epsilon=1e-3)
-        x = x.relu()
-        if regularisers.dropout:
-            x = layers.dropout(x, 0.2)
+        x = layers.dense(f"dense{number}", x, units, GLOROT, bias=regularisers.bias)
+        x = activated(layers, x, number, DENSE, regularisers)
     return layers.dense(f"dense{len(HIDDEN) + 1}", x, classes, GLOROT)

@@ -1,4 +1,4 @@
-"""The networks that classify images, by name."""
+"""The networks that classify images, by name: the papers' and the user's own."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.models import mlp1
-from tasks.models.layers import Layers, Weight, weights_of
+from tasks.models import catalog, cnn1, cnn2, densenet100, mlp1, modules, resnet18
+from tasks.models.layers import Layers, Weight, initial, weights_of
 from tasks.models.regularisers import PLAIN, Regularisers
 
 
@@ -21,33 +23,70 @@ class Definition(Protocol):
         """The logits (models, rows, classes) of images (rows, models * channels, height, width) in [0, 1]."""
 
 
-DEFINITIONS: Mapping[str, Definition] = {"mlp1": mlp1.network}
+DEFINITIONS: Mapping[str, Definition] = {
+    "mlp1": mlp1.network,
+    "cnn1": cnn1.network,
+    "cnn2": cnn2.network,
+    "densenet100": densenet100.network,
+    "resnet18": resnet18.network,
+}
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """A network for images of one shape (height, width, channels) and so many classes."""
+    """A network for images of one shape (height, width, channels) and so many classes.
+
+    ValueError, in one line, where there is no such network or it has no such regulariser.
+    """
 
     name: str
     shape: tuple[int, int, int]
     classes: int
     regularisers: Regularisers = PLAIN
 
+    def __post_init__(self) -> None:
+        catalog.check(self.name, self.regularisers)
+
     def __str__(self) -> str:
         return " with ".join([self.name, *filter(None, [str(self.regularisers)])])
 
     def logits(self, layers: Layers, pixels: Tensor) -> Tensor:
         """The logits (models, rows, classes) of rows of pixels in [0, 1]: (models, rows, height * width * channels)."""
+        if self.module is not None:
+            return self.module.logits(layers, each_models(pixels, self.shape))
         return DEFINITIONS[self.name](layers, images(pixels, self.shape), self.classes, self.regularisers)
 
     @cached_property
     def weights(self) -> Mapping[str, Weight]:
         """Every tensor of the network, in the order in which they start."""
+        if self.module is not None:
+            return self.module.weights
         height, width, channels = self.shape
         return weights_of(
             lambda layers, x: DEFINITIONS[self.name](layers, x, self.classes, self.regularisers),
             (channels, height, width),
         )
+
+    def initial(self, seed: int) -> dict[str, NDArray[np.float32]]:
+        """The weights a model starts from, the same on every device."""
+        return initial(self.weights, seed) if self.module is None else self.module.initial(seed)
+
+    @property
+    def stackable(self) -> bool:
+        """Whether several models are computed in one pass; else they are one after another."""
+        return self.module is None or self.module.stackable
+
+    @property
+    def capturable(self) -> bool:
+        """Whether a step of training can be recorded once and replayed (CUDA graphs), padding apart."""
+        return self.module is None or self.module.capturable
+
+    @property
+    def module(self) -> modules.Module | None:
+        """The user's own network behind this one."""
+        height, width, channels = self.shape
+        own = catalog.is_own(self.name)
+        return modules.module_of(self.name, (channels, height, width), self.classes) if own else None
 
 
 def images(pixels: Tensor, shape: tuple[int, int, int]) -> Tensor:
@@ -57,3 +96,8 @@ def images(pixels: Tensor, shape: tuple[int, int, int]) -> Tensor:
     """
     models, rows = pixels.shape[:2]
     return pixels.view(models, rows, *shape).permute(1, 0, 4, 2, 3).reshape(rows, models * shape[2], *shape[:2])
+
+
+def each_models(pixels: Tensor, shape: tuple[int, int, int]) -> Tensor:
+    """Rows of pixels as one model's images after another's: (models, rows, channels, height, width)."""
+    return pixels.view(*pixels.shape[:2], *shape).permute(0, 1, 4, 2, 3)

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from tasks.models import perceptron
-from tasks.models.layers import Layers, Weight
+from tasks.models.augmentation import augmented
+from tasks.models.layers import Layers, Mode, Weight
 from tasks.models.networks import Architecture
 from tasks.models.products import products
 from tasks.models.regularisers import PLAIN
@@ -18,43 +19,53 @@ from tasks.training.learning import Batch
 class Classification:
     """A network learns which class an image is of.
 
-    The loss is -log softmax(logits)[label], in nats; a minibatch's is the mean. Pixels enter as [0, 1].
+    The loss is -log softmax(logits)[label], in nats; a minibatch's is the mean. Pixels enter as [0, 1]; with
+    `augmentation`, training sees them changed afresh in every minibatch.
     """
 
     total = False
-    stackable = capturable = True
 
-    def __init__(self, architecture: Architecture) -> None:
+    def __init__(self, architecture: Architecture, augmentation: bool = False) -> None:
         self.architecture = architecture
+        self.augmentation = augmentation
 
     @property
     def name(self) -> str:
         return str(self.architecture)
 
     @property
+    def stackable(self) -> bool:
+        return self.architecture.stackable
+
+    @property
+    def capturable(self) -> bool:
+        return self.architecture.capturable
+
+    @property
     def weights(self) -> Mapping[str, Weight]:
         return self.architecture.weights
 
     def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        return -self.log_p(tensors, batch).gather(2, batch.labels[..., None])[..., 0]
+        pixels = unit(tensors, batch)
+        if self.augmentation:
+            assert batch.mode.draws is not None
+            pixels = augmented(pixels, self.architecture.shape, batch.mode.draws)
+        return -self.log_p(tensors, pixels, batch.mode).gather(2, batch.labels[..., None])[..., 0]
 
     def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
-        log_p = self.log_p(tensors, batch)
+        log_p = self.log_p(tensors, unit(tensors, batch), batch.mode)
         return -log_p.gather(2, batch.labels[..., None])[..., 0], log_p.argmax(2) == batch.labels
 
-    def log_p(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
+    def log_p(self, tensors: Mapping[str, Tensor], pixels: Tensor, mode: Mode) -> Tensor:
         """The log probability of every class: (models, rows, classes)."""
-        dtype = next(iter(tensors.values())).dtype
-        layers = Layers(tensors, batch.mode)
-        pixels = batch.pixels.to(dtype).mul_(1 / 255)
-        logits = self.architecture.logits(layers, pixels)
+        logits = self.architecture.logits(Layers(tensors, mode), pixels)
         # Classes by rows, since torch's softmax over a short inner axis takes four times as long.
         return torch.log_softmax(logits.mT.contiguous(), 1).mT
 
     def by_hand(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, labels: Tensor, shares: Tensor
     ) -> tuple[Tensor, Sequence[Tensor]] | None:
-        if self.architecture.name != "mlp1" or self.architecture.regularisers != PLAIN:
+        if self.architecture.name != "mlp1" or self.architecture.regularisers != PLAIN or self.augmentation:
             return None
         layers = perceptron.layers(tensors)
         dtype = layers[0][0].dtype
@@ -66,3 +77,8 @@ class Classification:
         # The slope of -log p(label) in the logits is p - one-hot.
         slope = log_p.exp_().scatter_add_(0, places, torch.full_like(shares, -1)[None]).mul_(shares).t()
         return loss, perceptron.slopes(layers, values, slope, by)
+
+
+def unit(tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
+    """The batch's pixels in [0, 1], in the precision of the weights."""
+    return batch.pixels.to(next(iter(tensors.values())).dtype).mul_(1 / 255)

@@ -1,12 +1,23 @@
 import numpy as np
 import pyarrow as pa
 
-from tasks.models.weights import rows, weights_of
+from tasks.models.networks import Architecture
+from tasks.models.regularisers import Regularisers
+from tasks.models.weights import architecture_of, network_row, rows, weights_of
 from tasks.schemas import MODEL
 
+NETWORK = Architecture("cnn2", (32, 32, 3), 10, Regularisers(batch_norm=True))
 
-def model(weights: dict[str, np.ndarray]) -> pa.Table:
-    row = {"seed": 0, "epochs": 1, "best_epoch": 1, "history": [], "weights": rows(weights)}
+
+def model(weights: dict[str, np.ndarray], network: Architecture = NETWORK) -> pa.Table:
+    row = {
+        "seed": 0,
+        "network": network_row(network),
+        "epochs": 1,
+        "best_epoch": 1,
+        "history": [],
+        "weights": rows(weights),
+    }
     return pa.Table.from_pylist([row], schema=MODEL)
 
 
@@ -22,3 +33,13 @@ def test_weights_come_back_from_the_table_bit_for_bit_and_in_order() -> None:
 def test_weights_that_lie_otherwise_in_memory_are_written_row_by_row() -> None:
     values = np.arange(6, dtype=np.float32).reshape(2, 3).T
     np.testing.assert_array_equal(values, weights_of(model({"w": values}))["w"])
+
+
+def test_the_network_comes_back_from_the_table() -> None:
+    for name, regularisers in (
+        ("cnn2", Regularisers(batch_norm=True)),
+        ("mlp1", Regularisers(dropout=True)),
+        ("clinic.network:make@0123abcd", Regularisers()),
+    ):
+        network = Architecture(name, (28, 32, 3), 7, regularisers)
+        assert network == architecture_of(model({}, network))

@@ -1,0 +1,29 @@
+"""The convolutional network cnn1, for 28x28 images: two convolutions, two dense layers of 128, a logit per class.
+
+conv1 (32, 3x3), ReLU, conv2 (64, 3x3), max pooling 2x2, ReLU, dense1 (128), ReLU, dense2 (128), ReLU, dense3. Hartley &
+Tsaftaris, "Unintended memorisation of unique features in neural networks", A.3, in Keras's setting: convolutions
+without padding, pooling by steps of 2, Glorot uniform weights, biases from zero.
+
+Batch norm stands directly before each activation (A.4), so that the second one follows the pooling, as A.3 prints the
+order; dropout follows the activation. Without batch norm the order of pooling and ReLU makes no difference.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional
+
+from tasks.models.layers import GLOROT, Layers
+from tasks.models.regularisers import CONVOLUTIONAL, DENSE, PLAIN, Regularisers, activated
+
+
+def network(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN) -> Tensor:
+    """The logits (models, rows, classes) of images."""
+    x = activated(
+        layers, layers.conv("conv1", x, 32, 3, GLOROT, bias=regularisers.bias), 1, CONVOLUTIONAL, regularisers
+    )
+    x = functional.max_pool2d(layers.conv("conv2", x, 64, 3, GLOROT, bias=regularisers.bias), 2)
+    x = layers.flat(activated(layers, x, 2, CONVOLUTIONAL, regularisers))
+    x = activated(layers, layers.dense("dense1", x, 128, GLOROT, bias=regularisers.bias), 3, DENSE, regularisers)
+    x = activated(layers, layers.dense("dense2", x, 128, GLOROT, bias=regularisers.bias), 4, DENSE, regularisers)
+    return layers.dense("dense3", x, classes, GLOROT)

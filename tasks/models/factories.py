@@ -1,0 +1,95 @@
+"""A user's own network by name: `package.module:factory`, and with the digest of its source `...:factory@digest`.
+
+The factory takes the images' shape (channels, height, width) and the number of classes, and makes a torch.nn.Module
+from images (rows, channels, height, width) in [0, 1] to logits (rows, classes). Naming one imports nothing.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass, replace
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+
+from tasks.datasets.content import digest_of
+
+RULE = "network: python source, 1"
+
+
+@dataclass(frozen=True)
+class Factory:
+    """A function of a module, pinned once `digest` is set."""
+
+    module: str
+    function: str
+    digest: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Factory:
+        """ValueError unless the text is `package.module:factory` or `package.module:factory@digest`."""
+        path, at, digest = text.partition("@")
+        module, _, function = path.partition(":")
+        if not (all(part.isidentifier() for part in (*module.split("."), function)) and bool(at) == bool(digest)):
+            raise ValueError(f"network is {text!r}; one of your own is written package.module:factory")
+        return cls(module, function, digest)
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.function}" + (f"@{self.digest}" if self.digest else "")
+
+
+def pinned(factory: Factory) -> Factory:
+    """The factory with the digest of its source; ValueError where a digest given already is another."""
+    found = source_digest(factory)
+    if factory.digest and factory.digest != found:
+        raise ValueError(
+            f"network {factory.module}:{factory.function} is not the one that was pinned: its source has digest "
+            f"{found}, not {factory.digest}"
+        )
+    return replace(factory, digest=found)
+
+
+def source_digest(factory: Factory) -> str:
+    """SHA-256 of the names and content of the Python files that the factory is made of.
+
+    For a module inside a package these are all files of the outermost package, for any other its own file. What they
+    import from elsewhere is not in it.
+    """
+    files = sources(factory)
+    parts = [part for name, path in sorted(files.items()) for part in (name.encode(), path.read_bytes())]
+    return digest_of(RULE, parts)[:32]
+
+
+def sources(factory: Factory) -> dict[str, Path]:
+    """The Python files by their names below the import path; ValueError where there is no such module."""
+    top = factory.module.partition(".")[0]
+    spec = found = _top(top)
+    names = factory.module.split(".")
+    for depth in range(2, len(names) + 1):
+        locations = found.submodule_search_locations if found else None
+        found = PathFinder.find_spec(".".join(names[:depth]), locations) if locations is not None else None
+    if spec is None or found is None:
+        raise ValueError(
+            f"network {factory}: there is no module {factory.module!r} on Python's path; install its package or put "
+            "its folder on PYTHONPATH"
+        )
+    folders = spec.submodule_search_locations
+    if folders is None:
+        return {f"{top}.py": _file(factory, spec)}
+    return {
+        f"{top}/{path.relative_to(folder).as_posix()}": path
+        for folder in folders
+        for path in Path(folder).rglob("*.py")
+    }
+
+
+def _top(name: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(name)
+    except (ImportError, ValueError):  # a module without a spec, such as __main__
+        return None
+
+
+def _file(factory: Factory, spec: ModuleSpec) -> Path:
+    if spec.origin is None or not spec.origin.endswith(".py"):
+        raise ValueError(f"network {factory}: {factory.module!r} has no Python source that could be pinned")
+    return Path(spec.origin)

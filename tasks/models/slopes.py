@@ -1,0 +1,197 @@
+"""How strongly single rows pull at a network's weights: the squared length of each row's slope.
+
+||grad loss(w, x_i)||^2 over all learned weights, in evaluation: what TracInCP adds up over checkpoints, Garima et al.
+2020, "Estimating training data influence by tracing gradient descent", section 3.2.
+
+One pass forward and one back for all rows: a row's slope in a weight is a product of what entered the layer and of the
+loss's slope in what came out, so that its length needs no slope per row to be kept. For a dense layer it is
+|slope|^2 (|input|^2 + 1). Goodfellow 2015, "Efficient per-example gradient computations".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from tasks.devices import device
+from tasks.models.layers import ZERO, Layers, Start
+from tasks.models.modules import Module
+from tasks.models.networks import Architecture, each_models
+from tasks.models.weights import Weights
+from tasks.threads import threads
+
+ROWS_AT_ONCE = {"cpu": 128, "cuda": 1024}  # activations of that many rows and models are held together
+UNFOLDED = {"cpu": 2**20, "cuda": 2**26}  # values of unfolded images held together: on a CPU what a core's cache takes
+
+
+def squared_slopes(
+    architecture: Architecture,
+    models: Sequence[Weights],
+    images: NDArray[np.uint8],
+    labels: NDArray[np.integer],
+    place: torch.device | None = None,
+) -> NDArray[np.float64]:
+    """The squared length of the slope of every row's cross-entropy (nats) in each network's weights: (models, n).
+
+    Images are (n, h, w, c), labels (n,). On a CPU by one thread, network after network, so that a result does not
+    depend on the others.
+    """
+    place = place or device()
+    out = np.empty((len(models), len(images)))
+    most = ROWS_AT_ONCE[place.type]
+    together = most if place.type == "cuda" else 1
+    with threads(1):
+        for first in range(0, len(models), together):
+            group = models[first : first + together]
+            tensors = {
+                name: torch.from_numpy(np.stack([weights[name] for weights in group])).to(place)
+                for name in architecture.weights
+            }
+            size = max(1, most // len(group))
+            for start in range(0, len(images), size):
+                pixels = torch.from_numpy(np.array(images[start : start + size])).to(place).flatten(1)
+                truth = torch.from_numpy(np.array(labels[start : start + size], np.int64)).to(place)
+                rows = pixels.to(next(iter(tensors.values())).dtype).mul_(1 / 255).expand(len(group), -1, -1)
+                found = of_rows(architecture, tensors, rows, truth.expand(len(group), -1))
+                out[first : first + together, start : start + size] = found.cpu().numpy()
+    return out
+
+
+def of_rows(architecture: Architecture, tensors: dict[str, Tensor], pixels: Tensor, labels: Tensor) -> Tensor:
+    """The same for tensors (models, *shape), pixels (models, rows, features) in [0, 1] and labels (models, rows)."""
+    tensors = {name: tensor.detach() for name, tensor in tensors.items()}
+    if architecture.module is not None:
+        return _of_module(architecture.module, tensors, each_models(pixels, architecture.shape), labels)
+    layers = Measured(tensors, labels.shape)
+    with torch.enable_grad():
+        logits = architecture.logits(layers, pixels)
+        functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum").backward()  # type: ignore[no-untyped-call]
+    learned = {name for name, weight in architecture.weights.items() if weight.learned}
+    assert learned == layers.measured, learned ^ layers.measured
+    return layers.squares
+
+
+class Measured(Layers):
+    """Layers that add up, while a loss is followed back through them, each row's squared slope in their weights.
+
+    The loss must be a sum over rows, each row's part depending on that row alone: evaluation.
+    """
+
+    def __init__(self, tensors: dict[str, Tensor], rows: Sequence[int]) -> None:
+        super().__init__(tensors)
+        first = next(iter(tensors.values()))
+        self.squares = first.new_zeros(rows)  # (models, rows)
+        self.measured: set[str] = set()
+        self._root = first.new_zeros((), requires_grad=True)
+
+    def dense(self, name: str, x: Tensor, units: int, start: Start, bias: Start = ZERO) -> Tensor:
+        values = x.detach()
+
+        def measure(slope: Tensor) -> None:
+            self.squares += slope.square().sum(2) * (values.square().sum(2) + 1)
+
+        return self._tapped(super().dense(name, x, units, start, bias), measure, f"{name}.weight", f"{name}.bias")
+
+    def conv(
+        self,
+        name: str,
+        x: Tensor,
+        channels: int,
+        kernel: int,
+        start: Start,
+        *,
+        stride: int = 1,
+        padding: int = 0,
+        bias: Start | None = ZERO,
+    ) -> Tensor:
+        values = x.detach()
+
+        def measure(slope: Tensor) -> None:
+            slopes = self._each(slope, channels).flatten(2)  # (rows * models, channels, places)
+            inputs = self._each(values, values.shape[1] // self.models)
+            squares = convolution_squares(inputs, slopes, kernel, stride, padding)
+            if bias is not None:
+                squares += slopes.sum(2).square().sum(1)
+            self.squares += squares.view(-1, self.models).t()
+
+        y = super().conv(name, x, channels, kernel, start, stride=stride, padding=padding, bias=bias)
+        return self._tapped(y, measure, f"{name}.weight", *([] if bias is None else [f"{name}.bias"]))
+
+    def batch_norm(self, name: str, x: Tensor, *, momentum: float, epsilon: float) -> Tensor:
+        y = super().batch_norm(name, x, momentum=momentum, epsilon=epsilon)
+        if x.dim() == 3:  # computed, and measured, as images of one place
+            return y
+        values, channels = x.detach(), x.shape[1] // self.models
+        mean, variance = (self.tensors[f"{name}.{part}"].flatten()[:, None, None] for part in ("mean", "variance"))
+
+        def measure(slope: Tensor) -> None:
+            normal = (values - mean) * torch.rsqrt(variance + epsilon)
+            squares = (slope * normal).sum((2, 3)).square() + slope.sum((2, 3)).square()
+            self.squares += squares.view(-1, self.models, channels).sum(2).t()
+
+        return self._tapped(y, measure, f"{name}.gamma", f"{name}.beta")
+
+    def _each(self, images: Tensor, channels: int) -> Tensor:
+        """Images (rows, models * channels, height, width) as (rows * models, channels, height, width)."""
+        return images.reshape(-1, channels, *images.shape[2:])
+
+    def _tapped(self, y: Tensor, measure: Callable[[Tensor], None], *names: str) -> Tensor:
+        """The values, whose slope is measured when it comes back: that in them as they are now, changed or not."""
+        assert not self.measured & set(names), "a weight that two layers share"
+        self.measured |= set(names)
+        if not y.requires_grad:  # the first layer
+            y = y + self._root
+        y.register_hook(torch.no_grad()(measure))  # type: ignore[no-untyped-call]
+        return y
+
+
+def convolution_squares(images: Tensor, slopes: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
+    """Each image's squared slope in the weights of a square convolution: (images,).
+
+    The slope is sum over places of slope x unfolded image, (channels, inputs kernel^2); where there are few places,
+    its square is sooner summed over pairs of places. Images are (n, inputs, height, width), slopes (n, channels,
+    places).
+    """
+    count, channels, places = slopes.shape
+    patch = images.shape[1] * kernel**2
+    size = max(1, UNFOLDED[images.device.type] // (patch * places))
+    pairs = places * (channels + patch) < channels * patch
+    squares = []
+    for start in range(0, count, size):
+        some, part = images[start : start + size], slopes[start : start + size]
+        if kernel == stride == 1 and not padding:
+            unfolded = some.flatten(2)
+        else:
+            unfolded = functional.unfold(some, kernel, padding=padding, stride=stride)  # (n, patch, places)
+        if pairs:
+            squares.append((torch.bmm(part.mT, part) * torch.bmm(unfolded.mT, unfolded)).sum((1, 2)))
+        else:
+            squares.append(torch.bmm(part, unfolded.mT).square().sum((1, 2)))
+    return torch.cat(squares)
+
+
+def _of_module(module: Module, tensors: dict[str, Tensor], images: Tensor, labels: Tensor) -> Tensor:
+    """Of a user's module: a slope per row by vmap, or row by row where it cannot be."""
+    learned = [name for name, weight in module.weights.items() if weight.learned]
+
+    def squared(parts: dict[str, Tensor], rest: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
+        slopes = torch.func.grad(lambda free: loss(free | rest, image, label))(parts)
+        return torch.stack([slope.square().sum() for slope in slopes.values()]).sum()
+
+    def loss(everything: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
+        return functional.cross_entropy(module.judged(everything, image[None]), label[None])
+
+    found = []
+    for model, (rows, truth) in enumerate(zip(images, labels, strict=True)):
+        parts = {name: tensors[name][model] for name in learned}
+        rest = {name: tensors[name][model] for name in module.weights if name not in parts}
+        if module.separable:
+            found.append(torch.vmap(squared, (None, None, 0, 0))(parts, rest, rows, truth))
+        else:
+            found.append(torch.stack([squared(parts, rest, row, y) for row, y in zip(rows, truth, strict=True)]))
+    return torch.stack(found)

@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tasks.models.inference import ROWS_AT_ONCE, logits
+from tasks.models.networks import Architecture
+from tasks.models.regularisers import Regularisers
+
+SHAPE = (28, 28, 1)
+
+
+def images(count: int, shape: tuple[int, int, int] = SHAPE) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (count, *shape), dtype=np.uint8)
+
+
+def test_logits_are_those_of_the_same_network_in_torch() -> None:
+    mlp1 = Architecture("mlp1", SHAPE, 10)
+    weights = mlp1.initial(0)
+    weights["dense4.bias"] = np.arange(10, dtype=np.float32)
+    parts: list[nn.Module] = []
+    for number in range(1, 5):
+        outputs, inputs = weights[f"dense{number}.weight"].shape
+        linear = nn.Linear(inputs, outputs)
+        linear.weight.data = torch.from_numpy(weights[f"dense{number}.weight"])
+        linear.bias.data = torch.from_numpy(weights[f"dense{number}.bias"])
+        parts += [linear, nn.ReLU()]
+    pixels = images(ROWS_AT_ONCE + 3)
+    with torch.no_grad():
+        expected = nn.Sequential(*parts[:-1])(torch.from_numpy(pixels.reshape(len(pixels), -1) / np.float32(255)))
+    np.testing.assert_allclose(expected.numpy(), logits(mlp1, [weights], pixels)[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["mlp1", "cnn2"])
+def test_what_a_network_says_does_not_depend_on_the_others(name: str) -> None:
+    network = Architecture(name, (32, 32, 3), 5, Regularisers(dropout=True, batch_norm=True))
+    models = [network.initial(seed) for seed in range(3)]
+    pixels = images(4, (32, 32, 3))
+    together = logits(network, models, pixels)
+    assert (3, 4, 5) == together.shape
+    for model, said in zip(models, together, strict=True):
+        np.testing.assert_array_equal(logits(network, [model], pixels)[0], said)
+    np.testing.assert_array_equal(together[::-1], logits(network, models[::-1], pixels))
+
+
+def test_nothing_is_dropped_and_no_statistic_moves() -> None:
+    network = Architecture("cnn1", SHAPE, 10, Regularisers(dropout=True, batch_norm=True))
+    weights = network.initial(0)
+    before = {name: values.copy() for name, values in weights.items()}
+    np.testing.assert_array_equal(logits(network, [weights], images(3)), logits(network, [weights], images(3)))
+    for name, values in before.items():
+        np.testing.assert_array_equal(values, weights[name])
+
+
+def test_no_images_and_no_models_make_no_logits() -> None:
+    network = Architecture("mlp1", SHAPE, 10)
+    assert (1, 0, 10) == logits(network, [network.initial(0)], images(0)).shape
+    assert (0, 3, 10) == logits(network, [], images(3)).shape
+
+
+def test_read_only_weights_and_images_can_be_used() -> None:
+    network = Architecture("mlp1", SHAPE, 10)
+    weights, pixels = network.initial(0), images(2)
+    for values in (*weights.values(), pixels):
+        values.setflags(write=False)
+    assert np.isfinite(logits(network, [weights], pixels)).all()
+
+
+def test_the_number_of_threads_stays_as_it_was() -> None:
+    network = Architecture("mlp1", SHAPE, 10)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        logits(network, [network.initial(0)], images(1))
+        assert 2 == torch.get_num_threads()
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_value_that_is_not_a_number_passes_through_every_layer() -> None:
+    network = Architecture("mlp1", SHAPE, 10)
+    weights = network.initial(0)
+    weights["dense2.weight"][0, 0] = np.nan
+    assert np.isnan(logits(network, [weights], images(2))).all()

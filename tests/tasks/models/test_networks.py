@@ -1,0 +1,274 @@
+"""Each network, one model and three at once, against the same network in torch's own modules, model by model."""
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tasks.models.catalog import DESCRIPTIONS, OPTIONS
+from tasks.models.draws import Draws
+from tasks.models.layers import Layers, Mode, initial
+from tasks.models.networks import DEFINITIONS, Architecture
+from tasks.models.regularisers import PLAIN, Regularisers
+
+MODELS, ROWS = 3, 5
+KEYS = torch.tensor([11, 12, 13])
+GREY, COLOUR = (28, 28, 1), (32, 32, 3)
+BOTH = Regularisers(dropout=True, batch_norm=True)
+
+
+class Dropout(nn.Module):
+    """Drops what one model's draws say, at the site that the network has reached."""
+
+    def __init__(self, rate: float, key: Tensor, sites: Iterator[int]) -> None:
+        super().__init__()
+        self.rate, self.draws, self.sites = rate, Draws(key[None]), sites
+        self.rows: Tensor | None = None  # the real ones, of ROWS
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return x
+        rows = torch.arange(len(x)) if self.rows is None else self.rows
+        kept = self.draws.kept(next(self.sites), (ROWS, *x.shape[1:]), self.rate)[0]
+        return x * kept[rows] / (1 - self.rate)
+
+
+Make = Callable[[float], nn.Module]  # dropout by its rate
+
+
+def around(norm: type[nn.Module], size: int, rate: float, options: Regularisers, dropout: Make) -> list[nn.Module]:
+    before = [norm(size, eps=1e-3, momentum=0.01)] if options.batch_norm else []
+    return [*before, nn.ReLU(), *([dropout(rate)] if options.dropout else [])]
+
+
+def mlp1(shape: tuple[int, int, int], classes: int, options: Regularisers, dropout: Make) -> nn.Module:
+    parts: list[nn.Module] = [nn.Flatten()]
+    sizes = [math.prod(shape), 512, 256, 128]
+    for inputs, units in pairwise(sizes):
+        parts += [nn.Linear(inputs, units), *around(nn.BatchNorm1d, units, 0.2, options, dropout)]
+    return nn.Sequential(*parts, nn.Linear(128, classes))
+
+
+def cnn1(shape: tuple[int, int, int], classes: int, options: Regularisers, dropout: Make) -> nn.Module:
+    side = (shape[0] - 4) // 2
+    return nn.Sequential(
+        nn.Conv2d(shape[2], 32, 3),
+        *around(nn.BatchNorm2d, 32, 0.5, options, dropout),
+        nn.Conv2d(32, 64, 3),
+        nn.MaxPool2d(2),
+        *around(nn.BatchNorm2d, 64, 0.5, options, dropout),
+        nn.Flatten(),
+        nn.Linear(64 * side**2, 128),
+        *around(nn.BatchNorm1d, 128, 0.2, options, dropout),
+        nn.Linear(128, 128),
+        *around(nn.BatchNorm1d, 128, 0.2, options, dropout),
+        nn.Linear(128, classes),
+    )
+
+
+def cnn2(shape: tuple[int, int, int], classes: int, options: Regularisers, dropout: Make) -> nn.Module:
+    side = ((shape[0] - 4) // 2 - 4) // 2
+    parts: list[nn.Module] = []
+    for inputs, channels in ((shape[2], 32), (32, 64)):
+        parts += [nn.Conv2d(inputs, channels, 3), *around(nn.BatchNorm2d, channels, 0.5, options, dropout)]
+        parts += [nn.Conv2d(channels, channels, 3), *around(nn.BatchNorm2d, channels, 0.5, options, dropout)]
+        parts += [nn.MaxPool2d(2)]
+    parts += [nn.Flatten(), nn.Linear(64 * side**2, 1024), *around(nn.BatchNorm1d, 1024, 0.2, options, dropout)]
+    return nn.Sequential(*parts, nn.Linear(1024, classes))
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, channels: int, options: Regularisers, dropout: Make) -> None:
+        super().__init__()
+        drop = [dropout(0.2)] if options.dropout else []
+        self.inside = nn.Sequential(*composite(channels, 48, 1), *drop, *composite(48, 12, 3), *drop)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([x, self.inside(x)], 1)
+
+
+def composite(inputs: int, outputs: int, kernel: int) -> list[nn.Module]:
+    convolution = nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, bias=False)
+    return [nn.BatchNorm2d(inputs, eps=1e-3, momentum=0.01), nn.ReLU(), convolution]
+
+
+def densenet100(shape: tuple[int, int, int], classes: int, options: Regularisers, dropout: Make) -> nn.Module:
+    drop = [dropout(0.2)] if options.dropout else []
+    parts: list[nn.Module] = [nn.Conv2d(shape[2], 24, 3, padding=1, bias=False)]
+    channels = 24
+    for block in range(3):
+        if block:
+            parts += [*composite(channels, channels // 2, 1), *drop, nn.AvgPool2d(2)]
+            channels //= 2
+        for _ in range(16):
+            parts.append(Bottleneck(channels, options, dropout))
+            channels += 12
+    parts += [nn.BatchNorm2d(channels, eps=1e-3, momentum=0.01), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    return nn.Sequential(*parts, nn.Linear(channels, classes))
+
+
+class Basic(nn.Module):
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.inside = nn.Sequential(
+            nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(),
+            nn.Conv2d(outputs, outputs, 3, padding=1, bias=False),
+            nn.BatchNorm2d(outputs),
+        )
+        self.shortcut: nn.Module = nn.Identity()
+        if inputs != outputs:
+            convolution = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+            self.shortcut = nn.Sequential(convolution, nn.BatchNorm2d(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.inside(x) + self.shortcut(x))
+
+
+def resnet18(shape: tuple[int, int, int], classes: int, options: Regularisers, dropout: Make) -> nn.Module:
+    parts: list[nn.Module] = [nn.Conv2d(shape[2], 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    before = 64
+    for channels in (64, 128, 256, 512):
+        parts += [Basic(before, channels, 1 if before == channels else 2), Basic(channels, channels, 1)]
+        before = channels
+    return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
+
+
+MODULES = {"mlp1": mlp1, "cnn1": cnn1, "cnn2": cnn2, "densenet100": densenet100, "resnet18": resnet18}
+
+CASES = [
+    ("mlp1", GREY, PLAIN),
+    ("mlp1", COLOUR, BOTH),
+    ("cnn1", GREY, PLAIN),
+    ("cnn1", GREY, Regularisers(dropout=True)),
+    ("cnn1", COLOUR, BOTH),
+    ("cnn2", COLOUR, PLAIN),
+    ("cnn2", COLOUR, Regularisers(batch_norm=True)),
+    ("cnn2", GREY, BOTH),
+    ("densenet100", COLOUR, PLAIN),
+    ("densenet100", GREY, Regularisers(dropout=True)),
+    ("resnet18", COLOUR, PLAIN),
+    ("resnet18", GREY, PLAIN),
+]
+
+
+def named(value: object) -> str:
+    if isinstance(value, Regularisers):
+        return "+".join(name for name in ("dropout", "batch_norm") if getattr(value, name)) or "plain"
+    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def stack(architecture: Architecture, count: int) -> dict[str, Tensor]:
+    """Models that differ, every tensor with numbers of its own."""
+    stream = np.random.default_rng(0)
+    models = [initial(architecture.weights, seed) for seed in range(count)]
+    tensors = {}
+    for name, weight in architecture.weights.items():
+        each = np.stack([model[name] for model in models]).astype(np.float64)
+        # Biases, scales and statistics start alike everywhere: moved a little, they show where they enter.
+        each += stream.uniform(0.0, 0.1, each.shape) if each[0].ndim == 1 else 0
+        tensors[name] = torch.from_numpy(each).requires_grad_(weight.learned)
+    return tensors
+
+
+def modules(architecture: Architecture, tensors: dict[str, Tensor], training: bool) -> list[nn.Module]:
+    """The same models in torch, whose tensors have the same order."""
+    found = []
+    for m in range(len(next(iter(tensors.values())))):
+        sites = iter(range(1, 1000))
+        make = lambda rate, m=m, sites=sites: Dropout(rate, KEYS[m], sites)  # noqa: E731
+        module = MODULES[architecture.name](architecture.shape, architecture.classes, architecture.regularisers, make)
+        module.double().train(training)
+        theirs = state(module)
+        assert [tuple(tensor.shape[1:]) for tensor in tensors.values()] == [tuple(tensor.shape) for tensor in theirs]
+        for mine, tensor in zip(tensors.values(), theirs, strict=True):
+            tensor.data.copy_(mine[m].detach())
+        found.append(module)
+    return found
+
+
+def state(module: nn.Module) -> list[Tensor]:
+    """Parameters and running statistics in the order of the modules."""
+    return [tensor for name, tensor in module.state_dict(keep_vars=True).items() if not name.endswith("tracked")]
+
+
+def rows_of(shape: tuple[int, int, int]) -> Tensor:
+    return torch.rand((MODELS, ROWS, math.prod(shape)), dtype=torch.float64, generator=torch.Generator().manual_seed(7))
+
+
+@pytest.mark.parametrize("mode", ["evaluation", "training", "padded", "alone"])
+@pytest.mark.parametrize(("name", "shape", "options"), CASES, ids=named)
+def test_a_network_and_its_slopes_are_those_of_torchs_modules(
+    name: str, shape: tuple[int, int, int], options: Regularisers, mode: str
+) -> None:
+    architecture = Architecture(name, shape, 7, options)
+    models = 1 if mode == "alone" else MODELS
+    tensors = stack(architecture, models)
+    expected = modules(architecture, tensors, mode != "evaluation")
+    real = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]) if mode == "padded" else None
+    pixels = rows_of(shape)[:models]
+    layers = Layers(tensors, Mode(mode != "evaluation", Draws(KEYS[:models]), real))
+    logits = architecture.logits(layers, pixels)
+    assert (models, ROWS, 7) == logits.shape
+    weighed = torch.randn((ROWS, 7), dtype=torch.float64, generator=torch.Generator().manual_seed(8))
+    kept = torch.ones(models, ROWS) if real is None else real
+    learned = [tensor for tensor in tensors.values() if tensor.requires_grad]
+    slopes = torch.autograd.grad((logits * weighed * kept[..., None]).sum(), learned)
+    for m, module in enumerate(expected):
+        rows = torch.nonzero(kept[m])[:, 0]
+        for part in module.modules():
+            if isinstance(part, Dropout):
+                part.rows = rows
+        images = pixels[m, rows].view(-1, *shape).permute(0, 3, 1, 2)
+        said = module(images)
+        torch.testing.assert_close(said, logits[m, rows], atol=1e-10, rtol=0)
+        theirs = torch.autograd.grad((said * weighed[rows]).sum(), list(module.parameters()))
+        for their, mine in zip(theirs, slopes, strict=True):
+            torch.testing.assert_close(their, mine[m], atol=1e-10, rtol=1e-10)
+        for their, tensor in zip(state(module), tensors.values(), strict=True):
+            torch.testing.assert_close(their, tensor[m], atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "options", "count"),
+    [
+        ("mlp1", GREY, PLAIN, 567_434),
+        ("cnn1", GREY, PLAIN, 1_216_394),  # 320 + 18,496 + 9,216 * 128 + 128 + 16,512 + 1,290
+        ("cnn2", COLOUR, PLAIN, 1_715_242),  # 896 + 9,248 + 18,496 + 36,928 + 1,600 * 1,024 + 1,024 + 10,250
+        ("cnn2", COLOUR, Regularisers(batch_norm=True), 1_717_674),  # and 2 (32 + 32 + 64 + 64 + 1,024)
+        ("densenet100", COLOUR, PLAIN, 769_162),  # 0.8 M in Huang et al. 2018, table 2
+        ("resnet18", COLOUR, PLAIN, 11_173_962),
+    ],
+    ids=named,
+)
+def test_a_network_has_its_published_number_of_parameters(
+    name: str, shape: tuple[int, int, int], options: Regularisers, count: int
+) -> None:
+    weights = Architecture(name, shape, 10, options).weights
+    assert count == sum(math.prod(weight.shape) for weight in weights.values() if weight.learned)
+
+
+def test_every_network_is_described_with_its_options() -> None:
+    assert list(DEFINITIONS) == list(OPTIONS) == [name for name in DESCRIPTIONS if ":" not in name]
+    for name, options in OPTIONS.items():
+        for option in ("dropout", "batch_norm"):
+            plain = Architecture(name, COLOUR, 10)
+            if option in options:
+                other = Architecture(name, COLOUR, 10, Regularisers(**{option: True}))
+                assert (option == "dropout") == (plain.weights.keys() == other.weights.keys())
+                assert option in DESCRIPTIONS[name]
+            else:
+                with pytest.raises(ValueError, match=f"{option} is on, but {name} has no such option"):
+                    Architecture(name, COLOUR, 10, Regularisers(**{option: True}))
+
+
+def test_an_unknown_network_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(
+        ValueError, match=r"network is 'mlp'; it must be one of mlp1, cnn1, cnn2, densenet100, resnet18"
+    ):
+        Architecture("mlp", GREY, 10)
