@@ -191,8 +191,8 @@ class Layers:
         if not self.mode.training:
             return functional.batch_norm(x, running[0].flatten(), running[1].flatten(), *scale, False, 0.0, epsilon)
         if self.mode.real is None:
-            # Flattened tensors may be copies: their new values are put back.
-            now = running[0].flatten(), running[1].flatten()
+            # Autograd remembers what batch norm was given, which must not change under it: copies do.
+            now = running[0].flatten().clone(), running[1].flatten().clone()
             normalised = functional.batch_norm(x, *now, *scale, True, momentum, epsilon)
             for kept, moved in zip(running, now, strict=True):
                 kept.copy_(moved.view_as(kept))
@@ -266,7 +266,7 @@ class _Affine(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, by: Products) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.by = by
-        return each_model(lambda *parts: by.affine(*parts, False), x, weight, bias, stacked=by.stacked)
+        return each_model(lambda x, w, b: by.affine(x, w, b, False), x, weight, bias, stacked=by.stacked)
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
