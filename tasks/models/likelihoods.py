@@ -15,7 +15,7 @@ from torch.nn import functional
 
 # Probabilities multiplied before one logarithm is taken. Their product is a normal number in float32 as long as these
 # pixels have a log probability above -87 together.
-TOGETHER = 32
+TOGETHER = 16
 
 
 class Likelihood(Protocol):
