@@ -25,6 +25,7 @@ chaos: .venv/ready
 bench: .venv/ready
 	$(BIN)/python -m bench.orchestration
 	$(BIN)/python -m bench.training
+	$(BIN)/python -m bench.neighbours
 
 # What the machines of cluster.yaml install.
 wheel: .venv/ready

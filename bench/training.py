@@ -17,18 +17,12 @@ MNIST is read from ENGRAM_DATA where it is; random images of its shape take its 
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import multiprocessing
 import os
-import platform
-import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from multiprocessing.connection import Connection
@@ -41,30 +35,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bench.measuring import Row, Run, ceilings, clock_of, here, in_turn, options, publish, rate
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images
 from tasks.models import mlp1
-from tasks.models.products import TORCH, products
 from tasks.training.loop import Model
 from tasks.training.members import Member, Recipe
 from tasks.training.resident import resident
 
 BATCH, LEARNING_RATE = 128, 3e-4
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-Epoch = Callable[[], object]  # trains one pass over the bench's rows
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the result: a goal, what was measured for it, and beside what."""
-
-    what: str
-    ours: str
-    rival: str
-    ratio: float
-    must: float
-    aim: float
+Epoch = Run  # trains one pass over the bench's rows
 
 
 def images(count: int) -> tuple[str, Images]:
@@ -148,44 +130,6 @@ def gigaflops_of_a_step(inputs: int, classes: int) -> float:
     return 2 * BATCH * (3 * sum(sizes) - sizes[0]) / 1e9
 
 
-def ceilings(place: torch.device) -> dict[str, Epoch]:
-    """A 1024 x 1024 product by torch, and by the library that our products use here if that is another."""
-    square, bias = torch.randn(1024, 1024, device=place), torch.zeros(1024, device=place)
-    libraries = {by.name: by for by in (TORCH, products(place, torch.float32))}
-
-    def product(name: str) -> Epoch:
-        return lambda: [libraries[name].affine(square, square, bias, False) for _ in range(4)]
-
-    return {name: product(name) for name in libraries}
-
-
-def in_turn(
-    runs: dict[str, Epoch],
-    rounds: int,
-    clock: Callable[[], float],
-    typical: Callable[[list[float]], float] = statistics.median,
-) -> dict[str, float]:
-    """The typical seconds of each run, all of them once per round."""
-    for run in runs.values():
-        run()
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, run in runs.items():
-            start = clock()
-            run()
-            seconds[name].append(clock() - start)
-    return {name: typical(times) for name, times in seconds.items()}
-
-
-def wall_after_the_device(place: torch.device) -> Callable[[], float]:
-    def clock() -> float:
-        if place.type == "cuda":
-            torch.cuda.synchronize()
-        return time.perf_counter()
-
-    return clock
-
-
 LOOPS = {"engram": engram, "tensors": tensors, "pictures": pictures}
 
 
@@ -258,23 +202,22 @@ def over_all_cores(count: int, rounds: int) -> tuple[int, dict[str, float]]:
 def one_thread(data: Images, place: torch.device, rounds: int) -> Iterator[Row]:
     """The rows that one thread (or one GPU) answers."""
     torch.set_num_threads(1)
-    clock = time.process_time if place.type == "cpu" else wall_after_the_device(place)
-    kind = "1 thread, CPU time" if place.type == "cpu" else "wall time"
+    kind, clock = clock_of(place)
     runs = {"engram": engram(data, place), "tensors": tensors(data, place), **ceilings(place)}
     seconds = in_turn(runs, rounds, clock)
     steps = math.ceil(len(data.train_images) / BATCH)
     ours, rival = (seconds[name] / steps * 1e6 for name in ("engram", "tensors"))
-    rates = {name: 4 * 2 * 1024**3 / seconds[name] / 1e9 for name in runs if name not in LOOPS}
+    rates = {name: rate(seconds[name]) for name in runs if name not in LOOPS}
     work = gigaflops_of_a_step(math.prod(data.shape), data.classes) * len(data.train_images) / BATCH / steps
     yield Row(f"step, {kind}", f"{ours:.0f} us", f"{rival:.0f} us, tensors", rival / ours, 1.45, 1.8)
     best = max(rates, key=lambda name: rates[name])
-    for name, rate in rates.items():
+    for name, reached in rates.items():
         note = " (the ceiling)" if name == best else ""
-        share = work / (ours / 1e6) / rate
+        share = work / (ours / 1e6) / reached
         yield Row(
             f"share of {name}'s products{note}",
             f"{work / ours * 1e6:.0f} GF/s",
-            f"{rate:.0f} GF/s",
+            f"{reached:.0f} GF/s",
             share,
             *((0.7, 0.9) if name == best else (math.nan, math.nan)),
         )
@@ -290,54 +233,15 @@ def all_cores(count: int, rounds: int) -> Iterator[Row]:
         yield Row(f"step, {cores} cores, wall", f"{per_step['engram']:.0f} us", rival, ratio, must, aim)
 
 
-def here(data: str, place: torch.device) -> dict[str, str]:
-    """What a reader must know to compare."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-    return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "processor": f"{model or platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
-        f"{torch.backends.cpu.get_cpu_capability()}",
-        "device": torch.cuda.get_device_name(place) if place.type == "cuda" else "CPU",
-        "versions": f"Python {platform.python_version()}, torch {torch.__version__}, NumPy {np.__version__}",
-        "products": products(place, torch.float32).name,
-        "data": data,
-    }
-
-
-def markdown(setting: dict[str, str], rows: list[Row]) -> str:
-    lines = ["# Training mlp1", "", *(f"- {name}: {value}" for name, value in setting.items()), ""]
-    lines += ["| what | Engram | beside | ratio | must | aim |", "|---|---|---|---|---|---|"]
-    for row in rows:
-        goals = " | ".join("" if math.isnan(goal) else f"{goal:g}x" for goal in (row.must, row.aim))
-        lines.append(f"| {row.what} | {row.ours} | {row.rival} | {row.ratio:.2f}x | {goals} |")
-    return "\n".join(lines) + "\n"
-
-
-def as_json(setting: dict[str, str], rows: list[Row]) -> str:
-    cells = [{name: None if value != value else value for name, value in asdict(row).items()} for row in rows]
-    return json.dumps({**setting, "rows": cells}, indent=1) + "\n"
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--tiny", action="store_true", help="few steps: whether it runs, not how fast")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--out", type=Path, help="write the result here: JSON where it ends in .json, else Markdown")
-    options = parser.parse_args()
-    count, rounds = (BATCH * 4, 2) if options.tiny else (BATCH * 60, 9)
-    place = torch.device(options.device)
+    asked = options(__doc__)
+    count, rounds = (BATCH * 4, 2) if asked.tiny else (BATCH * 60, 9)
+    place = torch.device(asked.device)
     name, data = images(count)
     rows = list(one_thread(data, place, rounds))
     if place.type == "cpu":
         rows += all_cores(count, 3 * rounds)
-    setting = here(name, place)
-    print(markdown(setting, rows), end="")
-    if options.out:
-        render = as_json if options.out.suffix == ".json" else markdown
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(render(setting, rows))
+    publish("Training mlp1", here(name, place), rows, asked.out)
 
 
 if __name__ == "__main__":
