@@ -14,18 +14,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from tasks.models.draws import Draws, step_keys
+from tasks.models.draws import Draws, site_key, step_keys
 from tasks.models.layers import Layers
 from tasks.models.pixels import fixed, observation_keys
 from tasks.models.vae import LATENT, Vae
 
-# A processor decodes so many codes at a time that a layer's values stay in its cache.
-CACHED = 256
+# A processor encodes and decodes so many rows at a time that their values stay in its cache.
+ENCODED, DECODED = 64, 1024
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,11 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Chunk:
-    """How many observations, and how many codes of each, are decoded at once for every model."""
+    """How much is computed at once for every model."""
 
-    points: int
-    samples: int
+    encoded: int  # observations
+    points: int  # of these, whose codes are decoded
+    samples: int  # codes of each
 
 
 def log_p(
@@ -75,14 +77,20 @@ def log_p(
     decoder = {name: tensor.bfloat16() for name, tensor in tensors.items()} if reduced(sampling) else tensors
     found = torch.empty(models, n, dtype=torch.float64, device=pixels.device)
     with torch.inference_mode():
-        for start in range(0, n, chunk.points):
-            part = slice(start, start + chunk.points)
+        for start in range(0, n, chunk.encoded):
+            part = slice(start, start + chunk.encoded)
             x = seen(vae, pixels[part], rows[part], members, sampling, dtype)
-            keys = step_keys(members[:, None], rows[part])
-            weights = log_weights(vae, Layers(tensors), Layers(decoder), x, keys, sampling.samples)
-            found[:, part] = mean_of(weights, sampling.samples, chunk.samples)
+            weights = log_weights(vae, Layers(tensors), Layers(decoder), x, code_keys(members, rows[part]), sampling)
+            for first in range(0, x.shape[1], chunk.points):
+                some = slice(first, first + chunk.points)
+                found[:, part][:, some] = mean_of(partial(weights, some), sampling.samples, chunk.samples)
             found[:, part] += vae.preparation.to_pixels(x)
     return found
+
+
+def code_keys(members: Tensor, rows: Tensor) -> Tensor:
+    """The keys of the codes of every model (models,) and observation (n,): (models, n), and no training step's."""
+    return step_keys((members ^ site_key(LATENT))[:, None], rows)
 
 
 def reduced(sampling: Sampling) -> bool:
@@ -98,24 +106,27 @@ def seen(vae: Vae, pixels: Tensor, rows: Tensor, members: Tensor, sampling: Samp
 
 
 def log_weights(
-    vae: Vae, encoder: Layers, decoder: Layers, x: Tensor, keys: Tensor, samples: int
-) -> Callable[[slice], Tensor]:
-    """log p(x | z) + log p(z) - log q(z | x) of some of each observation's codes, as asked: (models, n, codes) float64.
+    vae: Vae, encoder: Layers, decoder: Layers, x: Tensor, keys: Tensor, sampling: Sampling
+) -> Callable[[slice, slice], Tensor]:
+    """log p(x | z) + log p(z) - log q(z | x) of some observations' codes, some of each: (models, n, codes) float64.
 
     x is (models or 1, n, features) and `keys` (models, n).
     """
     models, n = keys.shape
     mean, log_variance = vae.encode(encoder, x.expand(models, -1, -1))
-    noise = Draws(keys.flatten()).normal(LATENT, (samples, vae.latent), x.dtype).view(models, n, samples, -1)
+    noise = (
+        Draws(keys.flatten()).normal(LATENT, (sampling.samples, vae.latent), x.dtype).view(models, n, -1, vae.latent)
+    )
     z = torch.addcmul(mean[:, :, None], log_variance.mul(0.5).exp_()[:, :, None], noise)
     # The normal densities' constants are the same and go.
     of_codes = 0.5 * (noise.square_() - z.square()).sum(-1, dtype=torch.float64)
     of_codes += 0.5 * log_variance.sum(-1, dtype=torch.float64)[:, :, None]
     codes = z.to(next(iter(decoder.tensors.values())).dtype)
 
-    def some(part: slice) -> Tensor:
-        likelihood = vae.decode(decoder, codes[:, :, part].flatten(1, 2)).log_p(x)
-        return torch.unflatten(likelihood, 1, (n, -1)) + of_codes[:, :, part]
+    def some(points: slice, samples: slice) -> Tensor:
+        chosen = codes[:, points, samples]
+        likelihood = vae.decode(decoder, chosen.flatten(1, 2)).log_p(x[:, points])
+        return likelihood.view(chosen.shape[:3]) + of_codes[:, points, samples]
 
     return some
 
@@ -133,8 +144,8 @@ def mean_of(log_values: Callable[[slice], Tensor], count: int, at_once: int) -> 
 def fitting(place: torch.device, models: int, n: int, samples: int, vae: Vae) -> Chunk:
     """The chunk for this device: what fits a processor's cache, or fills a GPU within its free memory."""
     if place.type != "cuda":
-        return Chunk(max(1, CACHED // samples), min(samples, CACHED))
+        return Chunk(ENCODED, max(1, DECODED // samples), min(samples, DECODED))
     values = min(2**29, torch.cuda.mem_get_info(place)[0] // 64)
     points = max(1, min(n, 2048, values // (models * samples * vae.latent * 2)))
     of_a_code = models * points * math.prod(vae.preparation.seen_shape)
-    return Chunk(points, max(1, min(samples, values // of_a_code)))
+    return Chunk(points, points, max(1, min(samples, values // of_a_code)))

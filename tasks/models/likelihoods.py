@@ -59,12 +59,13 @@ def log_sigmoids(x: Tensor) -> Tensor:
     the range of normal numbers, its row is summed logarithm by logarithm.
     """
     group = math.gcd(x.shape[-1], TOGETHER)
-    products = torch.unflatten(x.sigmoid(), -1, (group, -1)).prod(-2)
-    sums = products.log().sum(-1)
-    small = products.amin(-1) < torch.finfo(x.dtype).tiny
+    # Three axes: torch multiplies along the second of these fifteen times as fast as along one of five.
+    products = x.sigmoid().view(-1, group, x.shape[-1] // group).prod(1)
+    sums = products.log().sum(1)
+    small = products.amin(1) < torch.finfo(x.dtype).tiny
     if small.any():
-        sums[small] = functional.logsigmoid(x[small]).sum(-1)
-    return sums
+        sums[small] = functional.logsigmoid(x.flatten(0, -2)[small]).sum(1)
+    return sums.view(x.shape[:-1])
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from tasks.models.draws import Draws, step_keys
-from tasks.models.importance import Chunk, Sampling, log_p, mean_of
+from tasks.models.importance import Chunk, Sampling, code_keys, log_p, mean_of
 from tasks.models.layers import ZERO, Layers, Weight
 from tasks.models.likelihoods import Gaussian
 from tasks.models.pixels import Binary, Logit, fixed, observation_keys
@@ -40,7 +40,7 @@ def plainly(vae: Autoencoder, tensors: dict[str, Tensor], sampling: Sampling) ->
         x = fixed(vae.preparation, pixels(vae), step_keys(MEMBERS[m], keys) if sampling.afresh else keys, F64)
         for i in range(N):
             mean, log_variance = plain.encoder(x[i : i + 1])[0].chunk(2)
-            key = step_keys(MEMBERS[m : m + 1], ROWS[i : i + 1])
+            key = code_keys(MEMBERS[m : m + 1], ROWS[i : i + 1])[0]
             z = mean + (log_variance / 2).exp() * Draws(key).normal(LATENT, (sampling.samples, vae.latent), F64)[0]
             posterior = torch.distributions.Normal(mean, (log_variance / 2).exp())
             prior = torch.distributions.Normal(torch.zeros_like(mean), torch.ones_like(mean))
@@ -79,11 +79,11 @@ def test_bfloat16_is_near() -> None:
     assert 0 < float((both[0] - both[1]).abs().max()) < 0.02
 
 
-@pytest.mark.parametrize("chunk", [Chunk(1, 1), Chunk(2, 3), Chunk(3, 9), Chunk(100, 100)])
+@pytest.mark.parametrize("chunk", [Chunk(1, 1, 1), Chunk(4, 2, 3), Chunk(3, 9, 9), Chunk(9, 2, 100)])
 def test_how_the_work_is_cut_makes_no_difference(chunk: Chunk) -> None:
     tensors = stack(SMALL, MODELS)
     given = (SMALL, tensors, pixels(SMALL), ROWS, MEMBERS, Sampling(9))
-    torch.testing.assert_close(log_p(*given, Chunk(N, 9)), log_p(*given, chunk), atol=1e-12, rtol=0)
+    torch.testing.assert_close(log_p(*given, Chunk(N, N, 9)), log_p(*given, chunk), atol=1e-12, rtol=0)
 
 
 def test_an_estimate_depends_on_no_other_model_or_observation() -> None:
@@ -98,7 +98,7 @@ def test_an_estimate_depends_on_no_other_model_or_observation() -> None:
 def test_more_than_fits_a_cache_is_cut_by_itself() -> None:
     tensors, sampling = stack(SMALL, MODELS), Sampling(600)
     given = (SMALL, tensors, pixels(SMALL), ROWS, MEMBERS, sampling)
-    torch.testing.assert_close(log_p(*given, Chunk(N, 600)), log_p(*given), atol=1e-12, rtol=0)
+    torch.testing.assert_close(log_p(*given, Chunk(N, N, 600)), log_p(*given), atol=1e-12, rtol=0)
 
 
 class Linear:
@@ -182,7 +182,7 @@ def test_an_impossible_observation_has_minus_infinity_and_its_neighbours_what_th
     tensors["decoder3.bias"][0, 27] = -math.inf  # this pixel is never 1
     black, white = torch.zeros(1, 36, dtype=torch.uint8), torch.full((1, 36), 255, dtype=torch.uint8)
     given = (SMALL, tensors, torch.cat([black, white]), ROWS[:2], MEMBERS[:1], Sampling(9))
-    found = log_p(*given, Chunk(2, 2))
+    found = log_p(*given, Chunk(2, 2, 2))
     assert -math.inf == found[0, 1]
     assert -100 < float(found[0, 0]) < 0
 
