@@ -127,23 +127,11 @@ class Usual(nn.Module):
 
     def take(self, tensors: Mapping[str, Tensor]) -> Usual:
         """Our weights, of one model."""
-        mean, log_variance = (tensors[f"encoder3.{kind}"].chunk(2) for kind in ("weight", "bias"))
-        start = {
-            **{
-                f"inner.{2 * k}.{kind}": tensors[f"encoder{k + 1}.{kind}"]
-                for k in (0, 1)
-                for kind in ("weight", "bias")
-            },
-            **{
-                f"outer.{2 * k}.{kind}": tensors[f"decoder{k + 1}.{kind}"]
-                for k in (0, 1, 2)
-                for kind in ("weight", "bias")
-            },
-            "mean.weight": mean[0],
-            "mean.bias": log_variance[0],
-            "log_variance.weight": mean[1],
-            "log_variance.bias": log_variance[1],
-        }
+        start = {}
+        for kind in ("weight", "bias"):
+            start[f"mean.{kind}"], start[f"log_variance.{kind}"] = tensors[f"encoder3.{kind}"].chunk(2)
+            start |= {f"inner.{2 * k}.{kind}": tensors[f"encoder{k + 1}.{kind}"] for k in range(2)}
+            start |= {f"outer.{2 * k}.{kind}": tensors[f"decoder{k + 1}.{kind}"] for k in range(3)}
         self.load_state_dict(start)
         return self
 

@@ -34,8 +34,11 @@ class Sampling:
     """How log densities are estimated.
 
     `seed` decides what is drawn for an observation itself (its binary pixels, or the noise on its bytes): the same for
-    all models, unless it is drawn `afresh` for each, as published. In bfloat16 the decoder's products have 8 bits and
-    all sums are float32: on a trained network an estimate is off by 0.01 to 0.02 nats.
+    all models, unless it is drawn `afresh` for each, as published.
+
+    In float32 an estimate was off by 3e-5 nats at most on 256 MNIST images, of -107 nats on average. In bfloat16 the
+    decoder's products have 8 bits, and what becomes of them is float32: 0.03 nats (root mean square; 0.12 at most),
+    where the Monte-Carlo deviation of 256 samples was 0.8.
     """
 
     samples: int = 256
