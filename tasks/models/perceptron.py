@@ -35,10 +35,17 @@ def slopes(weights: Perceptron, values: Sequence[Tensor], slope: Tensor, by: Pro
     `values` are the activations of the rows and `slope` (n, classes) is the loss's slope in their logits. Nothing is
     computed for the rows themselves.
     """
+    return with_first(weights, values, slope, by)[0]
+
+
+def with_first(
+    weights: Perceptron, values: Sequence[Tensor], slope: Tensor, by: Products
+) -> tuple[list[Tensor], Tensor]:
+    """`slopes`, and the loss's slope in the first layer's sums (n, outputs), from which it goes on to the rows."""
     found: list[Tensor] = []
     for number in reversed(range(len(weights))):
         found += [slope.sum(0), by.weight_slope(slope, values[number])]
         if number:
             slope = by.row_slope(slope, weights[number][0])
             torch.ops.aten.threshold_backward.grad_input(slope, values[number], 0, grad_input=slope)
-    return found[::-1]
+    return found[::-1], slope

@@ -89,13 +89,14 @@ class Measured(Layers):
         self.measured: set[str] = set()
         self._root = first.new_zeros((), requires_grad=True)
 
-    def dense(self, name: str, x: Tensor, units: int, start: Start, bias: Start = ZERO) -> Tensor:
+    def dense(self, name: str, x: Tensor, units: int, start: Start, bias: Start | None = ZERO) -> Tensor:
         values = x.detach()
 
         def measure(slope: Tensor) -> None:
-            self.squares += slope.square().sum(2) * (values.square().sum(2) + 1)
+            self.squares += slope.square().sum(2) * (values.square().sum(2) + (bias is not None))
 
-        return self._tapped(super().dense(name, x, units, start, bias), measure, f"{name}.weight", f"{name}.bias")
+        y = super().dense(name, x, units, start, bias)
+        return self._tapped(y, measure, f"{name}.weight", *([] if bias is None else [f"{name}.bias"]))
 
     def conv(
         self,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tasks.models import perceptron
 from tasks.models.augmentation import augmented
+from tasks.models.draws import Draws
 from tasks.models.layers import Layers, Mode, Weight
 from tasks.models.networks import Architecture
 from tasks.models.products import products
@@ -42,8 +45,15 @@ class Classification:
         return self.architecture.capturable
 
     @property
+    def captures_padding(self) -> bool:
+        return self.architecture.module is None
+
+    @property
     def weights(self) -> Mapping[str, Weight]:
         return self.architecture.weights
+
+    def initial(self, seed: int) -> Mapping[str, NDArray[np.float32]]:
+        return self.architecture.initial(seed)
 
     def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
         pixels = unit(tensors, batch)
@@ -63,7 +73,12 @@ class Classification:
         return torch.log_softmax(logits.mT.contiguous(), 1).mT
 
     def by_hand(
-        self, tensors: Mapping[str, Tensor], pixels: Tensor, labels: Tensor, shares: Tensor
+        self,
+        tensors: Mapping[str, Tensor],
+        pixels: Tensor,
+        labels: Tensor,
+        shares: Tensor,
+        draws: Draws,  # noqa: ARG002 - a plain network draws nothing
     ) -> tuple[Tensor, Sequence[Tensor]] | None:
         if self.architecture.name != "mlp1" or self.architecture.regularisers != PLAIN or self.augmentation:
             return None

@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
+from tasks.models.draws import Draws
 from tasks.models.layers import Mode, Weight
 
 
@@ -33,7 +36,11 @@ class Learning(Protocol):
 
     @property
     def capturable(self) -> bool:
-        """Whether a CUDA graph can record a step."""
+        """Whether a CUDA graph can record a step of real rows alone."""
+
+    @property
+    def captures_padding(self) -> bool:
+        """Whether it can record one with padding, too."""
 
     @property
     def weights(self) -> Mapping[str, Weight]:
@@ -42,6 +49,9 @@ class Learning(Protocol):
     @property
     def total(self) -> bool:
         """Whether a minibatch's loss is the sum over its rows, and not their mean."""
+
+    def initial(self, seed: int) -> Mapping[str, NDArray[np.float32]]:
+        """The tensors (*shape) that a model starts from, the same on every device."""
 
     def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
         """Each row's loss in training, (models, rows), in nats. Autograd can follow it to the tensors."""
@@ -53,10 +63,10 @@ class Learning(Protocol):
         """
 
     def by_hand(
-        self, tensors: Mapping[str, Tensor], pixels: Tensor, labels: Tensor, shares: Tensor
+        self, tensors: Mapping[str, Tensor], pixels: Tensor, labels: Tensor, shares: Tensor, draws: Draws
     ) -> tuple[Tensor, Sequence[Tensor]] | None:
         """One model's loss and its slope in every learned weight, written out; None where only autograd knows.
 
         Tensors are (*shape), pixels (rows, features), labels (rows,). `shares` (rows,) are the rows' weights in the
-        loss: 1 / count for real rows of a mean, 0 for padding.
+        loss: 1 / count for real rows of a mean, 0 for padding. `draws` are the model's.
         """

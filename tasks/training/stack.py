@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tasks.models.draws import Draws, member_key
-from tasks.models.layers import Mode, initial
+from tasks.models.layers import Mode
 from tasks.training.capture import Graphs
 from tasks.training.flat import Flat
 from tasks.training.learning import Batch
@@ -112,7 +112,7 @@ class Stack:
         """Put a member in a place: at its start, or in the state from which it goes on."""
         state = member.start
         names = {**self.learned.views, **self.kept.views}
-        start = initial(self.spec.learning.weights, member.seed) if state is None else state.weights
+        start = self.spec.learning.initial(member.seed) if state is None else state.weights
         best = start if state is None else state.best_weights
         with torch.no_grad():
             for name, view in names.items():
@@ -269,7 +269,7 @@ class Stack:
 
     def step(self, padded: bool) -> None:
         """One minibatch of every place, the one at the cursor; `padded` where any of them has a row that is none."""
-        if self.graphs is not None:
+        if self.graphs is not None and (self.spec.learning.captures_padding or not padded):
             self.graphs.run("padded step" if padded else "step", lambda: self._step(padded), self._changed())
         else:
             self._step(padded)
@@ -301,7 +301,8 @@ class Stack:
                 shares = torch.full((batch,), share, dtype=self.losses.dtype)
                 if real is not None:
                     shares *= real[place]
-                found = self.spec.learning.by_hand(self._each[place], pixels[place], labels[place], shares)
+                draws = Draws(self.keys[place : place + 1], self.optimiser.steps[place : place + 1])
+                found = self.spec.learning.by_hand(self._each[place], pixels[place], labels[place], shares, draws)
                 if found is None:
                     return False
                 loss, slopes = found

@@ -90,5 +90,5 @@ def test_images_are_changed_in_training_alone() -> None:
     assert torch.equal(plain.assessed(tensors, judged)[0], augmenting.assessed(tensors, judged)[0])
     shares = torch.full((40,), 1 / 40)
     parts = {name: tensor[0] for name, tensor in tensors.items()}
-    assert plain.by_hand(parts, pixels[0], batch.labels[0], shares) is not None
-    assert augmenting.by_hand(parts, pixels[0], batch.labels[0], shares) is None
+    assert plain.by_hand(parts, pixels[0], batch.labels[0], shares, Draws(KEYS[:1])) is not None
+    assert augmenting.by_hand(parts, pixels[0], batch.labels[0], shares, Draws(KEYS[:1])) is None

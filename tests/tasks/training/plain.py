@@ -1,5 +1,7 @@
 """The same trainings by the book: one model, autograd, torch's optimisers, no padding, no stack."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +10,7 @@ from torch import Tensor
 
 from tasks import seeds
 from tasks.models.draws import Draws, member_key, step_keys
-from tasks.models.layers import Mode, initial
+from tasks.models.layers import Mode
 from tasks.training.learning import Batch
 from tasks.training.members import Epoch, Member, Spec
 
@@ -17,14 +19,14 @@ from tasks.training.members import Epoch, Member, Spec
 class Plain:
     """A model after each of its epochs."""
 
-    weights: list[dict[str, np.ndarray]]
+    weights: dict[int, dict[str, np.ndarray]]  # by epoch
     history: list[Epoch]
 
 
-def train(spec: Spec, member: Member, epochs: int) -> Plain:
+def train(spec: Spec, member: Member, epochs: int, kept: Sequence[int] | None = None) -> Plain:
     dtype = getattr(torch, spec.recipe.precision)
     weights = spec.learning.weights
-    start = initial(weights, member.seed)
+    start = spec.learning.initial(member.seed)
     tensors = {name: torch.from_numpy(start[name])[None].to(dtype) for name in weights}
     learned = [tensors[name].requires_grad_() for name, weight in weights.items() if weight.learned]
     optimiser = optimiser_of(spec, member, learned)
@@ -32,7 +34,7 @@ def train(spec: Spec, member: Member, epochs: int) -> Plain:
     images = spec.images.train_images.copy()
     for row, image in member.replaced.items():
         images[row] = image
-    found, steps = Plain([], []), 0
+    found, steps = Plain({}, []), 0
     for epoch in range(1, epochs + 1):
         optimiser.param_groups[0]["lr"] = first * spec.recipe.factor(epoch)
         rows = member.rows[seeds.generator(member.seed, "batch order", epoch).permutation(len(member.rows))]
@@ -49,8 +51,9 @@ def train(spec: Spec, member: Member, epochs: int) -> Plain:
             optimiser.step()
             steps += 1
             losses.append(loss.item())
-        found.history.append(Epoch(epoch, float(np.mean(losses)), *assessed(spec, tensors)))
-        found.weights.append({name: tensor.detach()[0].numpy().copy() for name, tensor in tensors.items()})
+        found.history.append(Epoch(epoch, float(np.mean(losses)), *assessed(spec, member, tensors)))
+        if kept is None or epoch in kept:
+            found.weights[epoch] = {name: tensor.detach()[0].numpy().copy() for name, tensor in tensors.items()}
     return found
 
 
@@ -66,9 +69,9 @@ def laid_out(images: np.ndarray, labels: np.ndarray, mode: Mode) -> Batch:
     return Batch(pixels, torch.from_numpy(np.array(labels))[None], mode)
 
 
-def assessed(spec: Spec, tensors: dict[str, Tensor]) -> tuple[float, float]:
+def assessed(spec: Spec, member: Member, tensors: dict[str, Tensor]) -> tuple[float, float]:
     with torch.no_grad():
-        batch = laid_out(spec.images.test_images, spec.images.test_labels, Mode())
+        draws = Draws(torch.tensor([member_key(member.seed)]), torch.tensor([-1]))
+        batch = laid_out(spec.images.test_images, spec.images.test_labels, Mode(draws=draws))
         losses, right = spec.learning.assessed(tensors, batch)
-    assert right is not None
-    return losses.mean().item(), right.double().mean().item()
+    return losses.mean().item(), math.nan if right is None else right.double().mean().item()

@@ -1,0 +1,50 @@
+"""The fully connected autoencoder's negative evidence lower bound with its slopes written out, for one model.
+
+Like `tasks.models.perceptron`, of which it is two in a row: a processor is spared what autograd records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from tasks.models import perceptron
+from tasks.models.likelihoods import Bernoulli, divergence
+from tasks.models.perceptron import Perceptron
+from tasks.models.products import Products
+
+
+def halves(tensors: Mapping[str, Tensor]) -> tuple[Perceptron, Perceptron]:
+    """Weight and bias of each layer of the encoder and of the decoder, first to last."""
+    count = len(tensors) // 4
+    encoder, decoder = (
+        [(tensors[f"{half}{number}.weight"], tensors[f"{half}{number}.bias"]) for number in range(1, count + 1)]
+        for half in ("encoder", "decoder")
+    )
+    return encoder, decoder
+
+
+def negative_bound(
+    tensors: Mapping[str, Tensor], x: Tensor, noise: Tensor, shares: Tensor, by: Products
+) -> tuple[Tensor, list[Tensor]]:
+    """The rows' negative bounds, weighted by their `shares` (n,) and added up, and its slope in every tensor.
+
+    KL(q(z | x) || p(z)) - log p(x | z) for binary images x (n, pixels), with z = mean + deviation * noise (n, latent).
+    """
+    encoder, decoder = halves(tensors)
+    inner = perceptron.activations(encoder, x, by)
+    mean, log_variance = inner[-1].chunk(2, 1)
+    deviation = log_variance.mul(0.5).exp_()
+    outer = perceptron.activations(decoder, torch.addcmul(mean, deviation, noise), by)
+    logits, each = outer[-1], shares[:, None]
+    losses = divergence(mean, log_variance) - Bernoulli(logits[None]).log_p(x[None])[0]
+
+    slope = logits.sigmoid_().sub_(x).mul_(each)
+    of_decoder, slope = perceptron.with_first(decoder, outer, slope, by)
+    of_code = by.row_slope(slope, decoder[0][0])
+    of_mean = torch.addcmul(of_code, mean, each)
+    of_log_variance = torch.addcmul(log_variance.expm1().mul_(each), of_code, noise * deviation).mul_(0.5)
+    of_encoder = perceptron.slopes(encoder, inner, torch.cat([of_mean, of_log_variance], 1), by)
+    return losses @ shares, [*of_encoder, *of_decoder]

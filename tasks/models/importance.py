@@ -1,0 +1,154 @@
+"""The log density of observations under variational autoencoders, by importance sampling.
+
+log p(x) = log (1 / N) sum over n of p(x | z_n) p(z_n) / q(z_n | x), z_n drawn from the encoder's q(z | x). Its
+expectation is a lower bound that rises to log p(x) with N. Burda et al. 2016, "Importance weighted autoencoders",
+eq. 8; van den Burg & Williams 2021, eq. 9.
+
+The codes of a model and an observation are drawn from a key that these two have to themselves, so an estimate depends
+neither on what is estimated beside it nor on how the work is cut. The sum is kept as a running log-sum-exp: what is
+decoded at any time are the codes of one chunk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from tasks.models.draws import Draws, site_key, step_keys
+from tasks.models.layers import Layers
+from tasks.models.pixels import fixed, observation_keys
+from tasks.models.vae import LATENT, Vae
+
+# A processor encodes and decodes so many rows at a time that their values stay in its cache.
+ENCODED, DECODED = 64, 1024
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How log densities are estimated.
+
+    `seed` decides what is drawn for an observation itself (its binary pixels, or the noise on its bytes): the same for
+    all models, unless it is drawn `afresh` for each, as published.
+
+    In float32 an estimate was off by 3e-5 nats at most on 256 MNIST images, of -107 nats on average. In bfloat16 the
+    decoder's products have 8 bits, and what becomes of them is float32: 0.03 nats (root mean square; 0.12 at most),
+    where the Monte-Carlo deviation of 256 samples was 0.8.
+    """
+
+    samples: int = 256
+    seed: int = 0
+    afresh: bool = False
+    decoder: Literal["as trained", "bfloat16"] = "as trained"
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise ValueError(f"samples must be at least 1, not {self.samples}")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """How much is computed at once for every model."""
+
+    encoded: int  # observations
+    points: int  # of these, whose codes are decoded
+    samples: int  # codes of each
+
+
+def log_p(
+    vae: Vae,
+    tensors: Mapping[str, Tensor],
+    pixels: Tensor,
+    rows: Tensor,
+    members: Tensor,
+    sampling: Sampling,
+    chunk: Chunk | None = None,
+) -> Tensor:
+    """The log density of every observation's bytes under every model: (models, n) float64, in nats.
+
+    `tensors` are (models, *shape), `pixels` (n, height * width * channels) uint8. `rows` (n,) int64 are the
+    observations' numbers in their data set and `members` (models,) int64 the models' keys: both name streams of draws.
+    Where all weights of an observation are zero it is -inf.
+    """
+    models, n, dtype = len(members), len(pixels), next(iter(tensors.values())).dtype
+    chunk = chunk or fitting(pixels.device, models, n, sampling.samples, vae)
+    decoder = {name: tensor.bfloat16() for name, tensor in tensors.items()} if reduced(sampling) else tensors
+    found = torch.empty(models, n, dtype=torch.float64, device=pixels.device)
+    with torch.inference_mode():
+        for start in range(0, n, chunk.encoded):
+            part = slice(start, start + chunk.encoded)
+            x = seen(vae, pixels[part], rows[part], members, sampling, dtype)
+            weights = log_weights(vae, Layers(tensors), Layers(decoder), x, code_keys(members, rows[part]), sampling)
+            for first in range(0, x.shape[1], chunk.points):
+                some = slice(first, first + chunk.points)
+                found[:, part][:, some] = mean_of(partial(weights, some), sampling.samples, chunk.samples)
+            found[:, part] += vae.preparation.to_pixels(x)
+    return found
+
+
+def code_keys(members: Tensor, rows: Tensor) -> Tensor:
+    """The keys of the codes of every model (models,) and observation (n,): (models, n), and no training step's."""
+    return step_keys((members ^ site_key(LATENT))[:, None], rows)
+
+
+def reduced(sampling: Sampling) -> bool:
+    return sampling.decoder == "bfloat16"
+
+
+def seen(vae: Vae, pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling, dtype: torch.dtype) -> Tensor:
+    """Observations as models see them: (1, n, features), or (models, n, features) where each has its own view."""
+    keys = observation_keys(sampling.seed, rows)
+    if not sampling.afresh:
+        return fixed(vae.preparation, pixels, keys, dtype)[None]
+    return torch.stack([fixed(vae.preparation, pixels, step_keys(member, keys), dtype) for member in members])
+
+
+def log_weights(
+    vae: Vae, encoder: Layers, decoder: Layers, x: Tensor, keys: Tensor, sampling: Sampling
+) -> Callable[[slice, slice], Tensor]:
+    """log p(x | z) + log p(z) - log q(z | x) of some observations' codes, some of each: (models, n, codes) float64.
+
+    x is (models or 1, n, features) and `keys` (models, n).
+    """
+    models, n = keys.shape
+    mean, log_variance = vae.encode(encoder, x.expand(models, -1, -1))
+    noise = (
+        Draws(keys.flatten()).normal(LATENT, (sampling.samples, vae.latent), x.dtype).view(models, n, -1, vae.latent)
+    )
+    z = torch.addcmul(mean[:, :, None], log_variance.mul(0.5).exp_()[:, :, None], noise)
+    # The normal densities' constants are the same and go.
+    of_codes = 0.5 * (noise.square_() - z.square()).sum(-1, dtype=torch.float64)
+    of_codes += 0.5 * log_variance.sum(-1, dtype=torch.float64)[:, :, None]
+    codes = z.to(next(iter(decoder.tensors.values())).dtype)
+
+    def some(points: slice, samples: slice) -> Tensor:
+        chosen = codes[:, points, samples]
+        likelihood = vae.decode(decoder, chosen.flatten(1, 2)).log_p(x[:, points])
+        return likelihood.view(chosen.shape[:3]) + of_codes[:, points, samples]
+
+    return some
+
+
+def mean_of(log_values: Callable[[slice], Tensor], count: int, at_once: int) -> Tensor:
+    """The logarithm of the mean of exp(values), over `count` values on the last axis that come `at_once` together."""
+    total: Tensor | None = None
+    for start in range(0, count, at_once):
+        part = torch.logsumexp(log_values(slice(start, min(start + at_once, count))), -1)
+        total = part if total is None else torch.logaddexp(total, part)
+    assert total is not None
+    return total - math.log(count)
+
+
+def fitting(place: torch.device, models: int, n: int, samples: int, vae: Vae) -> Chunk:
+    """The chunk for this device: what fits a processor's cache, or fills a GPU within its free memory."""
+    if place.type != "cuda":
+        return Chunk(ENCODED, max(1, DECODED // samples), min(samples, DECODED))
+    values = min(2**29, torch.cuda.mem_get_info(place)[0] // 64)
+    points = max(1, min(n, 2048, values // (models * samples * vae.latent * 2)))
+    of_a_code = models * points * math.prod(vae.preparation.seen_shape)
+    return Chunk(points, points, max(1, min(samples, values // of_a_code)))

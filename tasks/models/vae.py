@@ -1,0 +1,165 @@
+"""Variational autoencoders: an encoder's N(mean, variance) of the code, and a decoder's distribution of the image.
+
+The prior of the code is N(0, I). Weights and biases start as in torch, convolutions have no bias, and batch norm has
+torch's defaults. Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", table 1,
+with what their released code adds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from torch import Tensor
+from torch.nn import functional
+
+from tasks.models.layers import FAN_IN_UNIFORM, Layers, Weight, constant, weights_of
+from tasks.models.likelihoods import Bernoulli, Gaussian, Likelihood
+from tasks.models.pixels import Binary, Logit, Preparation
+
+LATENT = -4  # the place for draws of codes, beside those of tasks.models.pixels
+LEAST_LOG_VARIANCE = -7.0  # of CIFAR-10's decoder
+FIRST_LOG_VARIANCE = -2.0  # of CelebA's one scale
+
+
+class Vae(Protocol):
+    """A variational autoencoder as functions of layers. Images are (models, rows, channels * height * width)."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def preparation(self) -> Preparation:
+        """How bytes become images."""
+
+    @property
+    def latent(self) -> int:
+        """Numbers in a code."""
+
+    @property
+    def weights(self) -> Mapping[str, Weight]:
+        """Every tensor of both networks, in the order in which they start."""
+
+    def encode(self, layers: Layers, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log variance of the code of every image, both (models, rows, latent)."""
+
+    def decode(self, layers: Layers, z: Tensor) -> Likelihood:
+        """The distribution of the image of every code (models, rows, latent)."""
+
+
+@dataclass(frozen=True)
+class Dense:
+    """The fully connected one: 1024-512-256-16 and its mirror with ReLU, and Bernoulli pixels.
+
+    Layers are encoder1 to encoder3 and decoder1 to decoder3. encoder3 gives the mean and the log variance side by
+    side: two layers of one input are one.
+    """
+
+    preparation: Binary
+    latent: int = 16
+    hidden: tuple[int, ...] = (512, 256)
+    name = "fully connected autoencoder"
+
+    @cached_property
+    def weights(self) -> Mapping[str, Weight]:
+        return outlined(self)
+
+    def encode(self, layers: Layers, x: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_variance = chain(layers, "encoder", x, (*self.hidden, 2 * self.latent)).chunk(2, -1)
+        return mean, log_variance
+
+    def decode(self, layers: Layers, z: Tensor) -> Bernoulli:
+        pixels = math.prod(self.preparation.seen_shape)
+        return Bernoulli(chain(layers, "decoder", z, (*self.hidden[::-1], pixels)))
+
+
+def chain(layers: Layers, name: str, x: Tensor, widths: tuple[int, ...]) -> Tensor:
+    """Dense layers with ReLU between them."""
+    for number, units in enumerate(widths, 1):
+        x = layers.dense(f"{name}{number}", x, units, FAN_IN_UNIFORM, FAN_IN_UNIFORM)
+        if number < len(widths):
+            x = x.relu() if x.requires_grad else x.relu_()
+    return x
+
+
+@dataclass(frozen=True)
+class Convolutional:
+    """The convolutional one, for images of 32 x 32, with Gaussian pixels.
+
+    Their log variances are the decoder's, not below -7, or where there is `one_scale` a single learned number that
+    starts at -2. Layers are encoder1 to encoder4, posterior (mean and log variance side by side), decoder1 to decoder5.
+    """
+
+    preparation: Preparation
+    latent: int
+    one_scale: bool
+    filters: int = 32
+    name = "convolutional autoencoder"
+
+    def __post_init__(self) -> None:
+        _, height, width = self.preparation.seen_shape
+        if (height, width) != (32, 32):
+            raise ValueError(f"the convolutional autoencoder is for images of 32 x 32, not {height} x {width}")
+
+    @cached_property
+    def weights(self) -> Mapping[str, Weight]:
+        return outlined(self)
+
+    def encode(self, layers: Layers, x: Tensor) -> tuple[Tensor, Tensor]:
+        images = layers.images(x, self.preparation.seen_shape)
+        for number, growth in enumerate((1, 2, 4, 8), 1):
+            channels = growth * self.filters
+            images = layers.conv(
+                f"encoder{number}", images, channels, 4, FAN_IN_UNIFORM, stride=2, padding=1, bias=None
+            )
+            if number > 1:
+                images = norm(layers, f"encoder{number}.norm", images)
+            images = functional.leaky_relu(images, 0.2)
+        both = layers.dense("posterior", layers.flat(images), 2 * self.latent, FAN_IN_UNIFORM, FAN_IN_UNIFORM)
+        mean, log_variance = both.chunk(2, -1)
+        return mean, log_variance
+
+    def decode(self, layers: Layers, z: Tensor) -> Gaussian:
+        images = layers.images(z, (self.latent, 1, 1))
+        for number, growth in enumerate((8, 4, 2, 1), 1):
+            kernel, stride, padding = (2, 1, 0) if number == 1 else (4, 2, 1)
+            name, channels = f"decoder{number}", growth * self.filters
+            images = layers.transposed_conv(
+                name, images, channels, kernel, FAN_IN_UNIFORM, stride=stride, padding=padding, bias=None
+            )
+            images = norm(layers, f"{name}.norm", images).relu()
+        channels = self.preparation.seen_shape[0] * (1 if self.one_scale else 2)
+        last = layers.transposed_conv("decoder5", images, channels, 4, FAN_IN_UNIFORM, stride=2, padding=1, bias=None)
+        out = layers.flat(last)
+        if self.one_scale:
+            scale = layers.weight("decoder.log_variance", (1,), constant(FIRST_LOG_VARIANCE))
+            return Gaussian(out, scale[:, None])
+        mean, log_variance = out.chunk(2, -1)
+        return Gaussian(mean, log_variance.clamp(min=LEAST_LOG_VARIANCE))
+
+
+def norm(layers: Layers, name: str, images: Tensor) -> Tensor:
+    return layers.batch_norm(name, images, momentum=0.1, epsilon=1e-5)
+
+
+def outlined(vae: Vae) -> dict[str, Weight]:
+    """The weights of both networks."""
+    return weights_of(
+        lambda layers, x: vae.decode(layers, vae.encode(layers, layers.flat(x))[0]), vae.preparation.seen_shape
+    )
+
+
+def mnist(shape: tuple[int, int, int] = (28, 28, 1)) -> Dense:
+    return Dense(Binary(shape))
+
+
+def cifar10(shape: tuple[int, int, int] = (32, 32, 3)) -> Convolutional:
+    return Convolutional(Logit(shape), latent=64, one_scale=False)
+
+
+def celeba(shape: tuple[int, int, int] = (32, 32, 3)) -> Convolutional:
+    return Convolutional(Logit(shape), latent=32, one_scale=True)

@@ -1,0 +1,192 @@
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
+
+import pytest
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from tasks.models.draws import Draws, step_keys
+from tasks.models.importance import Chunk, Sampling, code_keys, log_p, mean_of
+from tasks.models.layers import ZERO, Layers, Weight
+from tasks.models.likelihoods import Gaussian
+from tasks.models.pixels import Binary, Logit, fixed, observation_keys
+from tasks.models.vae import LATENT, Convolutional, Dense, Vae, celeba, cifar10, outlined
+from tests.tasks.models.plain import Plain, stack
+
+MODELS, N = 3, 5
+F64 = torch.float64
+SMALL = Dense(Binary((6, 6, 1), padding=1), 3, (7, 5))
+MEMBERS = torch.tensor([11, 12, 13])
+ROWS = torch.tensor([40, 7, 3, 1000, 8])
+NARROW = {"celeba": replace(celeba(), filters=2), "cifar10": replace(cifar10(), filters=2)}
+Autoencoder = Dense | Convolutional
+
+
+def pixels(vae: Vae, n: int = N) -> Tensor:
+    stream = torch.Generator().manual_seed(0)
+    return torch.randint(0, 256, (n, math.prod(vae.preparation.shape)), dtype=torch.uint8, generator=stream)
+
+
+def plainly(vae: Autoencoder, tensors: dict[str, Tensor], sampling: Sampling) -> Tensor:
+    """Every code's weight by torch.distributions, all at once, one model and observation after another."""
+    found = torch.empty(MODELS, N, dtype=F64)
+    for m in range(MODELS):
+        plain = Plain(vae).eval()
+        plain.start({name: tensor[m] for name, tensor in tensors.items()})
+        keys = observation_keys(sampling.seed, ROWS)
+        x = fixed(vae.preparation, pixels(vae), step_keys(MEMBERS[m], keys) if sampling.afresh else keys, F64)
+        for i in range(N):
+            mean, log_variance = plain.encoder(x[i : i + 1])[0].chunk(2)
+            key = code_keys(MEMBERS[m : m + 1], ROWS[i : i + 1])[0]
+            z = mean + (log_variance / 2).exp() * Draws(key).normal(LATENT, (sampling.samples, vae.latent), F64)[0]
+            posterior = torch.distributions.Normal(mean, (log_variance / 2).exp())
+            prior = torch.distributions.Normal(torch.zeros_like(mean), torch.ones_like(mean))
+            likelihood = plain.likelihood(x[i].expand(sampling.samples, -1), z)
+            weights = likelihood + prior.log_prob(z).sum(1) - posterior.log_prob(z).sum(1)
+            found[m, i] = torch.logsumexp(weights, 0) - math.log(sampling.samples)
+        found[m] += vae.preparation.to_pixels(x)
+    return found.detach()
+
+
+@pytest.mark.parametrize("afresh", [True, False])
+@pytest.mark.parametrize("vae", [SMALL, NARROW["celeba"], NARROW["cifar10"]], ids=["small", *NARROW])
+def test_an_estimate_is_the_plain_definitions(vae: Autoencoder, afresh: bool) -> None:
+    tensors, sampling = stack(vae, MODELS), Sampling(9, seed=4, afresh=afresh)
+    expected = plainly(vae, tensors, sampling)
+    found = log_p(vae, tensors, pixels(vae), ROWS, MEMBERS, sampling)
+    assert (MODELS, N) == found.shape
+    torch.testing.assert_close(expected, found, atol=1e-10, rtol=1e-14)
+    alike = [len(view.unique()) for view in (observation_keys(4, ROWS), found)]
+    assert [N, MODELS * N] == alike
+
+
+def test_float32_is_within_a_ten_thousandth_of_a_nat() -> None:
+    tensors, sampling = stack(SMALL, MODELS), Sampling(64)
+    single = {name: tensor.float() for name, tensor in tensors.items()}
+    exact, found = (log_p(SMALL, each, pixels(SMALL), ROWS, MEMBERS, sampling) for each in (tensors, single))
+    assert float((exact - found).abs().max()) < 1e-4
+
+
+def test_bfloat16_is_near() -> None:
+    tensors = {name: tensor.float() for name, tensor in stack(SMALL, MODELS).items()}
+    both = [
+        log_p(SMALL, tensors, pixels(SMALL), ROWS, MEMBERS, replace(Sampling(64), decoder=decoder))  # type: ignore[arg-type]
+        for decoder in ("as trained", "bfloat16")
+    ]
+    assert 0 < float((both[0] - both[1]).abs().max()) < 0.02
+
+
+@pytest.mark.parametrize("chunk", [Chunk(1, 1, 1), Chunk(4, 2, 3), Chunk(3, 9, 9), Chunk(9, 2, 100)])
+def test_how_the_work_is_cut_makes_no_difference(chunk: Chunk) -> None:
+    tensors = stack(SMALL, MODELS)
+    given = (SMALL, tensors, pixels(SMALL), ROWS, MEMBERS, Sampling(9))
+    torch.testing.assert_close(log_p(*given, Chunk(N, N, 9)), log_p(*given, chunk), atol=1e-12, rtol=0)
+
+
+def test_an_estimate_depends_on_no_other_model_or_observation() -> None:
+    tensors = stack(SMALL, MODELS)
+    together = log_p(SMALL, tensors, pixels(SMALL), ROWS, MEMBERS, Sampling(9))
+    one = {name: tensor[1:2] for name, tensor in tensors.items()}
+    some = [4, 2]
+    alone = log_p(SMALL, one, pixels(SMALL)[some], ROWS[some], MEMBERS[1:2], Sampling(9))
+    torch.testing.assert_close(together[1:2, some], alone, atol=1e-12, rtol=0)
+
+
+def test_more_than_fits_a_cache_is_cut_by_itself() -> None:
+    tensors, sampling = stack(SMALL, MODELS), Sampling(600)
+    given = (SMALL, tensors, pixels(SMALL), ROWS, MEMBERS, sampling)
+    torch.testing.assert_close(log_p(*given, Chunk(N, N, 600)), log_p(*given), atol=1e-12, rtol=0)
+
+
+class Linear:
+    """z ~ N(0, I), x = W z + b + N(0, s^2): an autoencoder of which everything is known.
+
+    x is N(b, W W^T + s^2 I). Where the columns of W are orthogonal, z given x is N(S W^T (x - b) / s^2, S) with the
+    diagonal S = 1 / (1 + W^T W / s^2).
+    """
+
+    preparation, latent = Logit((1, 4, 1)), 2
+
+    @cached_property
+    def weights(self) -> Mapping[str, Weight]:
+        return outlined(self)
+
+    def encode(self, layers: Layers, x: Tensor) -> tuple[Tensor, Tensor]:
+        mean = layers.dense("encoder", x, 2, ZERO)
+        return mean, layers.weight("log_variance", (2,), ZERO)[:, None].expand_as(mean)
+
+    def decode(self, layers: Layers, z: Tensor) -> Gaussian:
+        return Gaussian(layers.dense("decoder", z, 4, ZERO), layers.weight("scale", (1,), ZERO)[:, None])
+
+
+def linear(models: int, widened: float) -> tuple[dict[str, Tensor], Distribution]:
+    """Its tensors, the encoder's deviations `widened` beyond the true posterior's; and the distribution of x."""
+    w = torch.tensor([[1, 2], [-1, 1], [0.5, 1], [0.5, -3]], dtype=F64)
+    assert 0 == (w.T @ w)[0, 1]
+    b, s2 = torch.tensor([0.3, -0.2, 0.1, 0.5], dtype=F64), torch.tensor([0.4], dtype=F64)
+    of_z = 1 / (1 + w.square().sum(0) / s2)
+    a = of_z[:, None] * w.T / s2
+    tensors = {
+        "encoder.weight": a,
+        "encoder.bias": -a @ b,
+        "log_variance": (of_z * widened**2).log(),
+        "decoder.weight": w,
+        "decoder.bias": b,
+        "scale": s2.log(),
+    }
+    x = torch.distributions.MultivariateNormal(b, w @ w.T + s2 * torch.eye(4, dtype=F64))
+    return {name: tensor.expand(models, *tensor.shape) for name, tensor in tensors.items()}, x
+
+
+@pytest.mark.parametrize("widened", [1, 1.3])
+def test_the_density_of_a_linear_gaussian_autoencoder_is_the_known_one(widened: float) -> None:
+    vae, models, sampling = Linear(), 400, Sampling(64)
+    tensors, distribution = linear(models, widened)
+    members = torch.arange(models)
+    found = log_p(vae, tensors, pixels(vae), ROWS, members, sampling)
+    x = fixed(vae.preparation, pixels(vae), observation_keys(0, ROWS), F64)
+    known = distribution.log_prob(x) + vae.preparation.to_pixels(x)
+    if widened == 1:  # then every weight is p(x)
+        torch.testing.assert_close(known.expand(models, -1), found, atol=1e-10, rtol=0)
+    ratios = (found - known).exp()  # an estimate of p(x) has no bias
+    error = ratios.std(0) / math.sqrt(models)
+    assert bool(((ratios.mean(0) - 1).abs() <= 4.5 * error + 1e-10).all())
+    assert float(error.max()) < 0.01
+
+
+def values(*log_values: float) -> Callable[[slice], Tensor]:
+    return lambda part: torch.tensor([list(log_values)], dtype=F64)[:, part]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 4])
+def test_a_running_mean_in_log_space_is_the_mean(at_once: int) -> None:
+    assert math.log((1 + 2 + 3 + 4) / 4) == pytest.approx(
+        float(mean_of(values(0, math.log(2), math.log(3), math.log(4)), 4, at_once)), abs=1e-14
+    )
+    assert 5000 + math.log(2 / 4) == pytest.approx(
+        float(mean_of(values(5000, -math.inf, 5000, -5000), 4, at_once)), abs=1e-10
+    )
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_no_weight_at_all_is_minus_infinity_and_not_a_number_stays_one(at_once: int) -> None:
+    assert -math.inf == float(mean_of(values(-math.inf, -math.inf, -math.inf), 3, at_once))
+    assert math.isnan(float(mean_of(values(0, math.nan, 0), 3, at_once)))
+
+
+def test_an_impossible_observation_has_minus_infinity_and_its_neighbours_what_they_had() -> None:
+    tensors = stack(SMALL, 1)
+    tensors["decoder3.bias"][0, 27] = -math.inf  # this pixel is never 1
+    black, white = torch.zeros(1, 36, dtype=torch.uint8), torch.full((1, 36), 255, dtype=torch.uint8)
+    given = (SMALL, tensors, torch.cat([black, white]), ROWS[:2], MEMBERS[:1], Sampling(9))
+    found = log_p(*given, Chunk(2, 2, 2))
+    assert -math.inf == found[0, 1]
+    assert -100 < float(found[0, 0]) < 0
+
+
+def test_a_sampling_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 1, not 0"):
+        Sampling(0)

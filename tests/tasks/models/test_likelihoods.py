@@ -1,0 +1,78 @@
+import math
+
+import pytest
+import torch
+from torch import distributions
+from torch.distributions import kl_divergence
+
+from tasks.models.likelihoods import Bernoulli, Gaussian, divergence, log_sigmoids
+
+F64 = torch.float64
+
+
+def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, dtype=F64, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("learning", [True, False])
+@pytest.mark.parametrize("features", [64, 36, 7])
+def test_bernoulli_pixels_have_torchs_density_and_slopes(features: int, learning: bool) -> None:
+    logits = (4 * numbers(3, 2 * 5, features)).requires_grad_(learning)
+    x = (numbers(3, 2, features, seed=1) > 0).double()
+    found = Bernoulli(logits).log_p(x)
+    expected = distributions.Bernoulli(logits=logits).log_prob(x.repeat_interleave(5, 1)).sum(-1)
+    torch.testing.assert_close(expected, found, atol=1e-12, rtol=0)
+    if learning:
+        slopes = [torch.autograd.grad(value.square().sum(), logits)[0] for value in (expected, found)]
+        torch.testing.assert_close(*slopes, atol=1e-11, rtol=0)
+
+
+def test_three_bernoulli_pixels_by_hand() -> None:
+    logits = torch.tensor([[[math.log(3), 0.0, -math.log(4)]]], dtype=F64)  # 3/4, 1/2, 1/5
+    x = torch.tensor([[[1.0, 0.0, 1.0]]], dtype=F64)
+    assert math.log(3 / 4 * 1 / 2 * 1 / 5) == pytest.approx(float(Bernoulli(logits).log_p(x)), abs=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+def test_unlikely_pixels_do_not_underflow(dtype: torch.dtype) -> None:
+    x = torch.full((4, 64), 5.0, dtype=dtype)
+    x[1] = -3  # 32 of these together are below the least float32
+    x[2] = -1000  # one of these is below the least float64
+    x[3, 0] = -math.inf
+    expected = torch.nn.functional.logsigmoid(x.double()).sum(-1)
+    torch.testing.assert_close(expected, log_sigmoids(x).double(), atol=1e-5, rtol=1e-6)
+
+
+def test_not_a_number_stays_one() -> None:
+    x = torch.zeros(2, 64)
+    x[0, 3] = math.nan
+    assert [True, False] == log_sigmoids(x).isnan().tolist()
+
+
+def test_products_of_sigmoids_are_as_exact_as_their_logarithms() -> None:
+    x = (6 * numbers(200, 1024).abs()).float()
+    exact = torch.nn.functional.logsigmoid(x.double()).sum(-1)
+    assert float((log_sigmoids(x) - exact).abs().max()) < 2e-5  # nats
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_gaussian_pixels_have_torchs_density(shared: bool) -> None:
+    mean, x = numbers(3, 2 * 5, 7), numbers(3, 2, 7, seed=1)
+    log_variance = numbers(3, 1, 1, seed=2) if shared else numbers(3, 2 * 5, 7, seed=2)
+    normal = distributions.Normal(mean, (log_variance / 2).exp())
+    expected = normal.log_prob(x.repeat_interleave(5, 1)).sum(-1)
+    torch.testing.assert_close(expected, Gaussian(mean, log_variance).log_p(x), atol=1e-12, rtol=0)
+
+
+def test_the_divergence_from_the_prior_is_torchs() -> None:
+    mean, log_variance = numbers(3, 2, 7), numbers(3, 2, 7, seed=1)
+    posterior = distributions.Normal(mean, (log_variance / 2).exp())
+    prior = distributions.Normal(torch.zeros_like(mean), torch.ones_like(mean))
+    expected = kl_divergence(posterior, prior).sum(-1)
+    torch.testing.assert_close(expected, divergence(mean, log_variance), atol=1e-12, rtol=0)
+
+
+def test_the_divergence_of_one_number_by_hand() -> None:
+    # N(3, 4) from N(0, 1): (9 + 4 - 1 - log 4) / 2
+    found = divergence(torch.tensor([3.0], dtype=F64), torch.tensor([math.log(4)], dtype=F64))
+    assert 6 - math.log(2) == pytest.approx(float(found), abs=1e-14)

@@ -1,0 +1,80 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from tasks.models.layers import Layers, initial
+from tasks.models.likelihoods import Gaussian
+from tasks.models.pixels import Binary, Logit
+from tasks.models.vae import Convolutional, Dense, celeba, cifar10, mnist
+from tests.tasks.models.plain import Plain, stack
+
+
+def test_the_fully_connected_network_is_1024_512_256_16_and_its_mirror() -> None:
+    shapes = {name: weight.shape for name, weight in mnist().weights.items() if name.endswith("weight")}
+    assert [(512, 1024), (256, 512), (32, 256), (256, 16), (512, 256), (1024, 512)] == list(shapes.values())
+
+
+@pytest.mark.parametrize(("vae", "last"), [(cifar10(), 6), (celeba(), 3)])
+def test_the_convolutional_networks_are_those_of_table_1(vae: Convolutional, last: int) -> None:
+    found = {name: weight.shape for name, weight in vae.weights.items() if len(weight.shape) > 1}
+    latent = vae.latent
+    assert {
+        "encoder1.weight": (32, 3, 4, 4),
+        "encoder2.weight": (64, 32, 4, 4),
+        "encoder3.weight": (128, 64, 4, 4),
+        "encoder4.weight": (256, 128, 4, 4),
+        "posterior.weight": (2 * latent, 1024),
+        "decoder1.weight": (latent, 256, 2, 2),
+        "decoder2.weight": (256, 128, 4, 4),
+        "decoder3.weight": (128, 64, 4, 4),
+        "decoder4.weight": (64, 32, 4, 4),
+        "decoder5.weight": (32, last, 4, 4),
+    } == found
+    norms = {name.partition(".norm")[0] for name in vae.weights if "norm" in name}
+    assert {"encoder2", "encoder3", "encoder4", "decoder1", "decoder2", "decoder3", "decoder4"} == norms
+    assert {64: cifar10(), 32: celeba()}[latent] == vae
+
+
+def test_the_one_scale_starts_at_a_log_variance_of_minus_two() -> None:
+    assert [-2] == initial(celeba().weights, 0)["decoder.log_variance"].tolist()
+
+
+def test_weights_and_biases_start_as_in_torch() -> None:
+    start, plain = initial(mnist().weights, 0), Plain(mnist()).named()
+    for name, values in start.items():
+        fan_in = plain[name.replace("bias", "weight")].shape[1]
+        assert np.abs(values).max() <= 1 / math.sqrt(fan_in)
+        assert abs(values.std() - 1 / math.sqrt(3 * fan_in)) < 6 / math.sqrt(12 * fan_in * values.size)
+
+
+def test_log_variances_of_pixels_end_at_minus_seven() -> None:
+    vae = cifar10()
+    layers = Layers({name: tensor * 50 for name, tensor in stack(vae, 1).items()})
+    likelihood = vae.decode(layers, torch.randn(1, 4, 64, dtype=torch.float64))
+    assert isinstance(likelihood, Gaussian)
+    assert -7 == likelihood.log_variance.min()
+
+
+@pytest.mark.parametrize("vae", [Dense(Binary((4, 4, 1), padding=0), 2, (6, 5)), celeba(), cifar10()])
+def test_each_model_of_a_stack_encodes_and_decodes_as_alone(vae: Dense | Convolutional) -> None:
+    tensors = stack(vae, 3)
+    features = math.prod(vae.preparation.seen_shape)
+    x = torch.randn(3, 2, features, dtype=torch.float64)
+    means, log_variances = vae.encode(Layers(tensors), x)
+    images = vae.decode(Layers(tensors), means).mean
+    for m in range(3):
+        plain = Plain(vae).eval()
+        plain.start({name: tensor[m] for name, tensor in tensors.items()})
+        mean, log_variance = plain.encoder(x[m]).chunk(2, 1)
+        torch.testing.assert_close(mean, means[m], atol=1e-12, rtol=0)
+        torch.testing.assert_close(log_variance, log_variances[m], atol=1e-12, rtol=0)
+        decoded = plain.decoder(mean)[:, :features]
+        decoded = decoded.sigmoid() if isinstance(vae, Dense) else decoded
+        torch.testing.assert_close(decoded, images[m], atol=1e-12, rtol=0)
+
+
+def test_other_sides_than_32_are_refused() -> None:
+    with pytest.raises(ValueError, match="32 x 32, not 28 x 28"):
+        Convolutional(Logit((28, 28, 3)), 64, False)
