@@ -32,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 import torch
+from tasks.training.adam import Adam
 from torch import Tensor, nn
 from torch.distributions import Bernoulli, Normal
 from torch.nn import functional
@@ -44,7 +45,6 @@ from tasks.models.importance import Sampling, log_p
 from tasks.models.layers import Mode, initial
 from tasks.models.pixels import fixed, observation_keys
 from tasks.models.vae import mnist
-from tasks.training.adam import Adam
 from tasks.training.flat import Flat
 from tasks.training.generation import Generation
 from tasks.training.learning import Batch

@@ -20,6 +20,8 @@ import pyarrow as pa
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature
 from tasks.job import Inputs, task
+from tasks.models import catalog
+from tasks.models.regularisers import Regularisers
 from tasks.schemas import MODEL
 
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from tasks.models.networks import Architecture
     from tasks.training.members import Member, Spec, Trained
 
-Network = Literal["mlp1"]
 OptimiserName = Literal["adam", "rmsprop"]
 
 
@@ -53,9 +54,10 @@ class Training:
     """
 
     data: Dataset
-    network: Network = "mlp1"
+    network: str = "mlp1"  # see tasks.models.catalog; one of the user's own with the digest of its source
     dropout: bool = False
     batch_norm: bool = False
+    augmentation: bool = False
     seed: int = 0
     burnt: tuple[Burnt, ...] = ()  # at most one feature per row, rows ascending
     examples: int = 0  # the first so many of the training split; 0 for all
@@ -67,9 +69,10 @@ class Training:
     batch: int = 128
 
     def __post_init__(self) -> None:
-        for name, allowed in (("network", get_args(Network)), ("optimiser", get_args(OptimiserName))):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
+        catalog.check(self.network, Regularisers(self.dropout, self.batch_norm))
+        if self.optimiser not in get_args(OptimiserName):
+            allowed = ", ".join(get_args(OptimiserName))
+            raise ValueError(f"optimiser is {self.optimiser!r}; it must be one of {allowed}")
         for name, least in (("seed", 0), ("examples", 0), ("epochs", 1), ("patience", 0), ("batch", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
@@ -126,7 +129,6 @@ def train(config: Training, inputs: Inputs) -> pa.Table:
 def architecture(config: Training, images: Images) -> Architecture:
     """The network that is trained."""
     from tasks.models.networks import Architecture
-    from tasks.models.regularisers import Regularisers
 
     return Architecture(config.network, images.shape, images.classes, Regularisers(config.dropout, config.batch_norm))
 
@@ -144,7 +146,7 @@ def spec_of(config: Training, images: Images) -> Spec:
         config.schedule,
         config.optimiser,
     )
-    return Spec(Classification(architecture(config, images)), recipe, images)
+    return Spec(Classification(architecture(config, images), config.augmentation), recipe, images)
 
 
 def member_of(config: Training, images: Images) -> Member:

@@ -68,5 +68,5 @@ class Learning(Protocol):
         """One model's loss and its slope in every learned weight, written out; None where only autograd knows.
 
         Tensors are (*shape), pixels (rows, features), labels (rows,). `shares` (rows,) are the rows' weights in the
-        loss: 1 / count for real rows of a mean, 0 for padding. `draws` are the model's.
+        loss: 1 / count each for a mean. `draws` are the model's.
         """

@@ -280,6 +280,8 @@ class Stack:
 
     def _step(self, padded: bool) -> None:
         chosen = torch.index_select(self.order, 1, self.cursor)[:, 0]
+        if padded and len(chosen) == 1 and self.device.type == "cpu":  # a model alone needs no padding
+            chosen, padded = chosen[:, : int((chosen >= 0).sum())], False
         real = (chosen >= 0) if padded else None
         flat = (chosen.clamp(min=0) if padded else chosen).view(-1)
         pixels = torch.index_select(self.data.train, 0, flat).view(*chosen.shape, -1)
@@ -290,19 +292,17 @@ class Stack:
 
     def _by_hand(self, pixels: Tensor, labels: Tensor, real: Tensor | None) -> bool:
         """Every model's step by its written-out slopes; False where there are none."""
-        batch = self.spec.recipe.batch
         cursor = int(self.cursor)
         with torch.inference_mode():
             for place in self.occupied:
-                count = batch if real is None else int(real[place].sum())
+                count = pixels.shape[1] if real is None else int(real[place].sum())
                 if not count:
                     continue
                 share = 1.0 if self.spec.learning.total else 1 / count
-                shares = torch.full((batch,), share, dtype=self.losses.dtype)
-                if real is not None:
-                    shares *= real[place]
+                shares = torch.full((count,), share, dtype=self.losses.dtype)
+                rows = pixels[place, :count], labels[place, :count]
                 draws = Draws(self.keys[place : place + 1], self.optimiser.steps[place : place + 1])
-                found = self.spec.learning.by_hand(self._each[place], pixels[place], labels[place], shares, draws)
+                found = self.spec.learning.by_hand(self._each[place], *rows, shares, draws)
                 if found is None:
                     return False
                 loss, slopes = found

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import get_args
 
 import pyarrow as pa
 
@@ -48,16 +48,17 @@ from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature, check_fits
 from tasks.job import Audit, Job, Roots, Verdict
+from tasks.models import catalog
+from tasks.models.regularisers import Regularisers
 from tasks.training.classifier import Burnt, Training, train
-
-Network = Literal["mlp1"]
 
 
 @dataclass(frozen=True)
 class UniqueFeature:
     """Which canaries, in which data, for which network, and how it is asked about them.
 
-    The defaults are the published setting: `network` trained for up to `epochs`, stopped after `patience` epochs
+    The defaults are the published setting: `network` (see `tasks.models.catalog`; one's own is written
+    package.module:factory), with `dropout`, `batch_norm` and `augmentation` as in the paper's Table 3, trained for up to `epochs`, stopped after `patience` epochs
     without a lower validation loss, Adam at `learning_rate`, `batch` images a step. Training uses the first
     `examples` training images (0: all). The models are asked about `feature`; the canaries carry `burnt`, which is
     that feature unless another is given. `seed` is the only source of chance.
@@ -66,7 +67,10 @@ class UniqueFeature:
     data: Dataset = Dataset("mnist")
     probe: Dataset = Dataset("cifar10")
     probe_split: ProbeSplit = "test"
-    network: Network = "mlp1"
+    network: str = "mlp1"
+    dropout: bool = False
+    batch_norm: bool = False
+    augmentation: bool = False
     feature: Feature = Feature()
     burnt: Feature | None = None
     canaries: int = 100
@@ -83,9 +87,10 @@ class UniqueFeature:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         if not 0 < self.learning_rate < float("inf"):
             raise ValueError(f"learning_rate is {self.learning_rate}; it must be a number above 0")
-        for name, allowed in (("network", get_args(Network)), ("probe_split", get_args(ProbeSplit))):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
+        if self.probe_split not in get_args(ProbeSplit):
+            allowed = ", ".join(get_args(ProbeSplit))
+            raise ValueError(f"probe_split is {self.probe_split!r}; it must be one of {allowed}")
+        catalog.check(self.network, Regularisers(self.dropout, self.batch_norm))
 
     @property
     def carried(self) -> Feature:
@@ -131,7 +136,10 @@ def training(config: UniqueFeature, index: int, burnt: tuple[Burnt, ...]) -> Tra
     """The training of the canary with this index, or of its twin (nothing burnt): one seed for the two of them."""
     return Training(
         data=config.data,
-        network=config.network,
+        network=catalog.pin(config.network),
+        dropout=config.dropout,
+        batch_norm=config.batch_norm,
+        augmentation=config.augmentation,
         burnt=burnt,
         examples=config.examples,
         epochs=config.epochs,

@@ -11,6 +11,7 @@ from torch import Tensor
 from tasks import seeds
 from tasks.models.draws import Draws, member_key, step_keys
 from tasks.models.layers import Mode
+from tasks.threads import threads
 from tasks.training.learning import Batch
 from tasks.training.members import Epoch, Member, Spec
 
@@ -24,6 +25,12 @@ class Plain:
 
 
 def train(spec: Spec, member: Member, epochs: int, kept: Sequence[int] | None = None) -> Plain:
+    """The model after each of the epochs, or after those that are `kept`."""
+    with threads(1):
+        return trained(spec, member, epochs, kept)
+
+
+def trained(spec: Spec, member: Member, epochs: int, kept: Sequence[int] | None) -> Plain:
     dtype = getattr(torch, spec.recipe.precision)
     weights = spec.learning.weights
     start = spec.learning.initial(member.seed)

@@ -65,7 +65,8 @@ def bits(trained: Trained) -> tuple[object, ...]:
 
 def assert_close(expected: plain.Plain, found: Trained, within: float) -> None:
     for name, values in expected.weights[found.best_epoch].items():
-        assert np.abs(values - found.weights[name]).max() < within, name
+        scale = max(1, np.abs(values).max())  # running variances are large
+        assert np.abs(values - found.weights[name]).max() < within * scale, name
     for theirs, ours in zip(expected.history, found.history, strict=True):
         np.testing.assert_equal(theirs.validation_accuracy, ours.validation_accuracy)  # both may be nan
         np.testing.assert_allclose(

@@ -132,7 +132,10 @@ def test_the_null_preset_burns_another_feature_than_it_asks_for() -> None:
         ({"seed": -1}, "seed is -1; it must be at least 0"),
         ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be a number above 0"),
         ({"learning_rate": float("nan")}, "learning_rate is nan; it must be a number above 0"),
-        ({"network": "mlp9"}, "network is 'mlp9'; it must be one of mlp1"),
+        (
+            {"network": "mlp9"},
+            "network is 'mlp9'; it must be one of mlp1, cnn1, cnn2, densenet100, resnet18, PACKAGE.MODULE:FACTORY",
+        ),
         ({"probe_split": "train"}, "probe_split is 'train'; it must be one of test, both"),
     ],
 )
