@@ -53,8 +53,8 @@ def one_by_one(network: Architecture, tensors: dict[str, Tensor], pixels: Tensor
         ("mlp1", GREY, Regularisers(dropout=True, batch_norm=True)),
         ("cnn1", GREY, Regularisers()),
         ("cnn2", COLOUR, Regularisers(dropout=True, batch_norm=True)),
-        ("densenet100", COLOUR, Regularisers()),
-        ("resnet18", COLOUR, Regularisers()),
+        ("densenet100", (12, 12, 3), Regularisers()),
+        ("resnet18", (12, 12, 3), Regularisers()),
     ],
 )
 def test_every_row_is_measured_as_alone(
