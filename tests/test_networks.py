@@ -7,7 +7,7 @@ import pytest
 
 from tests.shell import Shell
 
-TINY = ("run", "unique_feature", "scale=tiny", "canaries=2", "epochs=1", "examples=100", "--address", "none")
+TINY = ("run", "unique_feature", "scale=tiny", "canaries=1", "epochs=1", "examples=100", "--address", "none")
 
 OWN = """
 from torch import nn
@@ -45,8 +45,8 @@ def records(engram: Shell) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", ["cnn1", "cnn2", "densenet100", "resnet18"])
-def test_every_network_is_audited(engram: Shell, network: str) -> None:
+@pytest.mark.parametrize("network", ["cnn1", "resnet18"])
+def test_convolutional_networks_are_audited(engram: Shell, network: str) -> None:
     on = ("batch_norm=true",) if network.startswith("cnn") else ()
     done = engram.json(*TINY, f"network={network}", "augmentation=true", "batch=32", *on)
     assert ("finished", 0) == (done["state"], done["jobs"]["failed"])
@@ -57,8 +57,8 @@ def test_every_network_is_audited(engram: Shell, network: str) -> None:
 def test_a_way_that_is_asked_for_is_taken_and_recorded_and_changes_no_key(engram: Shell) -> None:
     done = engram.json(*TINY, "--way", "stack", "--together", "4")
     stacked = records(engram)
-    assert ["stack"] * 4 == [record["way"] for record in stacked]
-    assert {4} == {record["stack"] for record in stacked}
+    assert ["stack"] * 2 == [record["way"] for record in stacked]
+    assert {2} == {record["stack"] for record in stacked}
     assert all(record["steps_per_second"] > 0 for record in stacked)
     again = engram.json(*TINY, "--way", "loop")
     assert done["run"] == again["run"]
@@ -81,7 +81,7 @@ def test_a_users_own_network_is_audited_and_known_by_its_source(engram: Shell) -
     source = engram.folder / "networks" / "hospital.py"
     source.write_text(source.read_text().replace("16", "24"))
     assert done["run"] != engram.json(*TINY, "network=hospital:steady")["run"]
-    assert 8 == len(records(engram))
+    assert 4 == len(records(engram))
 
 
 def test_a_network_that_is_not_there_or_cannot_be_used_is_one_line(engram: Shell) -> None:

@@ -120,8 +120,7 @@ def rehearsed(ground: Ground, models: int) -> int:
     (stack,) = ground.stacks(Way("stack", places=models))
     for place in range(models):
         stack.enter(place, 0, ground.members[0])
-    stack.begin()
-    stack.step(False)
+    stack.step(stack.begin()[0])
     return stack.bytes
 
 
@@ -146,12 +145,13 @@ def rate(ground: Ground, way: Way) -> float:
     """Model-steps per second of a way."""
     stacks = ground.stacks(way)
     streams = [stream(ground.device) for _ in stacks]
+    padded = False
     for number, stack in enumerate(stacks):
         for place in range(way.places):
             index = (number * way.places + place) % len(ground.members)
             stack.enter(place, index, ground.members[index])
-        stack.begin()
-    run = steps_of(stacks, streams)
+        padded |= stack.begin()[0]
+    run = steps_of(stacks, streams, padded)
     for _ in range(WARMING):
         run()
     synchronise(ground.device)
@@ -162,12 +162,16 @@ def rate(ground: Ground, way: Way) -> float:
     return TIMED * way.members / (time.perf_counter() - began)
 
 
-def steps_of(stacks: Sequence[Stack], streams: Sequence[torch.cuda.Stream | None]) -> Callable[[], None]:
+def steps_of(
+    stacks: Sequence[Stack], streams: Sequence[torch.cuda.Stream | None], padded: bool
+) -> Callable[[], None]:
+    """The first minibatch of every stack, each on its stream."""
+
     def run() -> None:
         for stack, own in zip(stacks, streams, strict=True):
             with torch.cuda.stream(own):  # None: the stream as it is
                 stack.cursor.zero_()
-                stack.step(False)
+                stack.step(padded)
 
     return run
 
