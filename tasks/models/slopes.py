@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from tasks.devices import device
+from tasks.devices import device, exactly
 from tasks.models.layers import ZERO, Layers, Start
 from tasks.models.modules import Module
 from tasks.models.networks import Architecture, each_models
 from tasks.models.products import NARROW, Products
 from tasks.models.weights import Weights
-from tasks.threads import threads
 
 ROWS_AT_ONCE = {"cpu": 128, "cuda": 1024}  # activations of that many rows and models are held together
 SEEN = {"cpu": 2**18, "cuda": 2**26}  # values that convolutions see, held together: what a core's cache takes
@@ -47,7 +46,7 @@ def squared_slopes(
     out = np.empty((len(models), len(images)))
     most = ROWS_AT_ONCE[place.type]
     together = most if place.type == "cuda" else 1
-    with threads(1):
+    with exactly(place):
         for first in range(0, len(models), together):
             group = models[first : first + together]
             tensors = {

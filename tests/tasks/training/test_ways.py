@@ -81,7 +81,7 @@ def test_a_candidate_that_does_not_run_is_out_of_the_race(ground: Ground, monkey
 
     def refused(ground: Ground, way: Way) -> float:
         if way.name == "stack":
-            raise RuntimeError("operation not permitted when stream is capturing")
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
         return rate(ground, way)
 
     monkeypatch.setattr(ways, "rate", refused)
