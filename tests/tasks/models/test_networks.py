@@ -14,11 +14,19 @@ from tasks.models.draws import Draws
 from tasks.models.layers import Layers, Mode, initial
 from tasks.models.networks import DEFINITIONS, Architecture
 from tasks.models.regularisers import PLAIN, Regularisers
+from tasks.threads import threads
 
 MODELS, ROWS = 3, 5
 KEYS = torch.tensor([11, 12, 13])
 GREY, COLOUR = (28, 28, 1), (32, 32, 3)
 BOTH = Regularisers(dropout=True, batch_norm=True)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Two threads that wait for each other on busy cores take four times as long."""
+    with threads(1):
+        yield
 
 
 class Dropout(nn.Module):

@@ -1,5 +1,6 @@
 """Every row's squared slope against autograd, row by row."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,16 @@ from tasks.models.networks import Architecture
 from tasks.models.products import BATCHED, TORCH, Products
 from tasks.models.regularisers import Regularisers
 from tasks.models.slopes import Measured, convolution_squares, of_rows, squared_slopes
+from tasks.threads import threads
 
 GREY, COLOUR = (28, 28, 1), (32, 32, 3)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Two threads that wait for each other on busy cores take four times as long."""
+    with threads(1):
+        yield
 
 
 def stack(network: Architecture, models: int) -> dict[str, Tensor]:
