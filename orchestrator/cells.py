@@ -13,6 +13,8 @@ from orchestrator.fields import changed, declared, nearest, plain
 from orchestrator.runs import Cell
 from orchestrator.spec import Spec
 from tasks.datasets.dataset import Dataset
+from tasks.models import catalog as networks
+from tasks.models.catalog import Network
 
 # A word that every audit has, beside the fields of its config: `tiny` shrinks data, epochs and members to seconds.
 SCALE = "scale"
@@ -61,17 +63,17 @@ def configured(audit: Any, base: Any, settings: Mapping[str, Any]) -> Any:
 
 
 def pinned(found: Iterable[Cell], known: MutableMapping[str, str]) -> list[Cell]:
-    """The cells with each of their data sets pinned to the digest of its content.
+    """The cells with each of their data sets, and of the user's own networks, pinned to the digest of its content.
 
     `known` remembers digests of files by path, size and time, so that they need not be read again. Raises SpecError
     for an unknown data set, and EngramError where its files are not there or not what they should be.
     """
-    seen: dict[Dataset, Dataset] = {}
+    seen: dict[Dataset | Network, Any] = {}
 
-    def pin(dataset: Dataset) -> Dataset:
-        if dataset not in seen:
-            seen[dataset] = _pin(dataset, known)
-        return seen[dataset]
+    def pin(thing: Dataset | Network) -> Any:
+        if thing not in seen:
+            seen[thing] = _pin(thing, known) if isinstance(thing, Dataset) else _pin_network(thing)
+        return seen[thing]
 
     return [replace(cell, config=_pinned(cell.config, pin)) for cell in found]
 
@@ -103,15 +105,22 @@ def _pin(dataset: Dataset, known: MutableMapping[str, str]) -> Dataset:
         raise EngramError(f"data set {dataset.name!r} cannot be read: {error}") from None
 
 
+def _pin_network(network: Network) -> Network:
+    try:
+        return networks.pin(network)
+    except ValueError as error:
+        raise SpecError(str(error)) from None
+
+
 def _at(config: Any, path: str) -> Any:
     for name in path.split("."):
         config = getattr(config, name)
     return config
 
 
-def _pinned(value: Any, pin: Callable[[Dataset], Dataset]) -> Any:
-    """The value with every data set in it, however deep, pinned."""
-    if isinstance(value, Dataset):
+def _pinned(value: Any, pin: Callable[[Dataset | Network], Any]) -> Any:
+    """The value with every data set and network in it, however deep, pinned."""
+    if isinstance(value, Dataset | Network):
         return pin(value)
     if isinstance(value, tuple):
         return tuple(_pinned(part, pin) for part in value)

@@ -62,7 +62,7 @@ def test_a_way_that_is_asked_for_is_taken_and_recorded_and_changes_no_key(engram
     assert all(record["steps_per_second"] > 0 for record in stacked)
     again = engram.json(*TINY, "--way", "loop")
     assert done["run"] == again["run"]
-    assert 0 == again["jobs"]["done"] - again["jobs"]["stored"]
+    assert 0 == again["jobs"]["done"]
     assert stacked == records(engram)
 
 
@@ -76,12 +76,13 @@ def test_a_way_that_the_machine_has_not_fails_in_one_line(engram: Shell) -> None
 def test_a_users_own_network_is_audited_and_known_by_its_source(engram: Shell) -> None:
     done = engram.json(*TINY, "network=hospital:steady")
     assert "finished" == done["state"]
-    (network,) = {record["config"]["network"] for record in records(engram)}
-    assert network.startswith("hospital:steady@")
+    assert {"hospital:steady"} == {record["config"]["network"].partition("@")[0] for record in records(engram)}
     source = engram.folder / "networks" / "hospital.py"
     source.write_text(source.read_text().replace("16", "24"))
     assert done["run"] != engram.json(*TINY, "network=hospital:steady")["run"]
     assert 4 == len(records(engram))
+    # A run goes on with the network that it was begun with.
+    assert "finished" == engram.json("resume", done["run"])["state"]
 
 
 def test_a_network_that_is_not_there_or_cannot_be_used_is_one_line(engram: Shell) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from tasks.models import factories
 from tasks.models.factories import Factory
@@ -27,20 +28,47 @@ OPTIONS: Mapping[str, frozenset[str]] = {
 }
 
 
+@dataclass(frozen=True)
+class Network:
+    """A network by name; one of the user's own is pinned once `digest`, of its source, is set.
+
+    Written `mlp1`, `package.module:factory` or `package.module:factory@digest`.
+    """
+
+    name: str
+    digest: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Network:
+        name, _, digest = text.partition("@")
+        return cls(name, digest)
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.digest}" if self.digest else self.name
+
+    def identity(self) -> str:
+        """What a key sees: of a user's own the function and the source, never the module's name or path."""
+        if not is_own(self.name):
+            return self.name
+        if not self.digest:
+            raise ValueError(f"network {self.name!r} has no digest yet; pin it before planning")
+        return f"{Factory.parse(self.name).function}@{self.digest}"
+
+
 def is_own(name: str) -> bool:
     """Whether the name is that of a user's own network."""
     return ":" in name
 
 
-def pin(name: str) -> str:
-    """The name as keys see it: a user's own network with the digest of its source.
+def pin(network: Network) -> Network:
+    """The network as it is now: a user's own with the digest of its source.
 
     ValueError, in one line, where there is no such network or it is not the one pinned.
     """
-    if is_own(name):
-        return str(factories.pinned(Factory.parse(name)))
-    check(name)
-    return name
+    if is_own(network.name):
+        return replace(network, digest=factories.pinned(Factory.parse(str(network))).digest)
+    check(str(network))
+    return network
 
 
 def check(name: str, regularisers: Regularisers = PLAIN) -> None:

@@ -21,6 +21,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature
 from tasks.job import Inputs, task
 from tasks.models import catalog
+from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
 from tasks.schemas import MODEL
 
@@ -54,7 +55,7 @@ class Training:
     """
 
     data: Dataset
-    network: str = "mlp1"  # see tasks.models.catalog; one of the user's own with the digest of its source
+    network: Network = Network("mlp1")
     dropout: bool = False
     batch_norm: bool = False
     augmentation: bool = False
@@ -69,7 +70,7 @@ class Training:
     batch: int = 128
 
     def __post_init__(self) -> None:
-        catalog.check(self.network, Regularisers(self.dropout, self.batch_norm))
+        catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
         if self.optimiser not in get_args(OptimiserName):
             allowed = ", ".join(get_args(OptimiserName))
             raise ValueError(f"optimiser is {self.optimiser!r}; it must be one of {allowed}")
@@ -130,7 +131,9 @@ def architecture(config: Training, images: Images) -> Architecture:
     """The network that is trained."""
     from tasks.models.networks import Architecture
 
-    return Architecture(config.network, images.shape, images.classes, Regularisers(config.dropout, config.batch_norm))
+    return Architecture(
+        str(config.network), images.shape, images.classes, Regularisers(config.dropout, config.batch_norm)
+    )
 
 
 def spec_of(config: Training, images: Images) -> Spec:

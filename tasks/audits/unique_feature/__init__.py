@@ -49,6 +49,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature, check_fits
 from tasks.job import Audit, Job, Roots, Verdict
 from tasks.models import catalog
+from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
 from tasks.training.classifier import Burnt, Training, train
 
@@ -67,7 +68,7 @@ class UniqueFeature:
     data: Dataset = Dataset("mnist")
     probe: Dataset = Dataset("cifar10")
     probe_split: ProbeSplit = "test"
-    network: str = "mlp1"
+    network: Network = Network("mlp1")
     dropout: bool = False
     batch_norm: bool = False
     augmentation: bool = False
@@ -90,7 +91,7 @@ class UniqueFeature:
         if self.probe_split not in get_args(ProbeSplit):
             allowed = ", ".join(get_args(ProbeSplit))
             raise ValueError(f"probe_split is {self.probe_split!r}; it must be one of {allowed}")
-        catalog.check(self.network, Regularisers(self.dropout, self.batch_norm))
+        catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
 
     @property
     def carried(self) -> Feature:
@@ -136,7 +137,7 @@ def training(config: UniqueFeature, index: int, burnt: tuple[Burnt, ...]) -> Tra
     """The training of the canary with this index, or of its twin (nothing burnt): one seed for the two of them."""
     return Training(
         data=config.data,
-        network=catalog.pin(config.network),
+        network=config.network,
         dropout=config.dropout,
         batch_norm=config.batch_norm,
         augmentation=config.augmentation,

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from tasks import seeds
 from tasks.models import catalog, modules
+from tasks.models.catalog import Network
 from tasks.models.draws import Draws
 from tasks.models.inference import logits
 from tasks.models.layers import Layers, Mode
@@ -201,30 +202,30 @@ def test_a_stack_is_computed_in_one_pass_like_each_model_alone(package: Path) ->
 
 
 def test_a_name_is_pinned_to_the_source_of_its_package(package: Path) -> None:
-    name = catalog.pin("theirs.network:plain")
+    name = catalog.pin(Network.parse("theirs.network:plain"))
     assert name == catalog.pin(name)
-    assert Architecture(name, SHAPE, CLASSES).weights
+    assert Architecture(str(name), SHAPE, CLASSES).weights
     (package / "parts.py").write_text(PARTS + "# another\n")
     with pytest.raises(ValueError, match=r"network:plain is not the one that was pinned: its source has digest"):
         catalog.pin(name)
     with pytest.raises(ValueError, match="its source has changed since this process imported it"):
-        _ = Architecture(catalog.pin("theirs.network:dropping"), SHAPE, CLASSES).weights
-    assert "mlp1" == catalog.pin("mlp1")
+        _ = Architecture(str(catalog.pin(Network.parse("theirs.network:dropping"))), SHAPE, CLASSES).weights
+    assert Network("mlp1") == catalog.pin(Network("mlp1"))
 
 
 def test_pinning_imports_neither_the_package_nor_torch(package: Path) -> None:
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
-    assert "@" in catalog.pin("theirs.network:plain")
+    assert catalog.pin(Network.parse("theirs.network:plain")).digest
 
 
 def test_a_module_without_a_package_is_pinned_by_its_file(package: Path) -> None:
     file = package.parent / "single.py"
     file.write_text("x = 1")
-    before = catalog.pin("single:make")
+    before = catalog.pin(Network.parse("single:make"))
     (package.parent / "other.py").write_text("y = 1")
-    assert before == catalog.pin("single:make")
+    assert before == catalog.pin(Network.parse("single:make"))
     file.write_text("x = 2")
-    assert before != catalog.pin("single:make")
+    assert before != catalog.pin(Network.parse("single:make"))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature, burn
 from tasks.job import marks
+from tasks.models.catalog import Network
 from tasks.models.inference import logits
 from tasks.models.weights import architecture_of, weights_of
 from tasks.schemas import MODEL
@@ -100,7 +101,7 @@ def test_the_task_is_marked() -> None:
         ("seed", -1, "seed is -1; it must be at least 0"),
         ("learning_rate", 0.0, "learning_rate is 0.0; it must be a finite number above 0"),
         ("learning_rate", float("nan"), "learning_rate is nan; it must be a finite number above 0"),
-        ("network", "mlp7", "network is 'mlp7'; it must be one of mlp1"),
+        ("network", Network("mlp7"), "network is 'mlp7'; it must be one of mlp1"),
         ("burnt", (Burnt(3, Feature()), Burnt(2, Feature())), r"burnt names the rows \[3, 2\]; they must ascend"),
     ],
 )

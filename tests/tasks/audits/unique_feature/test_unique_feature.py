@@ -17,6 +17,7 @@ from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature, pixels
 from tasks.job import Job, Roots
+from tasks.models.catalog import Network
 from tasks.schemas import SUMMARY
 from tasks.training.classifier import Training, train
 from tests.tasks.audits.unique_feature.depth_first import tables
@@ -133,7 +134,7 @@ def test_the_null_preset_burns_another_feature_than_it_asks_for() -> None:
         ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be a number above 0"),
         ({"learning_rate": float("nan")}, "learning_rate is nan; it must be a number above 0"),
         (
-            {"network": "mlp9"},
+            {"network": Network("mlp9")},
             "network is 'mlp9'; it must be one of mlp1, cnn1, cnn2, densenet100, resnet18, PACKAGE.MODULE:FACTORY",
         ),
         ({"probe_split": "train"}, "probe_split is 'train'; it must be one of test, both"),

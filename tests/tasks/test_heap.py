@@ -1,0 +1,30 @@
+import subprocess
+import sys
+
+import pytest
+
+FAULTS = """
+import resource, sys
+import torch
+from tasks import heap
+
+torch.set_num_threads(1)
+if sys.argv[1] == "keep":
+    assert heap.keep()
+for step in range(40):
+    if step == 10:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    blocks = [torch.ones(2**20) for _ in range(8)]  # 4 MiB each
+    del blocks
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def faults(how: str) -> int:
+    done = subprocess.run([sys.executable, "-c", FAULTS, how], capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's way with freed memory")
+def test_freed_memory_is_used_again_without_being_asked_for_page_by_page() -> None:
+    assert faults("keep") < 100 < 10_000 < faults("give back")
