@@ -66,6 +66,31 @@ def test_a_way_that_is_asked_for_is_taken_and_recorded_and_changes_no_key(engram
     assert stacked == records(engram)
 
 
+def contents(engram: Shell, store: str = "engram-store") -> dict[str, Any]:
+    """The digest of every result by its key."""
+    from orchestrator.store import open_store
+
+    opened = open_store(str(engram.folder / store))
+    return {key: opened.record(key)["content"] for key in sorted(opened.keys())}
+
+
+@pytest.mark.slow
+def test_a_run_killed_inside_a_stack_goes_on_in_another_size_to_the_same_bits(engram: Shell) -> None:
+    smoke = ("run", "unique_feature", "--preset", "smoke", "--address", "none")
+    run = engram.start(*smoke, "--way", "stack", "--together", "2")
+    engram.await_results(2, run)  # of six models; two more are in the stack
+    run.kill()
+    run.wait()
+    done = len(engram.results())
+    went_on = engram.json("resume", "--address", "none", "--way", "stack", "--together", "3")
+    assert ("finished", went_on["jobs"]["planned"] - done) == (went_on["state"], went_on["jobs"]["done"])
+    assert {1, 2, 3} >= {record["stack"] for record in records(engram)}
+    assert {"stack"} == {record["way"] for record in records(engram)}
+    unbroken = engram.json(*smoke, "--way", "loop", "--store", "other")
+    assert "finished" == unbroken["state"]
+    assert contents(engram, "other") == contents(engram)
+
+
 def test_a_way_that_the_machine_has_not_fails_in_one_line(engram: Shell) -> None:
     done = engram(*TINY, "--way", "graph", code=3)
     assert "way is graph; for mlp1 on cpu it must be auto or one of loop, stack" in done.stderr

@@ -85,5 +85,5 @@ def site_key(site: int) -> int:
 
 @lru_cache(256)
 def counters(count: int, device: torch.device) -> Tensor:
-    """1 gamma, 2 gamma, ... as one stream counts."""
+    """1 gamma, 2 gamma, ... as one stream counts. Kept, because a CUDA graph remembers where it lies."""
     return torch.arange(1, count + 1, device=device) * GAMMA
