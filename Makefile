@@ -3,13 +3,22 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := uv==0.13.8
 
-.PHONY: quickstart test lint types chaos bench wheel lock clean
+.PHONY: quickstart test test-orchestration test-computation lint types chaos bench wheel lock clean
 
 quickstart: .venv/ready
 	$(BIN)/engram run unique_feature --preset quickstart
 
+# In two halves side by side: much of the first one is waiting for clusters, servers and disks.
+ORCHESTRATION := tests/orchestrator tests/test_cluster.py tests/test_whole.py
+
 test: lint types
-	$(BIN)/python -m pytest
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=line test-orchestration test-computation
+
+test-orchestration: .venv/ready
+	$(BIN)/python -m pytest $(ORCHESTRATION)
+
+test-computation: .venv/ready
+	$(BIN)/python -m pytest $(addprefix --ignore=,$(ORCHESTRATION))
 
 lint: .venv/ready
 	$(BIN)/ruff check .

@@ -22,6 +22,8 @@ VARIABLES = (
     "RAY_worker_niceness",
 )
 OBJECT_STORE_BYTES = 80 * 2**20
+# Two threads of one process on two cores that others use, too, take longer than one.
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch or numpy is first imported
 # But for the tests that are about them.
 os.environ |= {"MLFLOW_TRACKING_URI": "off", "ENGRAM_REPORT": "no"}
 
