@@ -1,4 +1,4 @@
-"""Recording a step leaves no trace: what rehearsals change is put back. Shown without a GPU, by a recorder of our own."""
+"""Recording a step leaves no trace: what rehearsals change is put back. Shown without a GPU, by another recorder."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
