@@ -48,9 +48,9 @@ class Draws:
 
     def normal(self, site: int, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
         """N(0, 1). Box & Muller 1958: sqrt(-2 log(1 - u)) cos(2 pi v)."""
-        uniform = self.uniform(site, (2, *shape), dtype)
-        radius = uniform[:, 0].neg().log1p_().mul_(-2).sqrt_()
-        return radius.mul_(uniform[:, 1].mul(2 * math.pi).cos_())
+        uniform = self.uniform(site, (*shape, 2), dtype)  # pairs, so that fewer rows are the beginning of more
+        radius = uniform[..., 0].neg().log1p_().mul_(-2).sqrt_()
+        return radius.mul_(uniform[..., 1].mul(2 * math.pi).cos_())
 
     def kept(self, site: int, shape: Sequence[int], rate: float) -> Tensor:
         """True with probability 1 - rate (rate < 1), to within 2^-17: what dropout leaves standing."""

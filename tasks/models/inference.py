@@ -8,11 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tasks.devices import device
+from tasks.devices import device, exactly
 from tasks.models.layers import Layers
 from tasks.models.networks import Architecture
 from tasks.models.weights import Weights
-from tasks.threads import threads
 
 ROWS_AT_ONCE = 512  # activations of that many rows stay in a core's cache
 
@@ -30,7 +29,7 @@ def logits(
     place = place or device()
     out = np.empty((len(models), len(images), architecture.classes), np.float32)
     together = len(models) if place.type == "cuda" else 1
-    with threads(1), torch.inference_mode():
+    with exactly(place), torch.inference_mode():
         for first in range(0, len(models), together):
             group = models[first : first + together]
             tensors = {

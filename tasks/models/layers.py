@@ -155,7 +155,7 @@ class Layers:
         weight = self.weight(f"{name}.weight", (channels, inputs, kernel, kernel), start, *fans).flatten(0, 1)
         offset = None if bias is None else self.weight(f"{name}.bias", (channels,), bias, *fans).flatten()
         if self.models == 1 and x.device.type == "cpu":
-            x = channels_last(x)
+            x = in_order(x)
         return functional.conv2d(x, weight, offset, stride, padding, groups=self.models)
 
     def transposed_conv(
@@ -234,7 +234,7 @@ class Layers:
             return x.view(len(x), self.models, -1).transpose(0, 1)
         if x.requires_grad and x.device.type == "cpu":
             # Else the slope comes back in another order than the values have, and every layer below pays for it.
-            x.register_hook(channels_last)  # type: ignore[no-untyped-call]
+            x.register_hook(in_order)  # type: ignore[no-untyped-call]
         return x.reshape(1, len(x), -1)
 
     def images(self, x: Tensor, shape: Shape) -> Tensor:
@@ -243,9 +243,13 @@ class Layers:
         return x.transpose(0, 1).reshape(rows, self.models * shape[0], *shape[1:])
 
 
-def channels_last(images: Tensor) -> Tensor:
-    """The same images in the memory order that a CPU's convolutions, and the pooling after them, are fastest in."""
-    return images.contiguous(memory_format=torch.channels_last)
+def in_order(images: Tensor) -> Tensor:
+    """The same images in the memory order that a CPU convolves, and pools after it, the fastest in.
+
+    That is channels last, but for float64: only torch's plain loops know it, a hundred times slower in that order.
+    """
+    last = images.dtype != torch.float64
+    return images.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
 
 
 def _normalised(

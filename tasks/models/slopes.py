@@ -18,15 +18,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from tasks.devices import device
+from tasks.devices import device, exactly
 from tasks.models.layers import ZERO, Layers, Start
 from tasks.models.modules import Module
 from tasks.models.networks import Architecture, each_models
+from tasks.models.products import NARROW, Products
 from tasks.models.weights import Weights
-from tasks.threads import threads
 
 ROWS_AT_ONCE = {"cpu": 128, "cuda": 1024}  # activations of that many rows and models are held together
-UNFOLDED = {"cpu": 2**20, "cuda": 2**26}  # values of unfolded images held together: on a CPU what a core's cache takes
+SEEN = {"cpu": 2**18, "cuda": 2**26}  # values that convolutions see, held together: what a core's cache takes
+FEW = 8  # channels below which windows are copied value by value in any order
 
 
 def squared_slopes(
@@ -45,7 +46,7 @@ def squared_slopes(
     out = np.empty((len(models), len(images)))
     most = ROWS_AT_ONCE[place.type]
     together = most if place.type == "cuda" else 1
-    with threads(1):
+    with exactly(place):
         for first in range(0, len(models), together):
             group = models[first : first + together]
             tensors = {
@@ -113,11 +114,11 @@ class Measured(Layers):
         values = x.detach()
 
         def measure(slope: Tensor) -> None:
-            slopes = self._each(slope, channels).flatten(2)  # (rows * models, channels, places)
+            slopes = self._each(slope, channels).permute(0, 2, 3, 1).flatten(1, 2)  # (rows * models, places, channels)
             inputs = self._each(values, values.shape[1] // self.models)
-            squares = convolution_squares(inputs, slopes, kernel, stride, padding)
+            squares = convolution_squares(inputs, slopes, kernel, stride, padding, self._by)
             if bias is not None:
-                squares += slopes.sum(2).square().sum(1)
+                squares += slopes.sum(1).square().sum(1)
             self.squares += squares.view(-1, self.models).t()
 
         y = super().conv(name, x, channels, kernel, start, stride=stride, padding=padding, bias=bias)
@@ -151,29 +152,41 @@ class Measured(Layers):
         return y
 
 
-def convolution_squares(images: Tensor, slopes: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
+def convolution_squares(images: Tensor, slopes: Tensor, kernel: int, stride: int, padding: int, by: Products) -> Tensor:
     """Each image's squared slope in the weights of a square convolution: (images,).
 
-    The slope is sum over places of slope x unfolded image, (channels, inputs kernel^2); where there are few places,
-    its square is sooner summed over pairs of places. Images are (n, inputs, height, width), slopes (n, channels,
-    places).
+    The slope is the sum over places of what a place sees times the slope there, (inputs kernel^2, channels); where
+    there are few places, its square is sooner summed over pairs of places. Images are (n, inputs, height, width),
+    slopes (n, places, channels).
     """
-    count, channels, places = slopes.shape
+    count, places, channels = slopes.shape
     patch = images.shape[1] * kernel**2
-    size = max(1, UNFOLDED[images.device.type] // (patch * places))
+    size = max(1, SEEN[images.device.type] // (patch * places))
     pairs = places * (channels + patch) < channels * patch
+    # One product per image, where those are faster and large enough to be worth a call each.
+    apart = not by.stacked and min(places, channels, patch) >= NARROW
     squares = []
     for start in range(0, count, size):
-        some, part = images[start : start + size], slopes[start : start + size]
-        if kernel == stride == 1 and not padding:
-            unfolded = some.flatten(2)
-        else:
-            unfolded = functional.unfold(some, kernel, padding=padding, stride=stride)  # (n, patch, places)
+        seen, part = patches(images[start : start + size], kernel, stride, padding), slopes[start : start + size]
         if pairs:
-            squares.append((torch.bmm(part.mT, part) * torch.bmm(unfolded.mT, unfolded)).sum((1, 2)))
+            squares.append((torch.bmm(part, part.mT) * torch.bmm(seen, seen.mT)).sum((1, 2)))
+        elif apart:
+            each = [by.weight_slope(*one).square().sum() for one in zip(part, seen, strict=True)]
+            squares.append(torch.stack(each))
         else:
-            squares.append(torch.bmm(part, unfolded.mT).square().sum((1, 2)))
+            squares.append(torch.bmm(seen.mT, part).square().sum((1, 2)))
     return torch.cat(squares)
+
+
+def patches(images: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
+    """What each place of a convolution sees: (n, places, inputs kernel^2), in one order or another."""
+    inputs = images.shape[1]
+    if inputs < FEW:
+        return functional.unfold(images, kernel, padding=padding, stride=stride).mT
+    # Windows of images whose channels lie together in memory are copied by whole rows.
+    padded = functional.pad(images.permute(0, 2, 3, 1), (0, 0, padding, padding, padding, padding))
+    windows = padded.unfold(1, kernel, stride).unfold(2, kernel, stride)
+    return windows.permute(0, 1, 2, 4, 5, 3).reshape(len(images), -1, kernel**2 * inputs)
 
 
 def _of_module(module: Module, tensors: dict[str, Tensor], images: Tensor, labels: Tensor) -> Tensor:

@@ -62,8 +62,10 @@ class Ground:
     @property
     def name(self) -> str:
         """Choices are made once for each of these."""
-        recipe = self.spec.recipe
-        return f"{devices.name(self.device)}, {self.spec.learning.name}, batch {recipe.batch}, {recipe.precision}"
+        spec, recipe = self.spec, self.spec.recipe
+        shape = "x".join(map(str, spec.images.shape))
+        how = f"batch {recipe.batch}, {recipe.optimiser}, {recipe.precision}"
+        return f"{devices.name(self.device)}, {spec.learning.name} on {shape}, {how}"
 
     def stacks(self, way: Way) -> list[Stack]:
         """The way's empty stacks."""
@@ -120,8 +122,7 @@ def rehearsed(ground: Ground, models: int) -> int:
     (stack,) = ground.stacks(Way("stack", places=models))
     for place in range(models):
         stack.enter(place, 0, ground.members[0])
-    stack.begin()
-    stack.step(False)
+    stack.step(stack.begin()[0])
     return stack.bytes
 
 
@@ -134,9 +135,10 @@ def raced(ground: Ground, ways: Sequence[Way]) -> Choice:
         try:
             rates[label] = rate(ground, way)
         except RuntimeError as error:  # an operation that cannot be recorded, or memory: then it is not this one
-            if "CUDA error" in str(error) and not memory.is_out(error):
+            if "CUDA error" in str(error) and "captur" not in str(error) and not memory.is_out(error):
                 raise
             rates[label] = 0.0
+        memory.free_unused(ground.device)
         if rates[label] > rates[f"{best.name} {best.members}"]:
             best = way
     return {"way": best.name, "places": best.places, "stacks": best.stacks, "rates": rates}
@@ -146,12 +148,13 @@ def rate(ground: Ground, way: Way) -> float:
     """Model-steps per second of a way."""
     stacks = ground.stacks(way)
     streams = [stream(ground.device) for _ in stacks]
+    padded = False
     for number, stack in enumerate(stacks):
         for place in range(way.places):
             index = (number * way.places + place) % len(ground.members)
             stack.enter(place, index, ground.members[index])
-        stack.begin()
-    run = steps_of(stacks, streams)
+        padded |= stack.begin()[0]
+    run = steps_of(stacks, streams, padded)
     for _ in range(WARMING):
         run()
     synchronise(ground.device)
@@ -162,12 +165,14 @@ def rate(ground: Ground, way: Way) -> float:
     return TIMED * way.members / (time.perf_counter() - began)
 
 
-def steps_of(stacks: Sequence[Stack], streams: Sequence[torch.cuda.Stream | None]) -> Callable[[], None]:
+def steps_of(stacks: Sequence[Stack], streams: Sequence[torch.cuda.Stream | None], padded: bool) -> Callable[[], None]:
+    """The first minibatch of every stack, each on its stream."""
+
     def run() -> None:
         for stack, own in zip(stacks, streams, strict=True):
             with torch.cuda.stream(own):  # None: the stream as it is
                 stack.cursor.zero_()
-                stack.step(False)
+                stack.step(padded)
 
     return run
 

@@ -57,11 +57,11 @@ from tasks.training.classifier import Burnt, Training, train
 class UniqueFeature:
     """Which canaries, in which data, for which network, and how it is asked about them.
 
-    The defaults are the published setting: `network` (see `tasks.models.catalog`; one's own is written
-    package.module:factory), with `dropout`, `batch_norm` and `augmentation` as in the paper's Table 3, trained for up to `epochs`, stopped after `patience` epochs
-    without a lower validation loss, Adam at `learning_rate`, `batch` images a step. Training uses the first
-    `examples` training images (0: all). The models are asked about `feature`; the canaries carry `burnt`, which is
-    that feature unless another is given. `seed` is the only source of chance.
+    The defaults are the published setting: `network` trained for up to `epochs`, stopped after `patience` epochs
+    without a lower validation loss, Adam at `learning_rate`, `batch` images a step. `tasks.models.catalog` lists the
+    networks; one's own is written package.module:factory. `dropout`, `batch_norm` and `augmentation` are those of the
+    paper's Table 3. Training uses the first `examples` training images (0: all). The models are asked about `feature`;
+    the canaries carry `burnt`, which is that feature unless another is given. `seed` is the only source of chance.
     """
 
     data: Dataset = Dataset("mnist")

@@ -82,4 +82,5 @@ def test_the_share_that_is_dropped_is_the_rate(rate: float) -> None:
 def test_an_odd_number_of_draws_is_the_beginning_of_more() -> None:
     draws = Draws(torch.tensor([member_key(9)]))
     assert torch.equal(draws.uniform(0, (8,))[:, :5], draws.uniform(0, (5,)))
+    assert torch.equal(draws.normal(0, (8, 3))[:, :5], draws.normal(0, (5, 3)))
     assert torch.equal(draws.kept(0, (8,), 0.5)[:, :5], draws.kept(0, (5,), 0.5))

@@ -14,11 +14,19 @@ from tasks.models.draws import Draws
 from tasks.models.layers import Layers, Mode, initial
 from tasks.models.networks import DEFINITIONS, Architecture
 from tasks.models.regularisers import PLAIN, Regularisers
+from tasks.threads import threads
 
 MODELS, ROWS = 3, 5
 KEYS = torch.tensor([11, 12, 13])
 GREY, COLOUR = (28, 28, 1), (32, 32, 3)
 BOTH = Regularisers(dropout=True, batch_norm=True)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Two threads that wait for each other on busy cores take four times as long."""
+    with threads(1):
+        yield
 
 
 class Dropout(nn.Module):
@@ -150,10 +158,10 @@ CASES = [
     ("cnn2", COLOUR, PLAIN),
     ("cnn2", COLOUR, Regularisers(batch_norm=True)),
     ("cnn2", GREY, BOTH),
-    ("densenet100", COLOUR, PLAIN),
-    ("densenet100", GREY, Regularisers(dropout=True)),
-    ("resnet18", COLOUR, PLAIN),
-    ("resnet18", GREY, PLAIN),
+    ("densenet100", (16, 16, 3), PLAIN),  # deep networks on small images: float64 is slow
+    ("densenet100", (14, 14, 1), Regularisers(dropout=True)),
+    ("resnet18", (16, 16, 3), PLAIN),
+    ("resnet18", (14, 14, 1), PLAIN),
 ]
 
 
@@ -232,6 +240,33 @@ def test_a_network_and_its_slopes_are_those_of_torchs_modules(
             torch.testing.assert_close(their, mine[m], atol=1e-10, rtol=1e-10)
         for their, tensor in zip(state(module), tensors.values(), strict=True):
             torch.testing.assert_close(their, tensor[m], atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", DEFINITIONS)
+@pytest.mark.parametrize("shape", [GREY, COLOUR], ids=named)
+def test_every_network_takes_the_usual_images(name: str, shape: tuple[int, int, int]) -> None:
+    architecture = Architecture(name, shape, 10)
+    tensors = {name: torch.from_numpy(values)[None] for name, values in architecture.initial(0).items()}
+    logits = architecture.logits(Layers(tensors), rows_of(shape)[:1, :2].float())
+    assert (1, 2, 10) == logits.shape
+    assert torch.isfinite(logits).all()
+
+
+@pytest.mark.parametrize("name", ["cnn1", "cnn2"])
+@pytest.mark.parametrize("shape", [GREY, COLOUR], ids=named)
+def test_one_model_in_float32_is_that_of_torchs_modules(name: str, shape: tuple[int, int, int]) -> None:
+    architecture = Architecture(name, shape, 7)
+    exact = stack(architecture, 1)
+    (module,) = modules(architecture, exact, False)
+    tensors = {name: tensor.detach().float().requires_grad_() for name, tensor in exact.items()}
+    pixels = rows_of(shape)[:1]
+    logits = architecture.logits(Layers(tensors, Mode(True)), pixels.float())
+    said = module(pixels[0].view(-1, *shape).permute(0, 3, 1, 2))
+    torch.testing.assert_close(said.float(), logits[0], atol=1e-4, rtol=1e-3)
+    slopes = torch.autograd.grad(logits.square().sum(), list(tensors.values()))
+    theirs = torch.autograd.grad(said.square().sum(), list(module.parameters()))
+    for their, mine in zip(theirs, slopes, strict=True):
+        assert (their - mine[0]).norm() < 1e-4 * their.norm()
 
 
 @pytest.mark.parametrize(

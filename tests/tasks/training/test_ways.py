@@ -70,12 +70,18 @@ def test_a_race_measures_every_candidate_and_names_the_fastest(ground: Ground) -
     assert label == f"{choice['way']} {choice['places'] * choice['stacks']}"
 
 
+def test_members_with_less_than_a_minibatch_are_measured_too(ground: Ground) -> None:
+    few = Ground(ground.spec, ground.data, [Member(0, np.arange(7))], [{}])
+    assert chosen(few, Manner(way="stack"), 512)[0] == Way("stack")
+    assert set(raced(few, [Way("loop"), Way("stack", places=2)])["rates"]) == {"loop 1", "stack 2"}
+
+
 def test_a_candidate_that_does_not_run_is_out_of_the_race(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     rate = ways.rate
 
     def refused(ground: Ground, way: Way) -> float:
         if way.name == "stack":
-            raise RuntimeError("operation not permitted when stream is capturing")
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
         return rate(ground, way)
 
     monkeypatch.setattr(ways, "rate", refused)

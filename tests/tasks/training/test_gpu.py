@@ -1,0 +1,85 @@
+"""The ways on a GPU: what no processor can show. Skipped where there is none."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tasks.datasets.images import Images
+from tasks.manner import Manner, WayName, under
+from tasks.models.networks import Architecture
+from tasks.models.regularisers import Regularisers
+from tasks.training.classification import Classification
+from tasks.training.many import train_many
+from tasks.training.members import Member, Recipe, Spec, Trained, TrainingError
+from tests.tasks.training import plain
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+GPU, CPU = torch.device("cuda"), torch.device("cpu")
+RECIPE = Recipe(epochs=10, batch=16, learning_rate=3e-4, precision="float64")
+NETWORKS = [("mlp1", {}), ("mlp1", {"dropout": True, "batch_norm": True}), ("cnn1", {"dropout": True}), ("cnn2", {})]
+
+
+def spec(network: str, **on: bool) -> Spec:
+    stream = np.random.default_rng(0)
+    images = Images(
+        stream.integers(0, 256, (100, 16, 16, 1), dtype=np.uint8),
+        stream.integers(0, 4, 100),
+        stream.integers(0, 256, (20, 16, 16, 1), dtype=np.uint8),
+        stream.integers(0, 4, 20),
+        4,
+    )
+    return Spec(Classification(Architecture(network, images.shape, 4, Regularisers(**on))), RECIPE, images)
+
+
+def outcomes(given: Spec, members: list[Member], way: WayName, place: torch.device = GPU) -> list:
+    with under(Manner(way=way)):
+        found = dict(train_many(given, members, place))
+    return [found[index] for index in range(len(members))]
+
+
+MEMBERS = [
+    Member(1, np.arange(100)),
+    Member(2, np.arange(64)),
+    Member(3, np.arange(90), {5: np.zeros((16, 16, 1), np.uint8)}),
+]
+
+
+@pytest.mark.parametrize("way", ["auto", "loop", "stack", "graph"])
+@pytest.mark.parametrize(("network", "on"), NETWORKS)
+def test_every_way_gives_what_training_alone_on_a_processor_gives(network: str, on: dict, way: WayName) -> None:
+    given = spec(network, **on)
+    for member, found in zip(MEMBERS, outcomes(given, MEMBERS, way), strict=True):
+        assert isinstance(found, Trained), found
+        expected = plain.train(given, member, 10)
+        for name, values in expected.weights[10].items():
+            assert np.abs(values - found.weights[name]).max() < 1e-8 * max(1, np.abs(values).max()), name
+
+
+@pytest.mark.parametrize("way", ["stack", "graph"])
+def test_places_are_refilled_and_given_up_and_chains_go_on(way: WayName) -> None:
+    given = spec("mlp1")
+    given = replace(given, recipe=replace(given.recipe, epochs=40, patience=2, learning_rate=3e-3))
+    members = [Member(seed, np.arange(50 + seed)) for seed in range(9)]
+    members += [replace(members[0], until=3), replace(members[0], after=9)]
+    with under(Manner(way=way, members=4)):
+        found = dict(train_many(given, members, GPU))
+    for index, trained in enumerate(outcomes(given, members, "loop", CPU)):
+        assert [epoch.epoch for epoch in trained.history] == [epoch.epoch for epoch in found[index].history]
+        assert abs(trained.history[-1].validation_loss - found[index].history[-1].validation_loss) < 1e-6
+
+
+def test_a_loss_that_is_not_finite_ends_its_member_alone() -> None:
+    members = [MEMBERS[0], replace(MEMBERS[1], learning_rate=1e300), MEMBERS[2]]
+    first, second, third = outcomes(spec("mlp1"), members, "stack")
+    assert isinstance(second, TrainingError)
+    assert isinstance(first, Trained)
+    assert isinstance(third, Trained)
+
+
+def test_the_fused_kernel_is_used_and_right() -> None:
+    pytest.importorskip("triton")
+    given = replace(spec("mlp1"), recipe=replace(RECIPE, precision="float32"))
+    for one, other in zip(outcomes(given, MEMBERS, "stack"), outcomes(given, MEMBERS, "loop", CPU), strict=True):
+        assert abs(one.history[-1].validation_loss - other.history[-1].validation_loss) < 1e-3

@@ -1,0 +1,95 @@
+"""Every network and every way from the command line: a user's own network, too, known by its source."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.shell import Shell
+
+TINY = ("run", "unique_feature", "scale=tiny", "canaries=1", "epochs=1", "examples=100", "--address", "none")
+
+OWN = """
+from torch import nn
+
+
+def small(shape, classes):
+    channels, height, width = shape
+    return nn.Sequential(
+        nn.Conv2d(channels, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(4), nn.Flatten(), nn.LazyLinear(classes)
+    )
+
+
+def steady(shape, classes):
+    channels, height, width = shape
+    return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, 16), nn.ReLU(), nn.Linear(16, classes))
+"""
+
+
+@pytest.fixture
+def engram(tmp_path: Path) -> Shell:
+    shell = Shell(tmp_path)
+    (tmp_path / "networks").mkdir()
+    (tmp_path / "networks" / "hospital.py").write_text(OWN)
+    shell.env["PYTHONPATH"] += f":{tmp_path / 'networks'}"
+    return shell
+
+
+def records(engram: Shell) -> list[dict[str, Any]]:
+    """What was recorded with every trained model."""
+    from orchestrator.store import open_store
+
+    store = open_store(str(engram.folder / "engram-store"))
+    found = [dict(store.record(key)) for key in sorted(store.keys())]
+    return [record for record in found if record["task"] == "classifier.train"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", ["cnn1", "resnet18"])
+def test_convolutional_networks_are_audited(engram: Shell, network: str) -> None:
+    on = ("batch_norm=true",) if network.startswith("cnn") else ()
+    done = engram.json(*TINY, f"network={network}", "augmentation=true", "batch=32", *on)
+    assert ("finished", 0) == (done["state"], done["jobs"]["failed"])
+    assert {"loop"} == {record["way"] for record in records(engram)}
+
+
+@pytest.mark.slow
+def test_a_way_that_is_asked_for_is_taken_and_recorded_and_changes_no_key(engram: Shell) -> None:
+    done = engram.json(*TINY, "--way", "stack", "--together", "4")
+    stacked = records(engram)
+    assert ["stack"] * 2 == [record["way"] for record in stacked]
+    assert {2} == {record["stack"] for record in stacked}
+    assert all(record["steps_per_second"] > 0 for record in stacked)
+    again = engram.json(*TINY, "--way", "loop")
+    assert done["run"] == again["run"]
+    assert 0 == again["jobs"]["done"] - again["jobs"]["stored"]
+    assert stacked == records(engram)
+
+
+def test_a_way_that_the_machine_has_not_fails_in_one_line(engram: Shell) -> None:
+    done = engram(*TINY, "--way", "graph", code=3)
+    assert "way is graph; for mlp1 on cpu it must be auto or one of loop, stack" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_users_own_network_is_audited_and_known_by_its_source(engram: Shell) -> None:
+    done = engram.json(*TINY, "network=hospital:steady")
+    assert "finished" == done["state"]
+    (network,) = {record["config"]["network"] for record in records(engram)}
+    assert network.startswith("hospital:steady@")
+    source = engram.folder / "networks" / "hospital.py"
+    source.write_text(source.read_text().replace("16", "24"))
+    assert done["run"] != engram.json(*TINY, "network=hospital:steady")["run"]
+    assert 4 == len(records(engram))
+
+
+def test_a_network_that_is_not_there_or_cannot_be_used_is_one_line(engram: Shell) -> None:
+    for network, code, message in (
+        ("hospital:missing", 3, "hospital has no function missing; it has small, steady"),
+        ("clinic:small", 2, "there is no module 'clinic' on Python's path"),
+        ("mlp7", 2, "network is 'mlp7'; it must be one of mlp1, cnn1"),
+    ):
+        done = engram(*TINY, f"network={network}", code=code)
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
