@@ -25,7 +25,7 @@ def agreement(data: Images, place: torch.device, members: int, epochs: int) -> I
         f"stack of {members}, eager": Way("stack", places=members),
         f"stack of {members}, captured": Way("stack", places=members, captured=gpu),
         f"stacks of {half}, captured": Way("stack", places=half, captured=gpu),
-        f"graphs on {half} streams": Way("graph", stacks=half, captured=gpu),
+        f"graphs on {members} streams": Way("graph", stacks=members, captured=gpu),
     }
     loops = None
     for name, way in ways.items():

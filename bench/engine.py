@@ -89,10 +89,9 @@ def epochs(stack: Stack) -> Run:
 
 def steps(ground: Ground, stacks: list[Stack]) -> Run:
     """Takes STEPS steps with every model."""
-    for stack in stacks:
-        stack.begin()
+    padded = [stack.begin()[0] for stack in stacks]
     synchronise(ground.device)  # the steps have streams of their own, which do not wait for what has been said before
-    run = steps_of(stacks, [stream(ground.device) for _ in stacks])
+    run = steps_of(stacks, [stream(ground.device) for _ in stacks], any(padded))
 
     def several() -> None:
         for _ in range(STEPS):

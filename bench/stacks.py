@@ -186,8 +186,7 @@ def room(data: Images, place: torch.device, models: int) -> Iterator[Row]:
 
         def recorded() -> int:
             (stack,) = seated(ground, Way("stack", places=models, captured=place.type == "cuda"))
-            stack.begin()
-            stack.step(False)
+            stack.step(stack.begin()[0])
             synchronise(place)
             return stack.bytes
 

@@ -67,7 +67,7 @@ def gpu_sections(data: Images, place: torch.device, tiny: bool) -> list[Section]
         Section("ceilings", partial(stacks.device, place, tiny), 10),
         Section("mlp1 stacked", partial(stacks.perceptrons, data, place, tiny, sizes), 60),
         Section("audit", partial(audit.canaries, tiny), 60),
-        Section("agreement", partial(agreement, some, place, *((2, 1) if tiny else (8, 5))), 40),
+        Section("agreement", partial(agreement, some, place, *((2, 1) if tiny else (16, 4))), 40),
         Section("autoencoders stacked", autoencoders, 60),
         Section("neighbours", partial(nearest, place, tiny, gpu=True), 60),
         Section("mlp1 in whole epochs", partial(stacks.whole_epochs, some if tiny else data, place, many), 20),

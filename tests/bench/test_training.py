@@ -11,7 +11,7 @@ GPU_SECTIONS = (
     "ceiling: copy on the device",
     "mlp1, 2 stacked, captured: model-step",
     "2 canaries of mlp1 on digits x 2 epochs, all in",
-    "mlp1 by graphs on 1 streams",
+    "mlp1 by graphs on 2 streams",
     "autoencoders, 2 stacked: model-step",
     "log p of 2 models, TF32",
     "100 autoencoders x 100 epochs with log p (bfloat16) every 5: computed from the rates above",
