@@ -34,8 +34,6 @@ chaos: .venv/ready
 bench: .venv/ready
 	$(BIN)/python -m bench.orchestration
 	$(BIN)/python -m bench.training
-	$(BIN)/python -m bench.neighbours
-	$(BIN)/python -m bench.generation
 
 # What the machines of cluster.yaml install.
 wheel: .venv/ready

@@ -29,15 +29,22 @@ PRODUCTS = 4  # in one run of a ceiling
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the result: a goal, what was measured for it, and beside what."""
+    """One line of the result: a goal, what was measured for it, and beside what. NaN where there is no number."""
 
     what: str
     ours: str
-    rival: str
-    ratio: float
-    must: float
-    aim: float
+    rival: str = ""
+    ratio: float = math.nan
+    must: float = math.nan
+    aim: float = math.nan
     unit: str = "x"  # of the ratio and its goals; s where the seconds themselves are judged, and less is better
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the ratio is as good as it must be; None where there is nothing to meet."""
+        if math.isnan(self.must) or math.isnan(self.ratio):
+            return None
+        return self.ratio >= self.must if self.unit == "x" else self.ratio <= self.must
 
 
 def ceilings(place: torch.device) -> dict[str, Run]:
@@ -101,40 +108,63 @@ def here(data: str, place: torch.device) -> dict[str, str]:
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "processor": f"{model or platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
         f"{torch.backends.cpu.get_cpu_capability()}",
-        "device": torch.cuda.get_device_name(place) if place.type == "cuda" else "CPU",
+        "device": gpu(place) if place.type == "cuda" else "CPU",
+        "load before": " ".join(f"{load:.1f}" for load in os.getloadavg()) + " (1, 5 and 15 minutes)",
         "versions": f"Python {platform.python_version()}, torch {torch.__version__}, NumPy {np.__version__}",
         "products": products(place, torch.float32).name,
         "data": data,
     }
 
 
+def gpu(place: torch.device) -> str:
+    """The GPU's name, memory and CUDA version."""
+    properties = torch.cuda.get_device_properties(place)
+    return f"{properties.name}, {properties.total_memory / 1e9:.0f} GB, CUDA {torch.version.cuda}"
+
+
 def markdown(title: str, setting: dict[str, str], rows: list[Row]) -> str:
     lines = [f"# {title}", "", *(f"- {name}: {value}" for name, value in setting.items()), ""]
-    lines += ["| what | Engram | beside | ratio | must | aim |", "|---|---|---|---|---|---|"]
+    lines += ["| what | Engram | beside | ratio | must | aim | met |", "|---|---|---|---|---|---|---|"]
+    words = {True: "yes", False: "no", None: ""}
     for row in rows:
         unit = row.unit if row.unit == "x" else f" {row.unit}"
+        ratio = "" if math.isnan(row.ratio) else f"{row.ratio:.2f}{unit}"
         goals = " | ".join("" if math.isnan(goal) else f"{goal:g}{unit}" for goal in (row.must, row.aim))
-        lines.append(f"| {row.what} | {row.ours} | {row.rival} | {row.ratio:.2f}{unit} | {goals} |")
+        lines.append(f"| {row.what} | {row.ours} | {row.rival} | {ratio} | {goals} | {words[row.met]} |")
     return "\n".join(lines) + "\n"
 
 
 def as_json(setting: dict[str, str], rows: list[Row]) -> str:
-    cells = [{name: None if value != value else value for name, value in asdict(row).items()} for row in rows]
-    return json.dumps({**setting, "rows": cells}, indent=1) + "\n"
+    cells = [{**asdict(row), "met": row.met} for row in rows]
+    plain = [{name: None if value != value else value for name, value in cell.items()} for cell in cells]
+    return json.dumps({**setting, "rows": plain}, indent=1) + "\n"
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """What the command lines of all benches share: tiny, out."""
+    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
+    parser.add_argument("--tiny", action="store_true", help="few steps: whether it runs, not how fast")
+    parser.add_argument("--out", type=Path, help="write the result here: JSON where it ends in .json, else Markdown")
+    return parser
 
 
 def options(description: str | None) -> argparse.Namespace:
-    """The command line of a bench: tiny, device, out."""
-    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
-    parser.add_argument("--tiny", action="store_true", help="few steps: whether it runs, not how fast")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--out", type=Path, help="write the result here: JSON where it ends in .json, else Markdown")
-    return parser.parse_args()
+    """The command line of a bench of one subject: tiny, device, out."""
+    given = parser(description)
+    given.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    return given.parse_args()
 
 
 def publish(title: str, setting: dict[str, str], rows: list[Row], out: Path | None) -> None:
     """Print the result, and write it where it was asked for."""
     print(markdown(title, setting, rows), end="")
+    write(title, setting, rows, out)
+
+
+def write(title: str, setting: dict[str, str], rows: list[Row], out: Path | None) -> None:
+    """Write the result where it was asked for, whole or not at all."""
     if out:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(as_json(setting, rows) if out.suffix == ".json" else markdown(title, setting, rows))
+        aside = out.with_name(f".{out.name}")
+        aside.write_text(as_json(setting, rows) if out.suffix == ".json" else markdown(title, setting, rows))
+        aside.replace(out)

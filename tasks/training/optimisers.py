@@ -50,6 +50,7 @@ class Adam:
         self._slopes = None if device.type == "cpu" else weights.like()
         # Rows of one model each, taken apart once: that takes longer than a small step.
         self._parts = [tuple(list(flat.parts(model)) for flat in (weights, *self.moments)) for model in range(models)]
+        self._taken = list(self.steps.unbind())
 
     def step(self, slopes: Sequence[Tensor], active: Tensor | None = None) -> None:
         if self._slopes is None:
@@ -73,8 +74,7 @@ class Adam:
 
     def step_of(self, model: int, slopes: Sequence[Tensor]) -> None:
         weights, means, squares = self._parts[model]
-        taken = self.steps[model]
-        taken += 1
+        taken = self._taken[model].add_(1)
         # What torch.optim.Adam(fused=True) calls, without its 40 microseconds of bookkeeping.
         torch._fused_adam_(
             weights,

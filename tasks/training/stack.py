@@ -79,7 +79,9 @@ class Stack:
         self.graphs = Graphs(device) if captured else None
         self._orders: dict[tuple[int, int], Order] = {}  # drawn ahead, by member and epoch
         self._running: list[int] = []  # minibatches of each place in the epoch under way
-        self._each = [self.learned.of(place) for place in range(count)]  # one model's tensors (*shape)
+        # One model's tensors (*shape), its key and its steps: taken apart here, not in every step.
+        self._each = [self.learned.of(place) for place in range(count)]
+        self._drawn = list(zip(torch.split(self.keys, 1), torch.split(self.optimiser.steps, 1), strict=True))
 
     # Places
 
@@ -300,9 +302,10 @@ class Stack:
                     continue
                 share = 1.0 if self.spec.learning.total else 1 / count
                 shares = torch.full((count,), share, dtype=self.losses.dtype)
-                rows = pixels[place, :count], labels[place, :count]
-                draws = Draws(self.keys[place : place + 1], self.optimiser.steps[place : place + 1])
-                found = self.spec.learning.by_hand(self._each[place], *rows, shares, draws)
+                rows = pixels[place], labels[place]
+                if real is not None:
+                    rows = rows[0][:count], rows[1][:count]
+                found = self.spec.learning.by_hand(self._each[place], *rows, shares, Draws(*self._drawn[place]))
                 if found is None:
                     return False
                 loss, slopes = found

@@ -70,10 +70,12 @@ class Ground:
     def stacks(self, way: Way) -> list[Stack]:
         """The way's empty stacks."""
         steps = max(minibatches(len(member.rows), self.spec.recipe.batch) for member in self.members)
-        return [
+        stacks = [
             Stack(self.spec, self.data, self.aliases, steps, way.places, captured=way.captured)
             for _ in range(way.stacks)
         ]
+        synchronise(self.device)  # they are used on other streams, which do not wait for their zeros
+        return stacks
 
 
 def chosen(ground: Ground, manner: Manner, most: int) -> tuple[Way, memory.Need | None]:
@@ -155,6 +157,7 @@ def rate(ground: Ground, way: Way) -> float:
             stack.enter(place, index, ground.members[index])
         padded |= stack.begin()[0]
     run = steps_of(stacks, streams, padded)
+    synchronise(ground.device)  # the steps' streams do not wait for the members that have just been put in
     for _ in range(WARMING):
         run()
     synchronise(ground.device)

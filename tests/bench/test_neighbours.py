@@ -23,7 +23,7 @@ def bench(folder: Path) -> tuple[str, dict[str, Any]]:
 @pytest.mark.slow
 def test_the_neighbour_bench_runs_end_to_end(tmp_path: Path) -> None:
     printed, result = bench(tmp_path)
-    assert "| what | Engram | beside | ratio | must | aim |" in printed
+    assert "| what | Engram | beside | ratio | must | aim | met |" in printed
     assert [2.0, 0.9, None] == [row["must"] for row in result["rows"]]
     assert ["x"] * 3 == [row["unit"] for row in result["rows"]]
     assert all(row["ratio"] > 0 for row in result["rows"])

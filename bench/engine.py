@@ -1,0 +1,100 @@
+"""What every bench of training measures: the engine that audits train with, on images of MNIST's shape."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from bench.measuring import Run
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.images import Images
+from tasks.models.networks import Architecture
+from tasks.models.vae import mnist
+from tasks.training.classification import Classification
+from tasks.training.generation import Generation
+from tasks.training.learning import Learning
+from tasks.training.members import Member, Recipe, Spec
+from tasks.training.resident import resident
+from tasks.training.stack import Stack
+from tasks.training.ways import Ground, Way, steps_of, stream, synchronise
+
+BATCH, LEARNING_RATE = 128, 3e-4  # of classifiers, as published
+VAE_BATCH, VAE_LEARNING_RATE = 64, 1e-3
+VAE = mnist()
+STEPS = 20  # that a run of a stack takes
+
+
+def images(count: int) -> tuple[str, Images]:
+    """The first images of MNIST where it is, else random ones; and which of the two."""
+    try:
+        data = load(Dataset("mnist"))
+        train, labels = data.train_images[:count], data.train_labels[:count]
+        return "MNIST", Images(train, labels, data.test_images[:count], data.test_labels[:count], data.classes)
+    except DatasetError:
+        stream = np.random.default_rng(0)
+        pixels = stream.integers(0, 256, (count, 28, 28, 1), dtype=np.uint8)
+        labels = stream.integers(0, 10, count)
+        few = min(count, 10_000)
+        return "random images of MNIST's shape", Images(pixels, labels, pixels[:few], labels[:few], 10)
+
+
+def first(data: Images, count: int) -> Images:
+    """The same with its first rows alone."""
+    train, test = slice(count), slice(min(count, len(data.test_images)))
+    return Images(
+        data.train_images[train], data.train_labels[train], data.test_images[test], data.test_labels[test], data.classes
+    )
+
+
+def classifiers(
+    data: Images, place: torch.device, network: str = "mlp1", members: int = 1, epochs: int = 1, batch: int = BATCH
+) -> Ground:
+    """Members of a network that classifies, each of a seed of its own, on all training images."""
+    learning = Classification(Architecture(network, data.shape, data.classes))
+    return ground(learning, Recipe(epochs, batch, LEARNING_RATE, patience=10), data, place, members)
+
+
+def autoencoders(data: Images, place: torch.device) -> Ground:
+    """The fully connected autoencoder of density."""
+    return ground(Generation(VAE), Recipe(1, VAE_BATCH, VAE_LEARNING_RATE), data, place, 1)
+
+
+def ground(learning: Learning, recipe: Recipe, data: Images, place: torch.device, members: int) -> Ground:
+    rows = np.arange(len(data.train_images))
+    group = [Member(seed, rows) for seed in range(members)]
+    there, aliases = resident(data, place).with_replaced([member.replaced for member in group])
+    return Ground(Spec(learning, recipe, data), there, group, aliases)
+
+
+def seated(ground: Ground, way: Way) -> list[Stack]:
+    """The way's stacks with a member in every place."""
+    stacks = ground.stacks(way)
+    for number, stack in enumerate(stacks):
+        for place in range(way.places):
+            index = (number * way.places + place) % len(ground.members)
+            stack.enter(place, index, ground.members[index])
+    return stacks
+
+
+def epochs(stack: Stack) -> Run:
+    """Trains one pass over the members' rows, again and again; nothing is validated."""
+
+    def epoch() -> None:
+        for padded in stack.begin():
+            stack.step(padded)
+
+    return epoch
+
+
+def steps(ground: Ground, stacks: list[Stack]) -> Run:
+    """Takes STEPS steps with every model."""
+    padded = [stack.begin()[0] for stack in stacks]
+    synchronise(ground.device)  # the steps have streams of their own, which do not wait for what has been said before
+    run = steps_of(stacks, [stream(ground.device) for _ in stacks], any(padded))
+
+    def several() -> None:
+        for _ in range(STEPS):
+            run()
+
+    return several

@@ -1,0 +1,206 @@
+"""How fast many classifiers train together on a GPU, beside one usual loop and beside what the device can do at most.
+
+The floor of a step of one model in a stack is the larger of two times: its matrix products at the device's fastest
+float32 product (8192 x 8192), and Adam's traffic (7 reads and writes of every weight, slope or moment) at the rate of a
+copy. The rival is the loop of `bench.perceptron` over tensors, with autograd and torch.optim.Adam at its defaults.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+
+from bench.engine import BATCH, STEPS, classifiers, first, seated, steps
+from bench.measuring import Row, Run, in_turn, wall_after_the_device
+from bench.perceptron import gigaflops_of_a_step, tensors
+from bench.sections import release
+from tasks import devices
+from tasks.datasets.images import Images
+from tasks.models.networks import Architecture
+from tasks.precision import full_float32
+from tasks.training import memory
+from tasks.training.many import MOST
+from tasks.training.ways import Way, candidates, raced, rehearsed, synchronise
+
+STACKS = (64, 256, 128, 512, 1, 16, 4)  # the most telling first
+ENOUGH = 64  # models in a stack from which on the goals hold
+TRAFFIC = 7 * 4  # bytes that Adam moves for each weight
+ROUNDS = 3
+REPEATS = 10  # of a copy or a product in one run
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What the device does at most: bytes a second that a copy reads and writes; operations a second of products."""
+
+    copy: float
+    float32: float
+    tf32: float
+    bfloat16: float
+
+
+@lru_cache
+def ceilings(place: torch.device, tiny: bool) -> Ceilings:
+    """Measured once in a run."""
+    side, size = (256, 2**20) if tiny else (8192, 2**30)
+    source = torch.empty(size, dtype=torch.uint8, device=place).random_()
+    target = torch.empty_like(source)
+    left, right = torch.randn(2, side, side, device=place)
+    found = torch.empty(side, side, device=place)
+    half = [tensor.bfloat16() for tensor in (left, right, found)]
+    work = 2 * side**3
+
+    def timed(run: Run) -> float:
+        def several() -> None:
+            for _ in range(REPEATS):
+                run()
+
+        return in_turn({"run": several}, ROUNDS, wall_after_the_device(place))["run"] / REPEATS
+
+    copying = 2 * size / timed(lambda: target.copy_(source))
+    with full_float32():
+        float32 = work / timed(lambda: torch.mm(left, right, out=found))
+        torch.set_float32_matmul_precision("high")  # TF32
+        tf32 = work / timed(lambda: torch.mm(left, right, out=found))
+    bfloat16 = work / timed(lambda: torch.mm(half[0], half[1], out=half[2]))
+    return Ceilings(copying, float32, tf32, bfloat16)
+
+
+def device(place: torch.device, tiny: bool) -> Iterator[Row]:
+    """The device's ceilings."""
+    most = ceilings(place, tiny)
+    yield Row("ceiling: copy on the device, bytes read and written", f"{most.copy / 1e9:.0f} GB/s")
+    for name, reached in (("float32", most.float32), ("TF32", most.tf32), ("bfloat16", most.bfloat16)):
+        yield Row(f"ceiling: matrix product, {name}", f"{reached / 1e12:.1f} TFLOP/s")
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Seconds of a model's step that no implementation in float32 can do without."""
+
+    products: float
+    traffic: float
+
+    @property
+    def seconds(self) -> float:
+        return max(self.products, self.traffic)
+
+    def __str__(self) -> str:
+        return f"floor {self.seconds * 1e6:.1f} us ({'products' if self.products > self.traffic else 'Adam'})"
+
+
+def floor(data: Images, most: Ceilings) -> Floor:
+    weights = Architecture("mlp1", data.shape, data.classes).weights
+    count = sum(math.prod(weight.shape) for weight in weights.values())
+    return Floor(gigaflops_of_a_step(data) * 1e9 / most.float32, TRAFFIC * count / most.copy)
+
+
+def perceptrons(data: Images, place: torch.device, tiny: bool, stacks: Sequence[int] = STACKS) -> Iterator[Row]:
+    """Model-steps of mlp1 in stacks, recorded and not, each in turn with the usual loop."""
+    ground, least = classifiers(data, place), floor(data, ceilings(place, tiny))
+    few = first(data, 60 * BATCH)
+    usual, batches = tensors(few, place), math.ceil(len(few.train_images) / BATCH)
+    with devices.exactly(place):
+        for models in stacks:
+            runs: dict[str, Run] = {}
+            for name, captured in (("captured", True), ("eager", False)):
+                way = Way("stack", places=models, captured=captured and place.type == "cuda")
+                runs[name] = steps(ground, seated(ground, way))
+            seconds = in_turn({**runs, "tensors": usual}, ROUNDS, wall_after_the_device(place))
+            rival = seconds["tensors"] / batches
+            for name in runs:
+                ours = seconds[name] / STEPS / models
+                judged = name == "captured" and models >= ENOUGH
+                what = f"mlp1, {models} stacked, {name}: model-step"
+                yield Row(
+                    what,
+                    f"{ours * 1e6:.1f} us, {least.seconds / ours:.0%} of the floor's speed",
+                    f"{rival * 1e6:.0f} us, tensors; {least}",
+                    rival / ours,
+                    *((40, 80) if judged else ()),
+                )
+                if judged:
+                    what = f"mlp1, {models} stacked, {name}: time of a model-step"
+                    yield Row(what, f"{ours * 1e6:.1f} us", str(least), ours * 1e6, 24, 14, "us")
+            runs.clear()
+            release()
+
+
+def whole_epochs(data: Images, place: torch.device, models: int) -> Iterator[Row]:
+    """What epochs cost beyond their steps: drawing and sending the order, validation, waiting."""
+    # Of many epochs: while one is computed, the order of the next is drawn.
+    ground, captured = classifiers(data, place, epochs=1000), place.type == "cuda"
+    (stack,) = seated(ground, Way("stack", places=models, captured=captured))
+    count = stack.order.shape[1]
+
+    def epoch() -> None:
+        stack.launch()
+        stack.land()
+
+    with devices.exactly(place):
+        clock = wall_after_the_device(place)
+        both = in_turn({"epoch": epoch, "steps": steps(ground, [stack])}, ROUNDS, clock)
+        alone, each = both["steps"] / STEPS, both["epoch"] / count
+        yield Row(
+            f"mlp1, {models} stacked: model-step in whole epochs, with orders and validation",
+            f"{each / models * 1e6:.1f} us",
+            f"{alone / models * 1e6:.1f} us, the same steps alone",
+            alone / each,
+        )
+
+
+def race(network: str, data: Images, place: torch.device, most: int = MOST, batch: int = BATCH) -> Iterator[Row]:
+    """Model-steps per second of every way, as the engine itself decides between them."""
+    with devices.exactly(place):
+        ground = classifiers(data, place, network, batch=batch)
+        need = memory.need(lambda models: rehearsed(ground, models), place)
+        release()
+        fitting = max(1, min(most, need.fitting(memory.free(place))))
+        choice = raced(ground, candidates(ground, fitting))
+    rates: dict[str, float] = dict(choice["rates"])
+    members = choice["places"] * choice["stacks"]
+    for name, reached in rates.items():
+        taken = " (taken)" if name == f"{choice['way']} {members}" else ""
+        yield Row(
+            f"{network}, {name}{taken}: model-steps a second",
+            f"{reached:,.0f}" if reached else "failed",
+            f"{rates['loop 1']:,.0f}, loop",
+            reached / rates["loop 1"] if rates["loop 1"] else math.nan,
+        )
+
+
+def room(data: Images, place: torch.device, models: int) -> Iterator[Row]:
+    """Memory of a stack as predicted from steps of one and of two models, and as it was."""
+    with devices.exactly(place):
+        ground = classifiers(data, place)
+        need = memory.need(lambda count: rehearsed(ground, count), place)
+        predicted = need.fixed + models * need.each
+        release()
+        eager = memory.taken(lambda: rehearsed(ground, models), place)
+        release()
+        before = reserved(place)
+
+        def recorded() -> int:
+            (stack,) = seated(ground, Way("stack", places=models, captured=place.type == "cuda"))
+            stack.step(stack.begin()[0])
+            synchronise(place)
+            return stack.bytes
+
+        captured = memory.taken(recorded, place)
+        kept = reserved(place) - before
+        pools = f", {kept / models / 1e6:.1f} MB of torch's pools" if kept > 0 else ""
+        for name, took, more in (("eager", eager, ""), ("captured", captured, pools)):
+            yield Row(
+                f"memory of mlp1 in a stack of {models}, {name}, per model",
+                f"predicted {predicted / models / 1e6:.1f} MB",
+                f"{took / models / 1e6:.1f} MB at most{more}",
+                took / predicted,
+            )
+
+
+def reserved(place: torch.device) -> int:
+    return torch.cuda.memory_reserved(place) if place.type == "cuda" else 0
