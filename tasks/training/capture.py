@@ -28,17 +28,22 @@ class Graphs:
 
     def _recorded(self, function: Callable[[], None], changed: Sequence[Tensor]) -> torch.cuda.CUDAGraph:
         before = [tensor.clone() for tensor in changed]
-        current, aside = torch.cuda.current_stream(self._device), torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-        aside.wait_stream(current)
-        with torch.cuda.stream(aside):
+        current = torch.cuda.current_stream(self._device)
+        # A recording keeps the workspaces of the stream that it was made on: stacks that replay theirs side by side
+        # must have recorded them on their own. The default stream cannot be recorded.
+        own = current
+        if current == torch.cuda.default_stream(self._device):
+            own = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        own.wait_stream(current)
+        with torch.cuda.stream(own):
             for _ in range(REHEARSALS):
                 function()
                 with torch.no_grad():
                     for tensor, was in zip(changed, before, strict=True):
                         tensor.copy_(was)
-        current.wait_stream(aside)
+        current.wait_stream(own)
         graph = torch.cuda.CUDAGraph()
         # Other threads may allocate meanwhile: only this one's work is being recorded.
-        with torch.cuda.graph(graph, stream=aside, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, stream=own, capture_error_mode="thread_local"):
             function()
         return graph

@@ -276,6 +276,10 @@ class Stack:
         else:
             self._step(padded)
 
+    def copies(self) -> list[Tensor]:
+        """What a rehearsal of a step puts back."""
+        return [tensor.clone() for tensor in self._changed()]
+
     def _changed(self) -> list[Tensor]:
         """What a step changes: a rehearsal of it puts this back."""
         return [*self._memory(), self.cursor, self.losses]
