@@ -12,6 +12,7 @@ quickstart: .venv/ready
 ORCHESTRATION := tests/orchestrator tests/test_cluster.py tests/test_whole.py
 
 test: lint types
+	@echo "the tests, in two halves side by side: each prints what it found at its end (about a quarter of an hour)"
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=line test-orchestration test-computation
 
 test-orchestration: .venv/ready
