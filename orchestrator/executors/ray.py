@@ -26,6 +26,7 @@ from orchestrator.calls import Call, Finished, Lost
 from orchestrator.errors import ClusterError
 from orchestrator.executors import threads, worker
 from orchestrator.executors.address import host_and_port, probe, reachable
+from orchestrator.executors.environment import variables
 from orchestrator.executors.guard import Guard
 from orchestrator.filling import SHARERS
 
@@ -253,19 +254,9 @@ def _found() -> str:
         ) from error
 
 
-@contextlib.contextmanager
-def _variables(values: Mapping[str, str]) -> Iterator[None]:
+def _variables(values: Mapping[str, str]) -> contextlib.AbstractContextManager[None]:
     """Environment variables for as long as it takes; PYTHONBREAKPOINT is one that Ray sets unasked."""
-    before = {name: os.environ.get(name) for name in (*values, "PYTHONBREAKPOINT")}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+    return variables(values, "PYTHONBREAKPOINT")
 
 
 def _set(stack: contextlib.ExitStack, values: Mapping[str, str]) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from orchestrator.executors.environment import variables
 from tasks.threads import threads
 
 LIBRARIES = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "VECLIB")
@@ -17,16 +17,8 @@ ONE = {f"{library}_{'MAXIMUM' if library == 'VECLIB' else 'NUM'}_THREADS": "1" f
 @contextmanager
 def one() -> Iterator[None]:
     """Inside, torch computes with one thread in this process, be it loaded already or loaded inside."""
-    before = {name: os.environ.get(name) for name in ONE}
     with ExitStack() as stack:
         if "torch" in sys.modules:
             stack.enter_context(threads(1))
-        os.environ.update(ONE)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
+        stack.enter_context(variables(ONE))
+        yield

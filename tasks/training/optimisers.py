@@ -44,7 +44,7 @@ class Adam:
         device, models = weights.buffer.device, len(weights.buffer)
         self.weights, self.epsilon = weights, epsilon
         self.means, self.squares = weights.like(), weights.like()
-        self.moments = (self.means, self.squares)
+        self.moments: tuple[Flat, ...] = (self.means, self.squares)
         self.steps = torch.zeros(models, device=device)
         self.rates = torch.zeros(models, device=device, dtype=torch.float64)
         self._slopes = None if device.type == "cpu" else weights.like()
@@ -137,7 +137,7 @@ class RMSprop:
         device, models = weights.buffer.device, len(weights.buffer)
         self.weights, self.epsilon = weights, epsilon
         self.squares, self._slopes = weights.like(), weights.like()
-        self.moments = (self.squares,)
+        self.moments: tuple[Flat, ...] = (self.squares,)
         self.steps = torch.zeros(models, device=device)
         self.rates = torch.zeros(models, device=device, dtype=torch.float64)
 
@@ -160,4 +160,4 @@ class RMSprop:
         self.weights.buffer[models].sub_(rates * slopes / squares.sqrt().add_(self.epsilon))
 
 
-OPTIMISERS: dict[str, type[Adam] | type[RMSprop]] = {"adam": Adam, "rmsprop": RMSprop}
+OPTIMISERS: dict[str, Callable[[Flat, float], Optimiser]] = {"adam": Adam, "rmsprop": RMSprop}

@@ -113,20 +113,16 @@ class Stack:
     def enter(self, place: int, index: int, member: Member) -> None:
         """Put a member in a place: at its start, or in the state from which it goes on."""
         state = member.start
-        names = {**self.learned.views, **self.kept.views}
         start = self.spec.learning.initial(member.seed) if state is None else state.weights
         best = start if state is None else state.best_weights
         with torch.no_grad():
-            for name, view in names.items():
-                view[place].copy_(number(start[name]))
+            fill(place, start, self.learned, self.kept)
             if self.spec.recipe.patience:
-                for flat in self.best:
-                    for name, view in flat.views.items():
-                        view[place].copy_(number(best[name]))
+                fill(place, best, *self.best)
             for position, moment in enumerate(self.optimiser.moments):
                 moment.buffer[place].zero_()
-                for name, view in moment.views.items() if state is not None else ():
-                    view[place].copy_(number(state.moments[position][name]))  # type: ignore[union-attr]
+                if state is not None:
+                    fill(place, state.moments[position], moment)
             self.optimiser.steps[place] = 0 if state is None else state.steps
             self.keys[place] = member_key(member.seed)
         history = [] if state is None else list(state.history)
@@ -135,22 +131,20 @@ class Stack:
     def leave(self, place: int) -> Trained:
         """What the place's member has become; it keeps its place until `free` or `go_on`."""
         who = self.occupant(place)
-        weights = {name: self._all(self.best)[name][place].cpu().numpy().copy() for name in self.spec.learning.weights}
         best = who.best if self.spec.recipe.patience else len(who.history)
-        return Trained(best, tuple(who.history), weights, self._state(place) if who.member.returns_state else None)
+        state = self._state(place) if who.member.returns_state else None
+        return Trained(best, tuple(who.history), self._weights(place, self.best), state)
 
     def _state(self, place: int) -> State:
         who = self.occupant(place)
-        names = list(self.spec.learning.weights)
-        now, best = (
-            {name: self._all(flats)[name][place].cpu().numpy().copy() for name in names}
-            for flats in ((self.learned, self.kept), self.best)
-        )
-        moments = tuple(
-            {name: view[place].cpu().numpy().copy() for name, view in moment.views.items()}
-            for moment in self.optimiser.moments
-        )
+        now, best = (self._weights(place, flats) for flats in ((self.learned, self.kept), self.best))
+        moments = tuple(numbers(place, moment) for moment in self.optimiser.moments)
         return State(tuple(who.history), who.best, int(self.optimiser.steps[place]), now, best, moments)
+
+    def _weights(self, place: int, flats: tuple[Flat, Flat]) -> dict[str, NDArray[np.floating]]:
+        """A model's tensors, in the network's order."""
+        found = numbers(place, *flats)
+        return {name: found[name] for name in self.spec.learning.weights}
 
     def go_on(self, place: int, index: int, member: Member) -> None:
         """The place's member goes on as the next link of its chain."""
@@ -177,10 +171,6 @@ class Stack:
         yield from (moment.buffer for moment in self.optimiser.moments)
         if self.spec.recipe.patience:
             yield from (flat.buffer for flat in self.best)
-
-    @staticmethod
-    def _all(flats: tuple[Flat, Flat]) -> dict[str, Tensor]:
-        return {**flats[0].views, **flats[1].views}
 
     # Epochs
 
@@ -355,8 +345,16 @@ class Stack:
             self.assessment /= len(test)
 
 
-def number(values: NDArray[np.floating]) -> Tensor:
-    return torch.from_numpy(np.array(values))  # copied, because torch has no read-only tensors
+def fill(place: int, values: Mapping[str, NDArray[np.floating]], *flats: Flat) -> None:
+    """Put a model's values into its place."""
+    for flat in flats:
+        for name, view in flat.views.items():
+            view[place].copy_(torch.from_numpy(np.array(values[name])))  # copied: torch has no read-only tensors
+
+
+def numbers(place: int, *flats: Flat) -> dict[str, NDArray[np.floating]]:
+    """A copy of what a model has in its place."""
+    return {name: view[place].cpu().numpy().copy() for flat in flats for name, view in flat.views.items()}
 
 
 def not_finite(what: str, where: str, seed: int) -> str:
