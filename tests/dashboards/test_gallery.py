@@ -22,7 +22,7 @@ from tasks.audits.unique_feature.evaluation import probe_triples
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Feature, burn, pixels
+from tasks.datasets.features import Glyph, burn, pixels
 from tests.dashboards import made
 
 
@@ -50,11 +50,11 @@ def test_canaries_are_shown_as_their_models_saw_them_the_largest_effect_first(st
 
 
 def test_they_carry_the_feature_that_was_burnt_in_though_another_was_asked_for(store: Store) -> None:
-    burnt = Feature(text="Q")
+    burnt = Glyph(text="Q")
     found = shown(store, made.embedded(burnt=burnt))
     canary, probe = array(found.pictures[0].png), array(found.pictures[-2].png)
     assert (pixels(burnt) == canary[1:6, 1:6]).all()
-    assert (pixels(Feature()) == probe[1:6, 1:6]).all()
+    assert (pixels(Glyph()) == probe[1:6, 1:6]).all()
 
 
 def test_a_probe_image_is_shown_three_times_as_the_models_met_it(store: Store) -> None:

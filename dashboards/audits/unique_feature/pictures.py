@@ -70,7 +70,7 @@ def of_probe(config: UniqueFeature, canary: int, show_images: bool) -> Iterator[
     images = load(config.probe).test_images
     row = int(images[:VARIED].std(axis=(1, 2, 3)).argmax())
     clean = as_shape(images[row : row + 1], load(config.data).train_images.shape[1:])
-    three: Triples = triples("probe", clean, np.array([row]), row + 1, evaluation(config, canary))
+    three: Triples = triples("probe", clean, np.array([row]), evaluation(config, canary))
     names = {"clean": three.clean, "with the feature": three.unique, "with a random patch": three.random}
     for name, image in names.items():
         yield Picture(encoded(image[0]), f"probe image {row}, {name}", f"Probe image {row}, {name}")

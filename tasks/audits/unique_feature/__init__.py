@@ -46,7 +46,7 @@ from tasks.audits.unique_feature.summary import Published, Summary, summary
 from tasks.audits.unique_feature.verdict import verdict
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Feature, check_fits
+from tasks.datasets.features import Feature, Glyph, check_fits
 from tasks.job import Audit, Job, Roots, Verdict
 from tasks.models import catalog
 from tasks.models.catalog import Network
@@ -72,7 +72,7 @@ class UniqueFeature:
     dropout: bool = False
     batch_norm: bool = False
     augmentation: bool = False
-    feature: Feature = Feature()
+    feature: Feature = Glyph()
     burnt: Feature | None = None
     canaries: int = 100
     examples: int = 0
@@ -185,7 +185,7 @@ QUICKSTART = UniqueFeature(data=Dataset("digits"), probe=Dataset("photos"), cana
 
 PRESETS: Mapping[str, UniqueFeature] = {
     "quickstart": QUICKSTART,
-    "null": replace(QUICKSTART, burnt=Feature(kind="random", seed=1)),
+    "null": replace(QUICKSTART, burnt=Glyph(kind="random", seed=1)),
     "smoke": replace(QUICKSTART, canaries=3, examples=300, epochs=3),
     "table1-mnist": UniqueFeature(),
 }

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tasks.audits.unique_feature.scores import divergence, log_probabilities
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Feature, burn, burn_patches, random_patches
+from tasks.datasets.features import Feature, burn, burn_random
 from tasks.datasets.images import as_shape
 from tasks.job import Inputs, task
 
@@ -135,7 +135,7 @@ def probe_triples(config: Evaluation) -> Triples:
     if config.probe_split == "both":
         images = np.concatenate([images, probe.train_images])
     clean = as_shape(images, load(config.data).train_images.shape[1:])
-    return triples("probe", clean, np.arange(len(clean)), len(clean), config)
+    return triples("probe", clean, np.arange(len(clean)), config)
 
 
 def train_triples(config: Evaluation, label: int) -> Triples:
@@ -144,13 +144,13 @@ def train_triples(config: Evaluation, label: int) -> Triples:
     labels = data.train_labels[: config.examples or None]
     rows = np.flatnonzero(labels == label)
     rows = rows[rows != config.canary]
-    return triples("train", data.train_images[rows], rows, len(labels), config)
+    return triples("train", data.train_images[rows], rows, config)
 
 
-def triples(images: str, clean: Pixels, rows: Rows, count: int, config: Evaluation) -> Triples:
-    """`clean` holds the images at `rows` of a set of `count`; so an image's patch does not depend on the choice."""
-    patches = random_patches(count, clean.shape[3], config.feature, config.seed, images)[rows]
-    return Triples(images, rows, clean, burn(clean, config.feature), burn_patches(clean, patches, config.feature))
+def triples(images: str, clean: Pixels, rows: Rows, config: Evaluation) -> Triples:
+    """`clean` holds the images at `rows` of a set; an image's patch depends on its row, not on the choice."""
+    unique = burn(clean, config.feature)
+    return Triples(images, rows, clean, unique, burn_random(clean, config.feature, config.seed, images, rows=rows))
 
 
 def measured(config: Evaluation, label: int, model: str, trained: pa.Table, triples: Triples) -> pa.Table:

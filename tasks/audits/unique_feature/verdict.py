@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.datasets.features import Feature
+from tasks.datasets.features import Feature, called
 from tasks.job import Answer, Verdict
 
 # Nats: a change of the label's probability by about a tenth. Where the interval excludes this much, the audit had the
@@ -45,7 +45,7 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table) -> Verdict:
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
     answer, evidence = _answered(rows.get(ROWS[0], {}), feature, carried)
     null = (
-        "" if carried == feature else f" The canaries carried another feature than {_named(feature)}: this is a null."
+        "" if carried == feature else f" The canaries carried another feature than {called(feature)}: this is a null."
     )
     sentence = f"{answer.capitalize()}: {evidence}.{null}"
     return Verdict(
@@ -57,7 +57,7 @@ def _answered(row: Row, feature: Feature, carried: Feature) -> tuple[Answer, str
     """The answer, and the evidence for it in words."""
     if not row or not row["n"] or row["estimate"] is None:
         return "undecided", "no pair of trainings has been scored yet"
-    asked, n, low, high = _named(feature), row["n"], row["low"], row["high"]
+    asked, n, low, high = called(feature), row["n"], row["low"], row["high"]
     seen = f"a single training image with {asked}" if carried == feature else "a single training image with another one"
     moved = (
         f"{seen} changes log P(its label | {asked}) - log P(its label | a random patch), on images the networks never "
@@ -90,7 +90,3 @@ def _published(rows: Mapping[tuple[str, str], Row]) -> list[str]:
         f"The published t-test, which takes probe images for the sample, calls {canary} canary models memorised, and "
         f"{twin} of their twins, which never saw the feature."
     ]
-
-
-def _named(feature: Feature) -> str:
-    return f"the letter {feature.text}" if feature.kind == "letter" else "the glyph"

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Feature, burn
+from tasks.datasets.features import Glyph, burn
 from tasks.job import marks
 from tasks.models.catalog import Network
 from tasks.models.inference import logits
@@ -48,22 +48,22 @@ def test_train_is_train_many_of_one() -> None:
 
 def test_a_canary_changes_its_row_and_no_other() -> None:
     images = load(DIGITS)
-    member = member_of(dataclasses.replace(TINY, burnt=(Burnt(7, Feature()),)), images)
+    member = member_of(dataclasses.replace(TINY, burnt=(Burnt(7, Glyph()),)), images)
     assert [7] == list(member.replaced)
-    np.testing.assert_array_equal(burn(images.train_images[7:8], Feature())[0], member.replaced[7])
+    np.testing.assert_array_equal(burn(images.train_images[7:8], Glyph())[0], member.replaced[7])
     assert not np.array_equal(images.train_images[7], member.replaced[7])
     np.testing.assert_array_equal(np.arange(256), member.rows)
 
 
 def test_a_canary_changes_the_model() -> None:
-    canary = dataclasses.replace(TINY, burnt=(Burnt(7, Feature()),))
+    canary = dataclasses.replace(TINY, burnt=(Burnt(7, Glyph()),))
     clean, burnt = dict(train_many([TINY, canary], [(), ()])).values()
     assert isinstance(clean, pa.Table)
     assert clean != burnt
 
 
 def test_a_canary_outside_the_rows_ends_its_training_alone() -> None:
-    outside = dataclasses.replace(TINY, burnt=(Burnt(256, Feature()),))
+    outside = dataclasses.replace(TINY, burnt=(Burnt(256, Glyph()),))
     found = dict(train_many([outside, TINY], [(), ()]))
     assert "a feature is burnt into row 256; the rows trained on are 0 to 255" == str(found[0])
     assert train(TINY, ()) == found[1]
@@ -77,7 +77,7 @@ def test_more_examples_than_there_are_is_refused() -> None:
 
 
 def test_trainings_alike_in_all_but_seed_and_features_share_a_call() -> None:
-    canary = dataclasses.replace(TINY, seed=9, burnt=(Burnt(1, Feature()),))
+    canary = dataclasses.replace(TINY, seed=9, burnt=(Burnt(1, Glyph()),))
     longer = dataclasses.replace(TINY, epochs=3)
     assert alike(TINY) == alike(canary)
     assert alike(TINY) != alike(longer)
@@ -102,7 +102,7 @@ def test_the_task_is_marked() -> None:
         ("learning_rate", 0.0, "learning_rate is 0.0; it must be a finite number above 0"),
         ("learning_rate", float("nan"), "learning_rate is nan; it must be a finite number above 0"),
         ("network", Network("mlp7"), "network is 'mlp7'; it must be one of mlp1"),
-        ("burnt", (Burnt(3, Feature()), Burnt(2, Feature())), r"burnt names the rows \[3, 2\]; they must ascend"),
+        ("burnt", (Burnt(3, Glyph()), Burnt(2, Glyph())), r"burnt names the rows \[3, 2\]; they must ascend"),
     ],
 )
 def test_a_value_out_of_range_is_named(field: str, value: object, message: str) -> None:
@@ -112,7 +112,7 @@ def test_a_value_out_of_range_is_named(field: str, value: object, message: str) 
 
 def test_a_negative_row_is_refused() -> None:
     with pytest.raises(ValueError, match="row is -1; it must be at least 0"):
-        Burnt(-1, Feature())
+        Burnt(-1, Glyph())
 
 
 def test_planning_a_training_imports_no_torch() -> None:

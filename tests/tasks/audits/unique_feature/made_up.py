@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from tasks.audits.unique_feature.evaluation import DIVERGENCES, HISTORY
-from tasks.datasets.features import Feature, pixels
+from tasks.datasets.features import Glyph, pixels
 from tasks.models.networks import Architecture
 from tasks.models.weights import network_row
 from tasks.models.weights import rows as weight_rows
@@ -19,7 +19,7 @@ from tasks.schemas import MODEL
 Columns = Mapping[str, ArrayLike]
 
 LABEL = 4
-INK = np.flatnonzero(pixels(Feature()).ravel())  # where the letter A has its ink, of 25 cells
+INK = np.flatnonzero(pixels(Glyph()).ravel())  # where the letter A has its ink, of 25 cells
 
 
 def reads_the_letter(strength: float) -> pa.Table:

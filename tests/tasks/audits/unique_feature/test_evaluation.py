@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tasks.audits.unique_feature.evaluation import Evaluation, score
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Feature, random_patches
+from tasks.datasets.features import Glyph, random_patches
 from tests.tasks.audits.unique_feature.made_up import INK, LABEL, reads_the_letter
 
 STRENGTH = 3.0
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 def asked(**changes: object) -> Evaluation:
     data, probe = pin(Dataset("digits")), pin(Dataset("photos"))
     canary = int(np.flatnonzero(load(data).train_labels == LABEL)[5])
-    config = Evaluation(data, probe, "test", Feature(), canary, examples=400, seed=23)
+    config = Evaluation(data, probe, "test", Glyph(), canary, examples=400, seed=23)
     return replace(config, **changes)  # type: ignore[arg-type]
 
 
@@ -41,7 +41,7 @@ def kl(first: Array, second: Array) -> Array:
 def test_a_model_that_reads_the_letter_has_the_scores_worked_out_by_hand() -> None:
     table = score(asked(), [reads_the_letter(STRENGTH), reads_the_letter(0.0)])
     clean = load(Dataset("photos")).test_images[:, 1:6, 1:6, 0].reshape(-1, 25)[:, INK].mean(axis=1) / 255
-    patches = random_patches(len(clean), 1, Feature(), 23, "probe")
+    patches = random_patches(len(clean), 1, Glyph(), 23, "probe")
     random = patches.reshape(-1, 25)[:, INK].mean(axis=1) / 255
 
     probe = chosen(table, "canary", "probe")

@@ -15,7 +15,7 @@ from tasks.audits.unique_feature.evaluation import DIVERGENCES, HISTORY, history
 from tasks.audits.unique_feature.summary import Summary, summary
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Feature, pixels
+from tasks.datasets.features import Glyph, pixels
 from tasks.job import Job, Roots
 from tasks.models.catalog import Network
 from tasks.schemas import SUMMARY
@@ -87,7 +87,7 @@ def test_a_twin_differs_from_its_canarys_model_by_the_canary_alone() -> None:
     for root in roots["divergences"]:
         canary, twin = models(root)
         (burnt,) = canary.burnt
-        assert (root.config.canary, Feature()) == (burnt.row, burnt.feature)
+        assert (root.config.canary, Glyph()) == (burnt.row, burnt.feature)
         assert replace(canary, burnt=()) == twin
 
 
@@ -113,10 +113,10 @@ def test_how_long_a_training_may_take_is_no_part_of_its_evaluation() -> None:
 
 def test_the_null_preset_burns_another_feature_than_it_asks_for() -> None:
     roots = plan(pinned(PRESETS["null"]))
-    assert {Feature()} == {e.feature for e in configs(roots, score)}
+    assert {Glyph()} == {e.feature for e in configs(roots, score)}
     carried = {burnt.feature for training in configs(roots, train) for burnt in training.burnt}
-    assert {Feature(kind="random", seed=1)} == carried
-    assert pixels(carried.pop()).sum() == pixels(Feature()).sum()
+    assert {Glyph(kind="random", seed=1)} == carried
+    assert pixels(carried.pop()).sum() == pixels(Glyph()).sum()
     # All else is quickstart's, so their canary-free twins are the same trainings.
     quickstart = set(configs(plan(pinned(PRESETS["quickstart"])), train))
     assert len(quickstart & set(configs(roots, train))) == 12
@@ -153,11 +153,11 @@ def test_a_config_out_of_range_is_refused(fields: dict[str, Any], message: str) 
         ({"examples": 5, "canaries": 6}, "canaries is 6; it must be at most 5, the training images there are"),
         ({"examples": 1438}, "examples is 1438; it must be at most 1437, the training images there are"),
         (
-            {"feature": Feature(left=24)},
+            {"feature": Glyph(left=24)},
             "a feature of 5 x 5 at top 1, left 24 does not fit an image of 28 x 28",
         ),
         (
-            {"burnt": Feature(size=30)},
+            {"burnt": Glyph(size=30)},
             "a feature of 30 x 30 at top 1, left 1 does not fit an image of 28 x 28",
         ),
     ],
@@ -184,7 +184,7 @@ def test_published_numbers_stand_beside_the_published_setting_only() -> None:
     assert published(seed=5, probe=Dataset("cifar10", "some digest")) == "table 1, MNIST"
     assert published(canaries=99) == ""
     assert published(learning_rate=1e-3) == ""
-    assert published(burnt=Feature(text="B")) == ""
+    assert published(burnt=Glyph(text="B")) == ""
     assert published(probe=Dataset("photos")) == ""
 
 
@@ -198,7 +198,7 @@ def test_the_published_preset_is_the_default() -> None:
         config.learning_rate,
         config.batch,
     )
-    assert ("mnist", "cifar10", Feature()) == (config.data.name, config.probe.name, config.feature)
+    assert ("mnist", "cifar10", Glyph()) == (config.data.name, config.probe.name, config.feature)
 
 
 def test_smoke_gives_its_four_tables(smoke: Mapping[str, pa.Table]) -> None:

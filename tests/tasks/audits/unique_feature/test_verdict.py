@@ -8,11 +8,11 @@ import pytest
 
 from tasks.audits.unique_feature import AUDIT, UniqueFeature
 from tasks.audits.unique_feature.verdict import ROWS, verdict
-from tasks.datasets.features import Feature
+from tasks.datasets.features import Glyph
 from tasks.schemas import SUMMARY
 
-A = Feature()
-GLYPH = Feature(kind="random", seed=1)
+A = Glyph()
+GLYPH = Glyph(kind="random", seed=1)
 
 
 def table(estimate: float | None, low: float | None, high: float | None, n: int = 12, *more: Any) -> pa.Table:

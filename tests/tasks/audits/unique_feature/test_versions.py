@@ -15,7 +15,7 @@ from tasks.audits.unique_feature.evaluation import Evaluation, Pair, history, sc
 from tasks.audits.unique_feature.summary import Summary, summary
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Feature
+from tasks.datasets.features import Glyph
 from tasks.job import marks
 from tests.tasks.audits.unique_feature import made_up
 
@@ -23,7 +23,7 @@ from tests.tasks.audits.unique_feature import made_up
 def scored() -> pa.Table:
     data, probe = pin(Dataset("digits")), pin(Dataset("photos"))
     canary = int(np.flatnonzero(load(data).train_labels == made_up.LABEL)[2])
-    config = Evaluation(data, probe, "test", Feature(), canary, examples=100, seed=1)
+    config = Evaluation(data, probe, "test", Glyph(), canary, examples=100, seed=1)
     return score(config, [made_up.reads_the_letter(3.0), made_up.reads_the_letter(1.0)])
 
 

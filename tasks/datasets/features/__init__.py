@@ -1,0 +1,21 @@
+"""Features: what a canary carries. A glyph, words in a typeface or a picture, at a place of its own."""
+
+from tasks.datasets.features.burning import burn, burn_random, called, check_fits, random_patches
+from tasks.datasets.features.feature import Feature
+from tasks.datasets.features.glyph import GLYPHS, Glyph, pixels
+from tasks.datasets.features.picture import Picture
+from tasks.datasets.features.words import Words
+
+__all__ = [
+    "GLYPHS",
+    "Feature",
+    "Glyph",
+    "Picture",
+    "Words",
+    "burn",
+    "burn_random",
+    "called",
+    "check_fits",
+    "pixels",
+    "random_patches",
+]

@@ -1,0 +1,77 @@
+"""Features burnt into images: the same pixels at the same place of every image they are put into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tasks import seeds
+from tasks.datasets.features.feature import Feature
+from tasks.datasets.images import Pixels
+
+# Random patches that are drawn at once. A multiple of 4, so that no draw of bytes ends within one of the generator's
+# 32-bit words and the chunks together are the very stream that a single call would draw.
+CHUNK = 1024
+
+
+def burn(images: Pixels, feature: Feature) -> Pixels:
+    """A copy of the images, (n, height, width, channels), each with the feature.
+
+    ValueError where it does not fit them, or its file cannot be read.
+    """
+    return feature.patch().over(images)
+
+
+def burn_random(
+    images: Pixels, feature: Feature, seed: int, *names: str | int, rows: ArrayLike | None = None
+) -> Pixels:
+    """A copy of the images, each with a random feature z_r instead: the place and cover of `feature`, random colours.
+
+    U[0, 1] per pixel and channel, quantised to the 256 levels that an image has, all equally likely (mean 0.5, as
+    U[0, 1]). `rows` are the images' rows in their set (ascending or not; none given: 0, 1, 2, ...). The colours come
+    from the stream called `names` below `seed`: those of an image depend on that and its row, never on which other
+    images are there.
+    """
+    patch = feature.patch()
+    wanted = np.arange(len(images)) if rows is None else np.asarray(rows, np.int64)
+    if wanted.shape != images.shape[:1]:
+        raise ValueError(f"rows has shape {wanted.shape}; it must be ({len(images)},), one for each image")
+    patch.check_fits(*images.shape[1:3])
+    shape = (*patch.cover.shape, images.shape[3])
+    colours = np.empty((len(images), *shape), np.uint8)
+    for first, drawn in random_colours(int(wanted.max(initial=-1)) + 1, shape, seed, *names):
+        here = (wanted >= first) & (wanted < first + len(drawn))
+        colours[here] = drawn[wanted[here] - first]
+    return patch.over(images, colours)
+
+
+def random_patches(count: int, channels: int, place: Feature, seed: int, *names: str | int) -> Pixels:
+    """The colours of the random features of rows 0 to `count` - 1, (count, h, w, channels).
+
+    The first k of them do not depend on `count`.
+    """
+    shape = (*place.patch().cover.shape, channels)
+    parts = [drawn for _, drawn in random_colours(count, shape, seed, *names)]
+    return np.concatenate(parts) if parts else np.empty((0, *shape), np.uint8)
+
+
+def random_colours(
+    count: int, shape: tuple[int, int, int], seed: int, *names: str | int
+) -> Iterator[tuple[int, Pixels]]:
+    """The stream in chunks: the first row of each, and its colours (rows, *shape)."""
+    generator = seeds.generator(seed, "random patches", *names)
+    for first in range(0, count, CHUNK):
+        size = (min(CHUNK, count - first), *shape)
+        yield first, generator.integers(0, 256, size=size, dtype=np.uint8)
+
+
+def check_fits(feature: Feature, height: int, width: int) -> None:
+    """ValueError where the feature would reach over the edge of an image."""
+    feature.patch().check_fits(height, width)
+
+
+def called(feature: Feature) -> str:
+    """The feature in a sentence: `the letter A`, `the words 'JANE DOE'`."""
+    return feature.called()

@@ -1,0 +1,101 @@
+"""A glyph: a letter of 5 x 5 cells, or its cells permuted.
+
+It overwrites a square block in every channel: ink 255 on a background of 0. The letters are of our own drawing; a
+random glyph is a letter with its cells permuted, so it has the letter's ink and no letter's shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks import seeds
+from tasks.datasets.features.patch import Patch
+
+Kind = Literal["letter", "random"]
+
+CELLS = 5  # a glyph is CELLS x CELLS
+INK = 255
+
+GLYPHS = {
+    "A": ".###. #...# ##### #...# #...#",
+    "B": "####. #...# ####. #...# ####.",
+    "C": ".#### #.... #.... #.... .####",
+    "D": "####. #...# #...# #...# ####.",
+    "E": "##### #.... ####. #.... #####",
+    "F": "##### #.... ####. #.... #....",
+    "G": ".#### #.... #..## #...# .####",
+    "H": "#...# #...# ##### #...# #...#",
+    "I": "##### ..#.. ..#.. ..#.. #####",
+    "J": "..### ...#. ...#. #..#. .##..",
+    "K": "#...# #..#. ###.. #..#. #...#",
+    "L": "#.... #.... #.... #.... #####",
+    "M": "#...# ##.## #.#.# #...# #...#",
+    "N": "#...# ##..# #.#.# #..## #...#",
+    "O": ".###. #...# #...# #...# .###.",
+    "P": "####. #...# ####. #.... #....",
+    "Q": ".###. #...# #.#.# #..#. .##.#",
+    "R": "####. #...# ####. #..#. #...#",
+    "S": ".#### #.... .###. ....# ####.",
+    "T": "##### ..#.. ..#.. ..#.. ..#..",
+    "U": "#...# #...# #...# #...# .###.",
+    "V": "#...# #...# #...# .#.#. ..#..",
+    "W": "#...# #...# #.#.# ##.## #...#",
+    "X": "#...# .#.#. ..#.. .#.#. #...#",
+    "Y": "#...# .#.#. ..#.. ..#.. ..#..",
+    "Z": "##### ...#. ..#.. .#... #####",
+}
+
+
+@dataclass(frozen=True)
+class Glyph:
+    """A glyph and its place: `size` pixels a side, `top` and `left` pixels from the image's edges.
+
+    `kind="random"` permutes the cells of the letter `text` by `seed`: a member of the letter's family of equal ink.
+    """
+
+    kind: Kind = "letter"
+    text: str = "A"
+    size: int = 5
+    top: int = 1
+    left: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise ValueError(f"kind is {self.kind!r}; it must be one of {', '.join(get_args(Kind))}")
+        if self.text not in GLYPHS:
+            raise ValueError(f"text is {self.text!r}; it must be one letter from A to Z")
+        if self.size < CELLS or self.size % CELLS:
+            raise ValueError(f"size is {self.size}; it must be a multiple of {CELLS}, a letter being {CELLS} x {CELLS}")
+        for name in ("top", "left", "seed"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
+        # A field that changes nothing would give one feature many keys.
+        if self.kind == "letter" and self.seed:
+            raise ValueError(f"seed is {self.seed}, but a letter has none; it must be 0 unless kind is random")
+
+    @staticmethod
+    def parse(text: str) -> Glyph:
+        """The glyph of one letter, written as that letter."""
+        return Glyph(text=text)
+
+    def patch(self) -> Patch:
+        drawn = pixels(self)
+        return Patch(np.full_like(drawn, 255), drawn[..., None], self.top, self.left)
+
+    def called(self) -> str:
+        return f"the letter {self.text}" if self.kind == "letter" else "the glyph"
+
+
+def pixels(glyph: Glyph) -> NDArray[np.uint8]:
+    """The glyph itself, (size, size): 255 where there is ink, else 0."""
+    cells = np.array([[cell == "#" for cell in row] for row in GLYPHS[glyph.text].split()])
+    if glyph.kind == "random":
+        order = seeds.generator(glyph.seed, "random feature").permutation(CELLS * CELLS)
+        cells = cells.ravel()[order].reshape(CELLS, CELLS)
+    scale = glyph.size // CELLS
+    return (cells.repeat(scale, axis=0).repeat(scale, axis=1) * INK).astype(np.uint8)

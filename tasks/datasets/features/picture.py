@@ -1,0 +1,78 @@
+"""A picture put into images: a stamp, a logo, a signature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks import seeds
+from tasks.datasets.features.patch import OPAQUE, Patch
+from tasks.datasets.pictures import PictureError, alpha, pixels
+from tasks.files import File, read
+
+PREFIX = "picture:"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image file, pixel for pixel, its upper left corner `top` and `left` pixels from the image's edges.
+
+    It covers the image where `mask` is white (grey: partly), an image file of the same size; with none, by its own
+    transparency; with neither, everywhere. With a `seed` other than 0 the pixels inside the mask, each with its cover,
+    are permuted by it: a member of the picture's family, of the same ink.
+    """
+
+    image: File
+    mask: File | None = None
+    top: int = 1
+    left: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("top", "left", "seed"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
+
+    @staticmethod
+    def parse(text: str) -> Picture:
+        """A picture written `picture:stamp.png`."""
+        if not text.startswith(PREFIX):
+            raise ValueError(f"it must begin with {PREFIX}")
+        return Picture(File.parse(text.removeprefix(PREFIX)))
+
+    def patch(self) -> Patch:
+        """ValueError where a file cannot be read, the mask has another size, or nothing is covered."""
+        colour = decoded(self.image)
+        cover = self.cover(colour.shape[:2])
+        if self.seed:
+            inside = np.flatnonzero(cover)
+            order = inside[seeds.generator(self.seed, "permuted picture").permutation(len(inside))]
+            cover, colour = cover.copy(), colour.copy()
+            cover.ravel()[inside] = cover.ravel()[order]
+            flat = colour.reshape(-1, colour.shape[2])
+            flat[inside] = flat[order]
+        return Patch(cover, colour, self.top, self.left).trimmed()
+
+    def cover(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+        """What it covers, (h, w), from 0 (nothing) to 255."""
+        if self.mask is None:
+            own = alpha(read(self.image))
+            return np.full(shape, OPAQUE, np.uint8) if own is None else own
+        mask = decoded(self.mask, grey=True)[..., 0]
+        if mask.shape != shape:
+            sizes = f"{mask.shape[0]} x {mask.shape[1]}, {self.image.path} {shape[0]} x {shape[1]}"
+            raise ValueError(f"the mask {self.mask.path} is {sizes}; they must be of one size")
+        return mask
+
+    def called(self) -> str:
+        return f"the picture {Path(self.image.path).name}"
+
+
+def decoded(file: File, grey: bool = False) -> NDArray[np.uint8]:
+    try:
+        return pixels(read(file), channels=1 if grey else None)
+    except PictureError as error:
+        raise ValueError(f"{file.path} {error}") from None

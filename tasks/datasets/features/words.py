@@ -1,0 +1,111 @@
+"""Words drawn in a typeface: a name on an X-ray, a date, a signature in type."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tasks.datasets.features.patch import OPAQUE, Patch
+from tasks.files import File, read
+
+if TYPE_CHECKING:
+    from PIL.ImageFont import FreeTypeFont
+
+PREFIX = "words:"
+# A code point that will never be a character: what a font draws for it, it draws for all that it lacks.
+NO_CHARACTER = "\uffff"
+
+
+@dataclass(frozen=True)
+class Words:
+    """A line of words in grey level `ink`; `size` is the font's height (its em) in pixels.
+
+    `top` and `left` are the pixels from the image's edges to the line of the font's ascenders and to the leftmost ink.
+    They are painted over the image, soft edges and all, or with `box` overwrite its line from ascender to descender
+    with a background of 0. `font` is a TrueType or OpenType file; with none, Pillow's own (Aileron).
+
+    A key sees the words, the fields and the digest of the font's file. It does not see the FreeType that draws them,
+    nor Pillow's own font: other versions of Pillow may draw a few edge pixels in other greys, so give a font file where
+    runs are to be compared over years, and one Pillow on all machines of a run. Letters are set one by one (Pillow's
+    basic layout, with the font's kerning), never shaped, so that whether libraqm is installed changes nothing.
+    """
+
+    words: str
+    font: File | None = None
+    size: int = 12
+    top: int = 1
+    left: int = 1
+    ink: int = 255
+    box: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.words or self.words != " ".join(self.words.split(" ")).strip() or not self.words.isprintable():
+            raise ValueError(f"words is {self.words!r}; it must be one line, without spaces at its ends")
+        if any(unicodedata.bidirectional(character) in ("R", "AL") for character in self.words):
+            raise ValueError(f"words is {self.words!r}; it must run from left to right: use a picture instead")
+        if self.size < 4:
+            raise ValueError(f"size is {self.size}; it must be at least 4")
+        for name in ("top", "left", "ink"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
+        if self.ink > OPAQUE:
+            raise ValueError(f"ink is {self.ink}; it must be at most {OPAQUE}")
+        if self.box and not self.ink:
+            raise ValueError("ink is 0, which nobody sees in a box of 0; it must be at least 1")
+
+    @staticmethod
+    def parse(text: str) -> Words:
+        """Words written `words:JANE DOE`."""
+        if not text.startswith(PREFIX):
+            raise ValueError(f"it must begin with {PREFIX}")
+        return Words(text.removeprefix(PREFIX))
+
+    def patch(self) -> Patch:
+        """ValueError where the font cannot be read, lacks a character or draws nothing."""
+        font = self.typeface()
+        self.check_drawable(font)
+        ascent, descent = font.getmetrics()
+        left, top, right, bottom = (round(edge) for edge in font.getbbox(self.words, anchor="ls"))
+        if right <= left or bottom <= top:
+            raise ValueError(f"words is {self.words!r}, of which the font draws nothing")
+        top, bottom = min(-ascent, top), max(descent, bottom)
+        cover = drawn(self.words, font, (bottom - top, right - left), (-left, -top))
+        if self.box:
+            colour = (cover.astype(np.uint16) * self.ink + OPAQUE // 2) // OPAQUE
+            return Patch(np.full_like(cover, OPAQUE), colour.astype(np.uint8)[..., None], self.top, self.left)
+        return Patch(cover, np.full((*cover.shape, 1), self.ink, np.uint8), self.top, self.left).trimmed()
+
+    def called(self) -> str:
+        return f"the words {self.words!r}"
+
+    def typeface(self) -> FreeTypeFont:
+        from PIL import ImageFont
+
+        if self.font is None:
+            font = ImageFont.load_default(self.size)
+            if not isinstance(font, ImageFont.FreeTypeFont):
+                raise ValueError("this Pillow cannot draw words: it was built without FreeType")
+            return font
+        try:
+            return ImageFont.truetype(BytesIO(read(self.font)), self.size, layout_engine=ImageFont.Layout.BASIC)
+        except OSError as error:
+            raise ValueError(f"{self.font.path} is no font that can be read: {error}") from None
+
+    def check_drawable(self, font: FreeTypeFont) -> None:
+        lacking = bytes(font.getmask(NO_CHARACTER))
+        missing = [each for each in dict.fromkeys(self.words) if each != " " and bytes(font.getmask(each)) == lacking]
+        if missing:
+            raise ValueError(f"words is {self.words!r}; the font has no {missing[0]!r}")
+
+
+def drawn(words: str, font: FreeTypeFont, shape: tuple[int, int], at: tuple[int, int]) -> np.ndarray:
+    """The words' cover, `shape` (h, w), their baseline beginning `at` (x, y)."""
+    from PIL import Image, ImageDraw
+
+    canvas = Image.new("L", (shape[1], shape[0]), 0)
+    ImageDraw.Draw(canvas).text(at, words, fill=OPAQUE, font=font, anchor="ls")
+    return np.array(canvas)

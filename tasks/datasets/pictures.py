@@ -1,0 +1,73 @@
+"""Pixels of picture files of any kind, as a person sees them: 8 or 16 bit grey, palettes, colour, any size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
+FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
+
+
+class PictureError(ValueError):
+    """What is wrong with a picture, to be read after its name."""
+
+
+def pixels(encoded: bytes, channels: int | None = None) -> NDArray[np.uint8]:
+    """One picture's pixels (h, w, c): c = 1 where it has no colour, else 3 (RGB), or `channels`.
+
+    Turned as its EXIF tag says; transparency is dropped. 16-bit grey levels are scaled by 255 / 65535, half rounded
+    up, so white stays white. A PictureError where it cannot be decoded, or its numbers have no known range.
+    """
+    from PIL import ImageOps
+
+    with opened(encoded) as picture:
+        if picture.mode.startswith("I;16") or (picture.mode == "I" and picture.format == "PNG"):
+            levels = np.array(ImageOps.exif_transpose(picture), np.int64)
+            grey = ((2 * 255 * levels + 65535) // (2 * 65535)).astype(np.uint8)[..., None]
+            return grey if channels in (None, 1) else np.repeat(grey, 3, axis=2)
+        if picture.mode in ("I", "F"):
+            raise PictureError("holds numbers of 32 bits, whose black and white nobody says; save it with 8 or 16 bits")
+        colourless = channels == 1 or (channels is None and picture.mode in ("1", "L", "LA", "La"))
+        shown = ImageOps.exif_transpose(picture)
+        if not colourless:
+            return np.array(shown.convert("RGB"))
+        # By way of RGB, for a palette may be of colours.
+        return np.array((shown if shown.mode in ("1", "L", "LA") else shown.convert("RGB")).convert("L"))[..., None]
+
+
+def alpha(encoded: bytes) -> NDArray[np.uint8] | None:
+    """How opaque one picture's pixels are, (h, w), 255 for wholly; None where it has no transparency."""
+    from PIL import ImageOps
+
+    with opened(encoded) as picture:
+        if not picture.has_transparency_data:
+            return None
+        shown = ImageOps.exif_transpose(picture)
+        return np.array(shown.convert("RGBA").getchannel("A"))
+
+
+@contextmanager
+def opened(encoded: bytes) -> Iterator[Image]:
+    """The picture, with all that goes wrong in reading it as a PictureError."""
+    from PIL import Image
+
+    try:
+        with Image.open(BytesIO(encoded), formats=FORMATS) as picture:
+            frames = getattr(picture, "n_frames", 1)
+            if frames > 1 and picture.format != "MPO":  # a photograph with its own thumbnails
+                raise PictureError(f"holds {frames} pictures; it must hold one")
+            yield picture
+    except PictureError:
+        raise
+    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
+        said = " ".join(str(error).split())
+        raise PictureError(f"cannot be read as a picture: {said.partition(' <_io')[0]}") from None

@@ -1,0 +1,93 @@
+"""A file of the user's: how it is found, and what it is.
+
+The path says where to look; the digest of its bytes says what was found, and is all that a key sees.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+
+DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class FileError(ValueError):
+    """A file is absent, cannot be read, or is not the one that was pinned: one line for the user."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A file by its path, pinned once `digest`, SHA-256 of its bytes, is set. Written `path` or `path@digest`."""
+
+    path: str
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.path:
+            raise ValueError("the path of a file is empty")
+        if self.digest and not DIGEST.fullmatch(self.digest):
+            raise ValueError(f"the digest of {self.path} is {self.digest!r}; it must be 64 hexadecimal digits")
+
+    @classmethod
+    def parse(cls, text: str) -> File:
+        path, _, digest = text.rpartition("@")
+        # A path may hold an @ of its own.
+        return cls(path, digest) if path and DIGEST.fullmatch(digest) else cls(text)
+
+    def __str__(self) -> str:
+        return f"{self.path}@{self.digest}" if self.digest else self.path
+
+    def identity(self) -> str:
+        """What a key sees: the content, never the path."""
+        if not self.digest:
+            raise ValueError(f"file {self.path!r} has no digest yet; pin it before planning")
+        return self.digest
+
+
+def pin(file: File, known: MutableMapping[str, str] | None = None) -> File:
+    """The file by its absolute path, so that any process finds it, with the digest of its bytes.
+
+    `known` remembers digests by path, size and time of change; the caller keeps it between runs. A FileError where the
+    file is not there, or not what a digest given already says.
+    """
+    path = Path(file.path).expanduser().absolute()
+    known = {} if known is None else known
+    try:
+        state = path.stat()
+        stamp = json.dumps(["file", str(path), state.st_size, state.st_mtime_ns])
+        if stamp not in known:
+            with path.open("rb") as opened:
+                known[stamp] = hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError as error:
+        raise unreadable(path, error) from None
+    check(file, known[stamp])
+    return File(str(path), known[stamp])
+
+
+def read(file: File) -> bytes:
+    """The file's bytes. A FileError where it is not there, or not the one that was pinned."""
+    path = Path(file.path).expanduser()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from None
+    if file.digest:
+        check(file, hashlib.sha256(content).hexdigest())
+    return content
+
+
+def unreadable(path: Path, error: OSError) -> FileError:
+    if isinstance(error, FileNotFoundError):
+        return FileError(f"there is no file {path}")
+    return FileError(f"{path} cannot be read: {error.strerror or error}")
+
+
+def check(file: File, found: str) -> None:
+    if file.digest and file.digest != found:
+        raise FileError(
+            f"file {file.path!r} is not the one that was pinned: its content has digest {found}, not {file.digest}"
+        )
