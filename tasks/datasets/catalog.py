@@ -1,5 +1,6 @@
 """Data sets by name: finding, pinning and loading them.
 
+After the name may stand the shape that its images are brought to: `folder:scans#64x64#grey`.
 ENGRAM_DATA names the folder in which the usual sets lie; the embedded ones are always there.
 """
 
@@ -8,13 +9,14 @@ from __future__ import annotations
 import difflib
 import os
 import threading
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 
-from tasks.datasets import cifar, embedded, idx, parquet
+from tasks.datasets import cifar, embedded, folder, idx, listing, options, parquet
 from tasks.datasets.content import Source
-from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tasks.datasets.images import Images
+from tasks.datasets.options import Options
 
 DESCRIPTIONS = {
     "digits": "1,797 handwritten digits scaled to 28x28, embedded",
@@ -22,8 +24,17 @@ DESCRIPTIONS = {
     "mnist": "70,000 handwritten digits, 28x28, IDX files in ENGRAM_DATA",
     "fashion-mnist": "70,000 pieces of clothing, 28x28, IDX files in ENGRAM_DATA",
     "cifar10": "60,000 colour images of 10 classes, 32x32, Python batches or Parquet in ENGRAM_DATA",
+    "folder:PATH": "your pictures, PATH/CLASS/* or PATH/train/CLASS/* and PATH/test/CLASS/*; add #64x64, #grey or #rgb",
+    "list:FILE": "your pictures named in a CSV or Parquet file with columns path, label and, if wished, split",
     "parquet:PATH": "a folder with train.parquet and test.parquet: picture bytes in img or image, and label",
 }
+# The user's own: how each is found, and what it is called in an error.
+OWN: Mapping[str, Callable[[Path, Options], Source | None]] = {
+    "folder": lambda path, shape: folder.source(path, shape) if path.is_dir() else None,
+    "list": lambda path, shape: listing.source(path, shape) if path.is_file() else None,
+    "parquet": parquet.source,
+}
+WHAT = {"folder": "folder", "list": "file", "parquet": "train.parquet and test.parquet in"}
 # The sets that come with the installation: everybody has them, so they may be seen by everybody.
 EMBEDDED = {"digits": embedded.digits, "photos": embedded.photos}
 # Where each usual set may lie inside ENGRAM_DATA, and its class in torchvision.datasets.
@@ -45,11 +56,11 @@ def known_names() -> dict[str, str]:
 
 def is_embedded(name: str) -> bool:
     """Whether the data set of this name comes with the installation; any other is the user's own."""
-    return name in EMBEDDED
+    return options.split(name)[0] in EMBEDDED
 
 
 def pin(dataset: Dataset, known: MutableMapping[str, str] | None = None) -> Dataset:
-    """The data set with the digest of its content; a `parquet:` path becomes absolute, so any process finds it.
+    """The data set with the digest of its content; a path of the user's becomes absolute, so any process finds it.
 
     `known` remembers digests by the files' paths, sizes and times of change; the caller keeps it between runs. A
     DatasetError where the set is unknown or absent, or its content is not what a digest given already says.
@@ -87,15 +98,24 @@ def check(dataset: Dataset, found: str) -> None:
 
 def find(name: str) -> tuple[str, Source]:
     """The data set's files, and the name under which any process on this machine finds them."""
+    plain, shape = options.split(name)
+    found, source = located(plain, shape)
+    return f"{found}{shape}", options.shaped(source, shape)
+
+
+def located(name: str, shape: Options) -> tuple[str, Source]:
+    """The files of a data set whose name has no options left; pictures of any size are decoded in this shape."""
     if name in EMBEDDED:
         return name, EMBEDDED[name]()
     if name in LAYOUTS:
         return name, usual(name)
     kind, colon, path = name.partition(":")
-    if kind == "parquet" and colon:
-        return folder_of_pictures(path)
+    if kind in OWN and colon:
+        return own(kind, path, shape)
+    if "#" in name:
+        raise options.unknown(name)
     nearest = difflib.get_close_matches(name, DESCRIPTIONS, 1, cutoff=0.0)[0]
-    raise DatasetError(
+    raise UnknownDataset(
         f"unknown data set {name!r}; did you mean {nearest!r}? The data sets are {', '.join(DESCRIPTIONS)}"
     )
 
@@ -103,9 +123,9 @@ def find(name: str) -> tuple[str, Source]:
 def usual(name: str) -> Source:
     """One of the usual sets inside ENGRAM_DATA; a DatasetError saying where it was looked for and how to get it."""
     root = os.environ.get("ENGRAM_DATA", "")
-    folders = [folder for layout in LAYOUTS[name] for folder in candidates(Path(root), layout)] if root else []
-    for folder in folders:
-        source = read_as(name, folder)
+    folders = [place for layout in LAYOUTS[name] for place in candidates(Path(root), layout)] if root else []
+    for place in folders:
+        source = read_as(name, place)
         if source is not None:
             return source
     looked = f"looked in {', '.join(map(str, folders))} (ENGRAM_DATA is {root})" if root else "ENGRAM_DATA is not set"
@@ -131,14 +151,18 @@ def candidates(root: Path, layout: str) -> Iterator[Path]:
             yield root.joinpath(*parts[count:])
 
 
-def folder_of_pictures(path: str) -> tuple[str, Source]:
-    """A folder named by the user: as it stands, else inside ENGRAM_DATA."""
-    folders = [Path(path).expanduser()]
+def own(kind: str, path: str, shape: Options) -> tuple[str, Source]:
+    """Files named by the user: as the path stands, else inside ENGRAM_DATA."""
+    if not path:
+        raise UnknownDataset(f"data set '{kind}:' has no path; write it as {kind}:PATH")
+    places = [Path(path).expanduser()]
     if "ENGRAM_DATA" in os.environ:
-        folders.append(Path(os.environ["ENGRAM_DATA"]) / path)
-    for folder in folders:
-        source = parquet.source(folder.absolute())
+        places.append(Path(os.environ["ENGRAM_DATA"]) / path)
+    for place in places:
+        source = OWN[kind](place.absolute(), shape)
         if source is not None:
-            return f"parquet:{folder.absolute()}", source
-    looked = " and ".join(str(folder.absolute()) for folder in folders)
-    raise DatasetError(f"no train.parquet and test.parquet in {looked}")
+            return f"{kind}:{place.absolute()}", source
+    if "#" in path:
+        raise options.unknown(f"{kind}:{path}")
+    looked = " and ".join(str(place.absolute()) for place in places)
+    raise DatasetError(f"no {WHAT[kind]} {looked}")

@@ -33,9 +33,10 @@ class Source:
     read: Callable[[], Content]
 
     def stamp(self) -> str:
-        """What a digest can be remembered by: the rule and each file's path, size and time of change (ns)."""
+        """What a digest can be remembered by: the rule and each file's path, size and time of change (ns), hashed."""
         states = [(str(path), path.stat()) for path in self.files]
-        return json.dumps([self.rule, *([path, state.st_size, state.st_mtime_ns] for path, state in states)])
+        told = json.dumps([self.rule, *([path, state.st_size, state.st_mtime_ns] for path, state in states)])
+        return hashlib.sha256(told.encode()).hexdigest()  # a folder may hold many thousands
 
 
 def digest_of(rule: str, parts: Iterable[bytes | memoryview]) -> str:

@@ -5,11 +5,18 @@ The name says where to look; the digest of the content says what was found, and 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+HEXADECIMAL = re.compile(r"[0-9a-f]+")
 
 
 class DatasetError(ValueError):
     """A data set is unknown, absent, damaged, or not the one that was pinned: one line for the user."""
+
+
+class UnknownDataset(DatasetError):
+    """No data set is called that, or it has no such option: the name is wrong, whatever files there are."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +28,9 @@ class Dataset:
 
     @classmethod
     def parse(cls, text: str) -> Dataset:
-        name, _, digest = text.partition("@")
-        return cls(name, digest)
+        name, _, digest = text.rpartition("@")
+        # A path may hold an @ of its own.
+        return cls(name, digest) if name and HEXADECIMAL.fullmatch(digest) else cls(text)
 
     def __str__(self) -> str:
         return f"{self.name}@{self.digest}" if self.digest else self.name

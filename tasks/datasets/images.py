@@ -22,8 +22,11 @@ class Images:
     test_images: Pixels
     test_labels: Labels
     classes: int
+    names: tuple[str, ...] = ()  # of the classes, where they have any
 
     def __post_init__(self) -> None:
+        if self.names and len(self.names) != self.classes:
+            raise DatasetError(f"there are {len(self.names)} names for {self.classes} classes")
         check_split("train", self.train_images, self.train_labels, self.classes)
         check_split("test", self.test_images, self.test_labels, self.classes)
         if self.train_images.shape[1:] != self.test_images.shape[1:]:

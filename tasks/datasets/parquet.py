@@ -16,6 +16,7 @@ import pyarrow as pa
 from tasks.datasets.content import Source, digest_of
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Images, Labels, Pixels, decoded
+from tasks.datasets.options import AS_THEY_ARE, ONE_SIZE, Options
 
 RULE = "parquet pictures 1"
 FILES = ("train.parquet", "test.parquet")
@@ -35,24 +36,25 @@ class Pictures:
 class ParquetContent:
     train: Pictures
     test: Pictures
+    options: Options = AS_THEY_ARE
 
     def digest(self) -> str:
         return digest_of(RULE, (*pieces(self.train), *pieces(self.test)))
 
     def images(self) -> Images:
-        train, test = stacked(self.train), stacked(self.test)
+        train, test = stacked(self.train, self.options), stacked(self.test, self.options)
         if train.shape[3] != test.shape[3]:  # a split that happens to be all grey
             train, test = (np.repeat(images, 3 // images.shape[3], axis=3) for images in (train, test))
         classes = 1 + int(max(self.train.labels.max(initial=0), self.test.labels.max(initial=0)))
         return Images(train, self.train.labels, test, self.test.labels, classes)
 
 
-def source(folder: Path) -> Source | None:
-    """The folder's two files; None unless both are there."""
+def source(folder: Path, options: Options = AS_THEY_ARE) -> Source | None:
+    """The folder's two files, their pictures brought to the options' shape; None unless both are there."""
     files = tuple(folder / name for name in FILES)
     if not all(path.is_file() for path in files):
         return None
-    return Source(RULE, files, lambda: ParquetContent(pictures(files[0]), pictures(files[1])))
+    return Source(RULE, files, lambda: ParquetContent(pictures(files[0]), pictures(files[1]), options))
 
 
 def pictures(path: Path) -> Pictures:
@@ -90,9 +92,12 @@ def pieces(split: Pictures) -> Iterator[bytes | memoryview]:
     yield split.labels.astype("<i8").tobytes()
 
 
-def stacked(split: Pictures) -> Pixels:
+def stacked(split: Pictures, options: Options = AS_THEY_ARE) -> Pixels:
     """All pictures of a split (n, h, w, c): grey (c = 1) where every one is, else RGB; all must be of one size."""
-    images = [picture_pixels(split.path, row, scalar.as_py()) for row, scalar in enumerate(split.encoded)]
+    images = [
+        options.shaped(picture_pixels(split.path, row, scalar.as_py())[None])[0]
+        for row, scalar in enumerate(split.encoded)
+    ]
     if not images:
         raise DatasetError(f"{split.path} has no rows")
     channels = max(image.shape[2] for image in images)
@@ -100,7 +105,7 @@ def stacked(split: Pictures) -> Pixels:
     for row, image in enumerate(images):
         if image.shape[:2] != out.shape[1:3]:
             sizes = f"{image.shape[0]} x {image.shape[1]}, the first {out.shape[1]} x {out.shape[2]}"
-            raise DatasetError(f"{split.path}: the picture in row {row} is {sizes}; all must be of one size")
+            raise DatasetError(f"{split.path}: the picture in row {row} is {sizes}; {ONE_SIZE}")
         out[row] = image
     return out
 

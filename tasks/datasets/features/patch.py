@@ -56,9 +56,13 @@ class Patch:
             return grey
         return self.colour if self.colour.shape[2] == channels else self.colour.repeat(channels, axis=2)
 
+    def fits(self, height: int, width: int) -> bool:
+        """Whether the patch lies wholly inside an image."""
+        return bool(self.top + self.cover.shape[0] <= height and self.left + self.cover.shape[1] <= width)
+
     def check_fits(self, height: int, width: int) -> None:
         """ValueError where the patch would reach over the edge of an image."""
-        if self.top + self.cover.shape[0] > height or self.left + self.cover.shape[1] > width:
+        if not self.fits(height, width):
             raise ValueError(
                 f"a feature of {self.cover.shape[0]} x {self.cover.shape[1]} at top {self.top}, left {self.left} "
                 f"does not fit an image of {height} x {width}"

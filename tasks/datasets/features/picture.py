@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +13,6 @@ from tasks import seeds
 from tasks.datasets.features.patch import OPAQUE, Patch
 from tasks.datasets.pictures import PictureError, alpha, pixels
 from tasks.files import File, read
-
-PREFIX = "picture:"
 
 
 @dataclass(frozen=True)
@@ -24,6 +23,8 @@ class Picture:
     transparency; with neither, everywhere. With a `seed` other than 0 the pixels inside the mask, each with its cover,
     are permuted by it: a member of the picture's family, of the same ink.
     """
+
+    prefix: ClassVar[str] = "picture:"  # of its text form
 
     image: File
     mask: File | None = None
@@ -39,9 +40,9 @@ class Picture:
     @staticmethod
     def parse(text: str) -> Picture:
         """A picture written `picture:stamp.png`."""
-        if not text.startswith(PREFIX):
-            raise ValueError(f"it must begin with {PREFIX}")
-        return Picture(File.parse(text.removeprefix(PREFIX)))
+        if not text.startswith(Picture.prefix):
+            raise ValueError(f"it must begin with {Picture.prefix}")
+        return Picture(File.parse(text.removeprefix(Picture.prefix)))
 
     def patch(self) -> Patch:
         """ValueError where a file cannot be read, the mask has another size, or nothing is covered."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from tasks.files import File, read
 if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont
 
-PREFIX = "words:"
 # A code point that will never be a character: what a font draws for it, it draws for all that it lacks.
 NO_CHARACTER = "\uffff"
 
@@ -33,6 +32,8 @@ class Words:
     runs are to be compared over years, and one Pillow on all machines of a run. Letters are set one by one (Pillow's
     basic layout, with the font's kerning), never shaped, so that whether libraqm is installed changes nothing.
     """
+
+    prefix: ClassVar[str] = "words:"  # of its text form
 
     words: str
     font: File | None = None
@@ -60,9 +61,9 @@ class Words:
     @staticmethod
     def parse(text: str) -> Words:
         """Words written `words:JANE DOE`."""
-        if not text.startswith(PREFIX):
-            raise ValueError(f"it must begin with {PREFIX}")
-        return Words(text.removeprefix(PREFIX))
+        if not text.startswith(Words.prefix):
+            raise ValueError(f"it must begin with {Words.prefix}")
+        return Words(text.removeprefix(Words.prefix))
 
     def patch(self) -> Patch:
         """ValueError where the font cannot be read, lacks a character or draws nothing."""

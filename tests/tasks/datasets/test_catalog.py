@@ -121,7 +121,8 @@ def test_a_set_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_every_name_has_a_line_about_it() -> None:
-    assert {"digits", "photos", "mnist", "fashion-mnist", "cifar10", "parquet:PATH"} == set(known_names())
+    usual = {"digits", "photos", "mnist", "fashion-mnist", "cifar10"}
+    assert usual | {"folder:PATH", "list:FILE", "parquet:PATH"} == set(known_names())
 
 
 def test_the_root_may_be_the_layout_or_its_beginning(tmp_path: Path) -> None:

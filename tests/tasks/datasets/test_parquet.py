@@ -8,7 +8,9 @@ import pytest
 from PIL import Image
 
 from tasks.datasets import parquet
-from tasks.datasets.dataset import DatasetError
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.images import as_shape
 
 PICTURES = np.random.default_rng(0).integers(0, 256, (5, 6, 4, 3), dtype=np.uint8)
 
@@ -43,6 +45,17 @@ def test_pictures_and_labels_come_back_as_they_were_written(tmp_path: Path, colu
     np.testing.assert_array_equal(PICTURES, images.train_images)
     np.testing.assert_array_equal(PICTURES[:2], images.test_images)
     assert ([0, 1, 2, 0, 1], 3) == (images.train_labels.tolist(), images.classes)
+
+
+def test_pictures_of_any_size_are_resized_as_asked(tmp_path: Path) -> None:
+    folder = written(tmp_path / "set")
+    pictures = [png(pixels[: 6 - row]) for row, pixels in enumerate(PICTURES)]
+    pq.write_table(table(pictures), folder / "train.parquet")
+    with pytest.raises(DatasetError, match="all must be of one size: add #64x64, or another height x width"):
+        load(Dataset(f"parquet:{folder}"))
+    images = load(pin(Dataset(f"parquet:{folder}#8x8#grey")))
+    assert ((8, 8, 1), 5) == (images.shape, len(images.train_images))
+    assert as_shape(PICTURES[2:3, :4], (8, 8, 1)).tolist() == images.train_images[2:3].tolist()
 
 
 def test_row_groups_and_column_names_do_not_change_the_digest(tmp_path: Path) -> None:

@@ -1,0 +1,204 @@
+"""The family of a feature: others like it, against which what a model says of the feature can be ranked.
+
+If the feature was itself drawn from its family before training (`drawn`), then without any memory of it each of the
+count + 1 features is as likely as any other to have the highest score, and the rank is an exact p-value.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+
+from tasks import seeds
+from tasks.datasets.features.feature import Feature
+from tasks.datasets.features.glyph import GLYPHS, Glyph
+from tasks.datasets.features.names import names
+from tasks.datasets.features.picture import Picture
+from tasks.datasets.features.words import Words
+from tasks.files import File, read
+
+Kind = Literal["alike", "letters", "names"]
+
+# So many draws in a row without a new member, and there are taken to be no more.
+FRUITLESS = 2000
+# The seeds of permuted glyphs and pictures are drawn below this.
+SEEDS = 2**31
+LETTER = "abcdefghijklmnopqrstuvwxyz"
+# How often each is written in English, per 100,000 letters. Lewand 2000, "Cryptological Mathematics", p. 36.
+FREQUENCIES = (
+    8167, 1492, 2782, 4253, 12702, 2228, 2015, 6094, 6966, 153, 772, 4025, 2406, 6749, 7507, 1929, 95, 5987, 6327,
+    9056, 2758, 978, 2360, 150, 1974, 74,
+)  # fmt: skip
+# From so many letters on, two random runs with these frequencies are equal once in fifty thousand draws.
+RARELY_EQUAL = 4
+RUN = re.compile(r"[^\W\d_]+|\d+")  # letters, or digits
+
+
+@dataclass(frozen=True)
+class Family:
+    """How many other features, and which.
+
+    `alike`: of the same kind and ink. A glyph's or a picture's with its pixels permuted; for words, other names in the
+    same typeface, size and place, with as many letters in each word.
+    `letters`: a letter's other letters, of which there are 25.
+    `names`: for words, those in the file `names`, one a line.
+    """
+
+    kind: Kind = "alike"
+    count: int = 200
+    names: File | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise ValueError(f"kind is {self.kind!r}; it must be one of {', '.join(get_args(Kind))}")
+        if self.count < 1:
+            raise ValueError(f"count is {self.count}; it must be at least 1")
+        if self.kind == "letters" and self.count >= len(GLYPHS):
+            raise ValueError(f"count is {self.count}; it must be at most {len(GLYPHS) - 1}, a letter's other letters")
+        if (self.kind == "names") != (self.names is not None):
+            given = "a file" if self.names else "no file"
+            raise ValueError(f"names is {given}, but kind is {self.kind}; kind must be names where one is given")
+
+
+def family(feature: Feature, config: Family, seed: int, shape: tuple[int, int] | None = None) -> list[Feature]:
+    """`config.count` members of the feature's family, their pixels distinct from one another and from the feature's.
+
+    Given the (height, width) of the images, those that do not fit are left out. ValueError where there are too few,
+    or the feature has no such family.
+    """
+    every = members(feature, config, seeds.generator(seed, "family"))
+    seen = {feature.patch().pixels()}
+    found: list[Feature] = []
+    fruitless = 0
+    for member in every:
+        patch = member.patch()
+        if patch.pixels() in seen or not (shape is None or patch.fits(*shape)):
+            fruitless += 1
+            if fruitless == FRUITLESS:
+                break
+            continue
+        fruitless = 0
+        seen.add(patch.pixels())
+        found.append(member)
+        if len(found) == config.count:
+            return found
+    fitting = "" if shape is None else f" and fit an image of {shape[0]} x {shape[1]}"
+    raise ValueError(
+        f"count is {config.count}; it must be at most {len(found)}: no more features of the family of "
+        f"{feature.called()} look different{fitting}"
+    )
+
+
+def drawn(feature: Feature, seed: int, config: Family | None = None, shape: tuple[int, int] | None = None) -> Feature:
+    """A member of the feature's own family, drawn at random, as those of `family` with the same config and shape are.
+
+    Its rank among its own `family` is then exact.
+    """
+    every = members(feature, config or Family(), seeds.generator(seed, "drawn feature"))
+    for tries, member in enumerate(every):
+        if shape is None or member.patch().fits(*shape):
+            return member
+        if tries == FRUITLESS:
+            break
+    raise ValueError(f"no feature of the family of {feature.called()} fits the images")
+
+
+def members(feature: Feature, config: Family, generator: np.random.Generator) -> Iterator[Feature]:
+    """Features drawn one by one: endlessly and independently, or each of a list once, in random order."""
+    if config.kind == "letters":
+        if not isinstance(feature, Glyph) or feature.kind != "letter":
+            raise ValueError(f"kind is letters, but {feature.called()} is no letter; it must be alike")
+        every = sorted(GLYPHS)
+        return (replace(feature, text=every[at]) for at in generator.permutation(len(every)))
+    if config.names is not None:
+        if not isinstance(feature, Words):
+            raise ValueError(f"kind is names, but {feature.called()} is no words; it must be alike")
+        listed = lines(config.names, feature.words)
+        return (replace(feature, words=listed[at]) for at in generator.permutation(len(listed)))
+    match feature:
+        case Glyph():
+            return (replace(feature, kind="random", seed=int(generator.integers(SEEDS))) for _ in endless())
+        case Picture():
+            return (replace(feature, seed=int(generator.integers(1, SEEDS))) for _ in endless())
+        case Words():
+            return alike(feature, config.count, generator)
+
+
+def endless() -> Iterator[None]:
+    while True:
+        yield None
+
+
+def lines(file: File, words: str) -> list[str]:
+    """The file's lines, each once, sorted; in capitals, or small letters, where the words are."""
+    try:
+        text = read(file).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file.path} is not text in UTF-8: {error.reason} at byte {error.start}") from None
+    found = {" ".join(line.split()) for line in text.splitlines()} - {""}
+    if words.isupper():
+        found = {line.upper() for line in found}
+    elif words.islower():
+        found = {line.lower() for line in found}
+    if not found:
+        raise ValueError(f"{file.path} has no names; it must have one a line")
+    return sorted(found)
+
+
+def alike(feature: Words, count: int, generator: np.random.Generator) -> Iterator[Feature]:
+    """The same typeface, size and place; other names with as many letters in each run of them, and other digits.
+
+    What is neither stays as it is. Where the listed names of these lengths do not make twice as many texts as are
+    wanted, the shortest-listed runs become random letters, in all members alike: a member that is a name among others
+    that are none would stand out, and the ranks would not be exact. They are as frequent as in English, or all alike in
+    runs below RARELY_EQUAL letters.
+    """
+    runs = [run.group() for run in RUN.finditer(feature.words)]
+    foreign = next((each for each in feature.words if each.isalpha() and not is_latin(each)), None)
+    if foreign is not None or not runs:
+        what = f"{foreign!r} is no Latin letter" if runs else "it has no letter or digit"
+        raise ValueError(f"words is {feature.words!r}: {what}; its family must be given, by kind names")
+    listed = named(tuple(runs), count)
+
+    def other(match: re.Match[str]) -> str:
+        run = match.group()
+        if run[0].isdigit():
+            return "".join(str(digit) for digit in generator.integers(10, size=len(run)))
+        if len(run) in listed:
+            choices = names()[len(run)]
+            found = choices[generator.integers(len(choices))]
+        else:
+            # Of few texts, common ones would come first too often for the ranks to be exact.
+            shares = None if len(run) < RARELY_EQUAL else np.array(FREQUENCIES) / sum(FREQUENCIES)
+            found = "".join(LETTER[at] for at in generator.choice(len(LETTER), len(run), p=shares))
+        return "".join(new.upper() if old.isupper() else new for old, new in zip(run, found, strict=True))
+
+    return (replace(feature, words=RUN.sub(other, feature.words)) for _ in endless())
+
+
+def named(runs: tuple[str, ...], count: int) -> set[int]:
+    """The lengths of runs of letters for which names are taken from the list."""
+    digits = sum(len(run) for run in runs if run[0].isdigit())
+    lengths = [len(run) for run in runs if not run[0].isdigit()]
+    listed = {length for length in lengths if length in names()}
+
+    def texts() -> int:
+        ways: int = math.prod(len(names()[length]) for length in lengths if length in listed)
+        random: int = 10**digits * len(LETTER) ** sum(length for length in lengths if length not in listed)
+        return ways * random
+
+    while listed and texts() < 2 * count:
+        listed.remove(min(listed, key=lambda length: len(names()[length])))
+    return listed
+
+
+@functools.cache
+def is_latin(letter: str) -> bool:
+    return unicodedata.name(letter, "").startswith("LATIN ")

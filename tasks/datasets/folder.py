@@ -1,0 +1,88 @@
+"""A folder of pictures, one sub-folder per class: FOLDER/train/CLASS/* and FOLDER/test/CLASS/*, or FOLDER/CLASS/*.
+
+The classes are the sub-folders' names, sorted. Where there is no train and test, of every class's files in sorted order
+the first, the sixth, the eleventh ... are the test split. Hidden files, and loose ones beside sub-folders that are no
+pictures, are passed over; any other file in a class is refused, so that nothing is left out unseen.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tasks.datasets import labelled
+from tasks.datasets.content import Source
+from tasks.datasets.dataset import DatasetError
+from tasks.datasets.labelled import Labelled, Split, check_classes, spread
+from tasks.datasets.options import AS_THEY_ARE, Options
+from tasks.datasets.pictures import SUFFIXES
+
+SPLITS: tuple[Split, Split] = ("train", "test")
+LITTER = {"thumbs.db", "desktop.ini", "__macosx"}  # what other systems leave in folders, unasked
+
+
+def source(folder: Path, options: Options = AS_THEY_ARE) -> Source:
+    """The folder's pictures; a DatasetError naming the folder or file that is not as it should be."""
+    split = [name for name in SPLITS if (folder / name).is_dir()]
+    if len(split) == 1:
+        missing = SPLITS[1 - SPLITS.index(split[0])]
+        raise DatasetError(
+            f"{folder} has a folder {split[0]!r}, but no {missing!r} beside it; it must have both or none"
+        )
+    entries, names = in_splits(folder) if split else in_classes(folder)
+    check_classes(entries, names, folder)
+    return labelled.source(entries, names, options)
+
+
+def in_splits(folder: Path) -> tuple[list[Labelled], tuple[str, ...]]:
+    found = {split: classes(folder / split) for split in SPLITS}
+    names = tuple(sorted({path.name for paths in found.values() for path in paths}))
+    entries = [
+        Labelled(file, names.index(path.name), split)
+        for split in SPLITS
+        for path in found[split]
+        for file in pictures(path)
+    ]
+    return entries, names
+
+
+def in_classes(folder: Path) -> tuple[list[Labelled], tuple[str, ...]]:
+    paths = classes(folder)
+    files = [(file, label) for label, path in enumerate(paths) for file in pictures(path)]
+    splits = spread([label for _, label in files])
+    entries = [Labelled(file, label, split) for (file, label), split in zip(files, splits, strict=True)]
+    return entries, tuple(path.name for path in paths)
+
+
+def classes(folder: Path) -> list[Path]:
+    """The folder's sub-folders, sorted by name."""
+    there = visible(folder)
+    found = [path for path in there if path.is_dir()]
+    loose = [path for path in there if path.suffix.lower() in SUFFIXES and not path.is_dir()]
+    if loose:
+        raise DatasetError(f"{loose[0]} belongs to no class; put it into a sub-folder of {folder} named for its class")
+    if not found:
+        raise DatasetError(f"{folder} has no sub-folders; it must have one for each class, with its pictures")
+    return found
+
+
+def pictures(folder: Path) -> list[Path]:
+    """A class's pictures, sorted by name."""
+    found = visible(folder)
+    for path in found:
+        if path.is_dir():
+            raise DatasetError(f"{path} is a folder inside a class; pictures must lie in their class's folder itself")
+        if path.suffix.lower() not in SUFFIXES:
+            allowed = ", ".join(suffix.lstrip(".") for suffix in SUFFIXES)
+            raise DatasetError(f"{path} is no picture; a class's folder must hold nothing but pictures ({allowed})")
+    if not found:
+        raise DatasetError(f"{folder} is empty; a class must have pictures")
+    return found
+
+
+def visible(folder: Path) -> list[Path]:
+    """What the folder holds, sorted by name, but for hidden files and litter."""
+    try:
+        there = sorted(folder.iterdir(), key=lambda path: path.name)
+    except OSError as error:
+        raise DatasetError(f"{folder} cannot be read: {error.strerror or error}") from None
+    return [path for path in there if not path.name.startswith(".") and path.name.lower() not in LITTER]

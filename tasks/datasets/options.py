@@ -1,0 +1,91 @@
+"""How a data set's images are brought to one shape: what stands after # in its name.
+
+folder:scans#64x64#grey    resized to height 64 and width 64, in grey
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+
+from tasks.datasets.content import Content, Source, digest_of
+from tasks.datasets.dataset import UnknownDataset
+from tasks.datasets.images import Images, Pixels, as_shape
+
+RULE = "shape 1"
+CHANNELS = {"grey": 1, "rgb": 3}
+SHAPE = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})")
+ALLOWED = "#HEIGHTxWIDTH, #grey and #rgb"
+ONE_SIZE = "all must be of one size: add #64x64, or another height x width, to the data set's name"
+
+
+@dataclass(frozen=True)
+class Options:
+    """A size and a number of channels, or None: as the images have it."""
+
+    size: tuple[int, int] | None = None  # height and width
+    channels: int | None = None
+
+    def __str__(self) -> str:
+        size = "" if self.size is None else f"#{self.size[0]}x{self.size[1]}"
+        return size + "".join(f"#{name}" for name, channels in CHANNELS.items() if channels == self.channels)
+
+    def shaped(self, images: Pixels) -> Pixels:
+        """The images (n, h, w, c), of one size, in that shape."""
+        height, width = self.size or images.shape[1:3]
+        return as_shape(images, (height, width, self.channels or images.shape[3]))
+
+
+AS_THEY_ARE = Options()
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """A data set's content with its images in another shape."""
+
+    content: Content
+    options: Options
+
+    def digest(self) -> str:
+        return digest_of(RULE, [self.content.digest().encode(), str(self.options).encode()])
+
+    def images(self) -> Images:
+        images = self.content.images()
+        train, test = (self.options.shaped(split) for split in (images.train_images, images.test_images))
+        return Images(train, images.train_labels, test, images.test_labels, images.classes, images.names)
+
+
+def shaped(source: Source, options: Options) -> Source:
+    """The source as it is, or where there are options its images in their shape."""
+    if options == AS_THEY_ARE:
+        return source
+    return Source(f"{source.rule} {options}", source.files, lambda: Shaped(source.read(), options))
+
+
+def split(name: str) -> tuple[str, Options]:
+    """A data set's name without the options at its end, and those. UnknownDataset where one is given twice."""
+    options = AS_THEY_ARE
+    while True:
+        rest, mark, word = name.rpartition("#")
+        if not mark:
+            return name, options
+        if found := SHAPE.fullmatch(word):
+            if options.size:
+                raise UnknownDataset(f"data set {name!r} has two sizes, #{word} and {Options(options.size)}; give one")
+            options = Options((int(found[1]), int(found[2])), options.channels)
+        elif word in CHANNELS:
+            if options.channels:
+                raise UnknownDataset(f"data set {name!r} has two colours; give one of #grey and #rgb")
+            options = Options(options.size, CHANNELS[word])
+        else:  # may be part of a path
+            return name, options
+        name = rest
+
+
+def unknown(name: str) -> UnknownDataset:
+    """What to say of a name whose last # begins no option."""
+    rest, _, word = name.rpartition("#")
+    near = difflib.get_close_matches(word.lower(), [*CHANNELS, "gray", "greyscale"], 1)
+    hint = f"; did you mean #{near[0] if near[0] in CHANNELS else 'grey'}?" if near else ""
+    return UnknownDataset(f"data set {rest!r} has no option #{word}; the options are {ALLOWED}{hint}")

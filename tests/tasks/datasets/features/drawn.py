@@ -1,0 +1,20 @@
+"""Pictures and typefaces that tests have at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from tasks.files import File, pin
+
+FONT = pin(File(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")))
+
+
+def saved(pixels: NDArray[np.uint8], path: Path) -> File:
+    """A picture file of these pixels (h, w) or (h, w, c), pinned."""
+    Image.fromarray(pixels).save(path)
+    return pin(File(str(path)))

@@ -1,0 +1,163 @@
+"""Members of a family are like the feature in everything but what they say."""
+
+from __future__ import annotations
+
+import re
+import string
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tasks.datasets.features import Family, Feature, Glyph, Picture, Words, drawn, family
+from tasks.datasets.features.family import named
+from tasks.datasets.features.names import names
+from tasks.files import File
+from tests.tasks.datasets.features.drawn import saved
+
+JANE = Words("JANE DOE", size=8, box=True)
+
+
+def looks(features: list[Feature]) -> set[bytes]:
+    return {feature.patch().pixels() for feature in features}
+
+
+@pytest.fixture
+def stamp(tmp_path: Path) -> Picture:
+    return Picture(saved(np.arange(24, dtype=np.uint8).reshape(4, 6), tmp_path / "stamp.png"))
+
+
+def test_a_glyphs_family_has_its_ink_and_place_in_200_other_patterns() -> None:
+    for feature in (Glyph(text="Q", top=4, size=10), Glyph(kind="random", seed=3)):
+        found = family(feature, Family(), seed=1)
+        assert (200, 201) == (len(found), len(looks([feature, *found])))
+        ink = feature.patch().colour.sum()
+        assert all(isinstance(each, Glyph) and each.kind == "random" for each in found)
+        assert all(ink == each.patch().colour.sum() for each in found)
+        assert {replace(feature, kind="letter", seed=0)} == {replace(each, kind="letter", seed=0) for each in found}
+
+
+def test_a_family_comes_from_its_seed_and_a_smaller_one_is_its_beginning() -> None:
+    first = family(Glyph(), Family(count=9), seed=1)
+    assert first == family(Glyph(), Family(), seed=1)[:9]
+    assert not looks(first) & looks(family(Glyph(), Family(count=9), seed=2))
+
+
+def test_a_letters_other_letters_are_25() -> None:
+    found = family(Glyph(text="C"), Family("letters", 25), seed=1)
+    assert set(string.ascii_uppercase) - {"C"} == {each.text for each in found if isinstance(each, Glyph)}
+
+
+def test_a_pictures_family_has_its_pixels_in_other_places(stamp: Picture) -> None:
+    found = family(stamp, Family(count=50), seed=1)
+    assert 51 == len(looks([stamp, *found]))
+    assert all(sorted(each.patch().colour.ravel().tolist()) == list(range(24)) for each in found)
+
+
+def test_a_names_family_has_as_many_letters_in_each_word_the_case_and_the_digits() -> None:
+    feature = Words("Jane O'DOE, 12.03.", size=8, top=2, ink=99)
+    found = family(feature, Family(), seed=1)
+    assert 201 == len(looks([feature, *found]))
+    for each in found:
+        assert isinstance(each, Words)
+        assert re.fullmatch(r"[A-Z][a-z]{3} [A-Z]'[A-Z]{3}, \d\d\.\d\d\.", each.words)
+        assert feature == replace(each, words=feature.words)
+
+
+def test_names_come_from_the_list_where_it_is_long_enough_else_letters_are_drawn() -> None:
+    listed = {"".join(each).upper() for length in (3, 4) for each in names()[length]}
+    found = [each.words.split() for each in family(JANE, Family(), 1) if isinstance(each, Words)]
+    assert 200 == len(found)
+    assert {word for words in found for word in words} <= listed
+    assert {3, 4} == named(("JANE", "DOE"), 200)
+    assert {4} == named(("JANE",), 200)
+    assert set() == named(("JANE",), 300)  # 416 names, and as many again are wanted
+    assert set() == named(("AB",), 200)
+    assert set() == named(("ABCDEFGHIJKLM",), 200)
+    assert {3} == named(("DOE", "AB"), 3000)  # 167 x 30; with the rarer ones drawn, 167 x 26 x 26
+    assert all(name.isascii() and name.isalpha() and name.islower() for each in names().values() for name in each)
+
+
+def test_drawn_letters_are_as_frequent_as_in_english() -> None:
+    found = family(Words("a" * 30), Family(count=200), seed=1)
+    text = "".join(each.words for each in found if isinstance(each, Words))
+    share = text.count("e") / len(text)
+    assert abs(0.127 - share) < 4 * np.sqrt(0.127 * 0.873 / 6000)
+    assert text.count("z") < text.count("t")
+
+
+def test_names_of_the_users_own_are_taken_in_the_case_of_the_words(tmp_path: Path) -> None:
+    path = tmp_path / "names.txt"
+    path.write_text("Ann Bee\n\n  Cy  Dee \nJane Doe\nAnn Bee\n")
+    config = Family("names", 2, File(str(path)))
+    found = family(JANE, config, seed=1)
+    assert {"ANN BEE", "CY DEE"} == {each.words for each in found if isinstance(each, Words)}
+    with pytest.raises(ValueError, match="count is 3; it must be at most 2: no more features of the family"):
+        family(JANE, replace(config, count=3), seed=1)
+    path.write_text("\n")
+    with pytest.raises(ValueError, match=r"names\.txt has no names; it must have one a line"):
+        family(JANE, config, seed=1)
+
+
+def test_members_that_do_not_fit_the_images_are_left_out() -> None:
+    width = JANE.patch().cover.shape[1] + JANE.left
+    found = family(JANE, Family(count=50), 1, (20, width))
+    assert all(each.patch().fits(20, width) for each in [*found, drawn(JANE, 1, shape=(20, width))])
+    with pytest.raises(ValueError, match="look different and fit an image of 20 x 9"):
+        family(JANE, Family(), 1, (20, 9))
+    with pytest.raises(ValueError, match="no feature of the family of the words 'JANE DOE' fits the images"):
+        drawn(JANE, 1, shape=(20, 9))
+
+
+def test_a_drawn_features_rank_in_its_family_is_uniform() -> None:
+    """Of any fixed score: here a random one per pattern, which nothing was trained on."""
+    weights = np.random.default_rng(0).normal(size=25)
+
+    def score(feature: Feature) -> float:
+        return float(weights @ feature.patch().colour.ravel())
+
+    ranks = []
+    for seed in range(300):
+        feature = drawn(Glyph(), seed)
+        ranks.append(sum(score(each) >= score(feature) for each in family(feature, Family(count=9), seed)))
+    counts = np.bincount(ranks, minlength=10)
+    assert ((counts - 30) ** 2 / 30).sum() < 27.9  # chi squared with 9 degrees of freedom: p = .001
+
+
+def test_a_feature_is_drawn_from_the_family_that_is_asked_for(stamp: Picture, tmp_path: Path) -> None:
+    assert drawn(Glyph(), 1) == drawn(Glyph(), 1) != drawn(Glyph(), 2)
+    letter = drawn(Glyph(), 1, Family("letters", 25))
+    assert isinstance(letter, Glyph)
+    assert "letter" == letter.kind
+    picture = drawn(stamp, 1)
+    assert isinstance(picture, Picture)
+    assert picture.seed > 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"kind": "other"}, "kind is 'other'; it must be one of alike, letters, names"),
+        ({"count": 0}, "count is 0; it must be at least 1"),
+        ({"kind": "letters"}, "count is 200; it must be at most 25, a letter's other letters"),
+        ({"kind": "names"}, "names is no file, but kind is names; kind must be names where one is given"),
+        ({"names": File("a")}, "names is a file, but kind is alike; kind must be names where one is given"),
+    ],
+)
+def test_a_family_that_cannot_be_is_refused(fields: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match="must be") as caught:
+        Family(**fields)  # type: ignore[arg-type]
+    assert says == str(caught.value)
+
+
+def test_a_family_that_a_feature_does_not_have_is_refused(stamp: Picture, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="kind is letters, but the words 'JANE DOE' is no letter; it must be alike"):
+        family(JANE, Family("letters", 9), 1)
+    with pytest.raises(ValueError, match=r"kind is names, but the picture stamp\.png is no words; it must be alike"):
+        family(stamp, Family("names", 9, File("a")), 1)
+    with pytest.raises(ValueError, match="'\u0436' is no Latin letter; its family must be given, by kind names"):
+        family(Words("\u0436"), Family(), 1)
+    plain = Picture(saved(np.full((4, 4), 9, np.uint8), tmp_path / "plain.png"))
+    with pytest.raises(ValueError, match="count is 200; it must be at most 0: no more features of the family"):
+        family(plain, Family(), 1)

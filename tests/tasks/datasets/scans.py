@@ -1,0 +1,30 @@
+"""Small folders of pictures that a user might have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+CLASSES = ("cat", "dog")
+
+
+def pixels(label: int, number: int, height: int = 6, width: int = 5) -> NDArray[np.uint8]:
+    """A grey picture that tells its label and number."""
+    return np.random.default_rng([label, number]).integers(0, 256, (height, width), dtype=np.uint8)
+
+
+def saved(path: Path, values: NDArray[np.uint8] | NDArray[np.uint16]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(values).save(path)
+    return path
+
+
+def classes(folder: Path, count: int = 6) -> Path:
+    """FOLDER/CLASS/*.png, `count` of each."""
+    for label, name in enumerate(CLASSES):
+        for number in range(count):
+            saved(folder / name / f"{number:02}.png", pixels(label, number))
+    return folder

@@ -1,0 +1,92 @@
+"""A list of pictures is a data set: paths, labels and splits as its rows say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.images import Images
+from tests.tasks.datasets import scans
+from tests.tasks.datasets.scans import pixels
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for number in range(6):
+        scans.saved(tmp_path / "scans" / f"{number}.png", pixels(0, number))
+    return tmp_path
+
+
+def listed(folder: Path, text: str) -> Images:
+    path = folder / "list.csv"
+    path.write_text(text)
+    return load(pin(Dataset(f"list:{path}")))
+
+
+def test_paths_labels_and_splits_are_those_of_the_rows(folder: Path) -> None:
+    rows = [("4", "ill", "train"), ("0", "well", "train"), ("2", "ill", "test"), ("3", "well", "test")]
+    lines = "".join(f"{split},scans/{number}.png,{label},x\n" for number, label, split in rows)
+    images = listed(folder, "\ufeffsplit,path,label,more\n" + lines)
+    assert (("ill", "well"), [0, 1], [0, 1]) == (
+        images.names,
+        images.train_labels.tolist(),
+        images.test_labels.tolist(),
+    )
+    assert [pixels(0, 4).tolist(), pixels(0, 0).tolist()] == images.train_images[..., 0].tolist()
+    table = pa.table({name: [row[at] for row in rows] for at, name in ((1, "label"), (2, "split"))})
+    table = table.append_column("path", pa.array([str(folder / f"scans/{row[0]}.png") for row in rows]))
+    pq.write_table(table, folder / "list.parquet")
+    names = [Dataset(f"list:{folder / name}") for name in ("list.csv", "list.parquet")]
+    assert pin(names[0]).digest == pin(names[1]).digest
+
+
+def test_numbers_are_sorted_as_numbers_and_one_row_in_five_of_a_class_is_for_testing(folder: Path) -> None:
+    lines = "".join(f"scans/{number}.png,{10 if number % 2 else 9}\n" for number in range(6))
+    images = listed(folder, "path,label\n" + lines)
+    assert ("9", "10") == images.names
+    assert ([0, 1], [0, 1, 0, 1]) == (images.test_labels.tolist(), images.train_labels.tolist())
+    whole = pa.table({"path": [f"scans/{number}.png" for number in range(4)], "label": [9.0, 10.0, 9.0, 10.0]})
+    pq.write_table(whole, folder / "list.parquet")
+    assert ("9", "10") == load(pin(Dataset(f"list:{folder / 'list.parquet'}"))).names
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "has the columns none; it must have path, label and, if wished, split, each once"),
+        ("file,label\n", "has the columns file, label; it must have path, label and"),
+        ("path,label\n", "list.csv has no rows"),
+        ("path,label\nscans/0.png\n", "list.csv, line 2 has 1 values; it must have 2"),
+        ("path,label\nscans/0.png,\n", "list.csv, line 2 has no label"),
+        ("path,label\nscans/9.png,a\n", "list.csv, line 2 names scans/9.png, but there is no file "),
+        ("path,label\nscans/0.png,a\n./scans/0.png,a\n", "line 3 names ./scans/0.png again, after "),
+        ("path,label,split\nscans/0.png,a,val\n", "line 2: split is 'val'; it must be train or test"),
+        ("path,label,split\nscans/0.png,a,train\n", "class 'a' has no picture in the test split, and 1 in all"),
+        ("path,label\nscans/0.png,a\nlist.csv,a\n", "list.csv cannot be read as a picture: cannot identify image file"),
+        ('path,label\n"scans/0.png,a\n', "list.csv is no CSV file in UTF-8: unexpected end of data"),
+    ],
+)
+def test_a_list_that_is_none_is_refused_by_the_row(folder: Path, text: str, says: str) -> None:
+    with pytest.raises(DatasetError) as caught:
+        listed(folder, text)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_labels_must_be_text_or_whole_numbers(folder: Path) -> None:
+    path = folder / "list.parquet"
+    pq.write_table(pa.table({"path": ["scans/0.png"], "label": [0.5]}), path)
+    with pytest.raises(DatasetError, match=r"row 0: label is 0\.5; it must be text or a whole number"):
+        pin(Dataset(f"list:{path}"))
+    path.write_text("no table")
+    with pytest.raises(DatasetError, match=r"list\.parquet cannot be read: "):
+        pin(Dataset(f"list:{path}"))
+    with pytest.raises(DatasetError, match=r"0\.png is no list of pictures; it must end in \.csv or \.parquet"):
+        pin(Dataset(f"list:{folder / 'scans' / '0.png'}"))
+    with pytest.raises(DatasetError, match=f"no file {folder}/gone.csv"):
+        pin(Dataset(f"list:{folder}/gone.csv"))
