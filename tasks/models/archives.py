@@ -1,0 +1,149 @@
+"""Archives of torch.export, checked before torch reads them.
+
+torch's reader (torch/export/pt2_archive/_package.py, torch/_export/serde/serialize.py) leaves the realm of data where
+
+- a weight or constant is marked `use_pickle`, or is an object rather than a tensor: unpickled;
+- example inputs or weights of the old form are not tensors alone: unpickled after the safe way failed;
+- there is a compiled model (AOTInductor): a shared library, loaded;
+- a size is given as an expression: evaluated by sympy, which is Python's `eval`;
+- an operator is named: any path below `torch`, `operator` or `math` is followed, down to functions that run commands;
+- names of inputs and nodes, and guards, become the text of a Python function, which is executed;
+- a container names a type: its module is imported.
+
+An archive with anything of that beyond what plain models have is refused. Names and bytes are taken from torch's own
+reader, so that what is checked is what is then read.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+TENSOR = re.compile(r"(weight|tensor)_\d+")
+IN_PLACE = "iand|ior|ixor|ilshift|irshift"
+OPERATOR = re.compile(
+    rf"torch\.ops\.(aten|prims|quantized|quantized_decomposed|torchvision)\.([a-zA-Z]\w*|_[a-zA-Z]\w*|"
+    rf"__(and|or|xor|lshift|rshift|{IN_PLACE})__)\.[a-zA-Z]\w*"
+    r"|torch\.ops\.higher_order\.(cond|wrap_with_set_grad_enabled|wrap_with_autocast)"
+    r"|torch\.sym_\w+"
+    r"|(_operator|operator)\.(add|sub|mul|floordiv|truediv|mod|neg|pos|pow|eq|ne|lt|le|gt|ge|and_|or_|not_|getitem)"
+    r"|math\.(ceil|floor|trunc|sqrt|pow|log2)"
+)
+FORBIDDEN = re.compile(r"torch\.ops\.aten\.from_file\.")  # opens a file
+# The words of an expression of sizes, beside the functions that torch has for them.
+WORD = re.compile(
+    r"Symbol|Integer|Float|Rational|Add|Mul|Pow|Min|Max|Mod|And|Or|Not|Eq|Ne|Lt|Le|Gt|Ge|Equality|Unequality"
+    r"|StrictLessThan|LessThan|StrictGreaterThan|GreaterThan|true|false|True|False|oo"
+    r"|positive|negative|nonnegative|nonzero|zero|integer|real|[a-z]{1,3}\d+"
+)
+NAME = re.compile(r"[A-Za-z_]\w*")
+EXPRESSION = re.compile(r"[\w\s+\-*/%(),<>=]*")
+QUOTED = re.compile(r"'\w+'")
+# What names, dtypes, devices and versions are written with: nothing of it can be more than a name in Python.
+PLAIN = re.compile(r"[\w.:+-]*")
+CONTAINERS = re.compile(r"builtins\.(tuple|list|dict)|collections\.OrderedDict")
+CONTEXT = re.compile(r'null|\[("\w+"(, "\w+")*)?\]')  # the keys of a dict
+FREE = frozenset({"as_string", "as_strings", "guards_code"})  # said by their representation, or never asked for
+
+
+class Refused(ValueError):
+    """An archive that could not be read without running code of its own: what it has, in a phrase."""
+
+
+def program(content: bytes) -> ExportedProgram:
+    """The program in an archive's bytes; Refused where reading it would do more than read."""
+    from torch.export.pt2_archive import PT2ArchiveReader
+    from torch.export.pt2_archive._package import load_pt2
+
+    reader = PT2ArchiveReader(io.BytesIO(content))
+    check({name: reader.read_bytes(name) for name in reader.get_file_names()})
+    # What torch.export.load calls; that one goes on with another, older format where this one fails.
+    programs: dict[str, ExportedProgram] = load_pt2(io.BytesIO(content)).exported_programs
+    return programs["model"]
+
+
+def check(records: dict[str, bytes]) -> None:
+    """Refused unless the records of an archive, by their names, are those of a plain model."""
+    if "models/model.json" not in records:
+        raise Refused("it holds no program called model")
+    for name, held in records.items():
+        if name.startswith("data/aotinductor"):
+            raise Refused("it holds compiled code (AOTInductor)")
+        if name.endswith("_config.json"):
+            _check_payload(name, json.loads(held))
+        elif name.startswith("models/"):
+            _check_program(name, json.loads(held))
+        elif name.endswith(".pt"):
+            _check_tensors(name, held)
+
+
+def _check_payload(name: str, held: Any) -> None:
+    for weight, entry in held["config"].items():
+        if entry.get("use_pickle") or not TENSOR.fullmatch(entry["path_name"]):
+            raise Refused(f"{weight} in {name} would have to be unpickled")
+        _check_program(name, entry)
+
+
+def _check_tensors(name: str, held: bytes) -> None:
+    import torch
+
+    try:
+        torch.load(io.BytesIO(held), weights_only=True, map_location="cpu")
+    except Exception:
+        raise Refused(f"{name} would have to be unpickled") from None
+
+
+def _check_program(name: str, held: Any) -> None:
+    for key, text in _texts(held):
+        if key in ("target", "as_operator"):
+            if FORBIDDEN.match(text) or not OPERATOR.fullmatch(text):
+                raise Refused(f"{name} uses {text[:60]!r}, which is no operator of torch's own")
+        elif key == "expr_str":
+            if not is_expression(text):
+                raise Refused(f"{name} has the size {text[:60]!r}, which is no plain expression")
+        elif key in ("in_spec", "out_spec"):
+            _check_containers(name, json.loads(text))
+        elif key not in FREE and not PLAIN.fullmatch(text):
+            raise Refused(f"{name} has the name {text[:60]!r}, which is no plain name")
+
+
+def _check_containers(name: str, held: Any) -> None:
+    for key, text in _texts(held):
+        if not {"type": CONTAINERS, "context": CONTEXT}.get(key, PLAIN).fullmatch(text):
+            raise Refused(f"{name} takes or gives a {text[:60]!r}; it may be tuples, lists and dicts")
+
+
+def is_expression(text: str) -> bool:
+    """Whether a text is a sum, product, ... of numbers and symbols such as sympy prints them, and no more."""
+    bare = QUOTED.sub("", text)
+    plain = re.sub(r"\b\d+\.\d*", "0", bare)
+    words = NAME.findall(plain)
+    return bool(EXPRESSION.fullmatch(plain)) and all(WORD.fullmatch(word) or word in _functions() for word in words)
+
+
+@cache
+def _functions() -> frozenset[str]:
+    from torch.utils._sympy import functions
+
+    return frozenset(functions.__all__)
+
+
+def _texts(held: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Every text in nested JSON, keys included, with the key above it; what was noted of a node is not part of it."""
+    if isinstance(held, str):
+        yield key, held
+    elif isinstance(held, dict):
+        for name, part in held.items():
+            yield "", name
+            if name != "metadata":
+                yield from _texts(part, name)
+    elif isinstance(held, list):
+        for part in held:
+            yield from _texts(part, key)
