@@ -1,6 +1,7 @@
-"""Means, proportions, tests and false discovery control, each saying what it does where there is too little data.
+"""Means, proportions, correlations, tests and false discovery control.
 
-Values that are not finite are refused: a number that could not be computed must not vanish in a mean.
+Each says what it does where there is too little data. Values that are not finite are refused: a number that could not
+be computed must not vanish in a mean.
 """
 
 from __future__ import annotations
@@ -33,6 +34,14 @@ class Comparison:
     """
 
     statistic: float | None
+    p_value: float | None
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """A correlation with its interval over pairs, and the two-tailed p-value; None where undefined."""
+
+    estimate: Estimate
     p_value: float | None
 
 
@@ -110,10 +119,54 @@ def welch_greater(first: ArrayLike, second: ArrayLike) -> Comparison:
     a, b = _finite(first), _finite(second)
     if len(a) < 2 or len(b) < 2:
         return Comparison(None, None)
-    va, vb = _standard_error(a) ** 2, _standard_error(b) ** 2
-    spread = va**2 / (len(a) - 1) + vb**2 / (len(b) - 1)
-    freedom = (va + vb) ** 2 / spread if spread else 1.0
-    return _t_test(float(a.mean() - b.mean()), float(np.sqrt(va + vb)), freedom)
+    return _t_test(float(a.mean() - b.mean()), *_welch(a, b))
+
+
+def welch_two_sided(first: ArrayLike, second: ArrayLike) -> Comparison:
+    """Two-tailed Welch t-test that two means differ: the statistic and its two-tailed p-value."""
+    greater = welch_greater(first, second).p_value
+    if greater is None:
+        return Comparison(None, None)
+    statistic = welch_greater(first, second).statistic
+    return Comparison(statistic, 1.0 if statistic == 0.0 else min(1.0, 2 * min(greater, 1 - greater)))
+
+
+def difference(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Estimate:
+    """mean(first) - mean(second) of two independent samples, with Welch's t interval; n counts both.
+
+    No value where one is empty, no interval where one has a single value.
+    """
+    a, b = _finite(first), _finite(second)
+    n = len(a) + len(b)
+    if not len(a) or not len(b):
+        return Estimate(None, None, None, n)
+    centre = float(a.mean() - b.mean())
+    if len(a) < 2 or len(b) < 2:
+        return Estimate(centre, None, None, n)
+    from scipy import stats
+
+    error, freedom = _welch(a, b)
+    half = float(stats.t.ppf((1 + confidence) / 2, freedom) * error)
+    return Estimate(centre, centre - half, centre + half, n)
+
+
+def correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Correlation:
+    """Pearson's r of pairs, with Fisher's interval tanh(artanh r +- z / sqrt(n - 3)) and the t-test of r = 0.
+
+    Nothing where there are fewer than four pairs, or either has no variance. Fisher 1921.
+    """
+    a, b = _finite(first), _finite(second)
+    if len(a) != len(b):
+        raise ValueError(f"pairs need equal numbers of values; here are {len(a)} and {len(b)}")
+    n = len(a)
+    if n < 4 or a.min() == a.max() or b.min() == b.max():
+        return Correlation(Estimate(None, None, None, n), None)
+    from scipy import stats
+
+    found = stats.pearsonr(a, b)
+    interval = found.confidence_interval(confidence)
+    estimate = Estimate(float(found.statistic), float(interval.low), float(interval.high), n)
+    return Correlation(estimate, float(found.pvalue))
 
 
 def false_discovery_adjusted(p_values: ArrayLike) -> Array:
@@ -154,6 +207,13 @@ def _standard_error(sample: Array) -> float:
     if sample.min() == sample.max():
         return 0.0
     return float(sample.std(ddof=1) / np.sqrt(len(sample)))
+
+
+def _welch(a: Array, b: Array) -> tuple[float, float]:
+    """The standard error of a difference of means, and Welch's degrees of freedom."""
+    va, vb = _standard_error(a) ** 2, _standard_error(b) ** 2
+    spread = va**2 / (len(a) - 1) + vb**2 / (len(b) - 1)
+    return float(np.sqrt(va + vb)), (va + vb) ** 2 / spread if spread else 1.0
 
 
 def _t_test(difference: float, error: float, freedom: float) -> Comparison:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from torch import Tensor
 
 from tasks.models.networks import Architecture
 from tasks.models.regularisers import Regularisers
@@ -27,6 +28,12 @@ def weights_of(model: pa.Table, row: int = 0) -> dict[str, NDArray[np.float32]]:
     """The weights in one row of a MODEL table, read-only."""
     cells = model.column("weights")[row].as_py()
     return {cell["name"]: np.frombuffer(cell["values"], "<f4").reshape(cell["shape"]) for cell in cells}
+
+
+def of_model(tensors: Mapping[str, Tensor], model: int) -> dict[str, NDArray[np.float32]]:
+    """A copy of one model's weights, from tensors (models, *shape) by name on any device."""
+    values = {name: tensor[model].detach().cpu().numpy() for name, tensor in tensors.items()}
+    return {name: array.astype(np.float32) for name, array in values.items()}  # astype copies
 
 
 def network_row(architecture: Architecture) -> dict[str, Any]:

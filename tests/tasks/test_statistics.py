@@ -8,7 +8,9 @@ from scipy import stats
 
 from tasks.statistics import (
     Comparison,
+    Correlation,
     Estimate,
+    correlation,
     false_discovery_adjusted,
     mcnemar_greater,
     mean,
@@ -139,6 +141,45 @@ def test_a_test_that_was_not_made_does_not_count() -> None:
 def test_a_p_value_outside_0_to_1_is_refused() -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         false_discovery_adjusted([0.5, 1.5])
+
+
+def test_a_correlation_has_fishers_interval_and_the_t_test() -> None:
+    # Deviations -2 -1 0 1 2 and -2 0 -1 2 1: r = 8 / 10, artanh .8 = log(9) / 2, standard error 1 / sqrt(2).
+    found = correlation([1, 2, 3, 4, 5], [10, 30, 20, 50, 40])
+    half = 1.959963984540054 / math.sqrt(2)
+    expected = [math.tanh(math.log(9) / 2 - half), math.tanh(math.log(9) / 2 + half)]
+    assert (0.8, 5) == (pytest.approx(found.estimate.value), found.estimate.n)
+    assert expected == pytest.approx([found.estimate.low, found.estimate.high])
+    # t = r sqrt(3 / (1 - r^2)) = 2.3094 with 3 degrees of freedom, two-tailed.
+    assert 2 * stats.t.sf(0.8 * math.sqrt(3 / 0.36), 3) == pytest.approx(found.p_value)
+
+
+def test_perfect_correlation_has_an_interval_of_no_width() -> None:
+    found = correlation([1, 2, 3, 4], [8, 6, 4, 2])
+    assert [-1.0, -1.0, -1.0] == pytest.approx([found.estimate.value, found.estimate.low, found.estimate.high])
+    assert found.p_value == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [([], []), ([1, 2, 3], [3, 1, 2]), ([0.1] * 5, [1, 2, 3, 4, 5]), ([1, 2, 3, 4], [7] * 4)]
+)
+def test_few_pairs_and_equal_values_have_no_correlation(first: list[float], second: list[float]) -> None:
+    assert Correlation(Estimate(None, None, None, len(first)), None) == correlation(first, second)
+
+
+def test_values_without_partners_have_no_correlation() -> None:
+    with pytest.raises(ValueError, match="here are 4 and 5"):
+        correlation([1, 2, 3, 4], [1, 2, 3, 4, 5])
+    with pytest.raises(ValueError, match="1 of 4 values are not finite numbers"):
+        correlation([1, 2, 3, 4], [1, 2, math.nan, 4])
+
+
+def test_the_interval_of_a_correlation_covers_its_null() -> None:
+    rng = np.random.default_rng(4)
+    found = [correlation(rng.normal(0, 1, 12), rng.normal(0, 1, 12)) for _ in range(NULLS)]
+    intervals = [(one.estimate.low, one.estimate.high) for one in found]
+    assert sum(low is not None and high is not None and low <= 0 <= high for low, high in intervals) >= 0.9 * NULLS
+    assert sum(one.p_value is not None and one.p_value < 0.05 for one in found) <= 0.1 * NULLS
 
 
 def test_the_interval_of_a_mean_covers_its_null() -> None:

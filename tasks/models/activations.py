@@ -1,0 +1,64 @@
+"""Which hidden units of trained networks an image makes active."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tasks.devices import device, exactly
+from tasks.models.inference import ROWS_AT_ONCE
+from tasks.models.layers import ZERO, Layers, Start
+from tasks.models.networks import Architecture
+from tasks.models.weights import Weights
+
+
+class Recorded(Layers):
+    """Layers that keep what each dense layer hands to its activation: `sums`, (models, rows, units) by its name.
+
+    That is the layer's own sum, or, where batch norm follows it, the normalised one. ReLU is above 0 where it is.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        super().__init__(tensors)
+        self.sums: dict[str, Tensor] = {}
+        self._last = ""
+
+    def dense(self, name: str, x: Tensor, units: int, start: Start, bias: Start | None = ZERO) -> Tensor:
+        self._last = name
+        self.sums[name] = super().dense(name, x, units, start, bias)
+        return self.sums[name]
+
+    def batch_norm(self, name: str, x: Tensor, *, momentum: float, epsilon: float) -> Tensor:
+        normalised = super().batch_norm(name, x, momentum=momentum, epsilon=epsilon)
+        if self._last and x is self.sums[self._last]:
+            self.sums[self._last] = normalised
+        return normalised
+
+
+def active(
+    architecture: Architecture,
+    weights: Weights,
+    images: NDArray[np.uint8],
+    layers: Sequence[str],
+    place: torch.device | None = None,
+) -> dict[str, NDArray[np.bool_]]:
+    """Whether each unit of these dense layers is above 0 after its ReLU, in evaluation: (n, units) by layer.
+
+    Images are (n, h, w, c). On a CPU by one thread.
+    """
+    place = place or device()
+    found: dict[str, list[NDArray[np.bool_]]] = {name: [] for name in layers}
+    with exactly(place), torch.inference_mode():
+        # Copied, because torch has no read-only tensors.
+        tensors = {name: torch.from_numpy(np.array(weights[name]))[None].to(place) for name in architecture.weights}
+        for start in range(0, len(images), ROWS_AT_ONCE):
+            rows = torch.from_numpy(np.array(images[start : start + ROWS_AT_ONCE])).to(place)
+            recorded = Recorded(tensors)
+            architecture.logits(recorded, rows.flatten(1).to(torch.float32).mul_(1 / 255)[None])
+            for name in layers:
+                found[name].append((recorded.sums[name][0] > 0).cpu().numpy())
+    return {name: np.concatenate(parts) for name, parts in found.items()}
