@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from dashboards.run import Run
-from orchestrator import audits
-from orchestrator.cells import configured
+from orchestrator import audits, labels, spec
+from orchestrator.cells import SCALE, configured, wanted
 from orchestrator.errors import EngramError
-from orchestrator.fields import changed, flat, plain
+from orchestrator.fields import differing, flat, plain, text
+from orchestrator.spec import Spec
 from tasks.job import Audit
 
 PINNED = re.compile(r"(.+)@([0-9a-f]{16,})")  # a data set and the digest of its content
@@ -22,7 +26,7 @@ PINNED = re.compile(r"(.+)@([0-9a-f]{16,})")  # a data set and the digest of its
 
 @dataclass(frozen=True)
 class Setting:
-    """A field of the config. `published` is what the paper has, where that is something else."""
+    """A field of the config. `published` is what the paper has, where that is none of the values."""
 
     name: str
     values: tuple[str, ...]  # several in a sweep
@@ -49,13 +53,18 @@ def settings(run: Run) -> list[Setting]:
     for name in names:
         values = tuple(dict.fromkeys(_said(config[name]) for config in configs if name in config))
         paper = None if published is None else _said(_nearest(published, name))
-        found.append(Setting(name, values, None if (paper,) == values else paper, name in differing))
+        found.append(Setting(name, values, None if paper in values else paper, name in differing))
     return found
 
 
 def varied(run: Run) -> list[str]:
     """What the cells of a sweep differ in."""
     return list(dict.fromkeys(name for cell in run.cells for name in cell.about.get("setting") or {}))
+
+
+def telling(run: Run) -> list[str]:
+    """As many of the fields in which the cells of a sweep differ as it takes to tell them apart."""
+    return labels.telling([cell.about.get("setting") or {} for cell in run.cells])
 
 
 def data(run: Run) -> list[Data]:
@@ -67,25 +76,63 @@ def data(run: Run) -> list[Data]:
 
 def command(run: Run) -> str | None:
     """The command that asks for the same again; None where no command can, or today's audit is another one."""
-    first = (run.cells or (run,))[0]
-    about = first.about
+    configs = [_unpinned(each.about["config"]) for each in run.cells or (run,)]
+    same = _alike(configs)
+    for preset in dict.fromkeys((run.about.get("preset") or (run.cells or (run,))[0].about["preset"], None)):
+        with suppress(EngramError, LookupError, TypeError, ValueError):
+            for words in _askings(run, preset, configs):
+                if _alike(_asked(run.audit, preset, *words)) == same:
+                    return _command(run.audit, preset, *words)
+    return None
+
+
+def _askings(
+    run: Run, preset: str | None, configs: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[list[str], list[str]]]:
+    """What may have been set and swept over the preset to come to these configs; whether it was is to be seen."""
+    audit = audits.find(run.audit).audit
+    known = [dict(flat(config)) for config in configs]
+    common = {name: value for name, value in known[0].items() if all(name in k and k[name] == value for k in known)}
+    for scale in ("full", "tiny"):
+        bases = [
+            configured(audit, base, {SCALE: scale}) for base in (audit.cells(preset) if preset else [audit.config()])
+        ]
+        before = [dict(flat(_unpinned(plain(base)))) for base in bases]
+        fixed = {name: value for name, value in common.items() if any(b.get(name, ...) != value for b in before)}
+        own = set(differing([_unpinned(plain(base)) for base in bases]))  # varies without being swept
+        swept = [name for name in varied(run) if name not in fixed]
+        of_both = [name for name in swept if name in own]
+        for also in ([], *([name] for name in of_both), of_both):
+            yield (
+                [
+                    *([f"{SCALE}=tiny"] if scale == "tiny" else []),
+                    *(f"{n}={text(value)}" for n, value in fixed.items()),
+                ],
+                [f"{n}={','.join(_values(run, n))}" for n in swept if n not in own or n in also],
+            )
+
+
+def _values(run: Run, name: str) -> list[str]:
+    return list(dict.fromkeys(text((cell.about.get("setting") or {}).get(name)) for cell in run.cells))
+
+
+def _asked(audit: str, preset: str | None, fixed: Sequence[str], swept: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The configs that these words of a command ask for; none where they cannot be."""
     try:
-        audit = audits.find(run.audit).audit
-        base = audit.presets[about["preset"]] if about["preset"] else audit.config()
-        base = configured(audit, base, about.get("setting") or {} if run.cells else {})
-        differs = _differing(_unpinned(plain(base)), _unpinned(about["config"]))
-        same = _unpinned(plain(changed(base, differs))) == _unpinned(about["config"])
-    except (EngramError, LookupError, TypeError, ValueError):
-        return None
-    if not same:
-        return None
-    words = ["engram", "run", run.audit]
-    words += ["--preset", about["preset"]] if about["preset"] else []
-    words += [f"{name}={_text(value)}" for name, value in differs.items()]
-    for name in varied(run):
-        values = dict.fromkeys(_text((cell.about.get("setting") or {}).get(name)) for cell in run.cells)
-        words += ["--sweep", f"{name}={','.join(values)}"]
-    return shlex.join(words)
+        cells = wanted(Spec(audit, preset, spec.settings(fixed), spec.sweeps(swept)))
+    except EngramError:
+        return []
+    return [_unpinned(plain(cell.config)) for cell in cells]
+
+
+def _alike(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Something that is equal for equal configs in whatever order."""
+    return sorted(json.dumps(config, sort_keys=True) for config in configs)
+
+
+def _command(audit: str, preset: str | None, fixed: Sequence[str], swept: Sequence[str]) -> str:
+    sweeps = itertools.chain.from_iterable(("--sweep", each) for each in swept)
+    return shlex.join(["engram", "run", audit, *(["--preset", preset] if preset else []), *fixed, *sweeps])
 
 
 def documentation(run: Run) -> list[tuple[bool, str]]:
@@ -134,22 +181,6 @@ def _unpinned(value: Any) -> Any:
     return pin[1] if pin else value
 
 
-def _differing(base: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    known = dict(flat(base))
-    return {name: value for name, value in flat(config) if name not in known or known[name] != value}
-
-
 def _said(value: Any) -> str:
     """A value as a table shows it, where nothing at all would look like a value left out."""
-    return _text(value) or '""'
-
-
-def _text(value: Any) -> str:
-    """A value as a command line takes it."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return f"[{','.join(map(_text, value))}]"
-    return str(value)
+    return text(value) or '""'

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import math
 import os
 import re
 import sys
@@ -39,6 +40,17 @@ PALETTE: Mapping[str, tuple[str, str]] = {
     "canary-thread": ("#e2b193", "#8a5330"),
     "twin-thread": ("#9fc1e3", "#315d88"),
 }
+# For lines of one drawing: colour, mark and dash together, so that any one of them tells the lines apart.
+SERIES: Sequence[tuple[str, str, Any]] = (
+    ("accent", "o", "-"),
+    ("violet", "^", (0, (4, 2))),
+    ("ochre", "s", (0, (1, 1.5))),
+    ("twin", "D", (0, (6, 2, 1, 2))),
+    ("rose", "v", (0, (3, 1))),
+    ("canary", "P", (0, (8, 3))),
+    ("ink", "X", (0, (2, 1, 2, 4))),
+    ("muted", "p", (0, (5, 1, 1, 1, 1, 1))),
+)
 WIDTH = 5.2  # inches; a page as narrow as a telephone's shows TEXT at about its size
 TEXT = 10.0  # points
 FAMILY = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
@@ -205,6 +217,11 @@ def ticks(axes: Axes, across: int = 5, up: int = 5, whole: bool = False) -> None
     axes.yaxis.set_major_locator(MaxNLocator(up, steps=[1, 2, 2.5, 5, 10]))
 
 
+def interval(low: float | None, high: float | None) -> str:
+    """An interval in words, to stand after its estimate; nothing where there is none."""
+    return "" if low is None or high is None else f" [{number(low)}, {number(high)}]"
+
+
 def logarithmic(axes: Axes) -> None:
     """A logarithmic scale upwards, with plain numbers for ticks."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
@@ -213,6 +230,27 @@ def logarithmic(axes: Axes) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_locator(NullLocator())
+
+
+def magnitudes(axes: Axes, values: Sequence[float], most: int = 7) -> None:
+    """A logarithmic scale across that holds these values, all above 0, with powers of ten for ticks where they fit."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+    axes.set_xscale("log")
+    low, high = span([math.log10(value) for value in values])
+    axes.set_xlim(10**low, 10**high)
+    wide = LogLocator(numticks=most) if high - low > 2 else LogLocator(subs=(1, 2, 5))
+    axes.xaxis.set_major_locator(wide if high - low > 0.6 else MaxNLocator(4))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: power(value)))
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def power(value: float) -> str:
+    """A number for a tick: powers of ten that take more than four digits as such."""
+    exponent = round(math.log10(value)) if value > 0 else 0
+    if abs(exponent) <= 3 or not math.isclose(value, 10.0**exponent, rel_tol=1e-6):
+        return f"{value:g}"
+    return "10" + f"{exponent}".translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def span(values: Sequence[float], margin: float = 0.06) -> tuple[float, float]:

@@ -12,12 +12,18 @@ from dashboards.figure import Figure
 
 Row = Mapping[str, Any]
 Metric = tuple[str, list[Row]]
+REPEATED = "Does it repeat what was published?"
+LOGARITHMIC = "Scales differ; on a logarithmic one, an interval that runs off to the left includes 0."
+HOLLOW = "Diamond: the paper's number, which it gives without an interval; a thin line joins it to ours. "
 
 LABELS = 1.7  # inches for the rows' names
 ROW = 0.2  # inches
 FOOT = 0.36  # for the ticks of each panel
 LEGEND = 0.42
 MOST = 80  # rows in one figure
+# From the smallest to the largest estimate, from where on a scale is logarithmic: beside published ones, and else.
+WIDE, WIDEST = 30, 1000
+LEAST = 6  # letters that a shortened word keeps
 # Metrics on one scale use at least this part of it each; otherwise they get scales of their own.
 SHARE = 0.3
 
@@ -30,7 +36,7 @@ def estimates(rows: Sequence[Row]) -> Iterator[Figure]:
     if ours:
         yield forest(ours, "estimates", "What was measured, and what would it be without memory?")
     if published:
-        yield forest(published, "published", "Does it repeat what was published?")
+        yield forest(published, "published", REPEATED)
 
 
 def forest(rows: Sequence[Row], name: str, title: str) -> Figure:
@@ -48,9 +54,12 @@ def forest(rows: Sequence[Row], name: str, title: str) -> Figure:
     key(figure, any(finite(row["published"]) for row in shown))
     units = sorted({str(row["unit"]) for row in shown if row["unit"]})
     left_out = f" The first {MOST} of {len(rows)} rows are drawn." if len(rows) > MOST else ""
+    hollow = HOLLOW if any(finite(row["published"]) for row in shown) else ""
+    logarithmic = any(wide_apart([row for _, of_metric in panel for row in of_metric]) for panel in panels)
+    scales = LOGARITHMIC if logarithmic else "Scales differ."
     caption = (
         "Dot: estimate. Line: its 95 % interval, hidden where narrower than the dot. Tick: what the estimate is where "
-        f"nothing is memorised. Scales differ. Sampling unit: {', '.join(units) or 'not said'}.{left_out}"
+        f"nothing is memorised. {hollow}{scales} Sampling unit: {', '.join(units) or 'not said'}.{left_out}"
     )
     return Figure(name, title, caption, " ".join(said(row) for row in shown), drawing.svg(figure, name))
 
@@ -82,6 +91,13 @@ def values(rows: Sequence[Row]) -> list[float]:
     return [row[name] for row in rows for name in names if finite(row[name])]
 
 
+def wide_apart(rows: Sequence[Row]) -> bool:
+    """Whether these estimates and published values are of such different sizes that a plain scale would hide them."""
+    found = [row[name] for row in rows for name in ("estimate", "published") if finite(row[name])]
+    limit = WIDE if all(finite(row["published"]) for row in rows) else WIDEST
+    return bool(min(found) > 0 and max(found) > limit * min(found))
+
+
 def reach(rows: Sequence[Row]) -> float:
     return max(values(rows)) - min(values(rows))
 
@@ -89,7 +105,9 @@ def reach(rows: Sequence[Row]) -> float:
 def drawn(axes: Any, panel: Sequence[Metric], rows: float) -> None:
     """The metrics of a panel from the top down, each below its name."""
     y, labels = rows - 0.5, {}
-    low, high = drawing.span(values([row for _, of_metric in panel for row in of_metric]))
+    rows_of = [row for _, of_metric in panel for row in of_metric]
+    wide = wide_apart(rows_of)
+    low, high = drawing.span([value for value in values(rows_of) if value > 0 or not wide])
     for metric, of_metric in panel:
         y -= 0.15
         axes.annotate(
@@ -108,6 +126,9 @@ def drawn(axes: Any, panel: Sequence[Metric], rows: float) -> None:
     axes.set_xlim(low, high)
     axes.set_ylim(-0.5, rows - 0.5)
     drawing.ticks(axes, across=4)
+    if wide:
+        positive = [value for row in rows_of for value in (row["estimate"], row["published"]) if finite(value)]
+        drawing.magnitudes(axes, positive, most=5)
     axes.set_yticks(list(labels), list(labels.values()), color=drawing.light("ink"))
     axes.tick_params(length=0)
     axes.grid(axis="y", visible=False)
@@ -122,6 +143,7 @@ def mark(axes: Any, row: Row, y: float) -> None:
         axes.plot([row["low"], row["high"]], [y, y], color=accent, linewidth=1.8, solid_capstyle="butt")
     axes.plot([row["estimate"]], [y], "o", markersize=5.5, color=accent)
     if finite(row["published"]):
+        axes.plot([row["estimate"], row["published"]], [y, y], color=drawing.light("muted"), linewidth=0.8, zorder=1)
         axes.plot([row["published"]], [y], "D", markersize=5.5, color=drawing.light("ink"), markerfacecolor="none")
 
 
@@ -146,7 +168,16 @@ def label(row: Row) -> str:
     except ValueError:
         return shortened(str(row["setting"]))
     words = [f"{name} {value}" if isinstance(value, int | float) else str(value) for name, value in setting.items()]
-    return shortened(", ".join(words) or "all")
+    return fitted(words) or "all"
+
+
+def fitted(words: Sequence[str], most: int = 24) -> str:
+    """The words with commas between, the longest shortened until they fit: what tells rows apart is often the last."""
+    words = list(words)
+    while (over := len(", ".join(words)) - most) > 0 and max(map(len, words)) > LEAST:
+        at = max(range(len(words)), key=lambda each: len(words[each]))
+        words[at] = shortened(words[at], max(LEAST, len(words[at]) - over))
+    return shortened(", ".join(words), most)
 
 
 def shortened(text: str, most: int = 24) -> str:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dashboards import audits, drawing
 from dashboards.estimates import estimates
 from dashboards.figure import Figure
+from dashboards.repetition import repetition
 from dashboards.run import Run
 from dashboards.sweep import sweep
 
 
 def figures(run: Run) -> list[Figure]:
-    """What can be drawn of the run as far as it has come. A sweep is one figure; its cells have their own."""
+    """What can be drawn of the run as far as it has come. Of a sweep, its cells together; they have their own, too."""
     drawing.load(lambda: run.store.folder("matplotlib"))
     with drawing.style():
         if run.cells:
-            return list(sweep(run))
+            return [*sweep(run), *repetition(run)]
         own = audits.find(run.audit)
         drawn = list(own.figures(run)) if own is not None and hasattr(own, "figures") else []
         return [*drawn, *estimates(run.summary)]

@@ -80,6 +80,7 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
         "notices": [*_standing(run), *_notices(made), *_conflicts(sum(start.conflicting for start in starts))],
         "evidence": evidence(run),
         "summary": summary(run),
+        "summed": run.table("summary").num_columns > 0,
         "columns": _columns(run.summary),
         "evidence_columns": _columns(evidence(run)),
         "figures": [(figure, inline.inline(figure)) for figure in drawn],
@@ -95,7 +96,7 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
         "starts": starts,
         "made": made,
         "answers": [(cell, _headline(cell)) for cell in run.cells],
-        "varied": configuration.varied(run),
+        "telling": configuration.telling(run),
         "counts": _counts(run.cells),
         "together": sheet.sheet("summary", run.table("summary")) if run.cells else None,
     }

@@ -11,28 +11,20 @@ from dashboards import drawing, estimates
 from dashboards.estimates import Row, finite, shortened
 from dashboards.figure import Figure
 from dashboards.run import Run
+from orchestrator import labels
 
 LINES = 6  # more of them cannot be told apart: then the cells are listed
 LETTERS = 52  # that fit below the panels
 ENTRY = 24  # letters of a legend's entry that leave room for another beside it
 MOST = 4  # rows of the summary where no verdict names any
 PANEL = 1.5  # inches
-# Colour, mark and dash together: any one of them tells the lines apart.
-SERIES: tuple[tuple[str, str, Any], ...] = (
-    ("accent", "o", "-"),
-    ("violet", "^", (0, (4, 2))),
-    ("ochre", "s", (0, (1, 1.5))),
-    ("twin", "D", (0, (6, 2, 1, 2))),
-    ("rose", "v", (0, (3, 1))),
-    ("canary", "P", (0, (8, 3))),
-)
 Setting = Mapping[str, Any]
 Name = tuple[str, str]  # metric and setting of a row of the summary
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What a sweep's cell varied, each value as text, and its summary by metric and setting."""
+    """What tells a sweep's cell from the others, each value as text, and its summary by metric and setting."""
 
     setting: Mapping[str, str]
     rows: Mapping[Name, Row]
@@ -41,13 +33,14 @@ class Cell:
 def sweep(run: Run) -> Iterator[Figure]:
     """The cells' estimates over what was varied, a panel for each row of the summary that carries the verdict."""
     settings = varied_in(run.cells)
+    varied = fields(settings)
+    if not varied:
+        return
+    settings = [{name: value for name, value in setting.items() if name in varied} for setting in settings]
     cells = [cell(each, setting) for each, setting in zip(run.cells, settings, strict=True)]
     there = [each for each in cells if each.rows]
     names = [name for name in carrying(run, there) if any(drawable(each, name) for each in there)]
     if not names:
-        return
-    varied = fields(settings)
-    if not varied:
         return
     across, *others = varied
     lines = list(dict.fromkeys(tuple(each.setting[field] for field in others) for each in there))
@@ -100,13 +93,13 @@ def drawable(cell: Cell, name: Name) -> bool:
 
 
 def fields(settings: Sequence[Setting]) -> list[str]:
-    """What differs between the cells: numbers with the most values first, since they make the best axis."""
+    """What tells the cells apart: numbers with the most values first, since they make the best axis."""
     values: dict[str, dict[str, Any]] = {}
     for setting in settings:
         for field, value in setting.items():
             values.setdefault(field, {})[word(value)] = value
-    differing = [field for field, found in values.items() if len(found) > 1]
-    return sorted(differing, key=lambda field: (not numeric(values[field].values()), -len(values[field])))
+    telling = labels.telling([{field: word(value) for field, value in setting.items()} for setting in settings])
+    return sorted(telling, key=lambda field: (not numeric(values[field].values()), -len(values[field])))
 
 
 def ordered(values: Sequence[Any]) -> list[str]:
@@ -150,7 +143,7 @@ def in_panels(
         axes = drawing.place(figure, 0.75, bottom, drawing.WIDTH - 0.95, PANEL - 0.42)
         for index, of_line in enumerate(lines.values()):
             offset = (index - (len(lines) - 1) / 2) * 0.09
-            colour, marker, dash = SERIES[index]
+            colour, marker, dash = drawing.SERIES[index]
             look = {"color": drawing.light(colour), "marker": marker, "linestyle": dash if joined else "none"}
             line(axes, [each for each in of_line if drawable(each, name)], name, across, places, offset, look)
         nulls(axes, cells, name, across, places)
@@ -215,7 +208,7 @@ def key(figure: Any, labels: Sequence[str], beside: int, joined: bool) -> None:
             linewidth=1.2,
             label=shortened(label, 2 * ENTRY),
         )
-        for (colour, marker, dash), label in zip(SERIES, labels, strict=False)
+        for (colour, marker, dash), label in zip(drawing.SERIES, labels, strict=False)
     ]
     figure.legend(handles=handles, loc="upper left", ncols=beside, bbox_to_anchor=(0, 1), borderaxespad=0.1)
 

@@ -43,7 +43,8 @@ def run(
     """Run an audit (or a YAML file) to its end and say how it went; `report.table("summary")` are its numbers.
 
     What is stored already is not computed again. Fields of the config are given by name, nested ones as
-    `**{"training.rate": 1e-3}`. The other arguments are those of `engram run`.
+    `**{"training.rate": 1e-3}`. The other arguments are those of `engram run`. A sweep, also one that is a
+    preset of several cells, has the reports of its cells in `report.cells`.
     """
     from orchestrator import cells, spec
     from orchestrator.runs import start

@@ -9,16 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.fields import changed, declared, nearest, plain
+from orchestrator.fields import changed, declared, differing, nearest, plain
 from orchestrator.runs import Cell
 from orchestrator.spec import Spec
 from tasks.datasets.dataset import Dataset
+from tasks.files import File, FileError
+from tasks.files import pin as pin_file
 from tasks.models import catalog as networks
+from tasks.models import given
 from tasks.models.catalog import Network
+from tasks.models.given import ModelFile
 
 # A word that every audit has, beside the fields of its config: `tiny` shrinks data, epochs and members to seconds.
 SCALE = "scale"
 SCALES = ("tiny", "full")
+# What a config names and a key sees by its content.
+Pinnable = Dataset | File | Network | ModelFile
 
 
 def specified(source: str, flags: Spec) -> Spec:
@@ -31,7 +37,11 @@ def specified(source: str, flags: Spec) -> Spec:
 
 
 def wanted(spec: Spec) -> list[Cell]:
-    """The runs that a specification asks for, one per combination of the swept values; data sets are not pinned yet.
+    """The runs that a specification asks for; data sets are not pinned yet.
+
+    That is one for each config of the preset and combination of the swept values. What comes to the same config, since
+    a field is set or `scale=tiny` makes it so, is one run. The setting of each is what is swept, behind the fields in
+    which the preset's configs differ.
 
     Raises SpecError for an unknown audit, preset or field, and for a value that its field does not take.
     """
@@ -41,14 +51,20 @@ def wanted(spec: Spec) -> list[Cell]:
     both = sorted(set(spec.set) & set(spec.sweep))
     if both:
         raise SpecError(f"{both[0]} is both set and swept; give it once")
-    base = _preset(spec, audit)
+    bases = _preset(spec, audit)
+    grid = [dict(zip(spec.sweep, values, strict=True)) for values in itertools.product(*spec.sweep.values())]
+    configs = [[configured(audit, base, {**spec.set, **varied}) for varied in grid] for base in bases]
+    beside = zip(*configs, strict=True)  # of each combination of swept values, what the preset makes of it
+    fields = dict.fromkeys(name for each in beside for name in differing([plain(config) for config in each]))
     found: list[Cell] = []
-    for values in itertools.product(*spec.sweep.values()):
-        varied = dict(zip(spec.sweep, values, strict=True))
-        config = configured(audit, base, {**spec.set, **varied})
-        setting = {name: plain(_at(config, name)) if name != SCALE else value for name, value in varied.items()}
-        if not any(cell.config == config and cell.setting == setting for cell in found):  # 1 and 1.0 are one value
-            found.append(Cell(spec.audit, config, spec.preset, setting))
+    for of_base in configs:
+        for config, varied in zip(of_base, grid, strict=True):
+            names = dict.fromkeys((*fields, *varied))
+            setting = {
+                name: varied[name] if name == SCALE else _shown(_at(config, name), varied.get(name)) for name in names
+            }
+            if not any(cell.config == config and cell.setting == setting for cell in found):  # 1 and 1.0 are one value
+                found.append(Cell(spec.audit, config, spec.preset, setting))
     return found
 
 
@@ -63,51 +79,66 @@ def configured(audit: Any, base: Any, settings: Mapping[str, Any]) -> Any:
 
 
 def pinned(found: Iterable[Cell], known: MutableMapping[str, str]) -> list[Cell]:
-    """The cells with each of their data sets, and of the user's own networks, pinned to the digest of its content.
+    """The cells with their data sets, files and user's own networks and models pinned to the digests of their content.
 
     `known` remembers digests of files by path, size and time, so that they need not be read again. Raises SpecError
-    for an unknown data set, and EngramError where its files are not there or not what they should be.
+    for an unknown data set, and EngramError where files are not there or not what they should be.
     """
-    seen: dict[Dataset | Network, Any] = {}
+    seen: dict[Pinnable, Any] = {}
 
-    def pin(thing: Dataset | Network) -> Any:
+    def pin(thing: Pinnable) -> Any:
         if thing not in seen:
-            seen[thing] = _pin(thing, known) if isinstance(thing, Dataset) else _pin_network(thing)
+            match thing:
+                case Dataset():
+                    seen[thing] = _pin(thing, known)
+                case File():
+                    seen[thing] = _pin_file(thing, known)
+                case _:
+                    seen[thing] = _pin_own(thing)
         return seen[thing]
 
     return [replace(cell, config=_pinned(cell.config, pin)) for cell in found]
 
 
-def _preset(spec: Spec, audit: Any) -> Any:
+def _preset(spec: Spec, audit: Any) -> tuple[Any, ...]:
     if spec.preset is None:
         try:
-            return audit.config()  # the published setting
+            return (audit.config(),)  # the published setting
         except (TypeError, ValueError):
             raise SpecError(f"{spec.audit} needs a --preset; it has {', '.join(audit.presets)}") from None
     if spec.preset not in audit.presets:
         allowed = ", ".join(audit.presets)
         hint = nearest(spec.preset, audit.presets)
         raise SpecError(f"unknown preset {spec.preset!r} of {spec.audit}; it has {allowed}{hint}")
-    return audit.presets[spec.preset]
+    return tuple(audit.cells(spec.preset))
 
 
 def _pin(dataset: Dataset, known: MutableMapping[str, str]) -> Dataset:
     from tasks.datasets import catalog
-    from tasks.datasets.dataset import DatasetError
+    from tasks.datasets.dataset import DatasetError, UnknownDataset
 
     try:
         return catalog.pin(dataset, known)
+    except UnknownDataset as error:  # the user's slip; files that are not there are the machine's
+        raise SpecError(str(error)) from None
     except DatasetError as error:
-        # A name nobody knows is the user's slip; files that are not there are the machine's.
-        is_known = dataset.name in catalog.known_names() or ":" in dataset.name
-        raise (EngramError if is_known else SpecError)(str(error)) from None
+        raise EngramError(str(error)) from None
     except OSError as error:
         raise EngramError(f"data set {dataset.name!r} cannot be read: {error}") from None
 
 
-def _pin_network(network: Network) -> Network:
+def _pin_file(file: File, known: MutableMapping[str, str]) -> File:
     try:
-        return networks.pin(network)
+        return pin_file(file, known)
+    except FileError as error:
+        raise EngramError(str(error)) from None
+
+
+def _pin_own(thing: Network | ModelFile) -> Network | ModelFile:
+    try:
+        return networks.pin(thing) if isinstance(thing, Network) else given.pin(thing)
+    except FileError as error:
+        raise EngramError(str(error)) from None
     except ValueError as error:
         raise SpecError(str(error)) from None
 
@@ -118,9 +149,15 @@ def _at(config: Any, path: str) -> Any:
     return config
 
 
-def _pinned(value: Any, pin: Callable[[Dataset | Network], Any]) -> Any:
-    """The value with every data set and network in it, however deep, pinned."""
-    if isinstance(value, Dataset | Network):
+def _shown(value: Any, given: Any) -> Any:
+    """A swept value as settings tell of it: one of many fields by the text that it was given as, if it was one."""
+    told = plain(value)
+    return given if isinstance(told, Mapping) and isinstance(given, str) else told
+
+
+def _pinned(value: Any, pin: Callable[[Pinnable], Any]) -> Any:
+    """The value with every data set, file, network and model in it, however deep, pinned."""
+    if isinstance(value, Pinnable):
         return pin(value)
     if isinstance(value, tuple):
         return tuple(_pinned(part, pin) for part in value)

@@ -23,6 +23,7 @@ from orchestrator.executors import Executor
 from orchestrator.plan import Plan
 from orchestrator.schedule import Schedule
 from orchestrator.store import Store
+from tasks.job import marks
 from tasks.manner import WayName
 
 Event = Mapping[str, Any]
@@ -208,7 +209,9 @@ class Driver:
                 self.progress.computed.add(key)
                 if outcome.seconds:
                     self.progress.seconds[schedule.group(key)].append(outcome.seconds)
-                self.observe({"event": "done", **about, "seconds": outcome.seconds, "worker": outcome.worker})
+                trained = marks(schedule.plan.jobs[key].function).trains
+                models = {"models": trained} if trained else {}
+                self.observe({"event": "done", **about, **models, "seconds": outcome.seconds, "worker": outcome.worker})
                 if outcome.differs:
                     self.observe({"event": "differs", **about})
             case Missing():

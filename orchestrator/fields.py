@@ -12,10 +12,11 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import json
 import math
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Union
 
 from orchestrator.errors import SpecError
@@ -27,6 +28,11 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` where something near is known, else nothing."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _members(to: Any) -> tuple[Any, ...]:
+    """The members of a union, or the type itself."""
+    return typing.get_args(to) if typing.get_origin(to) in (Union, types.UnionType) else (to,)
 
 
 @functools.cache
@@ -72,6 +78,27 @@ def flat(fields: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]
             yield f"{above}{name}", value
 
 
+def differing(fields: Sequence[Mapping[str, Any]], above: str = "") -> Iterator[str]:
+    """The dotted paths at which plain configs of one type differ, in order; of parts of several kinds, the whole."""
+    for name, first in fields[0].items():
+        values = [each[name] for each in fields]
+        if all(isinstance(value, Mapping) and value.keys() == first.keys() for value in values):
+            yield from differing(values, f"{above}{name}.")
+        elif any(value != first for value in values):
+            yield f"{above}{name}"
+
+
+def text(value: Any) -> str:
+    """A plain value as a command line takes it; a mapping, which none takes, as JSON."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(text, value))}]"
+    return json.dumps(value) if isinstance(value, Mapping) else str(value)
+
+
 def replaced(config: Any, path: str, value: Any) -> Any:
     """The config with the field at the dotted `path` set; SpecError names the nearest field where there is none."""
     return changed(config, {path: value})
@@ -95,13 +122,52 @@ def _changed(config: Any, changes: Mapping[tuple[str, ...], Any], above: tuple[s
             raise SpecError(f"unknown field {whole!r}: {kind.__name__} has {fields}{nearest(name, known)}")
         if not rest:
             values[name] = coerce(value, known[name], whole)
-        elif not dataclasses.is_dataclass(values[name]) or hasattr(values[name], "identity"):
-            raise SpecError(f"{whole}: {name!r} has no fields below it; set it as {name}=VALUE")
         else:
             deeper.setdefault(name, {})[tuple(rest)] = value
     for name, below in deeper.items():
-        values[name] = _changed(values[name], below, (*above, name))
+        here = (*above, name)
+        other = None if (name,) in changes else _other_kind(values[name], known[name], below)
+        if other is not None:
+            values[name] = coerce(_nested(below), other, ".".join(here))
+        elif not dataclasses.is_dataclass(values[name]) or hasattr(values[name], "identity"):
+            whole = ".".join((*here, *next(iter(below))))
+            raise SpecError(f"{whole}: {name!r} has no fields below it; set it as {name}=VALUE")
+        else:
+            values[name] = _changed(values[name], below, here)
     return _built(kind, values, ", ".join(".".join((*above, *path)) for path in changes))
+
+
+def _other_kind(value: Any, to: Any, below: Iterable[tuple[str, ...]]) -> Any:
+    """What to make of fields set one by one where they do not change `value`, but make a new one of type `to`.
+
+    So they do where there is no value yet, or where `to` has several kinds and a field is set that another kind cannot
+    be without: `feature.words` makes words of a glyph. Otherwise None.
+    """
+    kinds = [kind for kind in _members(to) if dataclasses.is_dataclass(kind) and not hasattr(kind, "identity")]
+    if value is None:
+        return to if kinds else None
+    if len(kinds) < 2 or type(value) not in kinds:
+        return None
+    current: Any = type(value)
+    names = {first for first, *_ in below} - set(declared(current))
+    return next((kind for kind in kinds if names & _needed(kind)), None)
+
+
+def _needed(kind: Any) -> set[str]:
+    """The fields without a default."""
+    none = dataclasses.MISSING
+    return {each.name for each in dataclasses.fields(kind) if each.default is none and each.default_factory is none}
+
+
+def _nested(below: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
+    """The reverse of `flat`."""
+    found: dict[str, Any] = {}
+    for (*path, last), value in below.items():
+        inner = found
+        for name in path:
+            inner = inner.setdefault(name, {})
+        inner[last] = value
+    return found
 
 
 def _built(to: type, values: Mapping[str, Any], where: str) -> Any:
@@ -129,6 +195,9 @@ def _dataclass(value: Any, to: type, where: str) -> Any:
     for name in value:
         if name not in known:
             raise SpecError(f"unknown field {where}.{name}: it has {', '.join(known)}{nearest(str(name), known)}")
+    for name in known:
+        if name in _needed(to) - set(value):
+            raise SpecError(f"{where}.{name} is missing; {', '.join(value) or 'nothing'} alone is given")
     return _built(to, {name: coerce(v, known[name], f"{where}.{name}") for name, v in value.items()}, where)
 
 
@@ -145,15 +214,40 @@ def _literal(value: Any, allowed: tuple[Any, ...], where: str) -> Any:
 def _union(value: Any, members: tuple[Any, ...], where: str) -> Any:
     if type(None) in members and (value is None or value in ("null", "none", "None")):
         return None
-    reasons = []
+    members = tuple(member for member in members if member is not type(None))
+    reasons: dict[Any, str] = {}
     for member in members:
-        if member is type(None):
-            continue
         try:
             return coerce(value, member, where)
         except SpecError as error:
-            reasons.append(str(error))
-    raise SpecError(reasons[0])
+            reasons[member] = str(error)
+    best = max(members, key=lambda member: _fit(value, member))  # the first of equals
+    raise SpecError(reasons[best] + (_other_forms(value, members) if _fit(value, best) <= 0 else ""))
+
+
+def _fit(value: Any, member: Any) -> float:
+    """How much a refused value looks like a member of a union: what is said of it should be what that member says."""
+    if not isinstance(member, type) or not dataclasses.is_dataclass(member):
+        return 0
+    if isinstance(value, member):
+        return math.inf
+    if isinstance(value, str):
+        prefix = getattr(member, "prefix", "")
+        return len(prefix) if value.startswith(prefix) else 0
+    if isinstance(value, Mapping):
+        known, needed = set(declared(member)), _needed(member)
+        # A field that none of the others has says more than how many there are of those that they share.
+        return len(known & set(value)) - len(set(value) - known) + len(needed & set(value)) - len(needed - set(value))
+    return 0
+
+
+def _other_forms(value: Any, members: tuple[Any, ...]) -> str:
+    """`; or begin with words: or picture:`, for text that no member took and whose beginning is none of theirs."""
+    prefixes = [member.prefix for member in members if hasattr(member, "prefix")]
+    if not isinstance(value, str) or not prefixes:
+        return ""
+    hint = nearest(value.partition(":")[0] + ":", prefixes) if ":" in value else ""
+    return f", or begin with {' or '.join(prefixes)}{hint}"
 
 
 def _tuple(value: Any, members: tuple[Any, ...], where: str) -> tuple[Any, ...]:

@@ -45,13 +45,25 @@ class Report:
         return EXIT_CODES[self.state]
 
     def table(self, name: str) -> pa.Table:
-        """One of the run's tables."""
+        """One of the run's tables; a sweep's is its cells' one after another, beside what each cell is."""
+        if self.cells:
+            return self._of_cells(name)
         if name not in self.roots:
             raise EngramError(f"run {self.run} has no table {name!r}; it has {', '.join(self.roots) or 'none'}")
         assert self.store is not None
         rows = tables.read(self.store, self.roots[name])
         if rows is None:
             raise EngramError(f"run {self.run} has nothing in {name!r} yet")
+        return rows
+
+    def _of_cells(self, name: str) -> pa.Table:
+        from orchestrator import results
+        from orchestrator.journal import Journal
+
+        assert self.store is not None
+        rows = results.read(Journal(self.store.folder("runs", self.run)), self.store, name).table
+        if not rows.num_columns:
+            raise EngramError(f"sweep {self.run} has nothing in {name!r} yet")
         return rows
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from orchestrator import audits, status, tables
+from orchestrator import audits, labels, status, tables
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.fields import coerce, nearest
+from orchestrator.fields import coerce, nearest, text
 from orchestrator.journal import Journal
 from orchestrator.jsonable import jsonable
 from orchestrator.store import Store
@@ -22,31 +22,63 @@ from tasks.job import Verdict
 
 @dataclass(frozen=True)
 class Rows:
-    """A table as far as it is there. `varied` are its first columns where it is a sweep's: cells and what they vary."""
+    """A table as far as it is there.
+
+    A sweep's begins with columns of what its cells are. `varied` are those that tell the cells apart, `alongside` those
+    that vary together with them.
+    """
 
     table: pa.Table
     planned: int  # results behind it
     absent: int
     varied: tuple[str, ...] = ()
+    alongside: tuple[str, ...] = ()
 
 
 def read(journal: Journal, store: Store, name: str) -> Rows:
-    """The rows of one of the run's tables; a sweep's are those of its cells. SpecError for a table it has not."""
-    about = journal.about()
-    if "cells" not in about:
+    """The rows of one of the run's tables; a sweep's are those of the cells that have it.
+
+    SpecError for a table that the run, or every cell of the sweep, has not.
+    """
+    settings = cells(journal, store)
+    if not settings:
         return _rows(journal, store, name)
-    cells = [Journal(store.folder("runs", run)) for run in about["cells"]]
-    found = [_rows(each, store, name) for each in cells]
-    settings = about.get("settings") or [each.about().get("setting") or {} for each in cells]
-    fields = list(dict.fromkeys(field for setting in settings for field in setting))
+    found = {}
+    problem: SpecError | None = None
+    for cell in settings:
+        try:
+            found[cell] = _rows(Journal(store.folder("runs", cell)), store, name)
+        except SpecError as error:
+            problem = problem or error
+    if problem is not None and not found:
+        raise problem
+    fields = list(dict.fromkeys(field for setting in settings.values() for field in setting))
+    columns = {"run": list(settings)}
+    columns |= {field: _uniform([setting.get(field) for setting in settings.values()]) for field in fields}
     parts = [
-        _beside(rows.table, {"run": cell.run} | {field: setting.get(field) for field in fields})
-        for cell, rows, setting in zip(cells, found, settings, strict=True)
-        if rows.table.num_columns
+        _beside(found[cell].table, {field: values[at] for field, values in columns.items()})
+        for at, cell in enumerate(settings)
+        if cell in found and found[cell].table.num_columns
     ]
     whole = pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
-    varied = whole.schema.names[: len(fields) + 1]
-    return Rows(whole, sum(r.planned for r in found), sum(r.absent for r in found), tuple(varied))
+    telling = {"run", *labels.telling(list(settings.values()))}
+    named = list(zip(columns, whole.schema.names, strict=False))  # a column may be called otherwise than its field
+    return Rows(
+        table=whole,
+        planned=sum(rows.planned for rows in found.values()),
+        absent=sum(rows.absent for rows in found.values()),
+        varied=tuple(column for field, column in named if field in telling),
+        alongside=tuple(column for field, column in named if field not in telling),
+    )
+
+
+def cells(journal: Journal, store: Store) -> dict[str, Mapping[str, Any]]:
+    """The runs of a sweep, each with what it is there; empty for a run that is no sweep."""
+    about = journal.about()
+    runs = about.get("cells", [])
+    # Older sweeps have left it to their cells to say.
+    settings = about.get("settings") or [Journal(store.folder("runs", run)).about().get("setting") for run in runs]
+    return {run: setting or {} for run, setting in zip(runs, settings, strict=True)}
 
 
 def answer(journal: Journal, store: Store) -> Verdict | None:
@@ -98,6 +130,14 @@ def _beside(table: pa.Table, values: dict[str, Any]) -> pa.Table:
         label = f"cell.{name}" if name in table.schema.names else name
         table = table.add_column(at, label, pa.array([value] * table.num_rows))
     return table
+
+
+def _uniform(values: Sequence[Any]) -> list[Any]:
+    """The values as one column has them: as text where they are of several kinds, or mappings."""
+    kinds = {type(value) for value in values if value is not None}
+    if len(kinds) <= 1 and dict not in kinds:
+        return list(values)
+    return [None if value is None else text(value) for value in values]
 
 
 def _parquet(table: pa.Table, path: Path) -> None:

@@ -23,6 +23,7 @@ class Tally:
     failed: int = 0
     lost: int = 0
     tasks: Counter[str] = field(default_factory=Counter)  # planned
+    models: int = 0  # networks trained by the jobs that are done
     seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     since: float = 0.0
     end: float | None = None
@@ -33,12 +34,13 @@ class Tally:
             case "planned" | "started":
                 self.planned, self.stored = event["planned"], event["stored"]
                 self.tasks = Counter(event.get("tasks", {}))
-                self.done = self.failed = self.lost = 0
+                self.done = self.failed = self.lost = self.models = 0
                 self.seconds.clear()
                 self.since = self._time(event)
                 self.end = None
             case "done":
                 self.done += 1
+                self.models += event.get("models", 0)
                 self.seconds[event["task"]].append(event["seconds"])
             case "failed" if "key" in event:
                 self.failed += 1
@@ -63,9 +65,8 @@ class Tally:
 
     @property
     def models_per_minute(self) -> float | None:
-        """Networks trained in a minute; None before the first. By convention a task called `train...` trains one."""
-        trained = sum(len(each) for name, each in self.seconds.items() if name.rpartition(".")[2].startswith("train"))
-        return 60 * trained / self.elapsed if trained and self.elapsed > 0 else None
+        """Networks trained in a minute; None before the first. A job that is done says how many it trained."""
+        return 60 * self.models / self.elapsed if self.models and self.elapsed > 0 else None
 
     @property
     def left(self) -> float | None:

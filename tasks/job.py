@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from tasks.datasets.images import Pixels
 
 Inputs = Sequence[pa.Table]
 Function = Callable[[Any, Inputs], pa.Table]
@@ -24,7 +27,8 @@ class Task:
     With `gpus` above 0 it computes on a GPU where there is one; how many of its calls share that is measured.
     `many(configs, inputs)` computes several jobs in one call and yields (index, table or exception) as each ends;
     only jobs with equal `alike(config)` share such a call. A task that `gathers` accepts fewer inputs than planned:
-    its inputs are a collection, none of which has a place of its own.
+    its inputs are a collection, none of which has a place of its own. `trains` is how many networks a job trains,
+    which is what a run's pace is counted in.
     """
 
     name: str
@@ -33,6 +37,7 @@ class Task:
     many: Many | None = None
     alike: Callable[[Any], object] | None = None
     gathers: bool = False
+    trains: int = 0
 
 
 def task(
@@ -43,6 +48,7 @@ def task(
     many: Many | None = None,
     alike: Callable[[Any], object] | None = None,
     gathers: bool = False,
+    trains: int = 0,
 ) -> Callable[[F], F]:
     """Mark a pure function `(config, inputs) -> pyarrow.Table` as a task; the function itself is returned unchanged.
 
@@ -52,7 +58,7 @@ def task(
 
     def mark(function: F) -> F:
         known_as = name or f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
-        function.__task__ = Task(known_as, version, gpus, many, alike, gathers)  # type: ignore[attr-defined]
+        function.__task__ = Task(known_as, version, gpus, many, alike, gathers, trains)  # type: ignore[attr-defined]
         return function
 
     return mark
@@ -108,6 +114,9 @@ class Audit:
     `plan(config)` returns the named roots, `summary` (the SUMMARY schema) among them. `tiny(config)` keeps a config's
     shape and shrinks data, epochs and members to seconds, on embedded data. `verdict(config, summary)` reads the
     answer off the summary table.
+
+    A preset is a config, or a tuple of them: then it is a sweep with a cell for each. `probes(config)` yields the
+    pictures that a model is asked about, set by set: (name of the set, pictures).
     """
 
     config: type
@@ -115,3 +124,14 @@ class Audit:
     presets: Mapping[str, Any]
     tiny: Callable[[Any], Any]
     verdict: Callable[[Any, pa.Table], Verdict] | None = None
+    probes: Callable[[Any], Iterator[tuple[str, Pixels]]] | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.presets:
+            if not self.cells(name):
+                raise ValueError(f"preset {name!r} is an empty tuple; it must hold at least one config")
+
+    def cells(self, preset: str) -> tuple[Any, ...]:
+        """The configs of this preset, each of which is a run of its own."""
+        found = self.presets[preset]
+        return found if isinstance(found, tuple) else (found,)

@@ -14,7 +14,10 @@ from orchestrator.errors import EngramError, SpecError
 
 
 def list_audits(json: Json = False) -> None:
-    """The audits, the question each answers, and their presets."""
+    """The audits, the question each answers, and their presets.
+
+    A preset of several cells runs as a sweep.
+    """
     from orchestrator import audits
 
     found = []
@@ -23,11 +26,16 @@ def list_audits(json: Json = False) -> None:
             found.append(audits.find(name))
         except EngramError as error:  # another one's package must not hide ours
             say(f"engram: {one_line(error)}")
-    rows = [{"name": each.name, "question": each.question, "presets": list(each.audit.presets)} for each in found]
+    cells = {each.name: {preset: len(each.audit.cells(preset)) for preset in each.audit.presets} for each in found}
+    rows = [{"name": each.name, "question": each.question} for each in found]
     if json:
-        emit({"audits": rows})
+        emit({"audits": [row | {"presets": list(cells[row["name"]]), "cells": cells[row["name"]]} for row in rows]})
         return
-    table([row | {"presets": ", ".join(row["presets"])} for row in rows])
+
+    def named(preset: str, count: int) -> str:
+        return f"{preset} ({count} cells)" if count > 1 else preset
+
+    table([row | {"presets": ", ".join(named(*each) for each in cells[row["name"]].items())} for row in rows])
 
 
 def runs(store: Where = None, json: Json = False) -> None:
@@ -94,7 +102,7 @@ def results(
     elif name == "summary" and rows:
         summary(rows, found.varied)
     else:
-        table(rows, found.table.schema.names)
+        table(rows, [name for name in found.table.schema.names if name not in found.alongside])
 
 
 def report(

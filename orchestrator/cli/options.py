@@ -14,7 +14,9 @@ Fields = Annotated[
 ]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run, or the beginning of its name.", show_default=False)]
 SomeRun = Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run; the newest one if none is given.")]
-Preset = Annotated[str | None, typer.Option(metavar="NAME", help="Where the config starts from.")]
+Preset = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Where the config starts from; one of several cells is a sweep.")
+]
 Sweep = Annotated[list[str] | None, typer.Option(metavar="FIELD=A,B,C", help="Vary a field; several make a grid.")]
 Where = Annotated[
     str | None,
@@ -61,5 +63,8 @@ DrawReport = Annotated[
 ShowImages = Annotated[
     bool | None,
     typer.Option("--show-images", help="Show images of your own data in a page beside the report.", show_default=False),
+]
+ProbesFolder = Annotated[
+    str, typer.Option("--out", metavar="FOLDER", help="Where the pictures go.", show_default=False)
 ]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")]

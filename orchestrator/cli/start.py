@@ -1,4 +1,4 @@
-"""The commands that plan and run."""
+"""The commands that plan, run and hand out."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from orchestrator.cli.options import (
     Json,
     Mlflow,
     Preset,
+    ProbesFolder,
     ShowImages,
     SomeRun,
     StopAfter,
@@ -145,6 +146,32 @@ def resume(
         with watching() as observe:
             ended = runs.resume(name, opened, how, observe)
         return verdict.told(ended, store, json)
+
+
+def probes(
+    what: What,
+    out: ProbesFolder,
+    fields: Fields = None,
+    preset: Preset = None,
+    store: Where = None,
+    json: Json = False,
+) -> None:
+    """Write the pictures that somebody else's model is to be asked about.
+
+    Nothing is trained. The folder tells in README.txt how its model's answers are given back.
+    """
+    from pathlib import Path
+
+    from orchestrator.counted import counted
+    from orchestrator.probes import hand_out
+
+    said = hand_out(_specified(what, fields, preset, None, store, {}), Path(out).expanduser())
+    if json:
+        emit(said)
+        return
+    table([{"set": name, "pictures": count} for name, count in said["sets"].items()])
+    show("")
+    show(f"{counted(said['images'], 'picture')} in {said['folder']}")
 
 
 def _execution(

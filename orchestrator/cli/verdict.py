@@ -70,7 +70,9 @@ def standing(status: Status) -> str:
 
 def row(status: Status) -> dict[str, Any]:
     """A run in a list of runs."""
-    varied = " ".join(f"{name}={value}" for name, value in status.setting.items())
+    from orchestrator import labels
+
+    varied = labels.label(status.setting, status.setting)
     return {
         "run": status.run,
         "preset": status.preset,
@@ -94,19 +96,23 @@ def failures(failed: Iterable[tuple[str, str, str]]) -> None:
 
 def _summaries(report: Report) -> None:
     """The summary of a run, or of a sweep's cells one after another, as far as it is there."""
-    from orchestrator import results
+    from orchestrator import labels, results
     from orchestrator.journal import Journal
 
     if report.store is None:
         return
-    found = results.read(Journal(report.store.folder("runs", report.run)), report.store, "summary")
+    journal = Journal(report.store.folder("runs", report.run))
+    settings = results.cells(journal, report.store)
+    telling = labels.telling(list(settings.values()))
+    found = results.read(journal, report.store, "summary")
     if found.table.num_rows:
         summary(found.table.to_pylist(), found.varied)
         show("")
     for each in report.cells or (report,):
         answer = results.answer(Journal(report.store.folder("runs", each.run)), report.store)
         if answer is not None:
-            show(f"{f'{each.run}: ' if report.cells else ''}{answer.sentence}")
+            cell = f"{labels.label(settings[each.run], telling) or each.run}: " if report.cells else ""
+            show(f"{cell}{answer.sentence}")
 
 
 def _store(location: str | None) -> str:

@@ -62,10 +62,13 @@ def drawn(folder: Path) -> list[Path]:
 
 
 def single(journal: Journal, store: Store) -> list[str]:
-    """The tables that are one job's; a sweep's are those of its cells."""
-    cells = journal.about().get("cells")
-    first = Journal(store.folder("runs", cells[0])) if cells else journal
-    return [name for name, keys in status.roots(first).items() if len(keys) == 1]
+    """The tables that are one job's; a sweep's are those that are so in each of its cells that has them."""
+    cells = [Journal(store.folder("runs", name)) for name in journal.about().get("cells", ())]
+    parts: dict[str, int] = {}
+    for each in cells or [journal]:
+        for name, keys in status.roots(each).items():
+            parts[name] = max(parts.get(name, 0), len(keys))
+    return [name for name, most in parts.items() if most == 1]
 
 
 def fingerprint(journal: Journal, store: Store) -> str:

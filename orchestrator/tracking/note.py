@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from orchestrator import audits, pages, results
+from orchestrator import audits, labels, pages, results
 from orchestrator.counted import counted
 from orchestrator.errors import EngramError
 from orchestrator.journal import Journal
@@ -26,7 +26,7 @@ STATES = {
 def of(journal: Journal, store: Store, state: str) -> str:
     """The note of a run or sweep in this state, as far as its numbers are there."""
     about = journal.about()
-    body = _cells(about, store) if "cells" in about else _answer(journal, store)
+    body = _cells(results.cells(journal, store), store) if "cells" in about else _answer(journal, store)
     text = "\n\n".join([*_question(about["audit"]), *body, *_ways(journal, state)])
     return text if len(text) <= LONGEST else text[:LONGEST] + " ..."
 
@@ -47,17 +47,17 @@ def _answer(journal: Journal, store: Store) -> list[str]:
     return [f"**{verdict.sentence}**", *([_table(carrying)] if carrying else []), verdict.limits]
 
 
-def _cells(about: Mapping[str, Any], store: Store) -> list[str]:
-    """A line for each cell: what varies, its answer, and the number that carries it."""
+def _cells(settings: Mapping[str, Mapping[str, Any]], store: Store) -> list[str]:
+    """A line for each cell: what tells it from the others, its answer, and the number that carries it."""
     lines = ["| varied | answer | estimate, 95 % interval | run |", "|---" * 4 + "|"]
-    settings = about.get("settings") or [{}] * len(about["cells"])
-    for name, setting in zip(about["cells"], settings, strict=True):
+    telling = labels.telling(list(settings.values()))
+    for name, setting in settings.items():
         cell = Journal(store.folder("runs", name))
         found = results.answer(cell, store)
         rows = results.read(cell, store, "summary").table.to_pylist()
         first = found.rows[0] if found and found.rows else None
         carrying = next((row for row in rows if first in (None, (row["metric"], row["setting"]))), None)
-        varied = ", ".join(f"{field}={value}" for field, value in setting.items())
+        varied = labels.label(setting, telling)
         number = ""
         if carrying:
             what = " ".join(filter(None, (carrying["metric"], _said(carrying["setting"]))))

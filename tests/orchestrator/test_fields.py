@@ -8,8 +8,10 @@ from typing import Literal
 import pytest
 
 from orchestrator.errors import SpecError
-from orchestrator.fields import coerce, plain, replaced
+from orchestrator.fields import changed, coerce, plain, replaced
 from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Feature, Glyph, Picture, Words
+from tasks.files import File
 
 
 @dataclass(frozen=True)
@@ -95,3 +97,61 @@ def test_an_unknown_or_refused_field_is_named(path: str, value: object, says: st
 def test_plain_values_come_back_as_they_were() -> None:
     config = Outer(rate=0.5, data=Dataset("mnist", "cd"), other=Inner(9), rows=(1, 2))
     assert config == coerce(plain(config), Outer, "config")
+
+
+@dataclass(frozen=True)
+class Asked:
+    feature: Feature = Glyph()
+    burnt: Feature | None = None
+
+
+STAMP = Picture(File("stamp.png"), top=3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"feature": "B"}, Asked(Glyph(text="B"))),
+        ({"feature": "words:JANE DOE", "feature.size": "9"}, Asked(Words("JANE DOE", size=9))),
+        ({"feature.size": "9", "feature": "words:JANE DOE"}, Asked(Words("JANE DOE", size=9))),
+        ({"feature": {"words": "JANE DOE", "size": 9}}, Asked(Words("JANE DOE", size=9))),
+        ({"feature.words": "JANE DOE", "feature.size": 9}, Asked(Words("JANE DOE", size=9))),  # a YAML file's
+        ({"feature": "picture:stamp.png", "feature.top": "3"}, Asked(STAMP)),
+        ({"feature.image": "stamp.png", "feature.top": "3"}, Asked(STAMP)),
+        ({"burnt": "words:JANE"}, Asked(burnt=Words("JANE"))),
+        ({"burnt.kind": "random", "burnt.seed": "1"}, Asked(burnt=Glyph("random", seed=1))),
+        ({"burnt.image": "stamp.png", "burnt.top": "3"}, Asked(burnt=STAMP)),
+        ({"burnt": "none"}, Asked()),
+    ],
+)
+def test_one_of_several_kinds_is_made_of_text_or_of_its_fields(changes: dict[str, object], expected: Asked) -> None:
+    found = changed(Asked(), changes)
+    assert expected == found == coerce(plain(found), Asked, "config")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (
+            {"feature": "AB"},
+            "feature is 'AB': text is 'AB'; it must be one letter from A to Z, or begin with words:",
+        ),
+        ({"feature": "word:AB"}, "letter from A to Z, or begin with words: or picture:; did you mean 'words:'?"),
+        ({"feature": "words:"}, "feature is 'words:': words is ''; it must be one line, without spaces at its ends"),
+        ({"feature": "picture:"}, "feature is 'picture:': the path of a file is empty"),
+        ({"feature": {"words": "AB", "siz": 3}}, "unknown field feature.siz: it has words, font, size, top, left, ink"),
+        ({"feature": {"words": "AB", "size": 3}}, "feature: size is 3; it must be at least 4"),
+        ({"feature": {"font": "a.ttf"}}, "feature.words is missing; font alone is given"),
+        ({"feature": {"size": 7}}, "feature: size is 7; it must be a multiple of 5"),
+        ({"feature.font": "a.ttf"}, "unknown field 'feature.font': Glyph has kind, text, size, top, left, seed"),
+        (
+            {"feature": "words:AB", "feature.kind": "random"},
+            "unknown field 'feature.kind': Words has words, font",
+        ),
+        ({"feature": "words:AB", "feature.image": "a"}, "unknown field 'feature.image': Words has words, font"),
+    ],
+)
+def test_an_error_speaks_of_the_kind_that_was_meant(changes: dict[str, object], says: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        changed(Asked(), changes)
+    assert says in str(caught.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any
 import pytest
 import toys
 
-from orchestrator import cells, spec
+from orchestrator import cells, fields, spec
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.execution import Execution
 from orchestrator.runs import Cell
 from orchestrator.spec import Spec
 from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Picture
+from tasks.files import File
 from tasks.job import Audit
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -77,6 +80,51 @@ def test_a_sweep_may_vary_the_scale() -> None:
     assert [(2, {"scale": "tiny"}), (6, {"scale": "full"})] == [(cell.config.parts, cell.setting) for cell in found]
 
 
+def test_a_preset_of_several_configs_is_a_cell_for_each_and_its_setting_is_what_they_differ_in() -> None:
+    found = [(cell.preset, cell.setting) for cell in cells.wanted(Spec("toys", "three"))]
+    assert [
+        ("three", {"parts": 2, "first": 0, "label": ""}),
+        ("three", {"parts": 3, "first": 1, "label": "b"}),
+        ("three", {"parts": 3, "first": 1, "label": "c"}),
+    ] == found
+
+
+def test_a_field_that_is_set_holds_for_every_cell_and_cells_that_come_to_the_same_are_one() -> None:
+    found = cells.wanted(Spec("toys", "three", {"label": "x", "seconds": "2"}))
+    assert [
+        Cell("toys", toys.Config(2, seconds=2.0, label="x"), "three", {"parts": 2, "first": 0}),
+        Cell("toys", toys.Config(3, 1, seconds=2.0, label="x"), "three", {"parts": 3, "first": 1}),
+    ] == found
+    tiny = cells.wanted(Spec("toys", "three", {"scale": "tiny"}))
+    assert [{"first": 0, "label": ""}, {"first": 1, "label": "b"}, {"first": 1, "label": "c"}] == [
+        cell.setting for cell in tiny
+    ]
+
+
+def test_a_preset_of_which_one_config_is_left_is_a_plain_run() -> None:
+    found = cells.wanted(Spec("toys", "three", {"label": "x", "first": "0", "scale": "tiny"}))
+    assert [Cell("toys", toys.Config(parts=2, label="x"), "three")] == found
+
+
+def test_a_sweep_over_a_preset_of_several_configs_varies_each_of_them() -> None:
+    found = cells.wanted(Spec("toys", "three", {"label": "x"}, {"at": ("1", "2")}))
+    assert [{"parts": parts, "first": first, "at": at} for parts, first in ((2, 0), (3, 1)) for at in (1, 2)] == [
+        cell.setting for cell in found
+    ]
+    over = cells.wanted(Spec("toys", "three", {"first": "0"}, {"label": ("x", "y")}))
+    assert [{"parts": parts, "label": label} for parts in (2, 3) for label in "xy"] == [each.setting for each in over]
+
+
+def test_configs_that_differ_in_the_kind_of_a_part_differ_in_the_whole_of_it() -> None:
+    plain = [{"a": {"b": 1, "c": 2}, "d": None}, {"a": {"b": 1, "c": 3}, "d": {"e": 1}}]
+    assert ["a.c", "d"] == list(fields.differing(plain))
+
+
+def test_a_preset_without_a_config_is_refused() -> None:
+    with pytest.raises(ValueError, match="preset 'none' is an empty tuple"):
+        Audit(toys.Config, toys.plan, {"none": ()}, toys.tiny)
+
+
 def test_fields_that_are_checked_against_each_other_are_set_together(monkeypatch: pytest.MonkeyPatch) -> None:
     @dataclass(frozen=True)
     class Ordered:
@@ -98,7 +146,7 @@ def test_fields_that_are_checked_against_each_other_are_set_together(monkeypatch
     ("asked", "problem"),
     [
         (Spec("toyz"), "unknown audit 'toyz'; there are toys, unique_feature; did you mean 'toys'?"),
-        (Spec("toys", "fwe"), "unknown preset 'fwe' of toys; it has few, many; did you mean 'few'?"),
+        (Spec("toys", "fwe"), "unknown preset 'fwe' of toys; it has few, many, three, absent; did you mean 'few'?"),
         (Spec("toys", set={"part": 1}), "unknown field 'part': Config has parts, first, seconds"),
         (Spec("toys", set={"parts": "many"}), "parts is 'many'; it must be a whole number"),
         (Spec("toys", set={"parts": 0}), "parts is 0; it must be at least 1"),
@@ -132,6 +180,14 @@ def test_a_digest_that_is_known_is_not_computed_again() -> None:
     (stamp,) = known
     (cell,) = cells.pinned([Cell("x", Dataset("digits"))], {stamp: "f" * 64})
     assert "f" * 64 == cell.config.digest
+
+
+def test_a_file_in_a_config_is_pinned_to_its_bytes_and_an_absent_one_is_bad_usage(tmp_path: Path) -> None:
+    (tmp_path / "stamp.png").write_bytes(b"stamp")
+    (cell,) = cells.pinned([Cell("x", Picture(File(str(tmp_path / "stamp.png"))))], {})
+    assert hashlib.sha256(b"stamp").hexdigest() == cell.config.image.digest
+    with pytest.raises(SpecError, match=r"there is no file .*/gone\.png"):
+        cells.pinned([Cell("x", Picture(File(str(tmp_path / "gone.png"))))], {})
 
 
 def test_an_unknown_data_set_is_bad_usage_and_an_absent_one_the_machines(monkeypatch: pytest.MonkeyPatch) -> None:

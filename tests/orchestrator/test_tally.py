@@ -20,7 +20,8 @@ FAILED = {"event": "failed", "key": "f" * 64, "task": "net.train", "error": "Val
 
 
 def done(task: str = "net.train", seconds: float = 4.0) -> dict[str, Any]:
-    return {"event": "done", "key": "k" * 64, "task": task, "seconds": seconds, "worker": "here:1"}
+    models = {"models": 1} if task == "net.train" else {}
+    return {"event": "done", "key": "k" * 64, "task": task, **models, "seconds": seconds, "worker": "here:1"}
 
 
 def test_jobs_done_and_failed_are_counted_beside_what_was_stored() -> None:
@@ -31,12 +32,14 @@ def test_jobs_done_and_failed_are_counted_beside_what_was_stored() -> None:
     assert 4 == tally.there
 
 
-def test_models_per_minute_counts_trainings_alone() -> None:
+def test_models_per_minute_counts_what_jobs_say_they_trained_whatever_they_are_called() -> None:
     clock = Clock()
     tally = Tally(clock)
     tally.take(PLANNED)
+    for event in (done("a.train_set"), done("a.summary", 0.1)):
+        tally.take(event)
     assert tally.models_per_minute is None
-    for event in (done(), done(), done(), done("a.summary", 0.1)):
+    for event in (done(), done("a.course") | {"models": 2}):
         tally.take(event)
     clock.now += 30.0
     assert 6.0 == tally.models_per_minute

@@ -13,9 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tasks import manner, schemas
+from tasks.datasets.dataset import Dataset
 from tasks.job import Audit, Inputs, Job, task
 
 
@@ -36,6 +39,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Config:
+    """How many parts, and what becomes of them. With the trouble `nothing` there is nothing to sum up.
+
+    `data` are the pictures that a model would be asked about.
+    """
+
     parts: int = 6
     first: int = 0
     seconds: float = 0.0
@@ -43,6 +51,7 @@ class Config:
     at: int = -1
     folder: str = ""
     label: str = ""
+    data: Dataset | None = None
 
     def __post_init__(self) -> None:
         if self.parts < 1:
@@ -118,7 +127,20 @@ def total(config: Label, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist([row], schema=schemas.SUMMARY)
 
 
+@task(version=1)
+def nothing(config: Label, inputs: Inputs) -> pa.Table:
+    return schemas.SUMMARY.empty_table()
+
+
+@task(version=1)
+def pictures(config: Label, inputs: Inputs) -> pa.Table:
+    return pa.table({"title": pa.array(["white"]), "picture": pa.array([bytes(4)], pa.binary())})
+
+
 def plan(config: Config) -> dict[str, Job | tuple[Job, ...]]:
+    if config.trouble == "nothing":
+        label = Label(config.label)
+        return {"summary": Job(nothing, label), "pictures": Job(pictures, label)}
     parts = tuple(
         Job(part, Part(config.first + i, config.seconds, config.trouble, config.at, config.folder))
         for i in range(config.parts)
@@ -130,4 +152,20 @@ def tiny(config: Config) -> Config:
     return replace(config, parts=2, seconds=0.0)
 
 
-AUDIT = Audit(Config, plan, {"few": Config(), "many": Config(parts=300)}, tiny)
+def probes(config: Config) -> Iterator[tuple[str, NDArray[np.uint8]]]:
+    from tasks.datasets.catalog import load
+
+    assert config.data is not None
+    clean = load(config.data).test_images[: config.parts]
+    yield "clean", clean
+    yield "inverted", 255 - clean
+
+
+PRESETS = {
+    "few": Config(),
+    "many": Config(parts=300),
+    "three": (Config(parts=2), Config(parts=3, first=1, label="b"), Config(parts=3, first=1, label="c")),
+    "absent": (Config(data=Dataset("mnist")), Config(parts=2, data=Dataset("mnist"))),
+}
+
+AUDIT = Audit(Config, plan, PRESETS, tiny, probes=probes)

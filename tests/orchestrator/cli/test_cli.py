@@ -32,7 +32,7 @@ def test_help_answers_at_once_and_names_every_command(engram: Shell) -> None:
         clock = time.monotonic()
         said = engram("--help").stdout
         taken.append(time.monotonic() - clock)
-    shown = ["runs", "status", "results", "compare", "report", "ui", "explain", "rerun", "verify", "doctor"]
+    shown = ["runs", "status", "results", "compare", "report", "ui", "probes", "explain", "rerun", "verify", "doctor"]
     commands = ["list", "plan", "run", "resume", *shown]
     listed = [line.split()[0] for line in said.partition("Commands:")[2].splitlines() if line]
     assert commands == listed
@@ -56,9 +56,11 @@ def test_list_gives_each_audit_with_its_question_and_presets(engram: Shell) -> N
     assert {
         "name": "toys",
         "question": "How far does a sum get when its parts are lost?",
-        "presets": ["few", "many"],
+        "presets": ["few", "many", "three", "absent"],
+        "cells": {"few": 1, "many": 1, "three": 3, "absent": 2},
     } == listed["toys"]
     assert "quickstart" in listed["unique_feature"]["presets"]
+    assert "few, many, three (3 cells), absent (2 cells)\n" in engram("list").stdout
 
 
 def test_plan_counts_jobs_and_starts_nothing(engram: Shell) -> None:
@@ -134,11 +136,90 @@ def test_a_sweep_runs_its_grid_and_shows_what_was_varied(engram: Shell) -> None:
     assert 0 == engram.json(*RUN, "--sweep", "parts=2,3", "--sweep", "first=0,1")["jobs"]["done"]
 
 
+def test_a_preset_of_several_cells_runs_as_a_sweep_that_names_them_by_what_tells_them_apart(engram: Shell) -> None:
+    ended = engram.json(*RUN, "--preset", "three")
+    assert ({"planned": 7, "stored": 7, "done": 7, "failed": 0}, 3) == (ended["jobs"], len(ended["cells"]))
+    rows = engram.json("results", ended["run"], "summary")
+    assert [(2, 0, "", 1.0), (3, 1, "b", 6.0), (3, 1, "c", 6.0)] == [
+        (row["parts"], row["first"], row["label"], row["estimate"]) for row in rows
+    ]
+    shown = engram("results", ended["run"], "summary").stdout.splitlines()[0].split()
+    assert ["run", "label", "metric", "estimate", "n"] == shown
+    assert ["run", "label", "number", "pid"] == engram("results", ended["run"], "parts").stdout.splitlines()[0].split()
+    assert 0 == engram.json("resume", ended["run"], "--address", "none")["jobs"]["done"]
+    listed = {row["run"]: row for row in engram.json("runs")["runs"]}
+    assert {ended["run"], *(cell["run"] for cell in ended["cells"])} == set(listed)
+
+
+def test_a_preset_of_which_one_cell_is_left_is_a_plain_run(engram: Shell) -> None:
+    one = engram.json(*RUN, "--preset", "three", "parts=3", "first=1", "label=b")
+    assert "cells" not in one
+    assert one["run"] == engram.json(*RUN, "parts=3", "first=1", "label=b")["run"]
+    (cell,) = engram.json("plan", "toys", "--preset", "three", "scale=tiny", "label=", "first=0")["cells"]
+    assert {} == cell["setting"]
+
+
+def test_data_that_is_missing_is_named_once_and_nothing_else_is_kept_from_working(engram: Shell) -> None:
+    for command in ("plan", "run"):
+        said = engram(command, "toys", "--preset", "absent", code=1).stderr
+        assert said.startswith("engram: data set 'mnist' not found: ENGRAM_DATA is not set; ")
+        assert (1, 1) == (len(said.splitlines()), said.count("not found"))
+    assert 9 == engram.json("plan", "toys", "--preset", "three", "label=a", "parts=8")["planned"] - 2
+    assert [] == list(engram.folder.iterdir())
+
+
+def test_an_audit_without_anything_to_sum_up_runs_and_shows_its_other_tables(engram: Shell) -> None:
+    del engram.env["ENGRAM_REPORT"]
+    ended = engram.json(*RUN, "trouble=nothing", "--mlflow", f"sqlite:///{engram.folder}/tracked.db")
+    assert ("finished", 2) == (ended["state"], ended["jobs"]["stored"])
+    assert ended["mlflow"] is not None
+    assert [] == engram.json("results", ended["run"])
+    assert ["white"] == [row["title"] for row in engram.json("results", ended["run"], "pictures")]
+    assert "the summary of this run has no rows" in Path(ended["report"]).read_text()
+    swept = engram.json(*RUN, "trouble=nothing", "--sweep", "label=a,b")
+    assert "finished" == swept["state"]
+    assert [] == engram.json("results", swept["run"])
+
+
+def test_probes_are_handed_out_as_pictures_of_the_named_sets(engram: Shell) -> None:
+    asked = ("probes", "toys", "parts=3", "data=digits", "--out")
+    said = engram.json(*asked, "handed")
+    assert {"folder": "handed", "images": 6, "sets": {"clean": 3, "inverted": 3}} == said
+    assert 6 == len(list((engram.folder / "handed").rglob("*.png")))
+    assert "6 pictures in other" == engram(*asked, "other").stdout.splitlines()[-1]
+    assert {"handed", "other"} == {path.name for path in engram.folder.iterdir()}
+    (engram.folder / "file").touch()
+    assert 1 == len(engram(*asked, "file/below", code=1).stderr.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("unique_feature",), 2, "unique_feature has no pictures to hand out"),
+        (
+            ("toys", "--preset", "three"),
+            2,
+            "that is 3 cells; say whose pictures are meant: they differ in parts, first",
+        ),
+        (("toys", "data=mnist"), 1, "data set 'mnist' not found"),
+    ],
+)
+def test_probes_that_cannot_be_had_are_one_line(
+    engram: Shell, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    done = engram("probes", *arguments, "--out", "handed", code=code)
+    assert (True, 1) == (said in done.stderr, len(done.stderr.splitlines()))
+    assert [] == list(engram.folder.iterdir())
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("run", "toyz"), "unknown audit 'toyz'; there are toys, unique_feature; did you mean 'toys'?"),
-        (("plan", "toys", "--preset", "fwe"), "unknown preset 'fwe' of toys; it has few, many; did you mean 'few'?"),
+        (
+            ("plan", "toys", "--preset", "fwe"),
+            "unknown preset 'fwe' of toys; it has few, many, three, absent; did you mean 'few'?",
+        ),
         (("run", "toys", "part=3"), "did you mean 'parts'?"),
         (("run", "toys", "parts=three"), "parts is 'three'; it must be a whole number"),
         (("run", "toys", "parts=0"), "parts is 0; it must be at least 1"),

@@ -23,7 +23,7 @@ def started(seconds: float, stored: int = 0) -> list[dict[str, Any]]:
 
 
 def done(seconds: float, number: int) -> dict[str, Any]:
-    return at(seconds, "done", key=f"{number:064x}", task="train", seconds=1.0)
+    return at(seconds, "done", key=f"{number:064x}", task="train", models=1, seconds=1.0)
 
 
 def course(folder: Path, events: list[dict[str, Any]]) -> Course:
