@@ -15,6 +15,10 @@ training seed, so models that never saw the feature can be called memorised too;
 What the canary did is the effect: above 0 the model answers to the feature because it was trained on it. Its interval
 and p-value are over pairs of trainings. An interval that includes 0 says "not seen", not "safe".
 
+Other families of null. One model that somebody else trained has no twin. It is asked about the feature and about 200
+others of its family (the letter's cells permuted; other names in the same typeface), and the feature's rank among them
+is the evidence: exact where the feature was drawn from that family. `ranks.py` has the formulas.
+
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks": M is eq. 1 with
 section 2.3.2, M_w section 2.2, the canaries section 2.4, the training sections A.2 and A.3, Table 1 and section B.1.
 The twins, the effects and the adjusted p-values are ours; the paper has no null.
@@ -33,167 +37,31 @@ independent and an interval over them would say nothing of another seed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import get_args
+from collections.abc import Iterator
 
 import pyarrow as pa
 
-from tasks import seeds
-from tasks.audits.unique_feature.canaries import CanaryScores, canary_scores
-from tasks.audits.unique_feature.evaluation import Evaluation, Pair, ProbeSplit, history, score
-from tasks.audits.unique_feature.summary import Published, Summary, summary
-from tasks.audits.unique_feature.verdict import verdict
-from tasks.datasets.catalog import load
-from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Feature, Glyph, check_fits
-from tasks.job import Audit, Job, Roots, Verdict
-from tasks.models import catalog
-from tasks.models.catalog import Network
-from tasks.models.regularisers import Regularisers
-from tasks.training.classifier import Burnt, Training, train
+from tasks.audits.unique_feature.config import UniqueFeature, tiny
+from tasks.audits.unique_feature.panel import handed_out
+from tasks.audits.unique_feature.planning import asked, plan
+from tasks.audits.unique_feature.presets import PRESETS
+from tasks.audits.unique_feature.triples import Pixels
+from tasks.audits.unique_feature.verdict import panel_verdict, verdict
+from tasks.job import Audit, Verdict
 
-
-@dataclass(frozen=True)
-class UniqueFeature:
-    """Which canaries, in which data, for which network, and how it is asked about them.
-
-    The defaults are the published setting: `network` trained for up to `epochs`, stopped after `patience` epochs
-    without a lower validation loss, Adam at `learning_rate`, `batch` images a step. `tasks.models.catalog` lists the
-    networks; one's own is written package.module:factory. `dropout`, `batch_norm` and `augmentation` are those of the
-    paper's Table 3. Training uses the first `examples` training images (0: all). The models are asked about `feature`;
-    the canaries carry `burnt`, which is that feature unless another is given. `seed` is the only source of chance.
-    """
-
-    data: Dataset = Dataset("mnist")
-    probe: Dataset = Dataset("cifar10")
-    probe_split: ProbeSplit = "test"
-    network: Network = Network("mlp1")
-    dropout: bool = False
-    batch_norm: bool = False
-    augmentation: bool = False
-    feature: Feature = Glyph()
-    burnt: Feature | None = None
-    canaries: int = 100
-    examples: int = 0
-    epochs: int = 500
-    patience: int = 10
-    learning_rate: float = 3e-4
-    batch: int = 128
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, least in LEAST.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
-        if not 0 < self.learning_rate < float("inf"):
-            raise ValueError(f"learning_rate is {self.learning_rate}; it must be a number above 0")
-        if self.probe_split not in get_args(ProbeSplit):
-            allowed = ", ".join(get_args(ProbeSplit))
-            raise ValueError(f"probe_split is {self.probe_split!r}; it must be one of {allowed}")
-        catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
-
-    @property
-    def carried(self) -> Feature:
-        """The feature that the canaries carry."""
-        return self.feature if self.burnt is None else self.burnt
-
-
-LEAST = {"canaries": 1, "examples": 0, "epochs": 1, "patience": 1, "batch": 1, "seed": 0}
-
-
-def plan(config: UniqueFeature) -> Roots:
-    """The tables of the audit: `summary`, `canary_scores`, `divergences` and `history`."""
-    divergences, histories = [], []
-    for index, canary in enumerate(drawn_canaries(config)):
-        carrying = (Burnt(canary, config.carried),)
-        models = (Job(train, training(config, index, carrying)), Job(train, training(config, index, ())))
-        divergences.append(Job(score, evaluation(config, canary), models))
-        histories.append(Job(history, Pair(canary), models))
-    scores = Job(canary_scores, CanaryScores(), (*divergences, *histories))
-    return {
-        "summary": Job(summary, Summary(repeats(config)), (scores,)),
-        "canary_scores": scores,
-        "divergences": tuple(divergences),
-        "history": tuple(histories),
-    }
-
-
-def drawn_canaries(config: UniqueFeature) -> list[int]:
-    """Rows of the training images, drawn without replacement; fewer canaries are the first of more."""
-    images = load(config.data).train_images
-    rows = config.examples or len(images)
-    for name, most in (("examples", len(images)), ("canaries", rows)):
-        if getattr(config, name) > most:
-            raise ValueError(
-                f"{name} is {getattr(config, name)}; it must be at most {most}, the training images there are"
-            )
-    for feature in (config.feature, config.carried):
-        check_fits(feature, *images.shape[1:3])
-    return [int(row) for row in seeds.generator(config.seed, "canaries").permutation(rows)[: config.canaries]]
-
-
-def training(config: UniqueFeature, index: int, burnt: tuple[Burnt, ...]) -> Training:
-    """The training of the canary with this index, or of its twin (nothing burnt): one seed for the two of them."""
-    return Training(
-        data=config.data,
-        network=config.network,
-        dropout=config.dropout,
-        batch_norm=config.batch_norm,
-        augmentation=config.augmentation,
-        burnt=burnt,
-        examples=config.examples,
-        epochs=config.epochs,
-        patience=config.patience,
-        learning_rate=config.learning_rate,
-        batch=config.batch,
-        seed=seeds.derive(config.seed, "training", index),
-    )
-
-
-def evaluation(config: UniqueFeature, canary: int) -> Evaluation:
-    return Evaluation(
-        data=config.data,
-        probe=config.probe,
-        probe_split=config.probe_split,
-        feature=config.feature,
-        canary=canary,
-        examples=config.examples,
-        seed=seeds.derive(config.seed, "evaluation"),
-    )
-
-
-def repeats(config: UniqueFeature) -> Published:
-    """The published table that a config repeats, whatever its seed."""
-    here = replace(config, data=Dataset(config.data.name), probe=Dataset(config.probe.name), seed=0)
-    return "table 1, MNIST" if here == PRESETS["table1-mnist"] else ""
-
-
-def tiny(config: UniqueFeature) -> UniqueFeature:
-    """The same audit on embedded data, in seconds."""
-    return replace(
-        config,
-        data=Dataset("digits"),
-        probe=Dataset("photos"),
-        canaries=min(config.canaries, 3),
-        examples=300,
-        epochs=min(config.epochs, 2),
-    )
-
-
-QUICKSTART = UniqueFeature(data=Dataset("digits"), probe=Dataset("photos"), canaries=12)
-
-PRESETS: Mapping[str, UniqueFeature] = {
-    "quickstart": QUICKSTART,
-    "null": replace(QUICKSTART, burnt=Glyph(kind="random", seed=1)),
-    "smoke": replace(QUICKSTART, canaries=3, examples=300, epochs=3),
-    "table1-mnist": UniqueFeature(),
-}
+__all__ = ["AUDIT", "PRESETS", "UniqueFeature", "plan", "tiny"]
 
 
 def answer(config: UniqueFeature, table: pa.Table) -> Verdict:
     """The answer in words, from the summary table."""
-    return verdict(config.feature, config.carried, table)
+    if config.asks_models:
+        return panel_verdict(config.feature, table)
+    return verdict(config.feature, config.carried, table, config.drawn)
 
 
-AUDIT = Audit(config=UniqueFeature, plan=plan, presets=PRESETS, tiny=tiny, verdict=answer)
+def probes(config: UniqueFeature) -> Iterator[tuple[str, Pixels]]:
+    """The images that a model is to be asked about, in named sets, for an owner who does not give it away."""
+    yield from handed_out(asked(config, 0))
+
+
+AUDIT = Audit(config=UniqueFeature, plan=plan, presets=PRESETS, tiny=tiny, verdict=answer, probes=probes)

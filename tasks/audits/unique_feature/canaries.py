@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.audits.unique_feature.evaluation import DIVERGENCES, HISTORY
-from tasks.audits.unique_feature.scores import Array, average, black_box_score, white_box_score
+from tasks.audits.unique_feature.evaluation import DIVERGENCES
+from tasks.audits.unique_feature.history import HISTORY
+from tasks.audits.unique_feature.scores import Array, average, black_box_score, spread, white_box_score
 from tasks.job import Inputs, task
 from tasks.statistics import false_discovery_adjusted, paired_greater, welch_greater
 
@@ -30,7 +31,7 @@ TESTS = {"welch": welch_greater, "paired": paired_greater}
 
 def schema() -> pa.Schema:
     """The columns: identity, then per model scores with their p-values, and the effects (canary minus twin)."""
-    fields = [("canary", pa.int64()), ("label", pa.int32()), ("seed", pa.int64())]
+    fields = [("canary", pa.int64()), ("label", pa.int32()), ("seed", pa.int64()), ("evaluation", pa.int32())]
     fields += [(name, pa.float64()) for score in SCORES for name in (score, f"twin_{score}", f"{score}_effect")]
     for prefix in PREFIXES.values():
         for score in SCORES:
@@ -40,6 +41,7 @@ def schema() -> pa.Schema:
                     (f"{prefix}{score}_{test}_adjusted_p", pa.float64()),
                 ]
         fields += [(f"{prefix}average_{d}", pa.float64()) for d in ("d_u", "d_r")]
+        fields += [(f"{prefix}m_sd", pa.float64())]  # of d_u - d_r over the probe images
         fields += [(f"{prefix}p_{x}_{images}", pa.float64()) for images in ("probe", "train") for x in ("u", "r")]
         fields += [(f"{prefix}images_{images}", pa.int64()) for images in ("probe", "train")]
         fields += [(f"{prefix}validation_accuracy", pa.float64())]
@@ -55,17 +57,17 @@ class CanaryScores:
     """Nothing but its inputs bears on the table."""
 
 
-@task(version=1, name="unique_feature.canary_scores", gathers=True)
+@task(version=2, name="unique_feature.canary_scores", gathers=True)
 def canary_scores(config: CanaryScores, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """Every canary's row, the largest M first. The inputs are divergences and histories, in any order and number.
+    """Every pair's row for every evaluation, the largest M first.
 
-    A canary has a row where its divergences are there. p-values are adjusted over the canaries that are there, each
-    score, test and kind of model apart.
+    The inputs are divergences and histories, in any order and number. A pair has a row where its divergences are there.
+    p-values are adjusted over all rows, each score, test and kind of model apart.
     """
     histories = {pair(table): table for table in inputs if table.schema == HISTORY}
-    divergences = {pair(table): table for table in inputs if table.schema == DIVERGENCES}
-    rows = [scored(table) | trained(histories.get(key)) for key, table in divergences.items()]
-    rows.sort(key=lambda row: (-row["m"], row["canary"], row["seed"]))
+    divergences = [table for table in inputs if table.schema == DIVERGENCES]
+    rows = [scored(table) | trained(histories.get(pair(table))) for table in divergences]
+    rows.sort(key=lambda row: (-row["m"], row["canary"], row["seed"], row["evaluation"]))
     adjust(rows)
     return pa.Table.from_pylist(rows, CANARY_SCORES)
 
@@ -77,7 +79,7 @@ def pair(table: pa.Table) -> tuple[int, int]:
 
 def scored(divergences: pa.Table) -> Row:
     """The scores of one pair of models."""
-    row: Row = {name: divergences[name][0].as_py() for name in ("canary", "label", "seed")}
+    row: Row = {name: divergences[name][0].as_py() for name in ("canary", "label", "seed", "evaluation")}
     for model, prefix in PREFIXES.items():
         row |= {prefix + name: value for name, value in model_scores(divergences, model).items()}
     for score in SCORES:
@@ -94,6 +96,7 @@ def model_scores(divergences: pa.Table, model: str) -> Row:
         "m_w_train": white_box_score(train["log_p_u"], train["log_p_r"]),
         "average_d_u": average(probe["d_u"]),
         "average_d_r": average(probe["d_r"]),
+        "m_sd": spread(probe["d_u"] - probe["d_r"]),
     }
     for images, columns in (("probe", probe), ("train", train)):
         row[f"images_{images}"] = len(columns["d_u"])

@@ -6,30 +6,36 @@ Both models see the same clean images, the same feature and the same random patc
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from tasks.audits.unique_feature.choice import Ranked, row_of
 from tasks.audits.unique_feature.scores import divergence, log_probabilities
+from tasks.audits.unique_feature.triples import (
+    Burning,
+    ProbeSplit,
+    RandomKind,
+    Triples,
+    of_probe,
+    of_training,
+    probe_images,
+)
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Feature, burn, burn_random
-from tasks.datasets.images import as_shape
+from tasks.datasets.features import Feature
 from tasks.job import Inputs, task
 
-Pixels = NDArray[np.uint8]  # (n, height, width, channels)
-Rows = NDArray[np.int64]
-ProbeSplit = Literal["test", "both"]
-
-MODELS = ("canary", "twin")
+ModelName = Literal["canary", "twin"]
+MODELS: tuple[ModelName, ...] = get_args(ModelName)
 
 DIVERGENCES = pa.schema(
     [
         ("canary", pa.int64()),  # row of the training images that carries the feature
         ("label", pa.int32()),  # its label y
         ("seed", pa.int64()),  # of the training, the same for both models of a pair
+        ("evaluation", pa.int32()),  # which drawing of the random patches, from 0
         ("model", pa.string()),  # canary, or its canary-free twin
         ("images", pa.string()),  # probe, or train: the training images with label y, without the canary
         ("image", pa.int64()),  # row of the probe set or of the training images
@@ -40,19 +46,6 @@ DIVERGENCES = pa.schema(
     ]
 )
 
-HISTORY = pa.schema(
-    [
-        ("canary", pa.int64()),
-        ("seed", pa.int64()),
-        ("model", pa.string()),
-        ("epoch", pa.int32()),  # counted from 1
-        ("train_loss", pa.float64()),  # mean over the epoch's batches, in nats
-        ("validation_loss", pa.float64()),
-        ("validation_accuracy", pa.float64()),
-        ("kept", pa.bool_()),  # whether the model's weights are this epoch's
-    ]
-)
-
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -60,28 +53,24 @@ class Evaluation:
 
     `seed` draws the random patches, each from the stream of its set of images and at its image's row: an image meets
     the same patch in every model and for every canary, so that scores differ by the models alone (the paper's M "uses
-    the same random seed for each evaluation", section B.2). `canary` is a row of the first `examples` (0: all)
-    training images.
+    the same random seed for each evaluation", section B.2). `redraw` numbers the drawings, each with a seed of its own.
+    A patch is noise, or another member of the feature's family (`random`). `canary` is a row of the first `examples`
+    (0: all) training images, or its rank among them by self-influence.
     """
 
     data: Dataset
     probe: Dataset
     probe_split: ProbeSplit
     feature: Feature
-    canary: int
+    canary: int | Ranked
     examples: int
     seed: int
+    redraw: int = 0
+    random: RandomKind = "noise"
 
-
-@dataclass(frozen=True)
-class Triples:
-    """Images three times over: clean (x_c), with the feature (x_u) and with a random patch each (x_r)."""
-
-    images: str  # probe or train
-    rows: Rows
-    clean: Pixels
-    unique: Pixels
-    random: Pixels
+    @property
+    def burning(self) -> Burning:
+        return Burning(self.feature, self.random, self.seed)
 
 
 def alike(config: Evaluation) -> tuple[Dataset, Dataset, ProbeSplit, int]:
@@ -89,71 +78,30 @@ def alike(config: Evaluation) -> tuple[Dataset, Dataset, ProbeSplit, int]:
     return config.data, config.probe, config.probe_split, config.examples
 
 
-@task(version=1, name="unique_feature.score", alike=alike)
+@task(version=2, name="unique_feature.score", alike=alike)
 def score(config: Evaluation, inputs: Inputs) -> pa.Table:
-    """Divergences and log-probabilities per image, of the canary's model and of its twin (the two inputs)."""
+    """Divergences and log-probabilities per image, of the canary's model and of its twin (the first two inputs).
+
+    A third input, the table of chosen canaries, says which row has a rank.
+    """
+    canary = row_of(config.canary, inputs)
     data = load(config.data)
-    label = int(data.train_labels[config.canary])
-    sets = (probe_triples(config), train_triples(config, label))
+    sets = (probe_triples(config), of_training(config.data, config.examples, canary, config.burning))
+    label = int(data.train_labels[canary])
     tables = [
-        measured(config, label, model, trained, triples)
-        for model, trained in zip(MODELS, inputs, strict=True)
+        measured(config, canary, label, model, trained, triples)
+        for model, trained in zip(MODELS, inputs, strict=False)
         for triples in sets
     ]
     return pa.concat_tables(tables).combine_chunks()
 
 
-@dataclass(frozen=True)
-class Pair:
-    """The canary whose model and twin a history tells of."""
-
-    canary: int
-
-
-@task(version=1, name="unique_feature.history")
-def history(config: Pair, inputs: Inputs) -> pa.Table:
-    """The epochs of the canary's model and of its twin (the two inputs)."""
-    rows = [
-        {
-            "canary": config.canary,
-            "seed": trained["seed"],
-            "model": model,
-            "kept": epoch["epoch"] == trained["best_epoch"],
-        }
-        | epoch
-        for model, table in zip(MODELS, inputs, strict=True)
-        for trained in table.select(["seed", "best_epoch", "history"]).to_pylist()
-        for epoch in trained["history"]
-    ]
-    return pa.Table.from_pylist(rows, HISTORY)
-
-
 def probe_triples(config: Evaluation) -> Triples:
     """The out-of-distribution probe set, in the shape of the training images."""
-    probe = load(config.probe)
-    images = probe.test_images
-    if config.probe_split == "both":
-        images = np.concatenate([images, probe.train_images])
-    clean = as_shape(images, load(config.data).train_images.shape[1:])
-    return triples("probe", clean, np.arange(len(clean)), config)
+    return of_probe(probe_images(config.probe, config.probe_split, load(config.data).shape), config.burning)
 
 
-def train_triples(config: Evaluation, label: int) -> Triples:
-    """The training images of the canary's label, without the canary."""
-    data = load(config.data)
-    labels = data.train_labels[: config.examples or None]
-    rows = np.flatnonzero(labels == label)
-    rows = rows[rows != config.canary]
-    return triples("train", data.train_images[rows], rows, config)
-
-
-def triples(images: str, clean: Pixels, rows: Rows, config: Evaluation) -> Triples:
-    """`clean` holds the images at `rows` of a set; an image's patch depends on its row, not on the choice."""
-    unique = burn(clean, config.feature)
-    return Triples(images, rows, clean, unique, burn_random(clean, config.feature, config.seed, images, rows=rows))
-
-
-def measured(config: Evaluation, label: int, model: str, trained: pa.Table, triples: Triples) -> pa.Table:
+def measured(config: Evaluation, canary: int, label: int, model: str, trained: pa.Table, triples: Triples) -> pa.Table:
     """One model's rows for one set of images."""
     from tasks.models.inference import logits
     from tasks.models.weights import architecture_of, weights_of
@@ -165,9 +113,10 @@ def measured(config: Evaluation, label: int, model: str, trained: pa.Table, trip
     )
     n = len(triples.rows)
     columns = {
-        "canary": np.full(n, config.canary),
+        "canary": np.full(n, canary),
         "label": np.full(n, label),
         "seed": np.full(n, trained["seed"][0].as_py()),
+        "evaluation": np.full(n, config.redraw),
         "model": [model] * n,
         "images": [triples.images] * n,
         "image": triples.rows,

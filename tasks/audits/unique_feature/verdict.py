@@ -1,7 +1,8 @@
 """The audit's answer in words, read off its summary.
 
-It rests on one row that was chosen beforehand: the canary's effect on M_w over the probe images. M, its published test
-and the training images are evidence beside it and decide nothing.
+It rests on one row that was chosen beforehand: where pairs were trained, the canary's effect on M_w over the probe
+images; where models were asked alone, the feature's push towards a label with its rank among the family. M, its
+published test and the training images are evidence beside it and decide nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tasks.job import Answer, Verdict
 # Nats: a change of the label's probability by about a tenth. Where the interval excludes this much, the audit had the
 # power to see what would matter; where it does not, its silence means nothing.
 SMALLEST = 0.1
+LEVEL = 0.05
 # With fewer pairs of trainings no test that is free of assumptions reaches 5 %, should they all agree: 2**-4 is above.
 LEAST = 5
 ROWS = (
@@ -31,19 +33,58 @@ LIMITS = (
     "one given model. Not seen is not safe: another feature, place or score may show more."
 )
 
+PUSH = "push towards a label"
+PANEL_LIMITS = (
+    "The rank is exact where the feature was drawn at random from its family; one that somebody chose may differ from "
+    "it in more than having been trained on, so its p-value is as good as that likeness. Not seen is not safe: one "
+    "model shows a memory less often than pairs of trainings do, and another feature or place may show more."
+)
+
 Row = Mapping[str, Any]
 
 
-def verdict(feature: Feature, carried: Feature, summary: pa.Table) -> Verdict:
+def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
+    """Memorised: the feature's rank among its family has p of at most 0.05. Not seen: it has not, and the push lies
+    below SMALLEST. Undecided: neither.
+
+    The push is how much more the feature raises log P(label) than the others of its family do, in nats; with the label
+    unknown, towards the label that it favours most, for which the others are given the same choice.
+    """
+    rows = [row for row in summary.to_pylist() if row["metric"] == PUSH]
+    if not rows or rows[0]["estimate"] is None:
+        return Verdict("undecided", "Undecided: no model has been asked yet.", PANEL_LIMITS, ())
+    row = rows[0]
+    setting = json.loads(row["setting"])
+    n, p_value, asked = row["n"], row["p_value"], called(feature)
+    models = f"{n} models together move" if n > 1 else "the model moves"
+    towards = "the canary's label" if setting["label known"] else f"label {setting['label']}, which it favours most"
+    found = (
+        f"asked about {asked}, {models} log P of {towards} by {row['estimate']:.4g} nats "
+        f"more than for other features of its family (95 % interval {row['low']:.4g} to {row['high']:.4g} by the "
+        f"family's own spread; {row['null']:.4g} where nothing is memorised); rank p = {p_value:.3g}"
+    )
+    if p_value <= LEVEL:
+        answer, evidence = "memorised", found
+    elif row["high"] < SMALLEST:
+        answer, evidence = "not seen", f"{found}; more than {row['high']:.4g} nats is unlikely"
+    else:
+        answer = "undecided"
+        evidence = f"{found}; as much as {row['high']:.4g} nats cannot be excluded: ask more models of the same data"
+    sentence = f"{answer.capitalize()}: {evidence}."
+    return Verdict(answer, sentence, PANEL_LIMITS, ((row["metric"], row["setting"]),))  # type: ignore[arg-type]
+
+
+def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool = False) -> Verdict:
     """Memorised: the 95 % interval of the effect lies above 0. Not seen: it does not, and lies below SMALLEST.
     Undecided: neither.
 
     The effect is what one training image with the feature did to M_w = log P(y | feature) - log P(y | random patch),
-    in nats, against the twin of the same seed. With fewer than LEAST pairs of trainings there is no decision: an
-    interval over so few rests on the assumption of normality alone.
+    in nats, against the twin of the same seed; with `drawn` every canary had a feature of its own. With fewer than
+    LEAST pairs of trainings there is no decision: an interval over so few rests on the assumption of normality alone.
     """
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
-    answer, evidence = _answered(rows.get(ROWS[0], {}), feature, carried)
+    asked = f"a feature drawn from the family of {called(feature)}" if drawn else called(feature)
+    answer, evidence = _answered(rows.get(ROWS[0], {}), asked, carried == feature)
     null = (
         "" if carried == feature else f" The canaries carried another feature than {called(feature)}: this is a null."
     )
@@ -53,20 +94,21 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table) -> Verdict:
     )
 
 
-def _answered(row: Row, feature: Feature, carried: Feature) -> tuple[Answer, str]:
+def _answered(row: Row, asked: str, was_carried: bool) -> tuple[Answer, str]:
     """The answer, and the evidence for it in words."""
     if not row or not row["n"] or row["estimate"] is None:
-        return "undecided", "no pair of trainings has been scored yet"
-    asked, n, low, high = called(feature), row["n"], row["low"], row["high"]
-    seen = f"a single training image with {asked}" if carried == feature else "a single training image with another one"
+        return "undecided", "no pair of trainings has been scored"
+    n, low, high = row["n"], row["low"], row["high"]
+    seen = f"a single training image with {asked if was_carried else 'another one'}"
+    short = "that feature" if asked.startswith("a feature") else asked
     moved = (
-        f"{seen} changes log P(its label | {asked}) - log P(its label | a random patch), on images the networks never "
+        f"{seen} changes log P(its label | {short}) - log P(its label | a random patch), on images the networks never "
         f"saw, by {row['estimate']:.4g} nats"
     )
     if low is None or high is None:
         return "undecided", f"{moved}; one pair of trainings has no interval: train at least {LEAST} canaries"
     factor = f"a factor of {math.exp(row['estimate']):.3g} in probability"
-    over = f"95 % interval {low:.4g} to {high:.4g} over {n} pairs of trainings"
+    over = f"95 % interval {low:.4g} to {high:.4g} over {n} {counted(row['unit'], n)}"
     found = f"{moved} ({over}; {factor}; 0 where nothing is memorised)"
     if n < LEAST:
         return "undecided", f"{found}; so few decide nothing: train at least {LEAST} canaries"
@@ -75,6 +117,13 @@ def _answered(row: Row, feature: Feature, carried: Feature) -> tuple[Answer, str
     if high < SMALLEST:
         return "not seen", f"{found}; more than {high:.4g} nats is unlikely"
     return "undecided", f"{found}; as much as {high:.4g} nats cannot be excluded: train more canaries"
+
+
+def counted(unit: str, n: int) -> str:
+    """The unit for so many of them."""
+    if n == 1:
+        return unit
+    return "pairs of trainings" if unit == "pair of trainings" else "canaries" if unit == "canary" else f"{unit}s"
 
 
 def _published(rows: Mapping[tuple[str, str], Row]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A plan's tables, computed here: inputs first, each job once."""
+"""A plan's tables, computed here: inputs first, equal jobs once."""
 
 from __future__ import annotations
 
@@ -6,20 +6,38 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from orchestrator.identity import key_of
+from orchestrator.plan import Plan
 from tasks.job import Job, Roots, marks
 
 
-def tables(roots: Roots, absent: Callable[[Job], bool] = lambda job: False) -> dict[str, pa.Table]:
-    """Every root's rows. An `absent` job has no table; neither has what needs it, save what gathers."""
-    done: dict[Job, pa.Table | None] = {}
+def tables(
+    roots: Roots, absent: Callable[[Job], bool] = lambda job: False, done: dict[str, pa.Table] | None = None
+) -> dict[str, pa.Table]:
+    """Every root's rows. An `absent` job has no table; neither has what needs it, save what gathers.
+
+    `done` holds, by their keys, the tables that need not be computed again.
+    """
+    done = {} if done is None else done
+    keys = {id(job): key for key, job in Plan.below(roots).jobs.items()}
+    lost: set[str] = set()
+
+    def key(job: Job) -> str:
+        if id(job) not in keys:
+            keys[id(job)] = key_of(job, [key(below) for below in job.inputs])
+        return keys[id(job)]
 
     def table(job: Job) -> pa.Table | None:
-        if job not in done:
+        mine = key(job)
+        if mine not in done and mine not in lost:
             inputs = [table(job_below) for job_below in job.inputs]
             there = [found for found in inputs if found is not None]
             whole = len(there) == len(inputs) or marks(job.function).gathers
-            done[job] = job.function(job.config, there) if whole and not absent(job) else None
-        return done[job]
+            if absent(job) or not whole:
+                lost.add(mine)
+            else:
+                done[mine] = job.function(job.config, there)
+        return done.get(mine)
 
     collected = {}
     for name, root in roots.items():

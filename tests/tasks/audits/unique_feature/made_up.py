@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from tasks.audits.unique_feature.evaluation import DIVERGENCES, HISTORY
+from tasks.audits.unique_feature.evaluation import DIVERGENCES
+from tasks.audits.unique_feature.history import HISTORY
+from tasks.audits.unique_feature.relatives import FAMILY
 from tasks.datasets.features import Glyph, pixels
 from tasks.models.networks import Architecture
 from tasks.models.weights import network_row
@@ -39,7 +41,9 @@ def reads_the_letter(strength: float) -> pa.Table:
     return pa.Table.from_pylist([row], MODEL)
 
 
-def divergences(canary: int, sets: Mapping[tuple[str, str], Columns], label: int = 3) -> pa.Table:
+def divergences(
+    canary: int, sets: Mapping[tuple[str, str], Columns], label: int = 3, seed: int | None = None, evaluation: int = 0
+) -> pa.Table:
     """`sets` holds d_u, d_r, log_p_u and log_p_r per (model, images)."""
     tables = []
     for (model, images), columns in sets.items():
@@ -47,7 +51,8 @@ def divergences(canary: int, sets: Mapping[tuple[str, str], Columns], label: int
         whole = {
             "canary": [canary] * n,
             "label": [label] * n,
-            "seed": [1000 + canary] * n,
+            "seed": [1000 + canary if seed is None else seed] * n,
+            "evaluation": [evaluation] * n,
             "model": [model] * n,
             "images": [images] * n,
             "image": range(n),
@@ -76,7 +81,7 @@ def history(canary: int, accuracies: Mapping[str, list[float]]) -> pa.Table:
     return pa.Table.from_pylist(rows, HISTORY)
 
 
-def pair(canary: int, m: float, twin_m: float, n: int = 40) -> pa.Table:
+def pair(canary: int, m: float, twin_m: float, n: int = 40, seed: int | None = None, evaluation: int = 0) -> pa.Table:
     """A pair of models with these values of M, M_w equal to -M, on both sets of images, noise over images added."""
     rng = np.random.default_rng(canary)
 
@@ -87,6 +92,18 @@ def pair(canary: int, m: float, twin_m: float, n: int = 40) -> pa.Table:
         return {"d_u": d_r + score + noise, "d_r": d_r, "log_p_u": log_p_u, "log_p_r": log_p_u + score + noise}
 
     scores = {"canary": m, "twin": twin_m}
-    return divergences(
-        canary, {(model, images): columns(score) for model, score in scores.items() for images in ("probe", "train")}
-    )
+    sets = {(model, images): columns(score) for model, score in scores.items() for images in ("probe", "train")}
+    return divergences(canary, sets, seed=seed, evaluation=evaluation)
+
+
+def family(
+    canary: int | None, models: Mapping[str, NDArray[np.float64]], label: int | None = 1, seed: int | None = None
+) -> pa.Table:
+    """`models` holds log_p (members, classes) per model; d is minus the mean of a member's."""
+    rows = [
+        {"canary": canary, "label": label, "seed": seed, "model": model, "member": member}
+        | {"d": -float(values.mean()), "log_p": values.tolist()}
+        for model, log_p in models.items()
+        for member, values in enumerate(log_p)
+    ]
+    return pa.Table.from_pylist(rows, FAMILY)

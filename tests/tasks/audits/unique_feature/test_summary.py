@@ -7,16 +7,20 @@ import pytest
 from scipy import stats
 
 from tasks.audits.unique_feature.canaries import CanaryScores, canary_scores
-from tasks.audits.unique_feature.summary import TABLE_1_MNIST, Published, Summary, summary
+from tasks.audits.unique_feature.choice import CHOSEN
+from tasks.audits.unique_feature.published import numbers
+from tasks.audits.unique_feature.summary import Summary, summary
 from tasks.schemas import SUMMARY
 from tests.tasks.audits.unique_feature.made_up import history, pair
 
 NULLS = 200
+TABLE_1 = "table 1, mnist, mlp1, no regulariser"
+TABLE_2 = "table 2, mnist, mlp1, no regulariser"
 
 
-def rows(inputs: list[pa.Table], published: Published = "") -> dict[tuple[str, str], dict[str, Any]]:
+def rows(inputs: list[pa.Table], published: str = "") -> dict[tuple[str, str], dict[str, Any]]:
     """The summary's rows by metric and setting."""
-    table = summary(Summary(published), [canary_scores(CanaryScores(), inputs)])
+    table = summary(Summary(("canary_scores",), published), [canary_scores(CanaryScores(), inputs)])
     assert table.schema.equals(SUMMARY)
     by_name = {(row["metric"], row["setting"]): row for row in table.to_pylist()}
     assert len(by_name) == table.num_rows
@@ -110,7 +114,7 @@ def test_without_any_canary_the_rows_are_there_and_empty() -> None:
 def test_table_1_stands_beside_the_five_canaries_with_the_largest_white_box_scores() -> None:
     scores = [-0.4, -0.1, -0.7, -0.2, -0.6, -0.3, -0.5]
     inputs = [pair(canary, m, m / 10) for canary, m in enumerate(scores)]
-    table = rows(inputs, "table 1, MNIST")
+    table = rows(inputs, TABLE_1)
     for images in ("probe", "train"):
         listed = [table["M_w", setting(images=images, rank=rank)] for rank in range(1, 6)]
         assert [0.7, 0.6, 0.5, 0.4, 0.3] == pytest.approx([row["estimate"] for row in listed], abs=1e-6)
@@ -119,7 +123,7 @@ def test_table_1_stands_beside_the_five_canaries_with_the_largest_white_box_scor
         assert {(1, "training", None, None)} == {(row["n"], row["unit"], row["low"], row["high"]) for row in listed}
         probabilities = [table[p, setting(images=images, rank=2)]["published"] for p in ("P_u", "P_r")]
         assert [0.52, 0.46] == probabilities
-    assert len(TABLE_1_MNIST) == 5
+    assert len(numbers(TABLE_1).m_w) == 5
 
 
 def test_nothing_is_published_for_a_run_that_repeats_no_table() -> None:
@@ -136,7 +140,9 @@ def test_the_effects_interval_covers_zero_where_canaries_change_nothing() -> Non
         seed, canary, twin = rng.normal(0.05, [[0.05], [0.02], [0.02]], (3, 8))
         for name, values in (("m", seed + canary), ("twin_m", seed + twin), ("m_effect", canary - twin)):
             scores = scores.set_column(scores.schema.get_field_index(name), name, pa.array(values))
-        row = next(row for row in summary(Summary(), [scores]).to_pylist() if row["metric"] == "M effect")
+        row = next(
+            row for row in summary(Summary(("canary_scores",)), [scores]).to_pylist() if row["metric"] == "M effect"
+        )
         covered += row["low"] <= 0 <= row["high"]
         found += row["p_value"] < 0.05
     assert covered >= 0.9 * NULLS
@@ -150,3 +156,72 @@ def test_the_published_test_calls_most_models_memorised_where_only_the_seed_move
     assert row["estimate"] > 0.5
     assert row["low"] > row["null"]
     assert row["p_value"] < 1e-6
+
+
+def test_table_2_stands_beside_the_three_canaries_with_the_largest_m_and_the_mean_above_zero() -> None:
+    table = rows([pair(canary, m, m / 10) for canary, m in enumerate([0.1, 0.4, -0.2, 0.3])], TABLE_2)
+    listed = [table["M", setting(rank=rank)] for rank in (1, 2, 3)]
+    assert [0.4, 0.3, 0.1] == pytest.approx([row["estimate"] for row in listed], abs=1e-6)
+    assert [0.0038, 0.0021, 0.0017] == [row["published"] for row in listed]
+    assert 0.0013 == table["M where positive", setting(model="canary")]["published"]
+
+
+def test_several_seeds_of_one_canary_are_one_unit() -> None:
+    inputs = [pair(canary, m, 0.0, seed=seed) for canary in (1, 2, 3) for seed, m in ((5, 0.1), (6, -0.3))]
+    table = rows(inputs)
+    row = table["M", setting(model="canary")]
+    assert [-0.1, 3, "canary"] == pytest.approx([row["estimate"], row["n"], row["unit"]], abs=1e-6)
+    assert 6 == table["rate called memorised", setting(model="canary", test="welch")]["n"]
+    width = table["range of M over seeds", "{}"]
+    assert [0.4, 3] == pytest.approx([width["estimate"], width["n"]], abs=1e-6)
+    both = table["rate of M on both sides of 0", "{}"]
+    assert [1.0, 0.0] == [both["estimate"], both["null"]]
+
+
+def test_several_evaluations_of_one_pair_are_one_unit_with_a_spread() -> None:
+    inputs = [pair(canary, m, 0.0, evaluation=e) for canary in (1, 2) for e, m in enumerate((0.1, 0.2, 0.3))]
+    table = rows(inputs)
+    row = table["M", setting(model="canary")]
+    assert [0.2, 2, "training"] == pytest.approx([row["estimate"], row["n"], row["unit"]], abs=1e-6)
+    spread = table["sd of M over evaluations", "{}"]
+    assert [0.1, 2, 0.0] == pytest.approx([spread["estimate"], spread["n"], spread["null"]], abs=1e-6)
+
+
+def test_a_regularised_network_is_compared_with_the_plain_one() -> None:
+    scores = [
+        canary_scores(CanaryScores(), [pair(i, m, 0.0) for i, m in enumerate(values)])
+        for values in ((0.3, 0.5, -1), (0.1, 0.2))
+    ]
+    table = summary(Summary(("canary_scores", "plain")), scores).to_pylist()
+    (row,) = (row for row in table if row["metric"] == "M where positive, less plain")
+    expected = stats.ttest_ind([0.3, 0.5], [0.1, 0.2], equal_var=False)
+    assert [0.25, 4, expected.pvalue] == pytest.approx([row["estimate"], row["n"], row["p_value"]], abs=1e-5)
+
+
+def test_self_influence_is_correlated_with_m_over_the_chosen_canaries() -> None:
+    m = [0.1, 0.2, 0.4, 0.3, 0.6]
+    influence = [1.0, 2.0, 3.0, 4.0, 5.0]
+    scores = canary_scores(CanaryScores(), [pair(i, each, 0.01 * i) for i, each in enumerate(m)])
+    chosen = [
+        {
+            "end": "highest" if i > 2 else "lowest",
+            "rank": 1,
+            "row": i,
+            "label": 0,
+            "self_influence": each,
+            "squared_slopes": 0.0,
+        }
+        for i, each in enumerate(influence)
+    ]
+    parts = Summary(("canary_scores", "chosen"), TABLE_2)
+    table = {
+        (row["metric"], row["setting"]): row
+        for row in summary(parts, [scores, pa.Table.from_pylist(chosen, CHOSEN)]).to_pylist()
+    }
+    row = table["correlation of self-influence and M", "{}"]
+    expected = stats.pearsonr(influence, m)
+    interval = expected.confidence_interval(0.95)
+    assert [expected.statistic, interval.low, interval.high, 0.43] == pytest.approx(
+        [row["estimate"], row["low"], row["high"], row["published"]], abs=1e-6
+    )
+    assert 2 == table["M_w effect", json.dumps({"images": "probe", "self-influence": "highest"})]["n"]

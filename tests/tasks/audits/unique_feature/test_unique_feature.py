@@ -11,16 +11,19 @@ from scipy import stats
 
 from tasks.audits.unique_feature import AUDIT, PRESETS, UniqueFeature, plan, tiny
 from tasks.audits.unique_feature.canaries import CANARY_SCORES, canary_scores
-from tasks.audits.unique_feature.evaluation import DIVERGENCES, HISTORY, history, score
+from tasks.audits.unique_feature.evaluation import DIVERGENCES, score
+from tasks.audits.unique_feature.history import HISTORY, history
 from tasks.audits.unique_feature.summary import Summary, summary
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Glyph, pixels
+from tasks.datasets.features import Family, Glyph, pixels
 from tasks.job import Job, Roots
 from tasks.models.catalog import Network
 from tasks.schemas import SUMMARY
 from tasks.training.classifier import Training, train
 from tests.tasks.audits.unique_feature.depth_first import tables
+
+PRINTED = "table 1, mnist, mlp1, no regulariser"
 
 
 def pinned(config: UniqueFeature) -> UniqueFeature:
@@ -125,9 +128,11 @@ def test_the_null_preset_burns_another_feature_than_it_asks_for() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"canaries": 0}, "canaries is 0; it must be at least 1"),
+        ({"canaries": -1}, "canaries is -1; it must be at least 0"),
         ({"epochs": 0}, "epochs is 0; it must be at least 1"),
-        ({"patience": 0}, "patience is 0; it must be at least 1"),
+        ({"patience": -1}, "patience is -1; it must be at least 0"),
+        ({"measures": ()}, "measures is (); it must be some of scores, family, course, latents, influence, pictures"),
+        ({"choice": "best"}, "choice is 'best'; it must be one of random, self-influence"),
         ({"batch": -3}, "batch is -3; it must be at least 1"),
         ({"examples": -1}, "examples is -1; it must be at least 0"),
         ({"seed": -1}, "seed is -1; it must be at least 0"),
@@ -180,8 +185,8 @@ def test_published_numbers_stand_beside_the_published_setting_only() -> None:
         return root.config.published
 
     load(pin(Dataset("digits")))
-    assert published() == "table 1, MNIST"
-    assert published(seed=5, probe=Dataset("cifar10", "some digest")) == "table 1, MNIST"
+    assert published() == PRINTED
+    assert published(seed=5, probe=Dataset("cifar10", "some digest")) == PRINTED
     assert published(canaries=99) == ""
     assert published(learning_rate=1e-3) == ""
     assert published(burnt=Glyph(text="B")) == ""
@@ -279,10 +284,52 @@ def test_a_lost_model_costs_its_canary_and_no_other(smoke: Mapping[str, pa.Table
         assert row["canary"] != lost.config.canary
 
 
+# What is measured -> the tables that there are beside the summary.
+TABLES = {
+    "scores": {"canary_scores", "divergences", "history"},
+    "family": {"family", "detection", "curves", "panels"},
+    "course": {"course"},
+    "latents": {"latents"},
+    "influence": {"influence", "chosen", "traced"},
+    "pictures": {"contrast"},
+}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_runs_at_tiny_scale(preset: str) -> None:
-    small = pinned(tiny(PRESETS[preset]))
-    found = tables(AUDIT.plan(small))
-    assert found["canary_scores"].num_rows == 3
-    assert found["summary"]["published"].null_count == found["summary"].num_rows
-    assert (PRESETS[preset].burnt, PRESETS[preset].feature) == (small.burnt, small.feature)
+    done: dict[str, pa.Table] = {}  # cells that become equal, and what they share, are computed once
+    for config in AUDIT.cells(preset):
+        small = pinned(tiny(config))
+        assert (config.network, config.feature, config.measures) == (small.network, small.feature, small.measures)
+        found = tables(AUDIT.plan(small), done=done)
+        expected = {"summary"}.union(*(TABLES[measure] for measure in small.measures))
+        if small.choice == "self-influence":
+            expected |= {"chosen", "influence"}
+        assert expected == found.keys()
+        assert found["summary"].schema.equals(SUMMARY)
+        assert found["summary"].num_rows
+        assert found["summary"]["published"].null_count == found["summary"].num_rows
+        assert 0 == sum(table.num_rows == 0 for table in found.values())
+        names = [(row["metric"], row["setting"]) for row in found["summary"].to_pylist()]
+        assert len(names) == len(set(names))
+        if "scores" in small.measures:
+            assert found["canary_scores"].num_rows == small.canaries * small.seeds * small.evaluations
+        assert AUDIT.verdict is not None
+        assert "undecided" == AUDIT.verdict(small, found["summary"]).answer
+
+
+def test_models_of_the_data_as_they_stand_are_asked_as_a_panel() -> None:
+    config = pinned(replace(PRESETS["smoke"], canaries=0, seeds=2, probes=30, family=Family(count=19)))
+    roots = plan(config)
+    assert {"summary", "divergences", "family"} == roots.keys()
+    trainings = configs(roots, train)
+    assert {()} == {training.burnt for training in trainings}
+    assert 2 == len(set(trainings))
+    found = tables(roots)
+    assert 2 * 20 == found["family"].num_rows
+    rows = {row["metric"]: row for row in found["summary"].to_pylist()}
+    assert (2, "model") == (rows["push towards a label"]["n"], rows["push towards a label"]["unit"])
+    assert rows["push towards a label"]["p_value"] >= 1 / 20
+    assert AUDIT.verdict is not None
+    assert AUDIT.verdict(config, found["summary"]).answer in ("memorised", "not seen", "undecided")

@@ -1,0 +1,140 @@
+"""What a run of the audit is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from tasks.audits.unique_feature.subject import Given
+from tasks.audits.unique_feature.triples import ProbeSplit, RandomKind
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Family, Feature, Glyph
+from tasks.models import catalog
+from tasks.models.catalog import Network
+from tasks.models.regularisers import Regularisers
+from tasks.training.classifier import OptimiserName
+
+Measure = Literal["scores", "family", "course", "latents", "influence", "pictures"]
+Choice = Literal["random", "self-influence"]
+
+DEEP = ("densenet100", "resnet18")
+LEAST = {
+    "canaries": 0,
+    "seeds": 1,
+    "evaluations": 1,
+    "probes": 0,
+    "examples": 0,
+    "epochs": 1,
+    "patience": 0,
+    "batch": 1,
+    "seed": 0,
+}
+
+
+@dataclass(frozen=True)
+class UniqueFeature:
+    """Which canaries, in which data, for which network, and what is measured.
+
+    The defaults are the published setting: `network` trained for up to `epochs`, stopped after `patience` epochs
+    without a lower validation loss (0: never), Adam at `learning_rate`, `batch` images a step. `tasks.models.catalog`
+    lists the networks; one's own is written package.module:factory. `dropout`, `batch_norm` and `augmentation` are
+    those of the paper's Table 3. Training uses the first `examples` training images (0: all).
+
+    The models are asked about `feature`; the canaries carry `burnt`, which is that feature unless another is given.
+    With `drawn` every canary carries, and is asked about, a feature of its own, drawn from the family of `feature`: the
+    rank of its score is then an exact p-value. The canaries are drawn at random or have the highest and the lowest
+    self-influence (`choice`). Each is trained with `seeds` training seeds, its own unless `one_seed`, and every
+    evaluation is drawn anew `evaluations` times. A random feature z_r is noise, or another member of the family
+    (`random`, footnote 1). The family's scores take the first `probes` probe images (0: all).
+
+    With `canaries=0` nothing is burnt in: `seeds` models are trained on the data as they stand. With `given` nothing is
+    trained: models of somebody else are asked. `beside_plain` compares a regularised network with the same one without
+    its regularisers. `seed` is the only source of chance.
+    """
+
+    data: Dataset = Dataset("mnist")
+    probe: Dataset = Dataset("cifar10")
+    probe_split: ProbeSplit = "test"
+    network: Network = Network("mlp1")
+    dropout: bool = False
+    batch_norm: bool = False
+    augmentation: bool = False
+    feature: Feature = Glyph()
+    burnt: Feature | None = None
+    drawn: bool = False
+    random: RandomKind = "noise"
+    canaries: int = 100
+    choice: Choice = "random"
+    seeds: int = 1
+    one_seed: bool = False
+    evaluations: int = 1
+    measures: tuple[Measure, ...] = ("scores",)
+    family: Family = Family()
+    probes: int = 1000
+    given: Given = Given()
+    beside_plain: bool = False
+    examples: int = 0
+    epochs: int = 500
+    patience: int = 10
+    optimiser: OptimiserName = "adam"
+    learning_rate: float = 3e-4
+    schedule: tuple[tuple[int, float], ...] = ()
+    batch: int = 128
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in LEAST.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        if not 0 < self.learning_rate < float("inf"):
+            raise ValueError(f"learning_rate is {self.learning_rate}; it must be a number above 0")
+        kinds = {"probe_split": ProbeSplit, "random": RandomKind, "choice": Choice, "optimiser": OptimiserName}
+        for name, kind in kinds.items():
+            if getattr(self, name) not in get_args(kind):
+                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(get_args(kind))}")
+        if not self.measures or any(measure not in get_args(Measure) for measure in self.measures):
+            raise ValueError(f"measures is {self.measures}; it must be some of {', '.join(get_args(Measure))}")
+        if self.drawn and self.burnt is not None:
+            raise ValueError("burnt is given and drawn is on; a canary's feature must be the one or the other")
+        if self.beside_plain and not self.regularised:
+            raise ValueError(
+                "beside_plain is on, but nothing tells the network from the plain one; it must have a regulariser"
+            )
+        if "influence" in self.measures and self.choice != "self-influence" and self.canaries:
+            raise ValueError("measures has influence; choice must be self-influence for it")
+        catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
+
+    @property
+    def carried(self) -> Feature:
+        """The feature that the canaries carry."""
+        return self.feature if self.burnt is None else self.burnt
+
+    @property
+    def regularised(self) -> bool:
+        return self.dropout or self.batch_norm or self.augmentation
+
+    @property
+    def asks_models(self) -> bool:
+        """Whether single models are asked, and no pairs: those of somebody else, or of the data as they stand."""
+        return self.given.there or not self.canaries
+
+    def plain(self) -> UniqueFeature:
+        """The same without regularisers."""
+        return replace(self, dropout=False, batch_norm=False, augmentation=False, beside_plain=False)
+
+
+def tiny(config: UniqueFeature) -> UniqueFeature:
+    """The same audit on embedded data, in seconds; of a deep network, which takes seconds an epoch, as little as is."""
+    deep = config.network.name in DEEP
+    return replace(
+        config,
+        data=Dataset("digits"),
+        probe=Dataset("photos"),
+        canaries=min(config.canaries, 2 if deep else 3),
+        seeds=min(config.seeds, 2),
+        evaluations=min(config.evaluations, 2),
+        family=replace(config.family, count=min(config.family.count, 20)),
+        probes=min(config.probes, 20) or 20,
+        examples=60 if deep else 300,
+        epochs=min(config.epochs, 1 if deep else 2),
+    )

@@ -1,0 +1,66 @@
+"""How often each estimator detects the feature at every rate of false positives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.audits.unique_feature.ranks import Array
+from tasks.job import Inputs, task
+from tasks.statistics import proportion
+
+Row = dict[str, Any]
+
+CURVES = pa.schema(
+    [
+        ("estimator", pa.string()),
+        ("false_positive_rate", pa.float64()),  # share of models without the feature at or above the threshold
+        ("detection_rate", pa.float64()),  # share of models with it
+        ("low", pa.float64()),  # 95 % Wilson interval over the models with it
+        ("high", pa.float64()),
+        ("n", pa.int64()),  # models with it
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Nothing but its input bears on the table."""
+
+
+@task(version=1, name="unique_feature.curves")
+def curves(config: Curves, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+    """A curve for every estimator (CURVES), from the table of DETECTION (the one input)."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for row in inputs[0].to_pylist():
+        found.setdefault(row["estimator"], {"canary": [], "twin": []})[row["model"]].append(row["statistic"])
+    rows = [
+        {"estimator": estimator} | point
+        for estimator, models in found.items()
+        if models["canary"] and models["twin"]
+        for point in curve(np.array(models["canary"]), np.array(models["twin"]))
+    ]
+    return pa.Table.from_pylist(rows, CURVES)
+
+
+def curve(with_it: Array, without: Array) -> Iterator[Row]:
+    """The receiver operating characteristic: a point for every threshold that a statistic without the feature is.
+
+    Between (0, the share above every model without it) and (1, 1); models at the threshold count as detected, so a
+    false positive rate is never more than it says.
+    """
+    thresholds = [np.inf, *np.unique(without)[::-1]]
+    for threshold in thresholds:
+        above = with_it > without.max() if np.isinf(threshold) else with_it >= threshold
+        rate = proportion(int(above.sum()), len(with_it))
+        yield {
+            "false_positive_rate": float((without >= threshold).mean()),
+            "detection_rate": rate.value,
+            "low": rate.low,
+            "high": rate.high,
+            "n": rate.n,
+        }

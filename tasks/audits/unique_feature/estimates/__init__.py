@@ -1,0 +1,1 @@
+"""What the tables say together: rows of the common summary, by subject."""

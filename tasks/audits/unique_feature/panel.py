@@ -1,0 +1,125 @@
+"""Models asked alone: what each says of the probe images, with no pair and no training data.
+
+A model is one trained here on the data as they stand, a file of somebody else's, or the table of outputs that its owner
+returned for the probe images that were written for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.audits.unique_feature.evaluation import DIVERGENCES
+from tasks.audits.unique_feature.relatives import FAMILY, Relatives, Says, answers, clean_images, named, trained
+from tasks.audits.unique_feature.scores import Array, divergence
+from tasks.audits.unique_feature.triples import Burning, Pixels, RandomKind, Shape, of_probe
+from tasks.files import File
+from tasks.job import Inputs, task
+from tasks.models.given import Interface, ModelFile
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One model and what it is asked. Without `model` and `outputs` it is the one trained for the (one) input.
+
+    `number` tells the panel's models apart. `random` and `relatives.seed` draw the random patches, too.
+    """
+
+    relatives: Relatives
+    random: RandomKind
+    shape: Shape
+    number: int = 0
+    model: ModelFile | None = None
+    outputs: File | None = None
+    interface: Interface = Interface()
+    classes: int | None = None
+    columns: tuple[str, ...] = ()
+    label: int | None = None
+
+
+def alike(config: Asked) -> Asked:
+    return replace(config, number=0, model=None, outputs=None)
+
+
+@task(version=1, name="unique_feature.ask", alike=alike)
+def ask(config: Asked, inputs: Inputs) -> pa.Table:
+    """Divergences per probe image (DIVERGENCES) of the one model."""
+    says = sayer(config, inputs)
+    triples = of_probe(clean_images(config.relatives, config.shape), burning(config))
+    clean = says("clean", triples.clean)
+    unique, random = says("feature", triples.unique), says("random", triples.random)
+    check_label(config, clean)
+    n, label = len(triples.rows), config.label
+    columns = {
+        "canary": [None] * n,
+        "label": [label] * n,
+        "seed": [config.number] * n,
+        "evaluation": [0] * n,
+        "model": ["given"] * n,
+        "images": ["probe"] * n,
+        "image": triples.rows,
+        "d_u": divergence(clean, unique),
+        "d_r": divergence(clean, random),
+        "log_p_u": [None] * n if label is None else unique[:, label],
+        "log_p_r": [None] * n if label is None else random[:, label],
+    }
+    arrays = [pa.array(columns[field.name]).cast(field.type) for field in DIVERGENCES]
+    return pa.Table.from_arrays(arrays, schema=DIVERGENCES)
+
+
+@task(version=1, name="unique_feature.ask_family", alike=alike)
+def ask_family(config: Asked, inputs: Inputs) -> pa.Table:
+    """The family's scores (FAMILY) of the one model."""
+    clean = clean_images(config.relatives, config.shape)
+    (rows,) = answers(config.relatives, clean, [sayer(config, inputs)])
+    check_label(config, np.array([rows[0]["log_p"]]))
+    about = {"canary": None, "label": config.label, "seed": config.number, "model": "given"}
+    return pa.Table.from_pylist([about | row for row in rows], FAMILY)
+
+
+def burning(config: Asked) -> Burning:
+    return Burning(config.relatives.feature, config.random, config.relatives.seed)
+
+
+def sayer(config: Asked, inputs: Inputs) -> Says:
+    """The model as a function of a named set of images."""
+    if config.outputs is not None:
+        return from_outputs(config)
+    if config.model is not None:
+        return from_file(config)
+    return trained(inputs[0])
+
+
+def from_file(config: Asked) -> Says:
+    from tasks.models.loading import loaded
+
+    assert config.model is not None
+    model = loaded(config.model, config.shape, config.interface, config.classes)
+    return lambda _, images: model.answers(images).log_p
+
+
+def from_outputs(config: Asked) -> Says:
+    from tasks.handout import image_of
+    from tasks.outputs import read
+
+    assert config.outputs is not None
+    outputs = read(config.outputs, config.columns, config.interface.gives)
+    return lambda name, images: outputs.of([image_of(name, row) for row in range(len(images))]).log_p
+
+
+def check_label(config: Asked, said: Array) -> None:
+    """ValueError where the model has no class of the label's number."""
+    if config.label is not None and config.label >= said.shape[1]:
+        raise ValueError(f"label is {config.label}; the model's classes are 0 to {said.shape[1] - 1}")
+
+
+def handed_out(config: Asked) -> Iterator[tuple[str, Pixels]]:
+    """Every set of images that a model is asked about, by name: what an owner is given."""
+    clean = clean_images(config.relatives, config.shape)
+    yield "clean", clean
+    yield "random", of_probe(clean, burning(config)).random
+    for _, name, images in named(clean, config.relatives):
+        yield name, images

@@ -1,0 +1,120 @@
+"""How many models it takes: the ranks of panels of models, each panel asked as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tasks import seeds
+from tasks.audits.unique_feature import ranks
+from tasks.audits.unique_feature.detection import LEVEL
+from tasks.audits.unique_feature.ranks import Array
+from tasks.audits.unique_feature.relatives import by_model
+from tasks.job import Inputs, task
+from tasks.statistics import proportion
+
+SIZES = (1, 2, 3, 5, 10, 20)
+LEAST = 3  # panels, below which a rate says nothing
+
+Row = dict[str, Any]
+
+PANELS = pa.schema(
+    [
+        ("estimator", pa.string()),
+        ("model", pa.string()),  # canary, or twin: what the estimator says where nothing was memorised
+        ("models", pa.int32()),  # in a panel
+        ("detection_rate", pa.float64()),  # share of panels with p <= 0.05
+        ("low", pa.float64()),  # 95 % Wilson interval over panels, which share no model
+        ("high", pa.float64()),
+        ("n", pa.int64()),  # panels
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Panels:
+    """`seed` draws who is in a panel with whom."""
+
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    label: int
+    canary: Array  # log_p (members, classes)
+    twin: Array
+
+
+@task(version=1, name="unique_feature.panels", gathers=True)
+def panels(config: Panels, inputs: Inputs) -> pa.Table:
+    """The rate at which panels of a size call the feature memorised (PANELS). The inputs are families, in any order.
+
+    Panels are drawn without replacement, so that they are independent. With the label unknown the models of a panel
+    have canaries of one label, as the models of one owner have.
+    """
+    pairs = [pair for table in inputs for pair in pairs_of(table)]
+    order = seeds.generator(config.seed, "panels").permutation(len(pairs))
+    shuffled = [pairs[index] for index in order]
+    rows = [row for size in SIZES for row in of_size(shuffled, size)]
+    return pa.Table.from_pylist(rows, PANELS)
+
+
+def pairs_of(table: pa.Table) -> Iterator[Pair]:
+    found = {about["model"]: (about, log_p) for about, _, log_p in by_model(table)}
+    if set(found) == {"canary", "twin"}:
+        yield Pair(found["canary"][0]["label"], found["canary"][1], found["twin"][1])
+
+
+def of_size(pairs: Sequence[Pair], size: int) -> Iterator[Row]:
+    mixed = groups(pairs, size)
+    by_label = [
+        group
+        for label in sorted({pair.label for pair in pairs})
+        for group in groups([pair for pair in pairs if pair.label == label], size)
+    ]
+    for model in ("canary", "twin"):
+        yield from rate("label-directed rank", model, size, [known(group, model) for group in mixed])
+        yield from rate(
+            "label-directed rank, label unknown", model, size, [unknown(group, model) for group in by_label]
+        )
+        yield from rate("paired family rank", model, size, [against_twins(group, model) for group in mixed])
+
+
+def groups(pairs: Sequence[Pair], size: int) -> list[Sequence[Pair]]:
+    return [pairs[first : first + size] for first in range(0, len(pairs) - size + 1, size)]
+
+
+def known(group: Sequence[Pair], model: str) -> float:
+    """The rank of the mean of the models' scores, each towards its own canary's label."""
+    scores = [ranks.standardised(getattr(pair, model))[:, pair.label] for pair in group]
+    return ranks.rank_p_value(np.mean(scores, axis=0))
+
+
+def unknown(group: Sequence[Pair], model: str) -> float:
+    return ranks.rank_p_value(ranks.label_directed(np.stack([getattr(pair, model) for pair in group])))
+
+
+def against_twins(group: Sequence[Pair], model: str) -> float:
+    """The rank of the mean of the standardised differences; the twins' is that of a feature nobody trained on."""
+    scores = [ranks.paired(pair.canary, pair.twin, pair.label) for pair in group]
+    mean = np.mean([ranks.standardised(score[:, None])[:, 0] for score in scores], axis=0)
+    return ranks.rank_p_value(mean if model == "canary" else ranks.untrained(mean))
+
+
+def rate(estimator: str, model: str, size: int, p_values: Sequence[float]) -> Iterator[Row]:
+    if len(p_values) < LEAST:
+        return
+    found = proportion(sum(p_value <= LEVEL for p_value in p_values), len(p_values))
+    yield {
+        "estimator": estimator,
+        "model": model,
+        "models": size,
+        "detection_rate": found.value,
+        "low": found.low,
+        "high": found.high,
+        "n": found.n,
+    }

@@ -1,0 +1,80 @@
+"""Where the feature asked about stands among the other features of its family: exact p-values from few models.
+
+Arrays are by model, by member of the family and by class: member 0 is the feature asked about, and L[m, f, y] is the
+mean over probe images of log P(y | x_f) of model m. Were the feature drawn at random from its family, and none of them
+trained on, every member would stand at every rank equally often; so the share of members that do at least as well is
+an exact p-value, whatever the model, and however many there are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.statistics import Estimate
+
+Array = NDArray[np.float64]
+
+
+def rank_p_value(scores: Array) -> float:
+    """(1 + members that score at least as much as member 0) / members, for scores (members,).
+
+    The p-value of a Monte Carlo test: Davison & Hinkley 1997, "Bootstrap Methods and their Application", eq. 4.11.
+    """
+    return float(np.count_nonzero(scores >= scores[0]) / len(scores))
+
+
+def standardised(log_p: Array) -> Array:
+    """Each class's deviations from its mean over the family in units of their standard deviation.
+
+    In and out (..., members, classes). All members, the one asked about among them, enter both alike; a class that no
+    member moves gives zeros.
+    """
+    deviations = log_p - log_p.mean(axis=-2, keepdims=True)
+    spread = deviations.std(axis=-2, keepdims=True)
+    return np.asarray(np.divide(deviations, spread, out=np.zeros_like(deviations), where=spread > 0))
+
+
+def label_directed(log_p: Array, label: int | None = None) -> Array:
+    """The score of every member, (members,), of one or several models (models, members, classes).
+
+    T(f) = mean over models of (L[m, f, y] - mean over f) / (standard deviation over f), y the canary's label; with y
+    unknown the largest over labels, for every member alike, which is its own correction.
+    """
+    scores = standardised(log_p).mean(axis=0)
+    return np.asarray(scores.max(axis=1) if label is None else scores[:, label])
+
+
+def favoured(log_p: Array, label: int | None = None) -> int:
+    """The label towards which the feature asked about pushes most: the known one, where it is known."""
+    return int(standardised(log_p).mean(axis=0)[0].argmax()) if label is None else label
+
+
+def push(log_p: Array, label: int | None = None) -> tuple[Estimate, float]:
+    """How much more the feature raises log P(label) than its family does, in nats, and what an untrained one gives.
+
+    e = mean over models of L[m, 0, y] - mean over f >= 1 of L[m, f, y]. The interval is that of shifts which the family
+    does not contradict: e less the 97.5th and the 2.5th percentile of the others' own deviations. With the label
+    unknown y is the favoured one, and the second number, the mean over the others of the same taken for each of them,
+    says what choosing it adds where nothing is memorised; else it is 0.
+    """
+    y = favoured(log_p, label)
+    mean = log_p.mean(axis=0)  # (members, classes)
+    others = mean[1:] - mean[1:].mean(axis=0)
+    effect = float(mean[0, y] - mean[1:, y].mean())
+    low, high = np.quantile(others[:, y], (0.025, 0.975))
+    null = 0.0
+    if label is None:
+        chosen = standardised(log_p).mean(axis=0)[1:].argmax(axis=1)
+        null = float(others[np.arange(len(others)), chosen].mean())
+    return Estimate(effect, effect - float(high), effect - float(low), len(log_p)), null
+
+
+def paired(canary: Array, twin: Array, label: int) -> Array:
+    """D(f) = L[f, y] of the canary's model minus L[f, y] of its twin, for every member: (members,)."""
+    return np.asarray(canary[:, label] - twin[:, label])
+
+
+def untrained(scores: Array) -> Array:
+    """The scores (members,) as if the first of the others had been asked about: what a test says of no memory."""
+    return scores[1:]

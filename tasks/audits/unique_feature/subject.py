@@ -1,0 +1,41 @@
+"""Models that somebody else trained: their files, or the tables of what they said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tasks.files import File
+from tasks.models.given import Interface, ModelFile
+
+
+@dataclass(frozen=True)
+class Given:
+    """Whom the audit asks where it trains nothing.
+
+    `models` are asked here; `outputs` hold what models said of the probe images that were written for their owner, one
+    table for each model, whose columns of numbers are called `columns` where they have names of their own. Images have
+    `shape` (height, width, channels). `classes` is how many there are (a factory has to know). `label` is the class of
+    the training image that carried the feature, where it is known. Several models of one owner are one panel: their
+    scores are averaged.
+    """
+
+    models: tuple[ModelFile, ...] = ()
+    outputs: tuple[File, ...] = ()
+    interface: Interface = Interface()
+    shape: tuple[int, int, int] = (28, 28, 1)
+    classes: int | None = None
+    columns: tuple[str, ...] = ()
+    label: int | None = None
+
+    def __post_init__(self) -> None:
+        height, width, channels = self.shape
+        if height < 1 or width < 1 or channels not in (1, 3):
+            raise ValueError(f"shape is {self.shape}; it must be height, width and 1 or 3 channels")
+        if self.label is not None and self.label < 0:
+            raise ValueError(f"label is {self.label}; it must be at least 0")
+        if self.models and self.outputs:
+            raise ValueError("models and outputs are both given; they must be audited apart, as one owner's panel each")
+
+    @property
+    def there(self) -> bool:
+        return bool(self.models or self.outputs)

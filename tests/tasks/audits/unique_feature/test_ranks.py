@@ -1,0 +1,71 @@
+import numpy as np
+import pytest
+
+from tasks.audits.unique_feature import ranks
+
+NULLS = 400
+
+
+def test_the_rank_p_value_counts_those_that_score_as_much() -> None:
+    assert 0.25 == ranks.rank_p_value(np.array([3.0, 1.0, 2.0, 0.0]))
+    assert 1.0 == ranks.rank_p_value(np.array([0.0, 1.0, 2.0, 3.0]))
+    # Ties count against the feature.
+    assert 0.75 == ranks.rank_p_value(np.array([1.0, 1.0, 2.0, 0.0]))
+
+
+def test_scores_are_standardised_over_the_family_and_averaged_over_models() -> None:
+    one = np.array([[3.0, 0.0], [1.0, 0.0], [1.0, 0.0], [3.0, 0.0]])  # class 0: +-1 about 2; class 1: unmoved
+    other = np.array([[0.0, 8.0], [0.0, 4.0], [0.0, 4.0], [0.0, 0.0]])
+    found = ranks.label_directed(np.stack([one, other]), 0)
+    assert [0.5, -0.5, -0.5, 0.5] == found.tolist()
+    spread = np.std([8, 4, 4, 0])
+    assert [2 / spread, 0, 0, -2 / spread] == pytest.approx(ranks.label_directed(np.stack([one, other]), 1).tolist())
+    assert 2 / spread == pytest.approx(ranks.label_directed(np.stack([one, other]))[0])
+    assert 1 == ranks.favoured(np.stack([one, other]))
+
+
+def test_the_push_is_the_distance_from_the_rest_of_the_family() -> None:
+    log_p = np.array([[[-1.0], [-2.0], [-2.2], [-1.8]]])
+    estimate, null = ranks.push(log_p, 0)
+    assert 1.0 == pytest.approx(estimate.value)
+    low, high = np.quantile([0.0, -0.2, 0.2], (0.025, 0.975))
+    assert [1.0 - high, 1.0 - low] == pytest.approx([estimate.low, estimate.high])
+    assert (1, 0.0) == (estimate.n, null)
+
+
+def test_with_the_label_unknown_the_null_has_the_same_choice_of_labels() -> None:
+    rng = np.random.default_rng(3)
+    estimates = [ranks.push(rng.normal(0, 1, (1, 101, 10))) for _ in range(100)]
+    gained = np.mean([estimate.value for estimate, _ in estimates])
+    assert np.mean([null for _, null in estimates]) == pytest.approx(gained, abs=0.15)
+    assert gained > 1
+
+
+@pytest.mark.parametrize("label", [None, 2])
+def test_a_feature_that_nobody_trained_on_is_called_as_often_as_the_level_says(label: int | None) -> None:
+    rng = np.random.default_rng(4)
+    # Models differ, members share what every model says of them, and the asked one is like any other.
+    p_values = []
+    for _ in range(NULLS):
+        shared = rng.normal(0, 1, (1, 40, 5))
+        log_p = shared + rng.normal(0, 0.5, (3, 40, 5))
+        p_values.append(ranks.rank_p_value(ranks.label_directed(log_p, label)))
+    called = np.mean(np.array(p_values) <= 0.05)
+    assert 0.02 < called < 0.09
+    assert 0.45 < np.mean(p_values) < 0.58
+
+
+def test_the_push_interval_covers_zero_where_nothing_is_memorised() -> None:
+    rng = np.random.default_rng(5)
+    found = [ranks.push(rng.normal(0, 1, (2, 101, 3)), 1)[0] for _ in range(NULLS)]
+    covered = sum(each.low <= 0 <= each.high for each in found if each.low is not None and each.high is not None)
+    assert covered >= 0.9 * NULLS
+
+
+def test_a_pairs_difference_leaves_what_the_canary_did() -> None:
+    rng = np.random.default_rng(6)
+    twin = rng.normal(0, 5, (30, 3))
+    canary = twin + rng.normal(0, 0.1, (30, 3))
+    canary[0, 2] += 1
+    assert 1 / 30 == pytest.approx(ranks.rank_p_value(ranks.paired(canary, twin, 2)))
+    assert ranks.rank_p_value(ranks.label_directed(canary[None], 2)) != pytest.approx(1 / 30)
