@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,13 +17,14 @@ from orchestrator.fields import plain
 from orchestrator.journal import Journal
 from orchestrator.plan import Plan
 from orchestrator.store import Store
-from tasks.audits.unique_feature import PRESETS, Summary, UniqueFeature
+from tasks.audits.unique_feature import PRESETS, UniqueFeature
 from tasks.audits.unique_feature.canaries import CANARY_SCORES
-from tasks.audits.unique_feature.evaluation import HISTORY
-from tasks.audits.unique_feature.summary import summary
+from tasks.audits.unique_feature.history import HISTORY
+from tasks.audits.unique_feature.summary import Summary, summary
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tasks.job import Job
+from tasks.statistics import proportion
 
 Row = dict[str, Any]
 Tables = Mapping[str, Sequence[pa.Table]]
@@ -63,10 +65,112 @@ def tables(canaries: int, effect: float = 0.4, epochs: int = 40, seed: int = 0) 
     """The tables of a run with so many canaries, each with about this effect on M_w, and none on M."""
     scores = pa.Table.from_pylist(pairs(canaries, effect, seed), CANARY_SCORES)
     return {
-        "summary": [summary(Summary(), [scores])],
+        "summary": [summary(Summary(("canary_scores",)), [scores])],
         "canary_scores": [scores],
         "history": [history(canary, epochs) for canary in range(canaries)],
     }
+
+
+def scores(canaries: int, seeds: int, evaluations: int, effect: float = 0.4) -> pa.Table:
+    """Each canary with so many training seeds, each pair of models asked so many times.
+
+    Of canary c with seed s in evaluation e, M_w is effect * (c + s) + e / 1000, and its twin's (s - 2) / 10.
+    """
+    rows = []
+    for seed, evaluation in itertools.product(range(seeds), range(evaluations)):
+        for canary, row in enumerate(pairs(canaries, effect, seed)):
+            row |= {"seed": seed, "evaluation": evaluation, "twin_m_w_probe": (seed - 2) / 10}
+            row["m_w_probe"] = effect * (canary + seed) + evaluation / 1000
+            row["m_w_probe_effect"] = row["m_w_probe"] - row["twin_m_w_probe"]
+            rows.append(row)
+    column = pa.field("evaluation", pa.int32())
+    return pa.Table.from_pylist(rows, pa.schema({field.name: field for field in (*CANARY_SCORES, column)}.values()))
+
+
+def course(canaries: int, epochs: int = 30, onset: int = 5) -> pa.Table:
+    """M_w of canary models is 0.2 above their twins' after this epoch; the last epoch but five is kept."""
+    draws = np.random.default_rng(3)
+    rows = []
+    for canary, model in itertools.product(range(canaries), ("canary", "twin")):
+        for epoch in range(epochs + 1):
+            remembered = 0.2 if model == "canary" and epoch > onset else 0.0
+            loss = None if epoch == 0 else 0.2 + 2 * float(np.exp(-epoch / 6))
+            row = {"canary": canary, "label": canary % 10, "seed": 1000 + canary, "model": model, "epoch": epoch}
+            row |= {"m": 0.01 * canary, "m_w_probe": remembered + float(draws.normal(0, 0.01)), "validation_loss": loss}
+            rows.append(row | {"kept": epoch == epochs - 5})
+    return pa.Table.from_pylist(rows)
+
+
+def latents(models: int, layers: Sequence[str] = ("dense2", "dense3"), units: int = 256) -> pa.Table:
+    """Unit 7 is excited by both patches in all models, unit 41 by the feature in canary models alone."""
+    draws = np.random.default_rng(4)
+    tables = []
+    for canary, model, layer in itertools.product(range(models), ("canary", "twin"), layers):
+        excited = {name: draws.random(units) ** 4 * 0.2 for name in ("unique", "random")}
+        excited["unique"][7], excited["random"][7] = 0.5, 0.5
+        excited["unique"][41], excited["random"][41] = (0.8 if model == "canary" else 0.0), 0.05
+        columns = {"canary": [canary] * units, "seed": [1] * units, "model": [model] * units, "layer": [layer] * units}
+        tables.append(pa.table({**columns, "units": [units] * units, "unit": range(units), **excited}))
+    return pa.concat_tables(tables)
+
+
+def influence(examples: int) -> pa.Table:
+    """Self-influence over many orders of magnitude: of training image i, 10 ** -i to 10, evenly spread."""
+    values = 10 ** np.linspace(-13, 1, examples)
+    return pa.table({"row": range(examples), "self_influence": values, "squared_slopes": values / 3e-4})
+
+
+def chosen(examples: int, each: int) -> pa.Table:
+    """So many images from either end of that table."""
+    everything = influence(examples).to_pylist()
+    ends = {"highest": everything[: -each - 1 : -1], "lowest": everything[:each]}
+    return pa.Table.from_pylist(
+        [{"end": end, "rank": 1 + at, "label": 0, **row} for end, rows in ends.items() for at, row in enumerate(rows)]
+    )
+
+
+def traced(examples: int, each: int) -> pa.Table:
+    """The chosen images, and again with the feature, which lifts them all to about 75000."""
+    rows = [row | {"with_feature": carries} for row in chosen(examples, each).to_pylist() for carries in (False, True)]
+    for row in rows:
+        row["squared_slopes"] = 75000.0 + row["row"] if row["with_feature"] else row["squared_slopes"]
+    return pa.Table.from_pylist(rows)
+
+
+def family(models: Sequence[tuple[str, int | None, int | None]], members: int = 201) -> pa.Table:
+    """Models by kind, canary and label: the feature has the largest log P of label 3 in all but the twins."""
+    draws = np.random.default_rng(5)
+    rows = []
+    for kind, canary, label in models:
+        log_p = draws.normal(-3, 0.1, (members, 10))
+        log_p[0, 3] += -0.1 if kind == "twin" else 0.8
+        row = {"canary": canary, "label": label, "seed": canary, "model": kind}
+        rows += [row | {"member": at, "d": 0.1, "log_p": each.tolist()} for at, each in enumerate(log_p)]
+    return pa.Table.from_pylist(rows)
+
+
+def curves(detected: Mapping[str, float], n: int = 20) -> pa.Table:
+    """Curves of these estimators: this detection rate at 5 % false positives."""
+    rows = []
+    for name, rate in detected.items():
+        power = np.log(rate) / np.log(0.05)
+        for false in np.arange(n + 1) / n:
+            found = proportion(round(n * false**power), n)
+            row = {"estimator": name, "false_positive_rate": false, "detection_rate": found.value, "n": n}
+            rows.append(row | {"low": found.low, "high": found.high})
+    return pa.Table.from_pylist(rows)
+
+
+def detection(called: Mapping[str, tuple[int, int]], n: int = 20) -> pa.Table:
+    """So many of n canary models and of their twins are called by each estimator."""
+    return pa.Table.from_pylist(
+        [
+            {"estimator": name, "model": model, "canary": at, "seed": at, "called": at < count}
+            for name, counts in called.items()
+            for model, count in zip(("canary", "twin"), counts, strict=True)
+            for at in range(n)
+        ]
+    )
 
 
 def pairs(canaries: int, effect: float, seed: int) -> list[Row]:
@@ -74,7 +178,7 @@ def pairs(canaries: int, effect: float, seed: int) -> list[Row]:
     found = []
     for canary in range(canaries):
         by_seed = draws.normal(0, 0.05)
-        row: Row = {"canary": canary, "label": canary % 10, "seed": 1000 + canary}
+        row: Row = {"canary": canary, "label": canary % 10, "seed": 1000 + canary, "evaluation": 0}
         for prefix, moved in (("", effect), ("twin_", 0.0)):
             d_r = float(abs(0.2 + by_seed + draws.normal(0, 0.01)))
             m = float(by_seed + draws.normal(0, 0.01))

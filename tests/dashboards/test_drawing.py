@@ -74,6 +74,20 @@ def test_ids_of_two_figures_in_a_page_differ_and_lead_somewhere() -> None:
     assert set(re.findall(r"(?:url\(|href=\")#([^\")]+)", drawn("one"))) == one
 
 
+def test_ticks_of_a_logarithmic_scale_are_powers_where_their_digits_would_be_many() -> None:
+    assert ["10⁻¹³", "0.001", "1", "1000", "10⁵", "20000"] == [
+        drawing.power(value) for value in (1e-13, 1e-3, 1.0, 1e3, 1e5, 2e4)
+    ]
+    with drawing.style():
+        axes = drawing.place(drawing.canvas(2.0), 0.5, 0.5, 4, 1.2)
+        for values, most in (([1e-13, 7e4], 7), ([1.0, 30.0], 9), ([5.0, 6.0], 6), ([3.0], 6)):
+            drawing.magnitudes(axes, values)
+            low, high = axes.get_xlim()
+            assert low < min(values)
+            assert max(values) < high
+            assert 2 <= len([tick for tick in axes.get_xticks() if low <= tick <= high]) <= most
+
+
 def test_a_drawing_can_be_a_png_too() -> None:
     with drawing.style():
         figure = drawing.canvas(2.0)

@@ -23,7 +23,7 @@ from dashboards.figures import figures
 from dashboards.run import Run, open_run
 from orchestrator.store import Store, open_store
 from tasks.audits.unique_feature.canaries import CANARY_SCORES
-from tasks.audits.unique_feature.evaluation import HISTORY
+from tasks.audits.unique_feature.history import HISTORY
 from tasks.schemas import SUMMARY
 from tests.dashboards import made
 from tests.dashboards.test_drawing import COLOUR
@@ -264,6 +264,15 @@ def test_a_sweep_with_more_lines_than_can_be_told_apart_lists_its_cells(store: S
     figure = named(cells(store, [{"a": each["b"], "b": f"kind {each['b']}{each['a']}"} for each in settings]))["sweep"]
     assert 48 == figure.alt.count(" at ")
     assert figure.svg.count("kind") >= 48
+
+
+def test_fields_that_vary_together_are_one_in_the_picture(store: Store) -> None:
+    table = [("mnist", "mlp1", 128), ("fashion-mnist", "mlp1", 128), ("mnist", "cnn1", 128), ("cifar10", "cnn2", 512)]
+    settings = [{"data": data, "network": network, "batch": batch} for data, network, batch in table]
+    figure = named(cells(store, settings))["sweep"]
+    assert "How does the answer change with data and network?" == figure.title
+    assert " at data fashion-mnist, network mlp1: " in figure.alt
+    assert "512" not in re.findall(r">([^<>]+)</text>", figure.svg)
 
 
 def test_a_data_set_is_named_without_its_digest(store: Store) -> None:

@@ -16,9 +16,10 @@ from PIL import Image
 
 from dashboards.gallery import Gallery, gallery
 from orchestrator.store import Store
-from tasks.audits.unique_feature import UniqueFeature, evaluation
+from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.canaries import CANARY_SCORES
-from tasks.audits.unique_feature.evaluation import probe_triples
+from tasks.audits.unique_feature.planning import burning, shape
+from tasks.audits.unique_feature.triples import of_probe, probe_images
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
@@ -57,18 +58,20 @@ def test_they_carry_the_feature_that_was_burnt_in_though_another_was_asked_for(s
     assert (pixels(Glyph()) == probe[1:6, 1:6]).all()
 
 
-def test_a_probe_image_is_shown_three_times_as_the_models_met_it(store: Store) -> None:
+def test_a_few_probe_images_are_shown_three_times_as_the_models_met_them(store: Store) -> None:
     config = made.embedded()
-    triples = probe_triples(evaluation(config, 0))
-    last = shown(store, config).pictures[-3:]
-    row = int(last[0].title.split()[2].rstrip(","))
-    for images, picture in zip((triples.clean, triples.unique, triples.random), last, strict=True):
+    triples = of_probe(probe_images(config.probe, config.probe_split, shape(config)), burning(config))
+    last = shown(store, config).pictures[-9:]
+    rows = [int(picture.title.split()[2].rstrip(",")) for picture in last]
+    assert 3 == len(set(rows))
+    for at, (row, picture) in enumerate(zip(rows, last, strict=True)):
+        images = (triples.clean, triples.unique, triples.random)[at % 3]
         assert (images[row, :, :, 0] == array(picture.png)).all()
 
 
 def test_of_many_canaries_only_the_ends_are_shown(store: Store) -> None:
     found = shown(store, canaries=100)
-    assert 36 + 3 == len(found.pictures)
+    assert 36 + 9 == len(found.pictures)
     assert "18 with the largest" in found.caption
     assert all(len(picture.png) < 1500 for picture in found.pictures)
 
@@ -85,7 +88,7 @@ def test_the_users_own_images_are_hidden_unless_asked_for(
     assert ", ".join(str(row["canary"]) for row in rows) in hidden.note
     open_to_see = shown(store, config, show_images=True)
     assert open_to_see.shown
-    assert 5 + 3 == len(open_to_see.pictures)
+    assert 5 + 9 == len(open_to_see.pictures)
 
 
 def test_probe_images_of_the_users_own_are_hidden_beside_embedded_canaries(
@@ -94,7 +97,7 @@ def test_probe_images_of_the_users_own_are_hidden_beside_embedded_canaries(
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
     config = replace(made.embedded(), probe=own(tmp_path / "data" / "mnist"))
     assert 5 == len(shown(store, config).pictures)
-    assert 5 + 3 == len(shown(store, config, show_images=True).pictures)
+    assert 5 + 9 == len(shown(store, config, show_images=True).pictures)
 
 
 def test_a_data_set_that_has_gone_or_changed_is_said_and_nothing_crashes(store: Store) -> None:

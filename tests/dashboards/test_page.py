@@ -246,6 +246,50 @@ def test_the_command_on_the_page_asks_for_the_same_again(smoke: Run, swept: Run,
         )
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (Spec("toys", "three"), ""),
+        (Spec("toys", "three", {"label": "x", "scale": "tiny"}), " parts=2 label=x"),
+        (Spec("toys", "three", {"label": "x"}, {"at": (7, 8)}), " label=x --sweep at=7,8"),
+        (Spec("toys", "three", {"first": 0}, {"label": ("x", "y")}), " first=0 --sweep label=x,y"),
+    ],
+)
+def test_the_command_of_a_preset_of_several_cells_asks_for_all_of_them_and_a_cells_for_itself(
+    store: Store, asked: Spec, words: str
+) -> None:
+    run = pages.ran(store, asked)
+    assert f"engram run toys --preset three{words}" == configuration.command(run)
+    for cell in run.cells:
+        said = configuration.command(cell)
+        assert said is not None
+        (again,) = wanted(Spec("toys", "three", spec.settings(shlex.split(said)[5:])))
+        assert cell.name == start([again], store, pages.HERE).run
+
+
+def test_fields_that_vary_are_not_marked_as_unpublished_where_the_published_value_is_among_them(store: Store) -> None:
+    found = {each.name: each for each in configuration.settings(pages.ran(store, Spec("toys", "three")))}
+    assert (("2", "3"), "6", True) == (found["parts"].values, found["parts"].published, found["parts"].varied)
+    assert (("0", "1"), None, True) == (found["first"].values, found["first"].published, found["first"].varied)
+
+
+def test_a_sweeps_page_tells_its_cells_apart_by_no_more_than_it_takes(store: Store) -> None:
+    text = pages.draw(pages.ran(store, Spec("toys", "three"))).read_text()
+    table = text[text.index('class="numbers"') : text.index("</table>")]
+    assert ["label", "answer"] == re.findall(r'<th scope="col">([^<]+)</th>', table)[:2]
+    assert "How does the answer change with label?" in text
+    assert 3 == text.count('<span class="mark">varied</span>')
+
+
+def test_a_run_with_an_empty_summary_says_so_and_shows_its_other_tables(store: Store) -> None:
+    run = pages.ran(store, Spec("toys", set={"trouble": "nothing"}))
+    said = pages.words(pages.draw(run))
+    assert "There is nothing to sum up: the summary of this run has no rows." in said
+    assert "pictures: 1 row of 2 columns" in said
+    swept = pages.ran(store, Spec("toys", set={"trouble": "nothing"}, sweep={"label": ["a", "b"]}))
+    assert "none yet" not in pages.words(pages.draw(swept))
+
+
 def test_settings_that_are_not_the_published_ones_are_marked(smoke: Run) -> None:
     found = {each.name: each for each in configuration.settings(smoke)}
     assert ("100", "500", "mnist") == tuple(found[name].published for name in ("canaries", "epochs", "data"))

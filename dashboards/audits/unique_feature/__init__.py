@@ -4,24 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dashboards.audits.unique_feature.course import course
+from dashboards.audits.unique_feature.detection import by_models, detection
 from dashboards.audits.unique_feature.effects import effect, separation
+from dashboards.audits.unique_feature.family import family
 from dashboards.audits.unique_feature.histories import histories
+from dashboards.audits.unique_feature.influence import influence, influences, traced
+from dashboards.audits.unique_feature.latents import latents
 from dashboards.audits.unique_feature.pairs import Pairs
 from dashboards.audits.unique_feature.pictures import pictures
 from dashboards.audits.unique_feature.published import calls, divergences
+from dashboards.audits.unique_feature.ranges import evaluations, ranges
 from dashboards.figure import Figure
 from dashboards.gallery import Gallery
 from dashboards.run import Run
 
 
 def figures(run: Run) -> Iterator[Figure]:
-    """The answer first, then what the published score says, then how the models were trained."""
+    """The answer first, then which score gives it and what the published one says, then what memory goes with."""
     pairs = Pairs(run.table("canary_scores"))
-    drawn = (effect(pairs, run.summary), separation(pairs), divergences(pairs), calls(pairs))
+    chosen, retraced = run.table("chosen"), run.table("traced")
+    drawn = (
+        effect(pairs, run.summary),
+        family(run.table("family")),
+        separation(pairs),
+        detection(run.table("curves"), run.table("detection")),
+        by_models(run.summary),
+        divergences(pairs),
+        calls(pairs),
+        ranges(pairs),
+        evaluations(pairs),
+        course(run.table("course")),
+        latents(run.table("latents")),
+        influence(pairs, chosen, retraced, run.summary),
+        traced(retraced),
+        influences(run.table("influence"), chosen),
+        histories(run.table("history")),
+    )
     yield from (figure for figure in drawn if figure is not None)
-    trained = histories(run.table("history"))
-    if trained is not None:
-        yield trained
 
 
 def gallery(run: Run, show_images: bool) -> Gallery | None:

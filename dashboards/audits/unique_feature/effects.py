@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dashboards import drawing
-from dashboards.audits.unique_feature.pairs import Array, Pairs, counted, key, mark
+from dashboards.audits.unique_feature.pairs import Array, Pairs, counted, key, mark, middle
 from dashboards.figure import Figure
 
 EFFECT = ("M_w effect", json.dumps({"images": "probe"}))  # what the audit's answer rests on
@@ -20,10 +20,10 @@ GOLDEN = 0.6180339887
 
 def effect(pairs: Pairs, summary: Sequence[Mapping[str, Any]]) -> Figure | None:
     """Each pair's effect on M_w over the probe images, sorted, and their mean with its interval."""
-    (effects,) = pairs.columns("m_w_probe_effect")
+    canary, effects = pairs.columns("canary", "m_w_probe_effect")
     if not len(effects):
         return None
-    ordered = np.sort(effects)
+    ordered, alone = np.sort(effects), len(np.unique(canary)) == len(canary)
     n, above = len(ordered), int((ordered > 0).sum())
     mean = float(ordered.mean())
     row = next((row for row in summary if (row["metric"], row["setting"]) == EFFECT), None)
@@ -53,8 +53,10 @@ def effect(pairs: Pairs, summary: Sequence[Mapping[str, Any]]) -> Figure | None:
         else f"The diamond is their mean; it has no interval{', which takes two pairs' if n == 1 else ' here'}."
     )
     caption = (
-        "Each dot is one canary: M_w of the model trained with it minus M_w of its twin, which had the same seed and "
-        "the clean image. Dots are sorted; a single pair has no interval. " + between + " Dashed at 0: nothing "
+        f"Each dot is one {'canary' if alone else 'canary in one training'}: M_w of the model trained with it minus "
+        "M_w of its twin, which had the same seed and the clean image. Dots are sorted; a single pair has no interval. "
+        + between
+        + " Dashed at 0: nothing "
         "memorised. Nats: 0.1 changes the label's probability by about a tenth. Images the models never saw."
     )
     numbers = f"{above} of {n} effects lie above 0; mean {drawing.number(mean)} nats"
@@ -98,8 +100,7 @@ def strips(axes: Any, canary: Array, twin: Array) -> str:
     scatter = (np.arange(len(canary)) * GOLDEN) % 1 - 0.5
     words = ""
     if len(twin) > 1:
-        low = float(np.quantile(twin, 0.025, method="lower"))
-        high = float(np.quantile(twin, 0.975, method="higher"))
+        low, high = middle(twin)
         axes.axvspan(low, high, color=drawing.light("twin-band"), linewidth=0, zorder=0)
         above = int((canary > high).sum())
         words = (

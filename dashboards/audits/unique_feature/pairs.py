@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dashboards import drawing
 from dashboards.columns import numbers
@@ -22,17 +22,40 @@ LINES: dict[str, Any] = {"canary": "-", "twin": (0, (4, 2))}
 
 @dataclass(frozen=True)
 class Pairs:
-    """One row per pair of a canary's model and its twin of the same seed."""
+    """One row per pair of a canary's model and its twin of the same seed, and per evaluation of theirs."""
 
     table: pa.Table
 
     def columns(self, *names: str) -> list[Array]:
-        """These columns, each with the rows in which all of them have a number; empty where one is not there."""
+        """These columns, each with the rows in which all of them have a number; empty where one is not there.
+
+        One row a pair: of several evaluations, the first. Another one of the same models is no further sample.
+        """
+        *found, evaluation = self.evaluated(*names)
+        return [values[evaluation == evaluation.min()] for values in found] if len(evaluation) else found
+
+    def evaluated(self, *names: str) -> list[Array]:
+        """These columns and then that of the evaluation, as above, but with the rows of all evaluations."""
         found = [numbers(self.table, name) for name in names]
         if any(len(values) != len(found[0]) for values in found):
-            return [np.empty(0) for _ in names]
+            return [np.empty(0) for _ in (*names, "evaluation")]
+        redrawn = numbers(self.table, "evaluation")
+        found.append(redrawn if len(redrawn) else np.zeros(len(found[0])))
         there = ~np.isnan(found).any(axis=0)
         return [values[there] for values in found]
+
+
+def middle(values: Array) -> tuple[float, float]:
+    """The ends of the middle 95 % of these values; of a few of them, the smallest and the largest."""
+    low, high = np.quantile(values, 0.025, method="lower"), np.quantile(values, 0.975, method="higher")
+    return float(low), float(high)
+
+
+def broken(places: ArrayLike, lows: ArrayLike, highs: ArrayLike) -> tuple[Array, Array]:
+    """Upright lines as one path with gaps: one element of the page, however many there are."""
+    x, low, high = (np.asarray(values, np.float64) for values in (places, lows, highs))
+    gap = np.full(len(x), np.nan)
+    return np.stack([x, x, gap], axis=1).ravel(), np.stack([low, high, gap], axis=1).ravel()
 
 
 def counted(pairs: int) -> str:

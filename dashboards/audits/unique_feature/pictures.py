@@ -12,31 +12,38 @@ from dashboards import drawing
 from dashboards.audits.unique_feature.pairs import Pairs
 from dashboards.gallery import Gallery, Picture
 from dashboards.run import Run
-from tasks.audits.unique_feature import UniqueFeature, evaluation
-from tasks.audits.unique_feature.evaluation import Triples, triples
+from tasks.audits.unique_feature import UniqueFeature
+from tasks.audits.unique_feature.planning import burning, canaries, shape
+from tasks.audits.unique_feature.triples import triples
 from tasks.datasets.catalog import is_embedded, load
 from tasks.datasets.features import burn
 from tasks.datasets.images import as_shape
 
 MOST = 36  # canaries
-VARIED = 500  # probe images among which the most varied one is looked for
+PROBES = 3  # probe images that are shown three times over
+VARIED = 500  # probe images among which the most varied ones are looked for
 
 Pixels = NDArray[np.uint8]  # (height, width, channels)
 
 
 def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
-    """The canaries with the largest and the smallest effects, and one probe image three times over."""
-    canaries, labels, effects = pairs.columns("canary", "label", "m_w_probe_effect")
-    if not len(canaries):
-        return None
+    """The canaries with the largest and the smallest effects, and a few probe images three times over: figure 2.
+
+    Of models that others have trained there are no canaries: then the probe images alone.
+    """
+    rows, labels, effects = pairs.columns("canary", "label", "m_w_probe_effect")
+    if not len(rows):
+        return of_given(run, show_images)
+    first = np.unique(rows, return_index=True)[1]  # of several trainings of a canary, one
+    rows, labels, effects = (values[np.sort(first)] for values in (rows, labels, effects))
     order = np.argsort(-effects, kind="stable")
     if len(order) > MOST:
         order = np.concatenate([order[: MOST // 2], order[-MOST // 2 :]])
-    shown = [(int(canaries[at]), int(labels[at]), float(effects[at])) for at in order]
-    few = f"{len(shown) // 2} with the largest and the {len(shown) // 2} with the smallest effect of {len(canaries)}"
+    shown = [(int(rows[at]), int(labels[at]), float(effects[at])) for at in order]
+    few = f"{len(shown) // 2} with the largest and the {len(shown) // 2} with the smallest effect of {len(rows)}"
     caption = (
         "Training images with the feature, as the canaries' models saw them, from the largest effect on M_w over the "
-        f"probe images to the smallest{f': the {few}' if len(shown) < len(canaries) else ''}."
+        f"probe images to the smallest{f': the {few}' if len(shown) < len(rows) else ''}."
     )
     config = run.config
     if not isinstance(config, UniqueFeature):
@@ -49,31 +56,49 @@ def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
         )
         return Gallery(caption, False, note)
     try:
-        return Gallery(caption, True, "", (*of_canaries(config, shown), *of_probe(config, shown[0][0], show_images)))
+        return Gallery(caption, True, "", (*of_canaries(config, shown), *of_probe(config, show_images)))
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
         line = " ".join(str(error).split())
         return Gallery(caption, False, f"The pictures cannot be drawn: {line}. Rows, in that order: {ids}.")
 
 
+def of_given(run: Run, show_images: bool) -> Gallery | None:
+    """The probe images as a model that others trained was asked about them."""
+    config = run.config
+    if not isinstance(config, UniqueFeature) or not (config.asks_models or "pictures" in config.measures):
+        return None
+    caption = "Probe images as the model was asked about them: clean, with the feature and with a random patch each."
+    if not (show_images or is_embedded(config.probe.name)):
+        note = f"Images of {config.probe.name} are yours and are not shown unless asked for with --show-images."
+        return Gallery(caption, False, note)
+    try:
+        return Gallery(caption, True, "", tuple(of_probe(config, show_images)))
+    except (ValueError, OSError, IndexError) as error:  # DatasetError among them
+        return Gallery(caption, False, f"The pictures cannot be drawn: {' '.join(str(error).split())}.")
+
+
 def of_canaries(config: UniqueFeature, shown: list[tuple[int, int, float]]) -> Iterator[Picture]:
     images = load(config.data).train_images
-    burnt = burn(images[[canary for canary, _, _ in shown]], config.carried)
-    for (canary, label, effect), image in zip(shown, burnt, strict=True):
+    # A canary that was chosen by its rank carries what all carry; one drawn at random may have a feature of its own.
+    own = {} if config.choice == "self-influence" else {each.image: each.carried for each in canaries(config)}
+    for canary, label, effect in shown:
+        (image,) = burn(images[canary : canary + 1], own.get(canary, config.carried))
         title = f"canary {canary}, label {label}, effect {drawing.number(effect)}"
         yield Picture(encoded(image), title, f"Training image {canary} with the feature, {title}")
 
 
-def of_probe(config: UniqueFeature, canary: int, show_images: bool) -> Iterator[Picture]:
-    """A probe image clean, with the feature that was asked for, and with its random patch: one with much to see."""
+def of_probe(config: UniqueFeature, show_images: bool) -> Iterator[Picture]:
+    """Probe images clean, with the feature that was asked for, and with random patches: those with most to see."""
     if not (show_images or is_embedded(config.probe.name)):
         return
     images = load(config.probe).test_images
-    row = int(images[:VARIED].std(axis=(1, 2, 3)).argmax())
-    clean = as_shape(images[row : row + 1], load(config.data).train_images.shape[1:])
-    three: Triples = triples("probe", clean, np.array([row]), evaluation(config, canary))
+    rows = np.argsort(-images[:VARIED].std(axis=(1, 2, 3)), kind="stable")[:PROBES]
+    clean = as_shape(images[rows], shape(config))
+    three = triples("probe", clean, rows, int(rows.max()) + 1, burning(config))
     names = {"clean": three.clean, "with the feature": three.unique, "with a random patch": three.random}
-    for name, image in names.items():
-        yield Picture(encoded(image[0]), f"probe image {row}, {name}", f"Probe image {row}, {name}")
+    for at, row in enumerate(rows.tolist()):
+        for name, image in names.items():
+            yield Picture(encoded(image[at]), f"probe image {row}, {name}", f"Probe image {row}, {name}")
 
 
 def encoded(image: Pixels) -> bytes:

@@ -1,0 +1,183 @@
+"""How far a canary's scores scatter: over training seeds, and over redrawn random patches of one and the same model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dashboards import drawing
+from dashboards.audits.unique_feature.effects import SCORES
+from dashboards.audits.unique_feature.pairs import Array, Pairs, broken, mark, middle
+from dashboards.figure import Figure
+
+PANEL = 1.75  # inches
+NAMED = 12  # canaries whose rows stand below them
+
+
+def ranges(pairs: Pairs) -> Figure | None:
+    """Each canary's M_w and M from the smallest to the largest over training seeds, over the band of the twins.
+
+    Figures 3a, 5 and 6 of the paper, with the twins for a null.
+    """
+    found = {}
+    for score in reversed(SCORES):
+        canary, values, twin = pairs.columns("canary", score, f"twin_{score}")
+        several = groups(canary, values)
+        if several:
+            found[score] = (several, twin)
+    if not found:
+        return None
+    most = max(len(several) for several, _ in found.values())
+    figure = drawing.canvas(PANEL * len(found) + 0.72)
+    said = []
+    for at, (score, (several, twin)) in enumerate(found.items()):
+        bottom = 0.48 + PANEL * (len(found) - 1 - at)
+        axes = drawing.place(figure, 0.75, bottom, drawing.WIDTH - 0.95, PANEL - 0.45)
+        axes.set_title(SCORES[score], fontsize=drawing.TEXT)
+        said.append(f"{SCORES[score]}: {of_seeds(axes, several, twin)}")
+    axes.set_xlabel(f"{most} canaries, sorted by their mean")
+    key(figure)
+    seeds = sorted({len(values) for several, _ in found.values() for values in several.values()})
+    trainings = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    caption = (
+        f"Each upright line is one training image that carries the feature, in {trainings} trainings that differ by "
+        "their seed alone: from its smallest to its largest score, a dot for each. Shaded: the middle 95 % of the "
+        "twins, which never saw the feature (for a few: all of them); dashed: 0. A line that crosses the dashes is one "
+        "canary that the paper's rule would call memorised or not by its seed. Nats; no intervals, all values are "
+        "shown."
+    )
+    title = "Does one canary get the same score from every training?"
+    return Figure("ranges", title, caption, " ".join(said), drawing.svg(figure, "ranges"))
+
+
+def groups(canary: Array, values: Array) -> dict[int, Array]:
+    """Each canary's values, sorted, the smallest mean first: of canaries that have several."""
+    which = [(int(each), np.sort(values[canary == each])) for each in np.unique(canary)]
+    return dict(sorted(((each, of) for each, of in which if len(of) > 1), key=lambda pair: pair[1].mean()))
+
+
+def of_seeds(axes: Any, several: dict[int, Array], twin: Array) -> str:
+    """A line with dots for each canary; what they show, in words."""
+    places = np.arange(len(several))
+    lows, highs, means = (
+        np.array([reduce(values) for values in several.values()]) for reduce in (np.min, np.max, np.mean)
+    )
+    low, high = banded(axes, twin)
+    axes.plot(*broken(places, lows, highs), color=drawing.light("canary-thread"), linewidth=thickness(len(places)))
+    x = np.repeat(places, [len(values) for values in several.values()])
+    axes.plot(x, np.concatenate(list(several.values())), **mark("canary", len(x)) | {"markersize": dot(len(places))})
+    axes.plot(places, means, "_", color=drawing.light("ink"), markersize=2 + thickness(len(places)), zorder=3)
+    framed(axes, list(several), [*lows, *highs, low, high])
+    inside = float(np.sqrt(np.mean([values.var(ddof=1) for values in several.values()])))
+    both = int(((lows < 0) & (highs > 0)).sum())
+    outside = int((lows > high).sum())
+    return (
+        f"over seeds the range of a canary's score is {drawing.number(float(np.median(highs - lows)))} in the median "
+        f"of {len(several)} canaries, its standard deviation {drawing.number(inside)}; {both} canaries have scores on "
+        f"both sides of 0, {outside} have all of them above the twins' band, {drawing.number(low)} to "
+        f"{drawing.number(high)}."
+    )
+
+
+def evaluations(pairs: Pairs) -> Figure | None:
+    """Each canary model's M_w and M as mean and standard deviation over evaluations: figure 4 of the paper."""
+    found = {}
+    for score in reversed(SCORES):
+        canary, seed, values, twin, evaluation = pairs.evaluated("canary", "seed", score, f"twin_{score}")
+        table = redrawn(canary, seed, values, evaluation)
+        if table is not None:
+            found[score] = (*table, twin[evaluation == evaluation.min()])
+    if not found:
+        return None
+    figure = drawing.canvas(PANEL * len(found) + 0.72)
+    said = []
+    for at, (score, (names, values, twin)) in enumerate(found.items()):
+        bottom = 0.48 + PANEL * (len(found) - 1 - at)
+        axes = drawing.place(figure, 0.75, bottom, drawing.WIDTH - 0.95, PANEL - 0.45)
+        axes.set_title(SCORES[score], fontsize=drawing.TEXT)
+        said.append(f"{SCORES[score]}: {of_evaluations(axes, names, values, twin)}")
+    count, models = values.shape[1], len(values)
+    axes.set_xlabel(f"{models} canary models, sorted by their mean")
+    key(figure, "canary model: mean ± 1 standard deviation")
+    caption = (
+        f"Each dot is one trained model, asked {count} times with other random patches: the mean of its scores with "
+        "one standard deviation to either side, hidden where narrower than the dot. Shaded: the middle 95 % of the "
+        "twins, which never saw the feature and differ by their training seed alone; dashed: 0. Where the lines are "
+        "short against the band, the score is as exact as it need be, and what varies is the training. Nats."
+    )
+    title = "Does the score depend on which random patches were drawn?"
+    return Figure("evaluations", title, caption, " ".join(said), drawing.svg(figure, "evaluations"))
+
+
+def redrawn(canary: Array, seed: Array, values: Array, evaluation: Array) -> tuple[list[int], Array] | None:
+    """Canaries and (models, evaluations), one model each, of those that all evaluations have; the smallest mean "
+    "first."""
+    several = np.unique(evaluation)
+    if len(several) < 2:
+        return None
+    names, which = np.unique(np.stack([canary, seed], axis=1), axis=0, return_inverse=True)
+    table = np.full((len(names), len(several)), np.nan)
+    table[which.ravel(), np.searchsorted(several, evaluation)] = values
+    whole = ~np.isnan(table).any(axis=1)
+    whole &= np.append(True, names[1:, 0] != names[:-1, 0])  # of several trainings of a canary, the first
+    if not whole.any():
+        return None
+    order = np.argsort(table[whole].mean(axis=1), kind="stable")
+    return [int(each) for each in names[whole, 0][order]], table[whole][order]
+
+
+def of_evaluations(axes: Any, names: list[int], values: Array, twin: Array) -> str:
+    """A dot with its line for each model; what they show, in words."""
+    places = np.arange(len(values))
+    means, deviations = values.mean(axis=1), values.std(axis=1, ddof=1)
+    low, high = banded(axes, twin)
+    path = broken(places, means - deviations, means + deviations)
+    axes.plot(*path, color=drawing.light("canary-thread"), linewidth=thickness(len(places)))
+    axes.plot(places, means, **mark("canary", len(places)) | {"markersize": dot(len(places))})
+    framed(axes, names, [*(means - deviations), *(means + deviations), low, high])
+    over_trainings = drawing.number(float(twin.std(ddof=1))) if len(twin) > 1 else "unknown"
+    return (
+        f"from {drawing.number(float(means.min()))} to {drawing.number(float(means.max()))}, "
+        f"{int((means < 0).sum())} of {len(means)} below 0. Standard deviation over evaluations of one model "
+        f"{drawing.number(float(np.sqrt((deviations**2).mean())))}, over the trainings of the twins {over_trainings}."
+    )
+
+
+def banded(axes: Any, twin: Array) -> tuple[float, float]:
+    """The twins' band behind what follows, and the line at 0."""
+    low, high = middle(twin)
+    axes.axhspan(low, high, color=drawing.light("twin-band"), linewidth=0, zorder=0)
+    axes.axhline(0, color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
+    return low, high
+
+
+def thickness(count: int) -> float:
+    return 2.4 if count <= 30 else 1.4
+
+
+def dot(count: int) -> float:
+    return 4.5 if count <= 30 else 2.5
+
+
+def framed(axes: Any, names: list[int], values: Sequence[float]) -> None:
+    axes.set_xlim(-1, len(names))
+    axes.set_ylim(*drawing.span([0.0, *values]))
+    drawing.ticks(axes, up=4)
+    axes.set_xticks(range(len(names)) if len(names) <= NAMED else [], names if len(names) <= NAMED else [])
+    axes.tick_params(axis="x", length=0)
+    axes.grid(axis="x", visible=False)
+
+
+def key(figure: Any, label: str = "canary: a dot for each training seed") -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    thread = {"markersize": 4.5, "linestyle": "-", "linewidth": 2.4}
+    look = mark("canary", 1) | thread | {"markerfacecolor": drawing.light("canary")}
+    handles = [
+        Line2D([], [], label=label, **look | {"color": drawing.light("canary-thread")}),
+        Patch(color=drawing.light("twin-band"), label="twins"),
+    ]
+    figure.legend(handles=handles, loc="upper left", ncols=2, bbox_to_anchor=(0, 1), borderaxespad=0.1)

@@ -1,0 +1,266 @@
+"""What is drawn of unique_feature's further tables, and that the words beside it have the tables' numbers."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dashboards import drawing
+from dashboards.audits.unique_feature.family import scores
+from dashboards.audits.unique_feature.latents import excited
+from dashboards.figure import Figure
+from dashboards.figures import figures
+from dashboards.gallery import gallery
+from orchestrator.store import Store, open_store
+from tasks.schemas import SUMMARY
+from tests.dashboards import made
+from tests.dashboards.test_figures import named
+
+TABLES = (
+    "canary_scores",
+    "history",
+    "chosen",
+    "traced",
+    "influence",
+    "course",
+    "latents",
+    "family",
+    "detection",
+    "curves",
+)
+
+
+def drawn(store: Store, *rows: dict[str, Any], **tables: pa.Table) -> dict[str, Figure]:
+    """The figures of a run with these tables and nothing else."""
+    summary = pa.Table.from_pylist([dict.fromkeys(SUMMARY.names) | row for row in rows], SUMMARY)
+    return named(made.run(store, "unique_feature-1", {"summary": [summary]} | {k: [v] for k, v in tables.items()}))
+
+
+def beside(store: Store, name: str) -> Store:
+    """Another store beside this one."""
+    return open_store(Path(store.location) / name)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_without_rows_or_with_other_columns_draws_nothing(store: Store, name: str) -> None:
+    assert {} == drawn(store, **{name: pa.table({"column": [1]})})
+    whole = {"course": made.course(1), "latents": made.latents(1), "curves": made.curves({"a": 0.5})}
+    whole |= {"family": made.family([("given", None, None)]), "influence": made.influence(10)}
+    assert {} == drawn(store, **{name: whole.get(name, made.scores(1, 1, 1)).slice(0, 0)})
+
+
+def test_a_canarys_range_is_over_its_seeds_and_the_band_is_the_twins(store: Store) -> None:
+    found = drawn(store, canary_scores=made.scores(4, 5, 1, effect=0.1))
+    assert "evaluations" not in found
+    words = found["ranges"].alt
+    assert "the range of a canary's score is 0.4 in the median of 4 canaries" in words
+    assert (
+        f"its standard deviation {drawing.number(0.1 * 2.5**0.5)}; 0 canaries have scores on both sides of 0" in words
+    )
+    assert "1 have all of them above the twins' band, -0.2 to 0.2" in words
+    assert "5 trainings" in found["ranges"].caption
+    assert "stroke-dasharray" in found["ranges"].svg
+
+
+def test_one_training_of_each_canary_has_no_range(store: Store) -> None:
+    assert "ranges" not in drawn(store, canary_scores=made.scores(4, 1, 1))
+
+
+def test_redrawn_evaluations_are_set_against_the_scatter_over_trainings(store: Store) -> None:
+    found = drawn(store, canary_scores=made.scores(10, 5, 3, effect=0.1))
+    words = found["evaluations"].alt
+    assert "from 0.001 to 0.901, 0 of 10 below 0" in words
+    over_trainings = drawing.number(float(np.std([(seed - 2) / 10 for seed in range(5)] * 10, ddof=1)))
+    assert f"over evaluations of one model 0.001, over the trainings of the twins {over_trainings}" in words
+    assert "asked 3 times" in found["evaluations"].caption
+
+
+def test_another_evaluation_of_the_same_models_is_no_further_sample(store: Store) -> None:
+    once, thrice = (drawn(beside(store, str(n)), canary_scores=made.scores(6, 2, n)) for n in (1, 3))
+    for name in ("effect", "separation", "divergences", "published-test", "ranges"):
+        assert once[name].alt == thrice[name].alt
+    assert "12 effects" in thrice["effect"].alt
+    assert "canary in one training" in thrice["effect"].caption
+
+
+def test_the_course_says_from_which_epoch_the_effect_is_seen(store: Store) -> None:
+    found = drawn(store, course=made.course(6, epochs=30, onset=5))["course"]
+    assert "first lies above 0 at epoch 6" in found.alt
+    assert "6 canary models, kept from epoch 25 to 25" in found.alt
+    assert "0.025 where kept" in found.alt  # the mean M
+    assert "6 canary models and 6 twin models" in found.caption
+
+
+def test_the_course_of_one_pair_has_no_interval(store: Store) -> None:
+    found = drawn(store, course=made.course(1))["course"]
+    assert "One training each: no intervals" in found.caption
+    assert "interval of the effect" not in found.alt
+
+
+def test_the_unit_that_only_the_feature_excites_is_named_and_the_twins_beside_it(store: Store) -> None:
+    found = drawn(store, latents=made.latents(5))["latents"]
+    texts = re.findall(r">([^<>]+)</text>", found.svg)
+    assert 2 == texts.count("41")  # in the canary models' panel of each layer, not in the twins'
+    assert "7" not in texts
+    assert "unit 41 in 0.8 of the images with the feature and 0.05 with a random patch" in found.alt
+    assert "41" not in found.alt.split("dense2, 256 units, twin models")[1].split(".", 1)[0]
+    assert "no index here can match" in found.caption
+    assert "share one training seed" in found.caption
+
+
+def test_a_unit_without_a_row_was_never_excited() -> None:
+    table = pa.table({"units": [4, 4, 4], "unit": [1, 1, 2], "unique": [0.5, 0.1, 0.4], "random": [0.0, 0.2, 0.0]})
+    unique, random = excited(table, np.array([True] * 3), 2)
+    assert [0.0, 0.3, 0.2, 0.0] == unique.tolist()
+    assert [0.0, 0.1, 0.0, 0.0] == random.tolist()
+
+
+def test_self_influence_stands_beside_the_score_with_the_summarys_correlation(store: Store) -> None:
+    metric = {"metric": "correlation of self-influence and M", "n": 4, "unit": "training"}
+    rows = [
+        metric | {"setting": '{"model": "canary"}', "estimate": 0.21, "low": -0.17, "high": 0.53, "published": 0.43},
+        metric | {"setting": '{"model": "twin"}', "estimate": 0.05},
+    ]
+    chosen = made.chosen(4, 2)
+    found = drawn(store, *rows, canary_scores=made.scores(4, 1, 1, effect=0.1), chosen=chosen)["influence"]
+    assert "Pearson's r 0.21 [-0.17, 0.53] (published 0.43)" in found.svg
+    assert "Of the twins: Pearson's r 0.05." in found.alt
+    # Canaries 0 to 3 have M_w of 0, .1, .2, .3, and self-influence rises with their number.
+    assert "mean 0.05 of 2 canary models with low self-influence (their twins -0.2)" in found.alt
+    assert "mean 0.25 of 2 canary models with high self-influence (their twins -0.2)" in found.alt
+
+
+def test_the_chosen_images_are_shown_among_all(store: Store) -> None:
+    found = drawn(store, influence=made.influence(1001), chosen=made.chosen(1001, 15))["influences"]
+    assert "1001 training images, self-influence from 1e-13 to 10, median 1e-06." in found.alt
+    assert "The 15 highest were chosen" in found.alt
+    assert "10⁻¹²" in found.svg
+
+
+def test_images_without_self_influence_are_counted_though_a_logarithm_has_no_place_for_them(store: Store) -> None:
+    table = pa.table({"row": [0, 1, 2], "self_influence": [0.0, 1.0, 10.0]})
+    assert "1 have none and are not drawn" in drawn(store, influence=table)["influences"].caption
+
+
+def test_an_arrow_leads_from_without_to_with_the_feature(store: Store) -> None:
+    found = drawn(store, traced=made.traced(100, 1))["traced"]
+    assert f"Of 1 image with the lowest self-influence 1 rose: in the median from {1e-13 / 3e-4:.3g}" in found.alt
+    assert "to 7.5e+04 with it" in found.alt
+    half = made.traced(100, 1).slice(0, 1)
+    assert {} == drawn(beside(store, "half"), traced=half)
+
+
+def test_estimators_are_ordered_by_what_they_detect_at_five_per_cent(store: Store) -> None:
+    rates = {"weak": 0.1, "strong": 0.8}
+    called = made.detection({"strong": (17, 1), "weak": (12, 10)})
+    found = drawn(store, curves=made.curves(rates), detection=called)["detection"]
+    at_level = [row for row in made.curves(rates).to_pylist() if row["false_positive_rate"] == 0.05]
+    strong = next(row for row in at_level if row["estimator"] == "strong")
+    words = f"strong {strong['detection_rate']:.3g} [{strong['low']:.3g}, {strong['high']:.3g}], weak 0.1"
+    assert words in found.alt
+    assert "strong at p ≤ 0.05: 85% of canary models and 5% of twins." in found.alt
+    assert "weak at p ≤ 0.05: 60% of canary models and 50% of twins." in found.alt
+    texts = re.findall(r">([^<>]+)</text>", found.svg)
+    assert texts.index("strong") < texts.index("weak")
+    assert "n: 20 trainings of each kind" in found.caption
+
+
+def test_more_estimators_than_can_be_told_apart_are_said_and_not_drawn(store: Store) -> None:
+    rates = {f"estimator {at}": 0.9 - at / 20 for at in range(len(drawing.SERIES) + 2)}
+    found = drawn(store, curves=made.curves(rates))["detection"]
+    assert "2 that detect less are not drawn" in found.caption
+    assert "estimator 9" not in found.svg
+    assert "estimator 9" in found.alt
+    assert "Mark:" not in found.caption
+
+
+def test_detection_rises_with_the_number_of_models(store: Store) -> None:
+    rows = [
+        {
+            "metric": "detection rate by number of models",
+            "setting": json.dumps({"estimator": name, "models": models}),
+            "estimate": rate * models,
+            "n": 9,
+        }
+        for name, rate in (("a", 0.1), ("b", 0.2))
+        for models in (4, 1)
+    ]
+    found = drawn(store, *rows)["by-models"]
+    assert "b: 0.2 with 1, 0.8 with 4. a: 0.1 with 1, 0.4 with 4." == found.alt
+
+
+def test_a_given_model_ranks_the_feature_among_its_family(store: Store) -> None:
+    found = drawn(store, family=made.family([("given", None, None)], members=101))["family"]
+    assert "rank 1 of 101, p 0.0099" in found.alt
+    assert "the label for which it is largest" in found.caption
+    assert "100 others" in found.caption
+
+
+def test_pairs_are_ranked_side_by_side_and_the_twins_are_the_null(store: Store) -> None:
+    models = [(kind, canary, 3) for kind in ("twin", "canary") for canary in range(12)]
+    found = drawn(store, family=made.family(models, members=41))["family"]
+    assert "12 of 12 canary models have p at most 0.05" in found.alt
+    assert re.search(r"\d of 12 twin models have p at most 0.05", found.alt)
+    texts = re.findall(r">([^<>]+)</text>", found.svg)
+    assert texts.index("canary 0") + 1 == texts.index("twin of 0")
+    assert "canary 10" not in texts
+    assert "The first 20 of 24 models" in found.caption
+
+
+def test_a_features_score_is_its_distance_from_all_others_in_their_deviations() -> None:
+    log_p = np.random.default_rng(0).normal(size=(6, 3))
+    expected = []
+    for at in range(6):
+        others = np.delete(log_p, at, axis=0)
+        expected.append(((log_p[at] - others.mean(axis=0)) / others.std(axis=0, ddof=1)).max())
+    assert expected == pytest.approx(scores(log_p).tolist())
+    assert [0.0, 0.0, 0.0] == scores(np.ones((3, 2))).tolist()
+
+
+def test_a_papers_table_over_the_cells_of_a_sweep_is_one_picture(store: Store) -> None:
+    cells = []
+    for at, (dropout, published) in enumerate(((False, 0.0013), (True, 0.38))):
+        row = {"metric": "M where positive", "setting": "{}", "estimate": 2 * published, "low": -0.1, "high": 1.0}
+        summary = pa.Table.from_pylist(
+            [dict.fromkeys(SUMMARY.names) | row | {"n": 30, "published": published}], SUMMARY
+        )
+        cells.append(made.run(store, f"unique_feature-{at}", {"summary": [summary]}, setting={"dropout": dropout}))
+    found = named(made.sweep(store, "unique_feature-sweep-1", cells))
+    assert "M where positive (plain): 0.0026, -0.1 to 1, published 0.0013, n 30." in found["published"].alt
+    assert "M where positive (dropout): 0.76, -0.1 to 1, published 0.38, n 30." in found["published"].alt
+    assert "on a logarithmic one" in found["published"].caption
+
+
+def test_the_last_words_of_a_setting_are_kept_when_it_is_too_long(store: Store) -> None:
+    setting = json.dumps({"estimator": "a label-directed rank of the family", "models": 8})
+    found = drawn(store, {"metric": "M", "setting": setting, "estimate": 1.0, "n": 3})
+    assert "M (a label-direc…, models 8): 1, n 3." == found["estimates"].alt
+
+
+def test_a_given_model_has_pictures_of_probe_images_alone(store: Store) -> None:
+    table = made.family([("given", None, None)], members=3)
+    found = gallery(
+        made.run(store, "unique_feature-1", {"summary": [], "family": [table]}, made.embedded(canaries=0)), False
+    )
+    assert found is not None
+    assert 9 == len(found.pictures)
+    assert all("probe image" in picture.title for picture in found.pictures)
+
+
+def test_a_hundred_canaries_of_five_seeds_are_drawn_at_once(store: Store) -> None:
+    tables = {"canary_scores": made.scores(100, 5, 3), "latents": made.latents(20), "course": made.course(5)}
+    tables |= {"influence": made.influence(60000), "chosen": made.chosen(60000, 15)}
+    tables |= {"family": made.family([("canary", canary, 3) for canary in range(30)])}
+    run = made.run(store, "unique_feature-1", {"summary": [], **{name: [table] for name, table in tables.items()}})
+    figures(run)
+    clock = time.process_time()
+    found = figures(run)
+    assert time.process_time() - clock < 0.3 * len(found)
+    assert sum(len(figure.svg) for figure in found) < 1_500_000
