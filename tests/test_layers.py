@@ -18,7 +18,7 @@ NEVER = {
     "dashboards": {"ray", "torch", "torchvision"},
 }
 ONLY = {"ray": {"orchestrator/executors/ray.py"}, "mlflow": {"orchestrator/tracking/server.py"}}
-INSIDE_FUNCTIONS = {"faiss", "transformers", "timm", "opacus", "nibabel", "sklearn"}
+INSIDE_FUNCTIONS = {"faiss", "transformers", "timm", "opacus", "nibabel", "sklearn", "onnx", "onnxruntime"}
 
 
 def modules() -> list[Path]:
@@ -73,7 +73,7 @@ def test_tasks_run_where_ray_mlflow_faiss_and_pydantic_are_absent(tmp_path: Path
     """In a bare process, with those packages made impossible to import, a run goes from command to tables."""
     script = f"""
 import sys
-for name in ("ray", "mlflow", "faiss", "pydantic"):
+for name in ("ray", "mlflow", "faiss", "pydantic", "onnx", "onnxruntime"):
     sys.modules[name] = None
 import orchestrator
 few = dict(preset="smoke", canaries=1, epochs=1)
