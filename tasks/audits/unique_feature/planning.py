@@ -18,7 +18,7 @@ from tasks.audits.unique_feature.history import Pair, history
 from tasks.audits.unique_feature.influence import Tracing, influence
 from tasks.audits.unique_feature.latents import Latents, latents
 from tasks.audits.unique_feature.panel import Asked, ask, ask_family
-from tasks.audits.unique_feature.panels import Panels, panels
+from tasks.audits.unique_feature.panel_sizes import Panels, panels
 from tasks.audits.unique_feature.presets import repeats
 from tasks.audits.unique_feature.relatives import PairAsked, Relatives, pair_family
 from tasks.audits.unique_feature.summary import PANEL_PARTS, PARTS, Part, Summary, summary

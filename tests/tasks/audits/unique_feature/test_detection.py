@@ -7,7 +7,7 @@ import pytest
 from tasks.audits.unique_feature.canaries import CanaryScores, canary_scores
 from tasks.audits.unique_feature.curves import Curves, curve, curves
 from tasks.audits.unique_feature.detection import DETECTION, Detection, detection
-from tasks.audits.unique_feature.panels import Panels, panels
+from tasks.audits.unique_feature.panel_sizes import Panels, panels
 from tasks.audits.unique_feature.summary import Summary, summary
 from tasks.statistics import proportion
 from tests.tasks.audits.unique_feature.made_up import family, pair
