@@ -83,8 +83,8 @@ def answered(
 def _from_logits(values: Floats, where: str, floor: float) -> Answers:
     if values.shape[1] == 1:
         values = np.hstack([np.zeros_like(values), values])
-    elif len(values) > 1 and (values >= 0).all() and (np.abs(values.sum(1) - 1) <= TOLERANCE).all():
-        # A second softmax would flatten every answer without a sign of it.
+    elif (values >= 0).all() and (np.abs(values.sum(1) - 1) <= TOLERANCE).all() and (values != values[0]).any():
+        # A second softmax would flatten every answer without a sign of it. Rows that are all alike prove nothing.
         raise ValueError(f"{where} gives rows that sum to 1 and none below 0; these are probabilities, not logits")
     return Answers(normalised(values), 0, floor)
 
