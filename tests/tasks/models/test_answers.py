@@ -65,7 +65,7 @@ def test_sums_within_the_tolerance_are_divided_out() -> None:
         ),
         (np.full((2, 4), -1.0), "log-probabilities", r"exponentials do not sum to 1: .*\(sum 1.47152\); so are 2 of 2"),
         (np.full((2, 4), -np.inf), "log-probabilities", r"\(sum 0\)"),
-        (np.full((2, 4), 0.25), "logits", "these are probabilities, not logits"),
+        (np.array([[0.25] * 4, [0.1, 0.2, 0.3, 0.4]]), "logits", "these are probabilities, not logits"),
     ],
 )
 def test_what_cannot_be_right_is_refused_in_one_line(said: NDArray[np.float64], gives: Gives, told: str) -> None:
