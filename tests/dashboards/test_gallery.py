@@ -18,7 +18,8 @@ from dashboards.gallery import Gallery, gallery
 from orchestrator.store import Store
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.canaries import CANARY_SCORES
-from tasks.audits.unique_feature.planning import burning, shape
+from tasks.audits.unique_feature.planning import burning
+from tasks.audits.unique_feature.trainings import shape
 from tasks.audits.unique_feature.triples import of_probe, probe_images
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load

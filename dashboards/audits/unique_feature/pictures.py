@@ -13,7 +13,8 @@ from dashboards.audits.unique_feature.pairs import Pairs
 from dashboards.gallery import Gallery, Picture
 from dashboards.run import Run
 from tasks.audits.unique_feature import UniqueFeature
-from tasks.audits.unique_feature.planning import burning, canaries, shape
+from tasks.audits.unique_feature.planning import burning
+from tasks.audits.unique_feature.trainings import canaries, shape
 from tasks.audits.unique_feature.triples import triples
 from tasks.datasets.catalog import is_embedded, load
 from tasks.datasets.features import burn

@@ -103,6 +103,8 @@ class UniqueFeature:
             )
         if "influence" in self.measures and self.choice != "self-influence" and self.canaries:
             raise ValueError("measures has influence; choice must be self-influence for it")
+        if "latents" in self.measures and self.network.name != "mlp1":
+            raise ValueError(f"measures has latents; network is {self.network}, and must be mlp1 for it")
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
 
     @property

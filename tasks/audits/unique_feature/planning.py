@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tasks import seeds
 from tasks.audits.unique_feature.canaries import CanaryScores, canary_scores
-from tasks.audits.unique_feature.choice import Choice, Ranked, RankedTraining, chosen, train_ranked
+from tasks.audits.unique_feature.choice import Ranked
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.contrast import Contrast, contrast
 from tasks.audits.unique_feature.course import Course, course
@@ -23,36 +23,22 @@ from tasks.audits.unique_feature.presets import repeats
 from tasks.audits.unique_feature.relatives import PairAsked, Relatives, pair_family
 from tasks.audits.unique_feature.summary import PANEL_PARTS, PARTS, Part, Summary, summary
 from tasks.audits.unique_feature.traced import Traced, traced
-from tasks.audits.unique_feature.triples import Burning, Shape
+from tasks.audits.unique_feature.trainings import (
+    Canary,
+    Trainings,
+    base,
+    chosen_job,
+    influence_job,
+    pairs,
+    shape,
+    training,
+    training_seed,
+)
+from tasks.audits.unique_feature.triples import Burning
 from tasks.datasets.catalog import load
-from tasks.datasets.features import Feature, check_fits, drawn
+from tasks.datasets.features import check_fits
 from tasks.job import Job, Roots
-from tasks.training.classifier import Burnt, Training, train
-
-
-@dataclass(frozen=True)
-class Canary:
-    """One canary: which training image, what it carries, and what its models are asked about."""
-
-    number: int
-    image: int | Ranked
-    carried: Feature
-    asked: Feature
-
-
-@dataclass(frozen=True, eq=False)
-class Trainings:
-    """A pair of trainings of one canary, and what a rank is read from."""
-
-    canary: Canary
-    seed: int
-    model: Job
-    twin: Job
-    chosen: tuple[Job, ...]
-
-    @property
-    def inputs(self) -> tuple[Job, ...]:
-        return (self.model, self.twin, *self.chosen)
+from tasks.training.classifier import Burnt, train
 
 
 def plan(config: UniqueFeature) -> Roots:
@@ -78,87 +64,6 @@ def check(config: UniqueFeature) -> None:
             )
     for feature in (config.feature, config.carried):
         check_fits(feature, *images.shape[1:3])
-
-
-# ---- trainings
-
-
-def canaries(config: UniqueFeature) -> list[Canary]:
-    """The canaries, in an order in which fewer are the first of more where they are drawn at random."""
-    images: list[int | Ranked]
-    if config.choice == "self-influence":
-        highest = (config.canaries + 1) // 2
-        images = [Ranked("highest", rank) for rank in range(1, highest + 1)]
-        images += [Ranked("lowest", rank) for rank in range(1, config.canaries - highest + 1)]
-    else:
-        rows = config.examples or len(load(config.data).train_images)
-        order = seeds.generator(config.seed, "canaries").permutation(rows)
-        images = [int(row) for row in order[: config.canaries]]
-    found = []
-    for number, image in enumerate(images):
-        own = own_feature(config, number) if config.drawn else None
-        found.append(Canary(number, image, own or config.carried, own or config.feature))
-    return found
-
-
-def own_feature(config: UniqueFeature, number: int) -> Feature:
-    """A member of the feature's family, drawn for this canary, as its family's other members will be."""
-    return drawn(config.feature, seeds.derive(config.seed, "feature", number), config.family, shape(config)[:2])
-
-
-def training_seed(config: UniqueFeature, number: int, replicate: int) -> int:
-    """The seed of the canary's training with its replicate, counted from 0."""
-    path = (0 if config.one_seed else number, *((replicate,) if replicate else ()))
-    return seeds.derive(config.seed, "training", *path)
-
-
-def training(config: UniqueFeature, seed: int, burnt: tuple[Burnt, ...] = ()) -> Training:
-    return Training(
-        data=config.data,
-        network=config.network,
-        dropout=config.dropout,
-        batch_norm=config.batch_norm,
-        augmentation=config.augmentation,
-        seed=seed,
-        burnt=burnt,
-        examples=config.examples,
-        epochs=config.epochs,
-        patience=config.patience,
-        optimiser=config.optimiser,
-        learning_rate=config.learning_rate,
-        schedule=config.schedule,
-        batch=config.batch,
-    )
-
-
-def pairs(config: UniqueFeature) -> Iterator[Trainings]:
-    """Every canary's model and its twin, for each of its training seeds."""
-    ranking = (chosen_job(config),) if config.choice == "self-influence" else ()
-    for canary in canaries(config):
-        for replicate in range(config.seeds):
-            seed = training_seed(config, canary.number, replicate)
-            clean = training(config, seed)
-            if isinstance(canary.image, Ranked):
-                model = Job(train_ranked, RankedTraining(clean, canary.image, canary.carried), ranking)
-            else:
-                model = Job(train, replace(clean, burnt=(Burnt(canary.image, canary.carried),)))
-            yield Trainings(canary, seed, model, Job(train, clean), ranking)
-
-
-def base(config: UniqueFeature) -> Training:
-    """The canary-free training on which self-influence is traced."""
-    return training(config, seeds.derive(config.seed, "base"))
-
-
-def influence_job(config: UniqueFeature) -> Job:
-    return Job(influence, Tracing(base(config)))
-
-
-def chosen_job(config: UniqueFeature) -> Job:
-    return Job(chosen, Choice(config.canaries), (influence_job(config),))
-
-
-# ---- what is measured
 
 
 def scores(config: UniqueFeature) -> dict[str, Job | tuple[Job, ...]]:
@@ -243,11 +148,6 @@ MEASURES = {
 }
 
 
-def shape(config: UniqueFeature) -> Shape:
-    """Of the images that models are asked about."""
-    return config.given.shape if config.given.there else load(config.data).shape
-
-
 def burning(config: UniqueFeature) -> Burning:
     """What the probe images get, where it does not differ between canaries."""
     return Burning(config.feature, config.random, evaluation_seed(config))
@@ -276,9 +176,6 @@ def relatives(config: UniqueFeature, canary: Canary) -> Relatives:
     path = (canary.number,) if config.drawn else ()
     seed = seeds.derive(config.seed, "family", *path)
     return Relatives(config.probe, config.probe_split, config.probes, canary.asked, config.family, seed)
-
-
-# ---- models that are asked alone
 
 
 def of_panel(config: UniqueFeature) -> Roots:
@@ -316,9 +213,6 @@ def asked(config: UniqueFeature, number: int) -> Asked:
         columns=given.columns,
         label=given.label,
     )
-
-
-# ---- the summary
 
 
 def summarised(config: UniqueFeature, roots: Roots) -> Job:

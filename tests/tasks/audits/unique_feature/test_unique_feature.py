@@ -132,6 +132,19 @@ def test_the_null_preset_burns_another_feature_than_it_asks_for() -> None:
         ({"epochs": 0}, "epochs is 0; it must be at least 1"),
         ({"patience": -1}, "patience is -1; it must be at least 0"),
         ({"measures": ()}, "measures is (); it must be some of scores, family, course, latents, influence, pictures"),
+        (
+            {"measures": ("latents",), "network": Network("cnn1")},
+            "measures has latents; network is cnn1, and must be mlp1 for it",
+        ),
+        ({"measures": ("influence",)}, "measures has influence; choice must be self-influence for it"),
+        (
+            {"beside_plain": True},
+            "beside_plain is on, but nothing tells the network from the plain one; it must have a regulariser",
+        ),
+        (
+            {"drawn": True, "burnt": Glyph(text="B")},
+            "burnt is given and drawn is on; a canary's feature must be the one or the other",
+        ),
         ({"choice": "best"}, "choice is 'best'; it must be one of random, self-influence"),
         ({"batch": -3}, "batch is -3; it must be at least 1"),
         ({"examples": -1}, "examples is -1; it must be at least 0"),
