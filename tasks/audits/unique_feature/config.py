@@ -98,9 +98,7 @@ class UniqueFeature:
         if self.drawn and self.burnt is not None:
             raise ValueError("burnt is given and drawn is on; a canary's feature must be the one or the other")
         if self.beside_plain and not self.regularised:
-            raise ValueError(
-                "beside_plain is on, but nothing tells the network from the plain one; it must have a regulariser"
-            )
+            raise ValueError("beside_plain is on; it must be off for a network without a regulariser")
         if "influence" in self.measures and self.choice != "self-influence" and self.canaries:
             raise ValueError("measures has influence; choice must be self-influence for it")
         if "latents" in self.measures and self.network.name != "mlp1":

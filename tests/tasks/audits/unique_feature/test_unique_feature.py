@@ -139,7 +139,7 @@ def test_the_null_preset_burns_another_feature_than_it_asks_for() -> None:
         ({"measures": ("influence",)}, "measures has influence; choice must be self-influence for it"),
         (
             {"beside_plain": True},
-            "beside_plain is on, but nothing tells the network from the plain one; it must have a regulariser",
+            "beside_plain is on; it must be off for a network without a regulariser",
         ),
         (
             {"drawn": True, "burnt": Glyph(text="B")},
