@@ -10,12 +10,14 @@ from dashboards import document, provenance
 from dashboards.provenance import Provenance
 from dashboards.run import Run, open_run
 from orchestrator.compare import Comparison, Difference, Pair, compare
+from orchestrator.disclosure import Disclosure
 from orchestrator.store import Store
 
 
 def draw(store: Store, runs: tuple[str, str], path: Path) -> None:
     """Write the page of two runs into this file; SpecError for a sweep, OSError where it cannot be written."""
-    a, b = (open_run(store, run) for run in runs)
+    disclosure = Disclosure()
+    a, b = (open_run(store, run, disclosure) for run in runs)
     found = compare(store, a.journal, b.journal)
     planned = [each.journal.tasks().keys() for each in (a, b)]
     context = {

@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -98,7 +98,13 @@ def _askings(
             configured(audit, base, {SCALE: scale}) for base in (audit.cells(preset) if preset else [audit.config()])
         ]
         before = [dict(flat(_unpinned(plain(base)))) for base in bases]
-        fixed = {name: value for name, value in common.items() if any(b.get(name, ...) != value for b in before)}
+        of_kind = [_fields_beside(fields) for fields in (*known, *before)]
+        fixed = {
+            name: value
+            for name, value in common.items()
+            if any(b.get(name, ...) != value for b in before)
+            or any(beside.get(name) != of_kind[0].get(name) for beside in of_kind)  # of another kind all is said
+        }
         own = set(differing([_unpinned(plain(base)) for base in bases]))  # varies without being swept
         swept = [name for name in varied(run) if name not in fixed]
         of_both = [name for name in swept if name in own]
@@ -110,6 +116,14 @@ def _askings(
                 ],
                 [f"{n}={','.join(_values(run, n))}" for n in swept if n not in own or n in also],
             )
+
+
+def _fields_beside(fields: Collection[str]) -> dict[str, frozenset[str]]:
+    """Each dotted field with all those that are parts of the same: they tell a feature's kind."""
+    parts: dict[str, set[str]] = {}
+    for name in fields:
+        parts.setdefault(name.rpartition(".")[0], set()).add(name)
+    return {name: frozenset(parts[name.rpartition(".")[0]]) for name in fields if "." in name}
 
 
 def _values(run: Run, name: str) -> list[str]:

@@ -12,11 +12,12 @@ from dashboards import configuration, document, inline, provenance, sheet
 from dashboards.course import course
 from dashboards.figure import Figure
 from dashboards.figures import figures
-from dashboards.gallery import gallery
+from dashboards.gallery import Gallery, gallery
 from dashboards.provenance import Provenance
 from dashboards.run import Run, open_run
 from orchestrator import status
 from orchestrator.counted import counted
+from orchestrator.disclosure import Disclosure
 from orchestrator.pages import PAGE, PRIVATE_PAGE
 from orchestrator.store import Store
 from tasks.schemas import SUMMARY
@@ -40,18 +41,23 @@ class Failure:
 def draw(store: Store, run: str, folder: Path, show_images: bool) -> None:
     """Write the run's page, as far as the run has come, and its figures as files of their own beside it.
 
-    Images of the user's own data go into a second page, and only with `show_images`. OSError where nothing can be
-    written.
+    Images of the user's own data, and words that were burnt in, go into a second page, and only with `show_images`.
+    OSError where nothing can be written.
     """
     seen = open_run(store, run)
     drawn = figures(seen)
     _write_figures(folder / "figures", drawn)
-    context = _context(seen, drawn)
-    public = gallery(seen, False)
-    document.write(folder / PAGE, document.render("run.html", gallery=public, **context))
-    private = gallery(seen, True) if show_images else public
-    if private != public:
-        document.write(folder / PRIVATE_PAGE, document.render("run.html", gallery=private, **context))
+    public = _page(seen, drawn, gallery(seen, False))
+    document.write(folder / PAGE, public)
+    if show_images:
+        own = open_run(store, run, Disclosure(words=True))
+        private = _page(own, figures(own), gallery(own, True))
+        if private != public:
+            document.write(folder / PRIVATE_PAGE, private)
+
+
+def _page(run: Run, drawn: list[Figure], shown: Gallery | None) -> str:
+    return document.render("run.html", gallery=shown, **_context(run, drawn))
 
 
 def _write_figures(folder: Path, drawn: list[Figure]) -> None:
@@ -116,10 +122,22 @@ def summary(run: Run) -> list[tuple[bool, Row]]:
 
 
 def failures(run: Run) -> Iterator[Failure]:
-    """The failed jobs of the last start, with what each raised."""
+    """The failed jobs of the last start, with what each raised.
+
+    What an error says may quote anything, so of a run with something private only its kind is told.
+    """
     tolerated = _tolerated(run)
     for key, task, error in run.status.failures[:FAILURES]:
-        yield Failure(key, task, error, run.store.failure(key) or "", key in tolerated)
+        if run.withholds:
+            yield Failure(key, task, _kind(error), "", key in tolerated)
+        else:
+            yield Failure(key, task, error, run.store.failure(key) or "", key in tolerated)
+
+
+def _kind(error: str) -> str:
+    """The name of what was raised, without its message."""
+    name = error.partition(":")[0]
+    return f"{name if name.isidentifier() else 'An error'}; its message is withheld, since it may tell private data"
 
 
 def _columns(rows: Sequence[Row]) -> list[str]:

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator import audits, results, status
+from orchestrator.disclosure import Disclosure, typed
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.fields import coerce
 from orchestrator.journal import Journal
 from orchestrator.status import Status
 from orchestrator.store import Store
@@ -20,7 +20,7 @@ from tasks.job import Verdict
 
 @dataclass(frozen=True)
 class Run:
-    """One run, or a sweep with its cells. It only reads."""
+    """One run, or a sweep with its cells, as far as the page's readers may know of it. It only reads."""
 
     journal: Journal
     store: Store
@@ -51,11 +51,18 @@ class Run:
 
     @cached_property
     def config(self) -> Any:
-        """The audit's config, typed; None where the audit has gone or has changed since."""
-        try:
-            return coerce(self.about["config"], audits.find(self.audit).audit.config, "config")
-        except (EngramError, KeyError):
-            return None
+        """The audit's config as it may be told, typed; None where the audit has gone or has changed since."""
+        return typed(self.about)
+
+    @cached_property
+    def private_config(self) -> Any:
+        """The audit's whole config, typed, to compute with and not to be told; None where the audit has changed."""
+        return typed(Journal(self.journal.folder).about())
+
+    @cached_property
+    def withholds(self) -> bool:
+        """Whether the run, or one of a sweep's, has something in its config that this page does not tell."""
+        return any(each.private_config is None or each.private_config != each.config for each in self.cells or (self,))
 
     @cached_property
     def status(self) -> Status:
@@ -78,13 +85,13 @@ class Run:
             return pa.table({})
 
 
-def open_run(store: Store, name: str) -> Run:
-    """The run or sweep of this name."""
-    journal = Journal(store.folder("runs", name))
+def open_run(store: Store, name: str, disclosure: Disclosure | None = None) -> Run:
+    """The run or sweep of this name, without what is private in it unless the disclosure says otherwise."""
+    journal = (disclosure or Disclosure()).journal(store.folder("runs", name))
     about = journal.about()
     names = about.get("cells", ())
     settings = about.get("settings") or [None] * len(names)
-    journals = [Journal(store.folder("runs", cell)) for cell in names]
+    journals = [journal.beside(cell) for cell in names]
     return Run(
         journal, store, tuple(Run(cell, store, (), setting) for cell, setting in zip(journals, settings, strict=True))
     )

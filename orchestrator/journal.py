@@ -13,7 +13,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,19 @@ from typing import Any
 from orchestrator.errors import StoreError, Unwritable
 from orchestrator.plan import Plan
 
+Told = Callable[[Path, dict[str, Any]], dict[str, Any]]
 ENDS = ("finished", "failed", "interrupted", "paused")
 
 
 class Journal:
-    """What is written down about one run. Opening one reads nothing; what cannot be read is a StoreError."""
+    """What is written down about one run. Opening one reads nothing; what cannot be read is a StoreError.
 
-    def __init__(self, folder: Path) -> None:
+    `told(folder, about)` is how what it is about is told, to those who are not to see it all.
+    """
+
+    def __init__(self, folder: Path, told: Told | None = None) -> None:
         self.folder = folder
+        self._told = told
 
     @property
     def run(self) -> str:
@@ -61,7 +66,11 @@ class Journal:
     def about(self) -> dict[str, Any]:
         """The run's config and all that was known of it when it was made."""
         about: dict[str, Any] = self._read("run.json")
-        return about
+        return about if self._told is None else self._told(self.folder, about)
+
+    def beside(self, run: str) -> Journal:
+        """The journal of another run of the same store, such as a sweep's cell, told in the same way."""
+        return Journal(self.folder.with_name(run), self._told)
 
     def roots(self) -> dict[str, tuple[str, ...]]:
         """The keys behind each of the run's tables, as planned."""

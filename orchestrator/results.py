@@ -40,14 +40,14 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
 
     SpecError for a table that the run, or every cell of the sweep, has not.
     """
-    settings = cells(journal, store)
+    settings = cells(journal)
     if not settings:
         return _rows(journal, store, name)
     found = {}
     problem: SpecError | None = None
     for cell in settings:
         try:
-            found[cell] = _rows(Journal(store.folder("runs", cell)), store, name)
+            found[cell] = _rows(journal.beside(cell), store, name)
         except SpecError as error:
             problem = problem or error
     if problem is not None and not found:
@@ -72,12 +72,12 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
     )
 
 
-def cells(journal: Journal, store: Store) -> dict[str, Mapping[str, Any]]:
+def cells(journal: Journal) -> dict[str, Mapping[str, Any]]:
     """The runs of a sweep, each with what it is there; empty for a run that is no sweep."""
     about = journal.about()
     runs = about.get("cells", [])
     # Older sweeps have left it to their cells to say.
-    settings = about.get("settings") or [Journal(store.folder("runs", run)).about().get("setting") for run in runs]
+    settings = about.get("settings") or [journal.beside(run).about().get("setting") for run in runs]
     return {run: setting or {} for run, setting in zip(runs, settings, strict=True)}
 
 

@@ -10,8 +10,10 @@ import json
 import re
 from collections.abc import MutableMapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
+# In the metadata of a config's field whose text is the user's own secret: what of the text others are told instead.
+WITHHELD = "withheld"
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -40,6 +42,10 @@ class File:
 
     def __str__(self) -> str:
         return f"{self.path}@{self.digest}" if self.digest else self.path
+
+    def named(self) -> File:
+        """The same without the folders it lies in."""
+        return File(PurePath(self.path).name, self.digest)
 
     def identity(self) -> str:
         """What a key sees: the content, never the path."""

@@ -102,7 +102,7 @@ def _summaries(report: Report) -> None:
     if report.store is None:
         return
     journal = Journal(report.store.folder("runs", report.run))
-    settings = results.cells(journal, report.store)
+    settings = results.cells(journal)
     telling = labels.telling(list(settings.values()))
     found = results.read(journal, report.store, "summary")
     if found.table.num_rows:

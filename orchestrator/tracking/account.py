@@ -1,6 +1,6 @@
 """What a run's folder and the store say of a run, in the words of experiment tracking: params, tags, metrics, inputs.
 
-It only reads, and knows no tracking server.
+It only reads, and knows no tracking server. What may be said is settled before, by the journal that it is given.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from pathlib import PurePath
 from typing import Any
 
-from orchestrator import audits, results
-from orchestrator.errors import EngramError
-from orchestrator.fields import coerce, plain
+from orchestrator import results
+from orchestrator.disclosure import typed
+from orchestrator.fields import plain
 from orchestrator.journal import Journal
 from orchestrator.jsonable import jsonable
 from orchestrator.store import Store
@@ -41,10 +40,8 @@ class Input:
 
 def config(about: Mapping[str, Any]) -> Any:
     """A run's config, typed; plain where its audit has gone or has changed since."""
-    try:
-        return coerce(about["config"], audits.find(about["audit"]).audit.config, "config")
-    except (EngramError, KeyError):
-        return about.get("config", {})
+    found = typed(about)
+    return about.get("config", {}) if found is None else found
 
 
 def params(about: Mapping[str, Any]) -> dict[str, str]:
@@ -65,14 +62,8 @@ def inputs(about: Mapping[str, Any]) -> list[Input]:
     """The data sets of the config, each once."""
     found: dict[tuple[str, str], list[str]] = {}
     for field, dataset in _datasets(config(about), ""):
-        found.setdefault((public_name(dataset.name), dataset.digest), []).append(field)
+        found.setdefault((dataset.name, dataset.digest), []).append(field)
     return [Input(name, digest, ", ".join(where)) for (name, digest), where in found.items()]
-
-
-def public_name(name: str) -> str:
-    """A data set's name without the path at which this machine has it."""
-    kind, colon, path = name.partition(":")
-    return f"{kind}:{PurePath(path).name}" if colon else name
 
 
 def tags(journal: Journal, cells: Sequence[Journal]) -> dict[str, str]:
@@ -158,19 +149,8 @@ def _flat(value: Any, above: str) -> Iterator[tuple[str, Any]]:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, Dataset):
-        return str(Dataset(public_name(value.name), value.digest))
-    if isinstance(value, str):
-        return value
-    return json.dumps(jsonable(_public(value)))
-
-
-def _public(value: Any) -> Any:
-    if isinstance(value, Dataset):
-        return _text(value)
-    if isinstance(value, list | tuple):
-        return [_public(part) for part in value]
-    return plain(value)
+    told = plain(value)
+    return told if isinstance(told, str) else json.dumps(jsonable(told))
 
 
 def _datasets(value: Any, above: str) -> Iterator[tuple[str, Dataset]]:

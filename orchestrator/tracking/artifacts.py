@@ -41,7 +41,7 @@ def of(journal: Journal, store: Store) -> Iterator[Artifact]:
     """The run's or sweep's files as they are now."""
     for path in drawn(journal.folder):
         yield Artifact(str(path.relative_to(journal.folder)), path.read_bytes())
-    for name in single(journal, store):
+    for name in single(journal):
         table = shareable(results.read(journal, store, name).table)
         if not table.num_rows or table.nbytes > LARGEST:
             continue
@@ -61,9 +61,9 @@ def drawn(folder: Path) -> list[Path]:
     return [*([page] if page else []), *figures]
 
 
-def single(journal: Journal, store: Store) -> list[str]:
+def single(journal: Journal) -> list[str]:
     """The tables that are one job's; a sweep's are those that are so in each of its cells that has them."""
-    cells = [Journal(store.folder("runs", name)) for name in journal.about().get("cells", ())]
+    cells = [journal.beside(name) for name in journal.about().get("cells", ())]
     parts: dict[str, int] = {}
     for each in cells or [journal]:
         for name, keys in status.roots(each).items():
@@ -78,7 +78,7 @@ def fingerprint(journal: Journal, store: Store) -> str:
         seen.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     about = journal.about()
     seen.update(json.dumps(about, sort_keys=True).encode())
-    for each in [Journal(store.folder("runs", name)) for name in about["cells"]] if "cells" in about else [journal]:
+    for each in [journal.beside(name) for name in about["cells"]] if "cells" in about else [journal]:
         for keys in each.roots().values():
             if len(keys) == 1:
                 seen.update(f"{keys[0]} {keys[0] in store}\n".encode())
@@ -86,8 +86,9 @@ def fingerprint(journal: Journal, store: Store) -> str:
 
 
 def shareable(table: pa.Table) -> pa.Table:
-    """The table without columns that hold bytes: an image among them is nobody's to pass on."""
-    return table.select([field.name for field in table.schema if not _holds_bytes(field.type)])
+    """The table without columns that hold bytes: an image among them is nobody's to pass on. Nor are its remarks."""
+    kept = [field.name for field in table.schema if not _holds_bytes(field.type)]
+    return table.select(kept).replace_schema_metadata(None)
 
 
 def _holds_bytes(kind: pa.DataType) -> bool:

@@ -20,6 +20,7 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 from orchestrator import receipt
+from orchestrator.disclosure import Disclosure
 from orchestrator.errors import EngramError
 from orchestrator.journal import Journal
 from orchestrator.store import open_store
@@ -99,7 +100,7 @@ class Courier:
         return stack
 
     def _journal(self, name: str) -> Journal:
-        return Journal(self.store.folder("runs", name))
+        return Disclosure().journal(self.store.folder("runs", name))
 
 
 def follow(courier: Courier, driver: Driver, told: Callable[[], None]) -> str:

@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator import STORE, receipt
+from orchestrator.disclosure import Disclosure
 from orchestrator.journal import Journal
 from orchestrator.store import Store
 from orchestrator.tracking import artifacts
@@ -49,7 +50,9 @@ class Delivery:
             "sweep": sweep,
             "path": [os.path.abspath(path) for path in sys.path],  # where other packages' audits are found
         }
-        self._journals = [Journal(store.folder("runs", name)) for name in (*runs, *([sweep] if sweep else []))]
+        self._journals = [
+            Disclosure().journal(store.folder("runs", name)) for name in (*runs, *([sweep] if sweep else []))
+        ]
         self._name = sweep or runs[0]
         self._child: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[str | None] = queue.Queue()

@@ -26,7 +26,7 @@ STATES = {
 def of(journal: Journal, store: Store, state: str) -> str:
     """The note of a run or sweep in this state, as far as its numbers are there."""
     about = journal.about()
-    body = _cells(results.cells(journal, store), store) if "cells" in about else _answer(journal, store)
+    body = _cells(journal, store) if "cells" in about else _answer(journal, store)
     text = "\n\n".join([*_question(about["audit"]), *body, *_ways(journal, state)])
     return text if len(text) <= LONGEST else text[:LONGEST] + " ..."
 
@@ -47,12 +47,13 @@ def _answer(journal: Journal, store: Store) -> list[str]:
     return [f"**{verdict.sentence}**", *([_table(carrying)] if carrying else []), verdict.limits]
 
 
-def _cells(settings: Mapping[str, Mapping[str, Any]], store: Store) -> list[str]:
+def _cells(journal: Journal, store: Store) -> list[str]:
     """A line for each cell: what tells it from the others, its answer, and the number that carries it."""
+    settings = results.cells(journal)
     lines = ["| varied | answer | estimate, 95 % interval | run |", "|---" * 4 + "|"]
     telling = labels.telling(list(settings.values()))
     for name, setting in settings.items():
-        cell = Journal(store.folder("runs", name))
+        cell = journal.beside(name)
         found = results.answer(cell, store)
         rows = results.read(cell, store, "summary").table.to_pylist()
         first = found.rows[0] if found and found.rows else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import PurePath
 
 HEXADECIMAL = re.compile(r"[0-9a-f]+")
 
@@ -34,6 +35,11 @@ class Dataset:
 
     def __str__(self) -> str:
         return f"{self.name}@{self.digest}" if self.digest else self.name
+
+    def named(self) -> Dataset:
+        """The same without the folders that a path of the user's has in its name."""
+        kind, colon, path = self.name.partition(":")
+        return Dataset(f"{kind}:{PurePath(path).name}", self.digest) if colon else self
 
     def identity(self) -> str:
         """What a key sees: the content, never the name or path."""

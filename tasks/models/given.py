@@ -76,6 +76,11 @@ class ModelFile:
     def __str__(self) -> str:
         return f"{self.name}@{self.digest}" if self.digest else self.name
 
+    def named(self) -> ModelFile:
+        """The same without the folders that the file lies in."""
+        before = self.name[: len(self.name) - len(self.path)]
+        return ModelFile(before + PurePath(self.path).name, self.digest)
+
     def identity(self) -> str:
         """What a key sees: the content, never the name or path."""
         if not self.digest:

@@ -38,7 +38,7 @@ def test_a_sweeps_table_has_the_rows_of_the_cells_that_have_it(tmp_path: Path) -
     parts = results.read(journal, store, "parts")
     assert [("", 0), ("", 1)] == [(row["trouble"], row["number"]) for row in parts.table.to_pylist()]
     assert ["nothing"] == results.read(journal, store, "pictures").table["trouble"].to_pylist()
-    assert {"summary", "pictures"} == set(artifacts.single(journal, store))
+    assert {"summary", "pictures"} == set(artifacts.single(journal))
     with pytest.raises(SpecError, match="has no table 'part'; it has summary, parts; did you mean 'parts'"):
         results.read(journal, store, "part")
 

@@ -12,11 +12,13 @@ from dashboards import drawing
 from dashboards.audits.unique_feature.pairs import Pairs
 from dashboards.gallery import Gallery, Picture
 from dashboards.run import Run
+from orchestrator.disclosure import is_private
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.planning import burning
 from tasks.audits.unique_feature.trainings import canaries, shape
 from tasks.audits.unique_feature.triples import triples
 from tasks.datasets.catalog import is_embedded, load
+from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import burn
 from tasks.datasets.images import as_shape
 
@@ -46,36 +48,45 @@ def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
         "Training images with the feature, as the canaries' models saw them, from the largest effect on M_w over the "
         f"probe images to the smallest{f': the {few}' if len(shown) < len(rows) else ''}."
     )
-    config = run.config
+    config = run.private_config
     if not isinstance(config, UniqueFeature):
         return Gallery(caption, False, "The pictures cannot be drawn: the audit has changed since the run was made.")
     ids = ", ".join(str(canary) for canary, _, _ in shown)
-    if not (show_images or is_embedded(config.data.name)):
-        note = (
-            f"Images of {config.data.name} are yours and are not shown unless asked for with --show-images. Their rows "
-            f"among the training images, in that order: {ids}."
-        )
-        return Gallery(caption, False, note)
+    if not (show_images or are_public(config, config.data)):
+        return Gallery(caption, False, f"{hidden(config.data)} Their rows, in that order: {ids}.")
     try:
         return Gallery(caption, True, "", (*of_canaries(config, shown), *of_probe(config, show_images)))
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
-        line = " ".join(str(error).split())
-        return Gallery(caption, False, f"The pictures cannot be drawn: {line}. Rows, in that order: {ids}.")
+        return Gallery(caption, False, f"The pictures cannot be drawn{reason(run, error)}. Rows, in that order: {ids}.")
 
 
 def of_given(run: Run, show_images: bool) -> Gallery | None:
     """The probe images as a model that others trained was asked about them."""
-    config = run.config
+    config = run.private_config
     if not isinstance(config, UniqueFeature) or not (config.asks_models or "pictures" in config.measures):
         return None
     caption = "Probe images as the model was asked about them: clean, with the feature and with a random patch each."
-    if not (show_images or is_embedded(config.probe.name)):
-        note = f"Images of {config.probe.name} are yours and are not shown unless asked for with --show-images."
-        return Gallery(caption, False, note)
+    if not (show_images or are_public(config, config.probe)):
+        return Gallery(caption, False, hidden(config.probe))
     try:
         return Gallery(caption, True, "", tuple(of_probe(config, show_images)))
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
-        return Gallery(caption, False, f"The pictures cannot be drawn: {' '.join(str(error).split())}.")
+        return Gallery(caption, False, f"The pictures cannot be drawn{reason(run, error)}.")
+
+
+def are_public(config: UniqueFeature, data: Dataset) -> bool:
+    """Whether anybody may see images of the data set with the features in them: nothing of either is the user's own."""
+    return is_embedded(data.name) and not is_private((config.feature, config.burnt))
+
+
+def hidden(data: Dataset) -> str:
+    what = "carry a feature of yours" if is_embedded(data.name) else "are yours"
+    return f"Images of {data.named().name} {what} and are not shown unless asked for with --show-images."
+
+
+def reason(run: Run, error: Exception) -> str:
+    """What went wrong, unless it may tell what is private in the run."""
+    return "" if run.withholds else f": {' '.join(str(error).split())}"
 
 
 def of_canaries(config: UniqueFeature, shown: list[tuple[int, int, float]]) -> Iterator[Picture]:
@@ -90,7 +101,7 @@ def of_canaries(config: UniqueFeature, shown: list[tuple[int, int, float]]) -> I
 
 def of_probe(config: UniqueFeature, show_images: bool) -> Iterator[Picture]:
     """Probe images clean, with the feature that was asked for, and with random patches: those with most to see."""
-    if not (show_images or is_embedded(config.probe.name)):
+    if not (show_images or are_public(config, config.probe)):
         return
     images = load(config.probe).test_images
     rows = np.argsort(-images[:VARIED].std(axis=(1, 2, 3)), kind="stable")[:PROBES]

@@ -44,6 +44,9 @@ class Picture:
             raise ValueError(f"it must begin with {Picture.prefix}")
         return Picture(File.parse(text.removeprefix(Picture.prefix)))
 
+    def __str__(self) -> str:
+        return f"{self.prefix}{self.image}"
+
     def patch(self) -> Patch:
         """ValueError where a file cannot be read, the mask has another size, or nothing is covered."""
         colour = decoded(self.image)

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from tasks.datasets.features.patch import OPAQUE, Patch
-from tasks.files import File, read
+from tasks.files import WITHHELD, File, read
 
 if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont
 
 # A code point that will never be a character: what a font draws for it, it draws for all that it lacks.
 NO_CHARACTER = "\uffff"
+
+
+def pattern(words: str) -> str:
+    """What of the words may be told to those who are not to read them: `4 and 3 letters` of JANE DOE."""
+    lengths = [len(word) for word in words.split(" ")]
+    joined = words.replace(" ", "")
+    unit = "letter" if joined.isalpha() else "digit" if joined.isdigit() else "character"
+    return f"{' and '.join(map(str, lengths))} {unit}{'' if lengths == [1] else 's'}"
 
 
 @dataclass(frozen=True)
@@ -35,7 +43,7 @@ class Words:
 
     prefix: ClassVar[str] = "words:"  # of its text form
 
-    words: str
+    words: str = field(metadata={WITHHELD: pattern})
     font: File | None = None
     size: int = 12
     top: int = 1
@@ -64,6 +72,9 @@ class Words:
         if not text.startswith(Words.prefix):
             raise ValueError(f"it must begin with {Words.prefix}")
         return Words(text.removeprefix(Words.prefix))
+
+    def __str__(self) -> str:
+        return f"{self.prefix}{self.words}"
 
     def patch(self) -> Patch:
         """ValueError where the font cannot be read, lacks a character or draws nothing."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from orchestrator.disclosure import Disclosure
+from orchestrator.fields import plain
 from orchestrator.journal import Journal
 from orchestrator.store import open_store
 from orchestrator.tracking import account, artifacts
 from orchestrator.tracking.account import Input
 from orchestrator.tracking.target import Target, absolute, run_list
 from tasks import schemas
+from tasks.audits.unique_feature import UniqueFeature
 from tasks.datasets.dataset import Dataset
 
 SECRET = "parquet:/home/ann/wards/7@" + "a" * 64
@@ -53,19 +56,19 @@ def test_a_summary_gives_each_number_exactly_once_and_leaves_out_what_is_none(tm
     assert {"a": 0.1 + 0.2, "a.low": 1e-17, "a 2": 3.0} == account.metrics(journal, store)
 
 
-@dataclass(frozen=True)
-class Data:
-    train: Dataset
-    probe: Dataset
+def test_data_sets_are_named_once_each_and_without_their_path(tmp_path: Path) -> None:
+    config = plain(UniqueFeature(data=Dataset.parse(SECRET), probe=Dataset.parse(SECRET)))
+    (tmp_path / "run.json").write_text(json.dumps({"audit": "unique_feature", "config": config}))
+    about = Disclosure().journal(tmp_path).about()
+    found = account.inputs(about)
+    assert [Input("parquet:7", "a" * 64, "data, probe")] == found
+    assert "/home" not in found[0].source + str(account.params(about))
+    assert f"parquet:7@{'a' * 64}" == account.params(about)["data"]
 
 
-def test_data_sets_are_named_once_each_and_without_their_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = Dataset.parse(SECRET)
-    monkeypatch.setattr(account, "config", lambda about: Data(one, replace(one)))
-    found = account.inputs({})
-    assert [Input("parquet:7", "a" * 64, "train, probe")] == found
-    assert "/home" not in found[0].source + str(account.params({"audit": "x"}))
-    assert f"parquet:7@{'a' * 64}" == account.params({"audit": "x"})["train"]
+def test_a_table_that_is_handed_over_is_without_remarks_of_its_schema() -> None:
+    table = pa.table({"n": [1]}, metadata={"config": "words:JANE DOE"})
+    assert artifacts.shareable(table).schema.metadata is None
 
 
 def test_bytes_are_in_no_table_that_is_handed_over() -> None:
