@@ -93,17 +93,18 @@ def _askings(
     audit = audits.find(run.audit).audit
     known = [dict(flat(config)) for config in configs]
     common = {name: value for name, value in known[0].items() if all(name in k and k[name] == value for k in known)}
-    for scale in ("full", "tiny"):
+    for scale, whole in itertools.product(("full", "tiny"), (False, True)):
         bases = [
             configured(audit, base, {SCALE: scale}) for base in (audit.cells(preset) if preset else [audit.config()])
         ]
         before = [dict(flat(_unpinned(plain(base)))) for base in bases]
-        of_kind = [_fields_beside(fields) for fields in (*known, *before)]
+        beside = [_fields_beside(fields) for fields in (known[0], *before)]
         fixed = {
             name: value
             for name, value in common.items()
             if any(b.get(name, ...) != value for b in before)
-            or any(beside.get(name) != of_kind[0].get(name) for beside in of_kind)  # of another kind all is said
+            # A feature of another kind has that kind's defaults, and not what the preset's has of the same name.
+            or (whole and any(each.get(name) != beside[0].get(name) for each in beside))
         }
         own = set(differing([_unpinned(plain(base)) for base in bases]))  # varies without being swept
         swept = [name for name in varied(run) if name not in fixed]

@@ -129,7 +129,7 @@ def failures(run: Run) -> Iterator[Failure]:
     tolerated = _tolerated(run)
     for key, task, error in run.status.failures[:FAILURES]:
         if run.withholds:
-            yield Failure(key, task, _kind(error), "", key in tolerated)
+            yield Failure(key, task, f"{_kind(error)}; `engram status {run.name}` tells it", "", key in tolerated)
         else:
             yield Failure(key, task, error, run.store.failure(key) or "", key in tolerated)
 
@@ -137,7 +137,7 @@ def failures(run: Run) -> Iterator[Failure]:
 def _kind(error: str) -> str:
     """The name of what was raised, without its message."""
     name = error.partition(":")[0]
-    return f"{name if name.isidentifier() else 'An error'}; its message is withheld, since it may tell private data"
+    return f"{name if name.isidentifier() else 'An error'}, whose message may quote what is private"
 
 
 def _columns(rows: Sequence[Row]) -> list[str]:

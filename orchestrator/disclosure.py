@@ -73,7 +73,8 @@ class Disclosure:
         told = without_text(about["config"]) if config is None else plain(self.public(config))
         if config is not None and plain(config) == told:
             told = about["config"]  # as it was written: fields that have come since are no part of the run
-        return {**about, "config": told, "setting": self._setting(config, about.get("setting") or {})}
+        setting = {"setting": self._setting(config, about["setting"])} if about.get("setting") else {}
+        return {**about, "config": told, **setting}
 
     def _setting(self, config: Any, setting: Mapping[str, Any]) -> dict[str, Any]:
         """What a sweep varied, each in the form in which it is written down."""

@@ -26,7 +26,7 @@ def engram(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     folder = tmp_path_factory.mktemp("engram") / "hospital"
     for label, name in enumerate(scans.CLASSES):
         for number in range(10):
-            scans.saved(folder / "ward-seven" / "scans" / name / f"{number}.png", scans.pixels(label, number, 24, 60))
+            scans.saved(folder / "ward-seven" / "scans" / name / f"{number}.png", scans.pixels(label, number, 24, 90))
     scans.saved(folder / "ward-seven" / "stamp.png", np.full((5, 5), 255, np.uint8))
     made = Shell(folder)
     made.env.pop("MLFLOW_TRACKING_URI")

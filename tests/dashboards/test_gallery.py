@@ -24,7 +24,7 @@ from tasks.audits.unique_feature.triples import of_probe, probe_images
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Glyph, burn, pixels
+from tasks.datasets.features import Glyph, Words, burn, pixels
 from tests.dashboards import made
 
 
@@ -98,6 +98,14 @@ def test_probe_images_of_the_users_own_are_hidden_beside_embedded_canaries(
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
     config = replace(made.embedded(), probe=own(tmp_path / "data" / "mnist"))
     assert 5 == len(shown(store, config).pictures)
+    assert 5 + 9 == len(shown(store, config, show_images=True).pictures)
+
+
+def test_images_that_anybody_may_see_are_hidden_where_they_carry_somebodys_name(store: Store) -> None:
+    config = made.embedded(feature=Words("JD", size=6))
+    hidden = shown(store, config)
+    assert (False, ()) == (hidden.shown, hidden.pictures)
+    assert "Images of digits carry a feature of yours and are not shown unless asked for" in hidden.note
     assert 5 + 9 == len(shown(store, config, show_images=True).pictures)
 
 

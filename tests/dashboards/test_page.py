@@ -26,6 +26,7 @@ from orchestrator.journal import Journal
 from orchestrator.runs import Cell, planned, start
 from orchestrator.spec import Spec
 from orchestrator.store import Store
+from tasks.datasets.features import Words
 from tests.browser import Browser, Page
 from tests.dashboards import made, pages, test_gallery, test_provenance
 from tests.shell import Shell
@@ -216,6 +217,25 @@ def test_a_tolerated_failure_is_called_that(store: Store, tmp_path: Path) -> Non
     said = pages.words(pages.draw(pages.ran(store, asked, execution)))
     assert "sum: 13, over 5 parts" in said
     assert "1 job failed and was tolerated" in said
+
+
+def test_of_a_failure_in_a_run_about_somebodys_name_only_its_kind_is_told(store: Store) -> None:
+    config = made.embedded(feature=Words("JANE DOE", size=9))
+    run = made.run(store, "unique_feature-1", {"summary": []}, config)
+    key = "f" * 64
+    error = "ValueError: words is 'JANE DOE'; the font of /home/ann has no 'J'"
+    store.write_failure(key, f"Traceback:\n{error}")
+    run.journal.append([{"event": "started"}, {"event": "failed", "key": key, "task": "toys.part", "error": error}])
+    text = pages.draw(open_run(store, run.name)).read_text()
+    assert "ValueError, whose message may quote what is private; `engram status unique_feature-1` tells it" in text
+    assert (False, False) == ("JANE" in text, "/home/ann" in text)
+
+
+def test_the_command_for_a_feature_of_another_kind_says_all_of_its_fields(store: Store) -> None:
+    config = made.embedded(feature=Words("JANE DOE", size=5))
+    run = made.run(store, "unique_feature-1", made.tables(2), config)
+    command = shlex.split(configuration.command(run) or "")
+    assert {"feature.words=<4 and 3 letters>", "feature.size=5", "feature.ink=255"} <= set(command)
 
 
 def test_a_run_that_is_not_finished_says_how_far_it_has_come(store: Store) -> None:
