@@ -89,11 +89,13 @@ class Disclosure:
             return value  # no field but a word that every audit has: scale
         held, shown = config, self.public(config)
         for part in path:
-            held, shown = getattr(held, part, UNKNOWN), getattr(shown, part, UNKNOWN)
+            if not hasattr(held, part):
+                return without_text(value)
+            held, shown = getattr(held, part), getattr(shown, part)
+        if held == shown:
+            return value
         if isinstance(value, str) and hasattr(type(held), "parse"):  # as it was given: neither pinned nor in full
-            given = type(held).parse(value)
-            told = self.public(given)
-            return value if told == given else str(told)
+            return str(self.public(type(held).parse(value)))
         return plain(shown)
 
 
