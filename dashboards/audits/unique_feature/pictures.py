@@ -52,8 +52,8 @@ def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
     if not isinstance(config, UniqueFeature):
         return Gallery(caption, False, "The pictures cannot be drawn: the audit has changed since the run was made.")
     ids = ", ".join(str(canary) for canary, _, _ in shown)
-    if not (show_images or are_public(config, config.data)):
-        return Gallery(caption, False, f"{hidden(config.data)} Their rows, in that order: {ids}.")
+    if not (show_images or are_public(config, config.trained_on)):
+        return Gallery(caption, False, f"{hidden(config.trained_on)} Their rows, in that order: {ids}.")
     try:
         return Gallery(caption, True, "", (*of_canaries(config, shown), *of_probe(config, show_images)))
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
@@ -90,7 +90,7 @@ def reason(run: Run, error: Exception) -> str:
 
 
 def of_canaries(config: UniqueFeature, shown: list[tuple[int, int, float]]) -> Iterator[Picture]:
-    images = load(config.data).train_images
+    images = load(config.trained_on).train_images
     # A canary that was chosen by its rank carries what all carry; one drawn at random may have a feature of its own.
     own = {} if config.choice == "self-influence" else {each.image: each.carried for each in canaries(config)}
     for canary, label, effect in shown:

@@ -49,11 +49,11 @@ class UniqueFeature:
     (`random`, footnote 1). The family's scores take the first `probes` probe images (0: all).
 
     With `canaries=0` nothing is burnt in: `seeds` models are trained on the data as they stand. With `given` nothing is
-    trained: models of somebody else are asked. `beside_plain` compares a regularised network with the same one without
+    trained and there is no `data`: models of somebody else are asked. `beside_plain` compares a regularised network with the same one without
     its regularisers. `seed` is the only source of chance.
     """
 
-    data: Dataset = Dataset("mnist")
+    data: Dataset | None = Dataset("mnist")
     probe: Dataset = Dataset("cifar10")
     probe_split: ProbeSplit = "test"
     network: Network = Network("mlp1")
@@ -103,7 +103,17 @@ class UniqueFeature:
             raise ValueError("measures has influence; choice must be self-influence for it")
         if "latents" in self.measures and self.network.name != "mlp1":
             raise ValueError(f"measures has latents; network is {self.network}, and must be mlp1 for it")
+        if self.given.there:
+            object.__setattr__(self, "data", None)  # nothing is trained, so no data set has to be there
+        elif self.data is None:
+            raise ValueError("data is none; it must be a data set unless models are given")
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
+
+    @property
+    def trained_on(self) -> Dataset:
+        """The data set, of a config that trains."""
+        assert self.data is not None
+        return self.data
 
     @property
     def carried(self) -> Feature:

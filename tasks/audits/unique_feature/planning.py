@@ -55,7 +55,7 @@ def plan(config: UniqueFeature) -> Roots:
 
 def check(config: UniqueFeature) -> None:
     """ValueError where the data cannot serve the config."""
-    images = load(config.data).train_images
+    images = load(config.trained_on).train_images
     rows = config.examples or len(images)
     for name, most in (("examples", len(images)), ("canaries", rows)):
         if getattr(config, name) > most:
@@ -85,7 +85,7 @@ def scores(config: UniqueFeature) -> dict[str, Job | tuple[Job, ...]]:
 
 def families(config: UniqueFeature) -> dict[str, Job | tuple[Job, ...]]:
     asked = tuple(
-        Job(pair_family, PairAsked(config.data, pair.canary.image, relatives(config, pair.canary)), pair.inputs)
+        Job(pair_family, PairAsked(config.trained_on, pair.canary.image, relatives(config, pair.canary)), pair.inputs)
         for pair in pairs(config)
     )
     found = scores(config)["canary_scores"]
@@ -159,7 +159,7 @@ def evaluation_seed(config: UniqueFeature, redraw: int = 0) -> int:
 
 def evaluation(config: UniqueFeature, canary: Canary, redraw: int) -> Evaluation:
     return Evaluation(
-        data=config.data,
+        data=config.trained_on,
         probe=config.probe,
         probe_split=config.probe_split,
         feature=canary.asked,

@@ -75,7 +75,7 @@ TABLE_3 = tuple(
 SECTION_33 = tuple(
     replace(config, measures=("scores", "influence"))
     for config in TABLE_2
-    if (config.data.name, config.network.name) in {("mnist", "mlp1"), ("fashion-mnist", "mlp1"), ("cifar10", "cnn2")}
+    if (config.trained_on.name, config.network.name) in {("mnist", "mlp1"), ("fashion-mnist", "mlp1"), ("cifar10", "cnn2")}
 )
 FIGURE_2 = tuple(
     replace(cell(data, network), canaries=3, measures=("pictures",))
@@ -117,9 +117,11 @@ PRINTED: Mapping[str, UniqueFeature] = {
 
 def repeats(config: UniqueFeature) -> str:
     """The printed cell that a config repeats, whatever its seed and whatever else is measured; empty for none."""
+    if config.given.there:
+        return ""
     here = replace(
         config,
-        data=Dataset(config.data.name),
+        data=Dataset(config.trained_on.name),
         probe=Dataset(config.probe.name),
         measures=("scores",),
         evaluations=1,

@@ -49,7 +49,7 @@ def canaries(config: UniqueFeature) -> list[Canary]:
         images = [Ranked("highest", rank) for rank in range(1, highest + 1)]
         images += [Ranked("lowest", rank) for rank in range(1, config.canaries - highest + 1)]
     else:
-        rows = config.examples or len(load(config.data).train_images)
+        rows = config.examples or len(load(config.trained_on).train_images)
         order = seeds.generator(config.seed, "canaries").permutation(rows)
         images = [int(row) for row in order[: config.canaries]]
     found = []
@@ -72,7 +72,7 @@ def training_seed(config: UniqueFeature, number: int, replicate: int) -> int:
 
 def training(config: UniqueFeature, seed: int, burnt: tuple[Burnt, ...] = ()) -> Training:
     return Training(
-        data=config.data,
+        data=config.trained_on,
         network=config.network,
         dropout=config.dropout,
         batch_norm=config.batch_norm,
@@ -118,4 +118,4 @@ def chosen_job(config: UniqueFeature) -> Job:
 
 def shape(config: UniqueFeature) -> Shape:
     """Of the images that models are asked about."""
-    return config.given.shape if config.given.there else load(config.data).shape
+    return config.given.shape if config.given.there else load(config.trained_on).shape
