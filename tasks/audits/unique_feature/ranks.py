@@ -39,15 +39,30 @@ def label_directed(log_p: Array, label: int | None = None) -> Array:
     """The score of every member, (members,), of one or several models (models, members, classes).
 
     T(f) = mean over models of (L[m, f, y] - mean over f) / (standard deviation over f), y the canary's label; with y
-    unknown the largest over labels, for every member alike, which is its own correction.
+    unknown the place of T(f) in the label in which f stands highest, for every member alike, which is its own
+    correction.
     """
     scores = standardised(log_p).mean(axis=0)
-    return np.asarray(scores.max(axis=1) if label is None else scores[:, label])
+    return highest(scores)[0] if label is None else np.asarray(scores[:, label])
+
+
+def highest(scores: Array) -> tuple[Array, NDArray[np.int64]]:
+    """Of scores (members, classes) each member's standing where it stands highest, and the class, (members,) both.
+
+    Members stand by how many of a class they are above, and where these are as many by their scores. The scores
+    themselves do not compare between classes: log P has a long tail to one side, so that where models say of most
+    images that they are of one class, the largest score over classes belongs to members that the others favour.
+    """
+    above = (scores[None] < scores[:, None]).sum(axis=1)  # (members, classes)
+    place = above.max(axis=1)
+    here = np.where(above == place[:, None], scores, -np.inf)
+    _, standing = np.unique(np.stack([place, here.max(axis=1)], axis=1), axis=0, return_inverse=True)
+    return standing.reshape(-1).astype(np.float64), here.argmax(axis=1)
 
 
 def favoured(log_p: Array, label: int | None = None) -> int:
     """The label towards which the feature asked about pushes most: the known one, where it is known."""
-    return int(standardised(log_p).mean(axis=0)[0].argmax()) if label is None else label
+    return int(highest(standardised(log_p).mean(axis=0))[1][0]) if label is None else label
 
 
 def push(log_p: Array, label: int | None = None) -> tuple[Estimate, float]:
@@ -65,7 +80,7 @@ def push(log_p: Array, label: int | None = None) -> tuple[Estimate, float]:
     low, high = np.quantile(others[:, y], (0.025, 0.975))
     null = 0.0
     if label is None:
-        chosen = standardised(log_p).mean(axis=0)[1:].argmax(axis=1)
+        chosen = highest(standardised(log_p).mean(axis=0))[1][1:]
         null = float(others[np.arange(len(others)), chosen].mean())
     return Estimate(effect, effect - float(high), effect - float(low), len(log_p)), null
 

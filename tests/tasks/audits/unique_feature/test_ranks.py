@@ -20,8 +20,26 @@ def test_scores_are_standardised_over_the_family_and_averaged_over_models() -> N
     assert [0.5, -0.5, -0.5, 0.5] == found.tolist()
     spread = np.std([8, 4, 4, 0])
     assert [2 / spread, 0, 0, -2 / spread] == pytest.approx(ranks.label_directed(np.stack([one, other]), 1).tolist())
-    assert 2 / spread == pytest.approx(ranks.label_directed(np.stack([one, other]))[0])
     assert 1 == ranks.favoured(np.stack([one, other]))
+
+
+def test_with_the_label_unknown_members_stand_where_they_stand_highest() -> None:
+    scores = np.array([[0.1, -1.0], [5.0, -9.0], [4.0, -8.0], [-3.0, -1.0], [0.0, -1.0]])
+    # Above so many in each class: (2, 2), (4, 0), (3, 1), (0, 2), (1, 2); equal places by their scores.
+    standing, classes = ranks.highest(scores)
+    assert [1.0, 3.0, 2.0, 0.0, 0.0] == standing.tolist()
+    assert [0, 0, 0, 1, 1] == classes.tolist()
+
+
+def test_a_label_that_is_nearly_certain_hides_no_push_towards_it() -> None:
+    rng = np.random.default_rng(7)
+    odds = rng.normal(6, 1, 200)  # of class 1: its log P is at most 0, that of class 0 has a long tail
+    odds[0] = 9
+    log_p = -np.logaddexp(0, np.stack([odds, -odds], axis=1))[None]
+    assert 1 / 200 == ranks.rank_p_value(ranks.label_directed(log_p, 1))
+    assert ranks.standardised(log_p)[0].max(axis=1)[0] < 1.0
+    assert ranks.rank_p_value(ranks.label_directed(log_p)) <= 2 / 200
+    assert 1 == ranks.favoured(log_p)
 
 
 def test_the_push_is_the_distance_from_the_rest_of_the_family() -> None:
