@@ -1,0 +1,188 @@
+"""How often the audit finds a name that one training image shows, and how often one that none shows.
+
+python rates.py --out rates.csv              20 hospitals with a name in their data and 20 without
+python rates.py --table rates.csv            the rates, with 95 % Wilson intervals
+
+Every seed is a hospital: its own X-rays, its own patient, whose name is drawn from the names that the audit compares it
+with (so that the rank is exact), and models trained by train_model.py. With and without the name nothing else differs
+but the models' seeds. Each is audited by the files that lie here:
+
+    model file      one model, and several of one hospital as a panel (model_file.yaml)
+    outputs         the table of the first model's answers, for the first few seeds (outputs.yaml)
+    trained here    as many models, trained by Engram on the hospital's folder (trained_here.yaml)
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import io
+import itertools
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import answer
+import make_xrays
+import train_model
+
+import orchestrator
+from orchestrator.cells import specified
+from orchestrator.counted import counted
+from orchestrator.probes import hand_out
+from orchestrator.spec import Spec
+from tasks import seeds
+from tasks.audits.unique_feature.verdict import PUSH, panel_verdict
+from tasks.datasets.features import Family, Words
+from tasks.datasets.features.family import drawn
+from tasks.statistics import proportion
+
+HERE = Path(__file__).resolve().parent
+COLUMNS = ("seed", "shown", "route", "name", "answer", "p", "push", "seconds")
+ROUTES = {
+    "model file": "model_file.yaml",
+    "outputs": "outputs.yaml",
+    "panel of files": "model_file.yaml",
+    "trained here": "trained_here.yaml",
+}
+PANELS = ("panel of files", "trained here")
+SEEDS = 1000  # of a hospital's models
+SIZE = 64
+PATTERN = Words("JANE DOE", size=10)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="the table to write, a row for each audit; there it goes on")
+    parser.add_argument("--table", type=Path, help="say the rates of a table that was written")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--models", type=int, default=3, help="of each hospital's panel")
+    parser.add_argument("--outputs", type=int, default=3, help="seeds of which a table of outputs is audited, too")
+    asked = parser.parse_args(arguments)
+    if (asked.out is None) == (asked.table is None):
+        parser.error("give either --out or --table")
+    if asked.table is not None:
+        print(rates(rows_of(asked.table)))
+        return
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    done = {(row["seed"], row["shown"], row["route"]) for row in rows_of(asked.out)}
+    every = range(asked.first, asked.first + asked.seeds)
+    with asked.out.open("a", newline="") as file, tempfile.TemporaryDirectory() as work:
+        table = csv.DictWriter(file, COLUMNS)
+        if not done:
+            table.writeheader()
+        for route in ROUTES:
+            for seed, shown in itertools.product(
+                every[: asked.outputs] if route == "outputs" else every, (True, False)
+            ):
+                models = asked.models if route in PANELS else 1
+                about = {"seed": seed, "shown": shown, "route": f"{route}, {counted(models, 'model')}"}
+                if tuple(map(str, about.values())) not in done:
+                    row = about | audited(Hospital(Path(work), seed, shown), route, models)
+                    table.writerow(row)
+                    file.flush()
+                    print(*row.values(), flush=True)
+    print(rates(rows_of(asked.out)))
+
+
+def rows_of(file: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(file.open(newline=""))) if file.exists() else []
+
+
+@dataclass(frozen=True)
+class Hospital:
+    """One hospital's X-rays and models in a folder, made when they are asked for."""
+
+    work: Path
+    seed: int
+    shown: bool
+
+    @property
+    def name(self) -> str:
+        return drawn(PATTERN, seeds.derive(self.seed, "name"), Family(), (SIZE, SIZE)).words
+
+    @property
+    def folder(self) -> Path:
+        return self.work / f"{self.seed}-{'with' if self.shown else 'without'}"
+
+    def xrays(self) -> Path:
+        if not (found := self.folder / "xrays").exists():
+            named = ("--name", self.name) if self.shown else ()
+            quietly(make_xrays.main, "--out", found, "--seed", self.seed, *named)
+        return found
+
+    def models(self, count: int) -> list[Path]:
+        files = [self.folder / f"model{number}.pt" for number in range(count)]
+        for number, file in enumerate(files):
+            if not file.exists():
+                seed = SEEDS * (2 * self.seed + self.shown) + number
+                quietly(train_model.main, self.xrays(), "--out", file, "--seed", seed)
+        return files
+
+    def answers(self, probes: Path) -> Path:
+        quietly(answer.main, self.models(1)[0], probes, "--out", found := self.folder / "outputs.csv")
+        return found
+
+
+def audited(hospital: Hospital, route: str, models: int) -> dict[str, Any]:
+    """The audit's answer with its p-value and push."""
+    begun = time.monotonic()
+    elsewhere = f"folder:{hospital.xrays()}/elsewhere"
+    store = hospital.folder / "store"
+    fields: dict[str, Any] = {"feature.words": hospital.name, "probe": elsewhere, "seed": hospital.seed}
+    if route == "outputs":
+        fields["data"] = elsewhere
+        asked = specified(str(HERE / ROUTES[route]), Spec("", set=fields, store=str(store)))
+        hand_out(asked, probes := hospital.folder / "probes")
+        fields["given.outputs"] = [str(hospital.answers(probes))]
+    elif route == "trained here":
+        fields |= {"data": f"folder:{hospital.xrays()}", "seeds": models}
+    else:
+        fields["given.models"] = [str(file) for file in hospital.models(models)]
+    run = orchestrator.run(str(HERE / ROUTES[route]), store=store, address="none", report=False, mlflow="off", **fields)
+    summary = run.table("summary")
+    verdict = panel_verdict(Words(hospital.name), summary)
+    push = next(row for row in summary.to_pylist() if row["metric"] == PUSH)
+    seconds = round(time.monotonic() - begun, 1)
+    return {
+        "name": hospital.name,
+        "answer": verdict.answer,
+        "p": round(push["p_value"], 4),
+        "push": f"{push['estimate']:.9g}",
+        "seconds": seconds,
+    }
+
+
+def quietly(main: Callable[[Sequence[str]], None], *arguments: object) -> None:
+    """One of the hospital's scripts, as from a command line, without what it prints."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        main([str(each) for each in arguments])
+
+
+def rates(rows: list[dict[str, str]]) -> str:
+    """How often each route gives each answer, as a Markdown table."""
+    lines = [
+        "| route | name in the data | hospitals | memorised | undecided | not seen |",
+        "|---|---|---|---|---|---|",
+    ]
+    for route in dict.fromkeys(row["route"] for row in rows):
+        for shown in ("True", "False"):
+            here = [row["answer"] for row in rows if row["route"] == route and row["shown"] == shown]
+            if not here:
+                continue
+            cells = []
+            for each in ("memorised", "undecided", "not seen"):
+                share = proportion(here.count(each), len(here))
+                cells.append(f"{here.count(each)} ({share.low:.0%} to {share.high:.0%})")
+            lines.append(f"| {route} | {'yes' if shown == 'True' else 'no'} | {len(here)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
