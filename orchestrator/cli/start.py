@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from orchestrator.spec import Spec
 
 
+FEW = 6  # sets of pictures that are told by name
+
+
 def plan(
     what: What,
     fields: Fields = None,
@@ -169,9 +172,9 @@ def probes(
     if json:
         emit(said)
         return
-    table([{"set": name, "pictures": count} for name, count in said["sets"].items()])
-    show("")
-    show(f"{counted(said['images'], 'picture')} in {said['folder']}")
+    names = list(said["sets"])
+    few = names if len(names) <= FEW else [*names[: FEW - 1], "...", names[-1]]
+    show(f"{counted(said['images'], 'picture')} in {said['folder']}, in {counted(len(names), 'set')}: {', '.join(few)}")
 
 
 def _execution(

@@ -41,7 +41,7 @@ class Detection:
     """Nothing but its inputs bears on the table."""
 
 
-@task(version=1, name="unique_feature.detection", gathers=True)
+@task(version=2, name="unique_feature.detection", gathers=True)
 def detection(config: Detection, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Every estimator's word on every model. The inputs are families and canary scores, in any order and number."""
     rows: list[Row] = []
@@ -75,20 +75,20 @@ def of_scores(table: pa.Table) -> Iterator[Row]:
 
 def of_families(table: pa.Table) -> Iterator[Row]:
     """The ranks among the family: of a model alone, and of a model against its twin."""
-    found = {about["model"]: (about, d, log_p) for about, d, log_p in by_model(table)}
+    found = {said.about["model"]: said for said in by_model(table)}
     if set(found) != {"canary", "twin"}:
         return
-    about = {name: found["canary"][0][name] for name in ("canary", "seed")}
-    label = found["canary"][0]["label"]
-    for model, (_, d, log_p) in found.items():
+    about = {name: found["canary"].about[name] for name in ("canary", "seed")}
+    label = found["canary"].label
+    for model, said in found.items():
         tests = {
-            "rank of KL": d,
-            "label-directed rank": ranks.label_directed(log_p[None], label),
-            "label-directed rank, label unknown": ranks.label_directed(log_p[None]),
+            "rank of KL": said.d,
+            "label-directed rank": ranks.label_directed(said.log_p[None], label),
+            "label-directed rank, label unknown": ranks.label_directed(said.log_p[None]),
         }
         for estimator, scores in tests.items():
             yield ranked(estimator, model, about, scores)
-    differences = ranks.paired(found["canary"][2], found["twin"][2], label)
+    differences = ranks.paired(found["canary"].log_p, found["twin"].log_p, label)
     yield ranked("paired family rank", "canary", about, differences)
     # No second model of that seed never saw it; but of the family's others neither model saw any.
     yield ranked("paired family rank", "twin", about, ranks.untrained(differences))

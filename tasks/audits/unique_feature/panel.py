@@ -70,7 +70,7 @@ def ask(config: Asked, inputs: Inputs) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=DIVERGENCES)
 
 
-@task(version=1, name="unique_feature.ask_family", alike=alike)
+@task(version=2, name="unique_feature.ask_family", alike=alike)
 def ask_family(config: Asked, inputs: Inputs) -> pa.Table:
     """The family's scores (FAMILY) of the one model."""
     clean = clean_images(config.relatives, config.shape)

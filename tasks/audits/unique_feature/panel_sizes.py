@@ -49,7 +49,7 @@ class Pair:
     twin: Array
 
 
-@task(version=1, name="unique_feature.panels", gathers=True)
+@task(version=2, name="unique_feature.panels", gathers=True)
 def panels(config: Panels, inputs: Inputs) -> pa.Table:
     """The rate at which panels of a size call the feature memorised (PANELS). The inputs are families, in any order.
 
@@ -64,9 +64,9 @@ def panels(config: Panels, inputs: Inputs) -> pa.Table:
 
 
 def pairs_of(table: pa.Table) -> Iterator[Pair]:
-    found = {about["model"]: (about, log_p) for about, _, log_p in by_model(table)}
+    found = {said.about["model"]: said for said in by_model(table)}
     if set(found) == {"canary", "twin"}:
-        yield Pair(found["canary"][0]["label"], found["canary"][1], found["twin"][1])
+        yield Pair(found["canary"].label, found["canary"].log_p, found["twin"].log_p)
 
 
 def of_size(pairs: Sequence[Pair], size: int) -> Iterator[Row]:

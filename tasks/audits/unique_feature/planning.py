@@ -184,6 +184,8 @@ def of_panel(config: UniqueFeature) -> Roots:
     roots: dict[str, Job | tuple[Job, ...]] = {}
     inputs: list[tuple[Job, ...]]
     if given.there:
+        if not (given.models or given.outputs):
+            raise ValueError("given has a shape alone; it must have models or outputs for there to be anything to ask")
         panel = [asked(config, number) for number in range(max(len(given.models), len(given.outputs)))]
         inputs = [() for _ in panel]
     else:

@@ -75,7 +75,8 @@ TABLE_3 = tuple(
 SECTION_33 = tuple(
     replace(config, measures=("scores", "influence"))
     for config in TABLE_2
-    if (config.trained_on.name, config.network.name) in {("mnist", "mlp1"), ("fashion-mnist", "mlp1"), ("cifar10", "cnn2")}
+    if (config.trained_on.name, config.network.name)
+    in {("mnist", "mlp1"), ("fashion-mnist", "mlp1"), ("cifar10", "cnn2")}
 )
 FIGURE_2 = tuple(
     replace(cell(data, network), canaries=3, measures=("pictures",))

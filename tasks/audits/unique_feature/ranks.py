@@ -65,16 +65,17 @@ def favoured(log_p: Array, label: int | None = None) -> int:
     return int(highest(standardised(log_p).mean(axis=0))[1][0]) if label is None else label
 
 
-def push(log_p: Array, label: int | None = None) -> tuple[Estimate, float]:
-    """How much more the feature raises log P(label) than its family does, in nats, and what an untrained one gives.
+def push(log_p: Array, log_odds: Array, label: int | None = None) -> tuple[Estimate, float]:
+    """How much more the feature raises the log odds of a label than its family does, and what an untrained one gives.
 
-    e = mean over models of L[m, 0, y] - mean over f >= 1 of L[m, f, y]. The interval is that of shifts which the family
-    does not contradict: e less the 97.5th and the 2.5th percentile of the others' own deviations. With the label
-    unknown y is the favoured one, and the second number, the mean over the others of the same taken for each of them,
+    e = mean over models of O[m, 0, y] - mean over f >= 1 of O[m, f, y], O the mean log P / (1 - P) over probe images,
+    in nats; both arrays are (models, members, classes). The interval is that of shifts which the family does not
+    contradict: e less the 97.5th and the 2.5th percentile of the others' own deviations. With the label unknown y is
+    the favoured one (by log P), and the second number, the mean over the others of the same taken for each of them,
     says what choosing it adds where nothing is memorised; else it is 0.
     """
     y = favoured(log_p, label)
-    mean = log_p.mean(axis=0)  # (members, classes)
+    mean = log_odds.mean(axis=0)  # (members, classes)
     others = mean[1:] - mean[1:].mean(axis=0)
     effect = float(mean[0, y] - mean[1:, y].mean())
     low, high = np.quantile(others[:, y], (0.025, 0.975))

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tasks.audits.unique_feature.choice import Ranked, row_of
 from tasks.audits.unique_feature.evaluation import MODELS
-from tasks.audits.unique_feature.scores import Array, divergence, log_probabilities
+from tasks.audits.unique_feature.scores import Array, divergence, log_odds, log_probabilities
 from tasks.audits.unique_feature.triples import Pixels, ProbeSplit, probe_images, relatives
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
@@ -33,6 +33,7 @@ FAMILY = pa.schema(
         ("member", pa.int32()),  # 0: the feature asked about; 1 and more: the others of its family
         ("d", pa.float64()),  # mean over the probe images of KL(f(x_c) || f(x_f)), nats
         ("log_p", pa.list_(pa.float64())),  # mean over the probe images of log P(class | x_f), for every class
+        ("log_odds", pa.list_(pa.float64())),  # and of log P / (1 - P)
     ]
 )
 
@@ -64,7 +65,7 @@ def alike(config: PairAsked) -> tuple[Dataset, Dataset, ProbeSplit, int, int]:
     return config.data, asked.probe, asked.probe_split, asked.probes, asked.family.count
 
 
-@task(version=1, name="unique_feature.family", alike=alike)
+@task(version=2, name="unique_feature.family", alike=alike)
 def pair_family(config: PairAsked, inputs: Inputs) -> pa.Table:
     """The family's scores (FAMILY) of the canary's model and of its twin (the first two inputs)."""
     data = load(config.data)
@@ -86,14 +87,15 @@ def clean_images(config: Relatives, shape: tuple[int, int, int]) -> Pixels:
 
 
 def answers(config: Relatives, clean: Pixels, models: Sequence[Says]) -> list[list[dict[str, Any]]]:
-    """For each model the rows of its family: member, d and log_p. An image is drawn once for all models."""
+    """For each model the rows of its family: member, d, log_p and log_odds. An image is drawn once for all models."""
     before = [says("clean", clean) for says in models]
     found: list[list[dict[str, Any]]] = [[] for _ in models]
     for member, name, images in named(clean, config):
         for rows, says, unchanged in zip(found, models, before, strict=True):
             log_p = says(name, images)
             d = float(divergence(unchanged, log_p).mean())
-            rows.append({"member": member, "d": d, "log_p": log_p.mean(axis=0).tolist()})
+            means = {"log_p": log_p.mean(axis=0).tolist(), "log_odds": log_odds(log_p).mean(axis=0).tolist()}
+            rows.append({"member": member, "d": d} | means)
     return found
 
 
@@ -112,13 +114,27 @@ def trained(model: pa.Table) -> Says:
     return lambda _, images: log_probabilities(logits(network, [weights], images)[0])
 
 
-def by_model(table: pa.Table) -> Iterator[tuple[dict[str, Any], Array, Array]]:
-    """Each model of a FAMILY table: its identity, d (members,) and log_p (members, classes), by member."""
+@dataclass(frozen=True, eq=False)
+class Said:
+    """What one model says of the members of a family, the feature asked about first."""
+
+    about: dict[str, Any]  # canary, label, seed, model
+    d: Array  # (members,)
+    log_p: Array  # (members, classes)
+    log_odds: Array  # (members, classes)
+
+    @property
+    def label(self) -> Any:
+        """The canary's label; None where it is not known."""
+        return self.about["label"]
+
+
+def by_model(table: pa.Table) -> Iterator[Said]:
+    """Each model of a FAMILY table."""
     rows: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in table.to_pylist():
         rows.setdefault(tuple(row[name] for name in ("canary", "label", "seed", "model")), []).append(row)
     for (canary, label, seed, model), members in rows.items():
         members.sort(key=lambda row: row["member"])
         about = {"canary": canary, "label": label, "seed": seed, "model": model}
-        d = np.array([row["d"] for row in members])
-        yield about, d, np.array([row["log_p"] for row in members])
+        yield Said(about, *(np.array([row[name] for row in members]) for name in ("d", "log_p", "log_odds")))

@@ -24,6 +24,16 @@ def log_probabilities(logits: ArrayLike) -> Array:
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
 
 
+def log_odds(log_p: Array) -> Array:
+    """log P / (1 - P) from log P, of each class: (images, classes).
+
+    It goes on rising where P nears 1 and log P stands still. 1 - P is taken as -expm1(log P), and as the smallest
+    float64 where P has rounded to 1.
+    """
+    rest = np.maximum(-np.expm1(log_p), np.finfo(np.float64).tiny)
+    return np.asarray(log_p - np.log(rest))
+
+
 def divergence(clean: Array, changed: Array) -> Array:
     """KL(clean || changed) of each image's two predictions, in nats, from log-probabilities; (images,).
 

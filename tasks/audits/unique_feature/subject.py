@@ -22,14 +22,15 @@ class Given:
     models: tuple[ModelFile, ...] = ()
     outputs: tuple[File, ...] = ()
     interface: Interface = Interface()
-    shape: tuple[int, int, int] = (28, 28, 1)
+    shape: tuple[int, int, int] | None = None
     classes: int | None = None
     columns: tuple[str, ...] = ()
     label: int | None = None
 
     def __post_init__(self) -> None:
-        height, width, channels = self.shape
-        if height < 1 or width < 1 or channels not in (1, 3):
+        if self.there and self.shape is None:
+            raise ValueError("shape is none; it must be height, width and channels of the images that the models take")
+        if self.shape is not None and (min(self.shape[:2]) < 1 or self.shape[2] not in (1, 3)):
             raise ValueError(f"shape is {self.shape}; it must be height, width and 1 or 3 channels")
         if self.label is not None and self.label < 0:
             raise ValueError(f"label is {self.label}; it must be at least 0")
@@ -38,4 +39,5 @@ class Given:
 
     @property
     def there(self) -> bool:
-        return bool(self.models or self.outputs)
+        """Whether models that are trained elsewhere are asked; with a shape alone it is to be written for them."""
+        return bool(self.models or self.outputs or self.shape)

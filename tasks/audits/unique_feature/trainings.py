@@ -118,4 +118,4 @@ def chosen_job(config: UniqueFeature) -> Job:
 
 def shape(config: UniqueFeature) -> Shape:
     """Of the images that models are asked about."""
-    return config.given.shape if config.given.there else load(config.trained_on).shape
+    return config.given.shape or load(config.trained_on).shape

@@ -47,8 +47,9 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
     """Memorised: the feature's rank among its family has p of at most 0.05. Not seen: it has not, and the push lies
     below SMALLEST. Undecided: neither.
 
-    The push is how much more the feature raises log P(label) than the others of its family do, in nats; with the label
-    unknown, towards the label that it favours most, for which the others are given the same choice.
+    The push is how much more the feature raises the log odds of a label than the others of its family do, in nats: of
+    the label that it favours most, where it is unknown, for which the others are given the same choice. Odds, since log
+    P of a label of which models are nearly certain cannot rise, however well they remember.
     """
     rows = [row for row in summary.to_pylist() if row["metric"] == PUSH]
     if not rows or rows[0]["estimate"] is None:
@@ -59,7 +60,7 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
     models = f"{n} models together move" if n > 1 else "the model moves"
     towards = "the canary's label" if setting["label known"] else f"label {setting['label']}, which it favours most"
     found = (
-        f"asked about {asked}, {models} log P of {towards} by {row['estimate']:.4g} nats "
+        f"asked about {asked}, {models} the log odds of {towards} by {row['estimate']:.4g} nats "
         f"more than for other features of its family (95 % interval {row['low']:.4g} to {row['high']:.4g} by the "
         f"family's own spread; {row['null']:.4g} where nothing is memorised); rank p = {p_value:.3g}"
     )

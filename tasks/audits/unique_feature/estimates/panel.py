@@ -25,11 +25,11 @@ def family(tables: Sequence[pa.Table]) -> Iterator[Row]:
     found = [each for table in tables for each in by_model(table)]
     if not found:
         return
-    label = found[0][0]["label"]
-    log_p = np.stack([log_p for _, _, log_p in found])
-    d = np.stack([d for _, d, _ in found])
+    label = found[0].label
+    log_p = np.stack([said.log_p for said in found])
+    d = np.stack([said.d for said in found])
     members = log_p.shape[1]
-    estimate, null = ranks.push(log_p, label)
+    estimate, null = ranks.push(log_p, np.stack([said.log_odds for said in found]), label)
     p_value = ranks.rank_p_value(ranks.label_directed(log_p, label))
     asked = {"label": ranks.favoured(log_p, label), "label known": label is not None}
     yield row("push towards a label", asked, estimate, "model", null, p_value)

@@ -99,10 +99,10 @@ def pair(canary: int, m: float, twin_m: float, n: int = 40, seed: int | None = N
 def family(
     canary: int | None, models: Mapping[str, NDArray[np.float64]], label: int | None = 1, seed: int | None = None
 ) -> pa.Table:
-    """`models` holds log_p (members, classes) per model; d is minus the mean of a member's."""
+    """`models` holds log_p (members, classes) per model, and log_odds are equal; d is minus the mean of a member's."""
     rows = [
         {"canary": canary, "label": label, "seed": seed, "model": model, "member": member}
-        | {"d": -float(values.mean()), "log_p": values.tolist()}
+        | {"d": -float(values.mean()), "log_p": values.tolist(), "log_odds": values.tolist()}
         for model, log_p in models.items()
         for member, values in enumerate(log_p)
     ]

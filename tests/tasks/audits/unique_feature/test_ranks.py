@@ -44,7 +44,7 @@ def test_a_label_that_is_nearly_certain_hides_no_push_towards_it() -> None:
 
 def test_the_push_is_the_distance_from_the_rest_of_the_family() -> None:
     log_p = np.array([[[-1.0], [-2.0], [-2.2], [-1.8]]])
-    estimate, null = ranks.push(log_p, 0)
+    estimate, null = ranks.push(log_p, log_p, 0)
     assert 1.0 == pytest.approx(estimate.value)
     low, high = np.quantile([0.0, -0.2, 0.2], (0.025, 0.975))
     assert [1.0 - high, 1.0 - low] == pytest.approx([estimate.low, estimate.high])
@@ -53,7 +53,8 @@ def test_the_push_is_the_distance_from_the_rest_of_the_family() -> None:
 
 def test_with_the_label_unknown_the_null_has_the_same_choice_of_labels() -> None:
     rng = np.random.default_rng(3)
-    estimates = [ranks.push(rng.normal(0, 1, (1, 101, 10))) for _ in range(100)]
+    drawn = [rng.normal(0, 1, (1, 101, 10)) for _ in range(100)]
+    estimates = [ranks.push(log_p, log_p) for log_p in drawn]
     gained = np.mean([estimate.value for estimate, _ in estimates])
     assert np.mean([null for _, null in estimates]) == pytest.approx(gained, abs=0.15)
     assert gained > 1
@@ -75,7 +76,8 @@ def test_a_feature_that_nobody_trained_on_is_called_as_often_as_the_level_says(l
 
 def test_the_push_interval_covers_zero_where_nothing_is_memorised() -> None:
     rng = np.random.default_rng(5)
-    found = [ranks.push(rng.normal(0, 1, (2, 101, 3)), 1)[0] for _ in range(NULLS)]
+    drawn = [rng.normal(0, 1, (2, 101, 3)) for _ in range(NULLS)]
+    found = [ranks.push(log_p, log_p, 1)[0] for log_p in drawn]
     covered = sum(each.low <= 0 <= each.high for each in found if each.low is not None and each.high is not None)
     assert covered >= 0.9 * NULLS
 
@@ -87,3 +89,12 @@ def test_a_pairs_difference_leaves_what_the_canary_did() -> None:
     canary[0, 2] += 1
     assert 1 / 30 == pytest.approx(ranks.rank_p_value(ranks.paired(canary, twin, 2)))
     assert ranks.rank_p_value(ranks.label_directed(canary[None], 2)) != pytest.approx(1 / 30)
+
+
+def test_a_push_towards_a_label_that_is_nearly_certain_shows_in_its_odds() -> None:
+    odds = np.full((1, 50, 1), 8.0) + np.random.default_rng(8).normal(0, 0.1, (1, 50, 1))
+    odds[0, 0, 0] = 11
+    log_p = -np.logaddexp(0, -odds)
+    estimate, _ = ranks.push(log_p, odds, 0)
+    assert estimate.value == pytest.approx(3.0, abs=0.1)
+    assert log_p[0, 0, 0] - log_p[0, 1:, 0].mean() < 0.001

@@ -20,18 +20,19 @@ def test_a_model_that_reads_the_letter_has_the_familys_scores_worked_out_by_hand
     data = pin(Dataset("digits"))
     canary = int(np.flatnonzero(load(data).train_labels == LABEL)[0])
     table = pair_family(PairAsked(data, canary, asked()), [reads_the_letter(STRENGTH), reads_the_letter(0.0)])
-    (about, d, log_p), (twin, d_twin, log_p_twin) = by_model(table)
-    assert {"canary": canary, "label": LABEL, "seed": 17, "model": "canary"} == about
-    assert "twin" == twin["model"]
+    said, twin = by_model(table)
+    assert {"canary": canary, "label": LABEL, "seed": 17, "model": "canary"} == said.about
+    assert "twin" == twin.about["model"]
     # A member's brightness where the letter has its ink: the share of that ink which it has too.
     members = [Glyph(), *family(Glyph(), Family(count=MEMBERS), 5, SHAPE[:2])]
     shared = np.array([pixels(member).ravel()[INK].mean() / 255 for member in members if isinstance(member, Glyph)])
     expected = STRENGTH * shared - np.log(np.exp(STRENGTH * shared) + 9)
-    assert expected == pytest.approx(log_p[:, LABEL], abs=1e-5)
+    assert expected == pytest.approx(said.log_p[:, LABEL], abs=1e-5)
+    assert STRENGTH * shared - np.log(9) == pytest.approx(said.log_odds[:, LABEL], abs=1e-5)
     assert 1.0 == shared[0] > shared[1:].max()
-    assert np.full((MEMBERS + 1, 10), np.log(0.1)) == pytest.approx(log_p_twin, abs=1e-6)
-    assert not d_twin.any()
-    assert (d > 0).all()
+    assert np.full((MEMBERS + 1, 10), np.log(0.1)) == pytest.approx(twin.log_p, abs=1e-6)
+    assert not twin.d.any()
+    assert (said.d > 0).all()
 
 
 def test_only_the_first_probe_images_are_asked_about() -> None:

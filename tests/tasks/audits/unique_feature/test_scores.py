@@ -7,6 +7,7 @@ from tasks.audits.unique_feature.scores import (
     average,
     black_box_score,
     divergence,
+    log_odds,
     log_probabilities,
     white_box_score,
 )
@@ -69,3 +70,11 @@ def test_without_images_there_is_no_score() -> None:
 def test_float32_divergences_are_averaged_in_float64() -> None:
     d_u = np.full(1_000_000, 0.1, np.float32)
     assert black_box_score(d_u, np.zeros_like(d_u)) == pytest.approx(float(np.float32(0.1)), rel=1e-12)
+
+
+def test_log_odds_follow_from_log_probabilities_however_near_to_one_they_are() -> None:
+    log_p = np.log([[0.5, 0.2, 0.3]])
+    assert [0.0, np.log(0.2 / 0.8), np.log(0.3 / 0.7)] == pytest.approx(log_odds(log_p)[0])
+    certain = log_odds(np.array([[-1e-12, 0.0]]))[0]
+    assert 12 * np.log(10) == pytest.approx(certain[0])
+    assert np.isfinite(certain).all()
