@@ -49,8 +49,8 @@ class UniqueFeature:
     (`random`, footnote 1). The family's scores take the first `probes` probe images (0: all).
 
     With `canaries=0` nothing is burnt in: `seeds` models are trained on the data as they stand. With `given` nothing is
-    trained and there is no `data`: models of somebody else are asked. `beside_plain` compares a regularised network with the same one without
-    its regularisers. `seed` is the only source of chance.
+    trained and there is no `data`: models of somebody else are asked. `beside_plain` compares a regularised network
+    with the same one without its regularisers. `seed` is the only source of chance.
     """
 
     data: Dataset | None = Dataset("mnist")
