@@ -14,6 +14,8 @@ from orchestrator.counted import counted
         (0, "job", "0 jobs"),
         (1797, "image", "1,797 images"),
         (2, "process", "2 processes"),
+        (30, "canary", "30 canaries"),
+        (2, "day", "2 days"),
         (3, "", "3"),
     ],
 )

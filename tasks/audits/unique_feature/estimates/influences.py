@@ -37,7 +37,7 @@ def with_feature(traced: Sequence[Row], published: Numbers) -> Iterator[Row]:
     """
     numbers = {"highest": published.highest, "lowest": published.lowest}
     for each in traced:
-        setting = {"image": f"{each['end']} without", "feature": "with" if each["with_feature"] else "without"}
+        setting = {"image": each["end"], "feature": "with" if each["with_feature"] else "without"}
         printed = numbers[each["end"]]
         number = printed[int(each["with_feature"])] if printed else None
         yield row("self-influence", setting, alone(each["self_influence"]), "training")

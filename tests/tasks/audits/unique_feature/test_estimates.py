@@ -80,8 +80,8 @@ def test_an_image_is_traced_without_the_feature_and_with_it() -> None:
     assert [1.0, 8.0] == table["self_influence"].to_pylist()
     assert [0.0, 0.75 - 0.25] == [round(share, 6) for share in table["share_below"].to_pylist()]
     found = rows("traced", [table], TABLE_2)
-    with_it = json.dumps({"feature": "with", "image": "lowest without"})
-    without = json.dumps({"feature": "without", "image": "lowest without"})
+    with_it = json.dumps({"feature": "with", "image": "lowest"})
+    without = json.dumps({"feature": "without", "image": "lowest"})
     assert [1.0e-13, 7.5e4] == [found["squared slopes", setting]["published"] for setting in (without, with_it)]
     assert 8.0 == found["self-influence", with_it]["estimate"]
 
