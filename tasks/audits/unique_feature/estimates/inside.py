@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tasks.audits.unique_feature.estimates.row import Row, row
 from tasks.statistics import mean
@@ -40,7 +40,7 @@ def latent(latents: Sequence[Row]) -> Iterator[Row]:
         yield row("units of the feature", {"layer": layer}, mean(found["canary"]), "training", null)
 
 
-def _at(epoch: int):  # type: ignore[no-untyped-def]
+def _at(epoch: int) -> Callable[[Sequence[Row]], Row]:
     return lambda rows: next(each for each in rows if each["epoch"] == epoch)
 
 
