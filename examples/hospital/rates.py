@@ -137,7 +137,6 @@ def audited(hospital: Hospital, route: str, models: int) -> dict[str, Any]:
     store = hospital.folder / "store"
     fields: dict[str, Any] = {"feature.words": hospital.name, "probe": elsewhere, "seed": hospital.seed}
     if route == "outputs":
-        fields["data"] = elsewhere
         asked = specified(str(HERE / ROUTES[route]), Spec("", set=fields, store=str(store)))
         hand_out(asked, probes := hospital.folder / "probes")
         fields["given.outputs"] = [str(hospital.answers(probes))]
