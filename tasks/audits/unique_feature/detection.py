@@ -41,7 +41,7 @@ class Detection:
     """Nothing but its inputs bears on the table."""
 
 
-@task(version=2, name="unique_feature.detection", gathers=True)
+@task(version=3, name="unique_feature.detection", gathers=True)
 def detection(config: Detection, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Every estimator's word on every model. The inputs are families and canary scores, in any order and number."""
     rows: list[Row] = []
@@ -91,7 +91,7 @@ def of_families(table: pa.Table) -> Iterator[Row]:
     differences = ranks.paired(found["canary"].log_p, found["twin"].log_p, label)
     yield ranked("paired family rank", "canary", about, differences)
     # No second model of that seed never saw it; but of the family's others neither model saw any.
-    yield ranked("paired family rank", "twin", about, ranks.untrained(differences))
+    yield ranked("paired family rank", "twin", about, ranks.untrained(differences, about["seed"]))
 
 
 def ranked(estimator: str, model: str, about: Row, scores: Array) -> Row:

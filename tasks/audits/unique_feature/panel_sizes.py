@@ -45,11 +45,12 @@ class Panels:
 @dataclass(frozen=True, eq=False)
 class Pair:
     label: int
+    seed: int
     canary: Array  # log_p (members, classes)
     twin: Array
 
 
-@task(version=2, name="unique_feature.panels", gathers=True)
+@task(version=3, name="unique_feature.panels", gathers=True)
 def panels(config: Panels, inputs: Inputs) -> pa.Table:
     """The rate at which panels of a size call the feature memorised (PANELS). The inputs are families, in any order.
 
@@ -66,7 +67,7 @@ def panels(config: Panels, inputs: Inputs) -> pa.Table:
 def pairs_of(table: pa.Table) -> Iterator[Pair]:
     found = {said.about["model"]: said for said in by_model(table)}
     if set(found) == {"canary", "twin"}:
-        yield Pair(found["canary"].label, found["canary"].log_p, found["twin"].log_p)
+        yield Pair(found["canary"].label, found["canary"].about["seed"], found["canary"].log_p, found["twin"].log_p)
 
 
 def of_size(pairs: Sequence[Pair], size: int) -> Iterator[Row]:
@@ -102,7 +103,7 @@ def against_twins(group: Sequence[Pair], model: str) -> float:
     """The rank of the mean of the standardised differences; the twins' is that of a feature nobody trained on."""
     scores = [ranks.paired(pair.canary, pair.twin, pair.label) for pair in group]
     mean = np.mean([ranks.standardised(score[:, None])[:, 0] for score in scores], axis=0)
-    return ranks.rank_p_value(mean if model == "canary" else ranks.untrained(mean))
+    return ranks.rank_p_value(mean if model == "canary" else ranks.untrained(mean, group[0].seed))
 
 
 def rate(estimator: str, model: str, size: int, p_values: Sequence[float]) -> Iterator[Row]:

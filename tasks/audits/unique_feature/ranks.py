@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks import seeds
 from tasks.statistics import Estimate
 
 Array = NDArray[np.float64]
@@ -91,6 +92,10 @@ def paired(canary: Array, twin: Array, label: int) -> Array:
     return np.asarray(canary[:, label] - twin[:, label])
 
 
-def untrained(scores: Array) -> Array:
-    """The scores (members,) as if the first of the others had been asked about: what a test says of no memory."""
-    return scores[1:]
+def untrained(scores: Array, seed: int) -> Array:
+    """The scores (members,) as if one of the others, drawn by the seed, had been asked about: no memory of it is there.
+
+    Drawn for each model anew, since a family that all models share has members that look like the trained one.
+    """
+    drawn = 1 + int(seeds.generator(seed, "untrained member").integers(len(scores) - 1))
+    return np.concatenate([scores[drawn : drawn + 1], np.delete(scores, [0, drawn])])

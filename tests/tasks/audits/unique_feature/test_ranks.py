@@ -98,3 +98,11 @@ def test_a_push_towards_a_label_that_is_nearly_certain_shows_in_its_odds() -> No
     estimate, _ = ranks.push(log_p, odds, 0)
     assert estimate.value == pytest.approx(3.0, abs=0.1)
     assert log_p[0, 0, 0] - log_p[0, 1:, 0].mean() < 0.001
+
+
+def test_an_untrained_member_is_drawn_and_ranked_among_the_other_untrained_ones() -> None:
+    scores = np.arange(10.0)
+    found = [ranks.untrained(scores, seed) for seed in range(60)]
+    assert all(sorted(each) == list(range(1, 10)) for each in found)
+    assert set(range(1, 10)) == {int(each[0]) for each in found}
+    assert found[3].tolist() == ranks.untrained(scores, 3).tolist()
