@@ -56,7 +56,7 @@ def test_words_are_told_by_their_lengths(words: str, told: str) -> None:
         (JANE, Words("<4 and 3 letters>", File("hand.ttf", DIGEST), size=9)),
         (Glyph(), Glyph()),
         (Family("names", names=FONT), Family("names", names=File("hand.ttf", DIGEST))),
-        (Given(outputs=(FONT,)), Given(outputs=(File("hand.ttf", DIGEST),))),
+        (Given(outputs=(FONT,), shape=(8, 8, 1)), Given(outputs=(File("hand.ttf", DIGEST),), shape=(8, 8, 1))),
     ],
 )
 def test_what_is_private_is_replaced_and_all_else_stays(private: Any, public: Any) -> None:

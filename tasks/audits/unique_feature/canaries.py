@@ -37,6 +37,7 @@ def schema() -> pa.Schema:
         for score in SCORES:
             for test in TESTS:
                 fields += [
+                    (f"{prefix}{score}_{test}_t", pa.float64()),
                     (f"{prefix}{score}_{test}_p", pa.float64()),
                     (f"{prefix}{score}_{test}_adjusted_p", pa.float64()),
                 ]
@@ -57,7 +58,7 @@ class CanaryScores:
     """Nothing but its inputs bears on the table."""
 
 
-@task(version=2, name="unique_feature.canary_scores", gathers=True)
+@task(version=3, name="unique_feature.canary_scores", gathers=True)
 def canary_scores(config: CanaryScores, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Every pair's row for every evaluation, the largest M first.
 
@@ -105,8 +106,14 @@ def model_scores(divergences: pa.Table, model: str) -> Row:
     compared = {"m": (probe, "d"), "m_w_probe": (probe, "log_p"), "m_w_train": (train, "log_p")}
     for score, (columns, kind) in compared.items():
         for name, test in TESTS.items():
-            row[f"{score}_{name}_p"] = test(columns[f"{kind}_u"], columns[f"{kind}_r"]).p_value
+            found = test(columns[f"{kind}_u"], columns[f"{kind}_r"])
+            row |= {f"{score}_{name}_t": finite(found.statistic), f"{score}_{name}_p": found.p_value}
     return row
+
+
+def finite(value: float | None) -> float | None:
+    """The value, unless it is infinite: a test of images that do not vary."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def trained(history: pa.Table | None) -> Row:

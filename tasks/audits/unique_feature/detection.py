@@ -41,7 +41,7 @@ class Detection:
     """Nothing but its inputs bears on the table."""
 
 
-@task(version=3, name="unique_feature.detection", gathers=True)
+@task(version=4, name="unique_feature.detection", gathers=True)
 def detection(config: Detection, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Every estimator's word on every model. The inputs are families and canary scores, in any order and number."""
     rows: list[Row] = []
@@ -66,7 +66,9 @@ def of_scores(table: pa.Table) -> Iterator[Row]:
             yield row("M", model, about, pair[f"{prefix}m"])
             p_value = pair[f"{prefix}m_welch_p"]
             if p_value is not None:
-                yield row("published t-test", model, about, -p_value, p_value)
+                # By t, since p rounds to 0 for many a model.
+                t = pair[f"{prefix}m_welch_t"]
+                yield row("published t-test", model, about, -p_value if t is None else t, p_value)
             yield row("M_w", model, about, pair[f"{prefix}m_w_probe"])
             if again is not None:
                 floor = pair[f"{prefix}average_d_r"] - again[f"{prefix}average_d_r"]
