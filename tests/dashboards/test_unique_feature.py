@@ -13,12 +13,14 @@ import pyarrow as pa
 import pytest
 
 from dashboards import drawing
-from dashboards.audits.unique_feature.family import scores
+from dashboards.audits.unique_feature.family import ranked
 from dashboards.audits.unique_feature.latents import excited
 from dashboards.figure import Figure
 from dashboards.figures import figures
 from dashboards.gallery import gallery
 from orchestrator.store import Store, open_store
+from tasks.audits.unique_feature import ranks
+from tasks.audits.unique_feature.relatives import FAMILY
 from tasks.schemas import SUMMARY
 from tests.dashboards import made
 from tests.dashboards.test_figures import named
@@ -199,7 +201,7 @@ def test_detection_rises_with_the_number_of_models(store: Store) -> None:
 def test_a_given_model_ranks_the_feature_among_its_family(store: Store) -> None:
     found = drawn(store, family=made.family([("given", None, None)], members=101))["family"]
     assert "rank 1 of 101, p 0.0099" in found.alt
-    assert "the label for which it is largest" in found.caption
+    assert "the label that the feature favours" in found.caption
     assert "100 others" in found.caption
 
 
@@ -214,14 +216,15 @@ def test_pairs_are_ranked_side_by_side_and_the_twins_are_the_null(store: Store) 
     assert "The first 20 of 24 models" in found.caption
 
 
-def test_a_features_score_is_its_distance_from_all_others_in_their_deviations() -> None:
-    log_p = np.random.default_rng(0).normal(size=(6, 3))
-    expected = []
-    for at in range(6):
-        others = np.delete(log_p, at, axis=0)
-        expected.append(((log_p[at] - others.mean(axis=0)) / others.std(axis=0, ddof=1)).max())
-    assert expected == pytest.approx(scores(log_p).tolist())
-    assert [0.0, 0.0, 0.0] == scores(np.ones((3, 2))).tolist()
+def test_a_model_without_a_label_has_the_rank_that_its_summary_gives() -> None:
+    log_p = np.random.default_rng(0).normal(size=(30, 4))
+    rows = [
+        {"canary": None, "label": None, "seed": 0, "model": "given", "member": member, "log_p": values.tolist()}
+        for member, values in enumerate(log_p)
+    ]
+    (found,) = ranked(pa.Table.from_pylist(rows, FAMILY))
+    assert ranks.rank_p_value(ranks.label_directed(log_p[None])) == found.p_value
+    assert ranks.standardised(log_p)[:, ranks.favoured(log_p[None])].tolist() == found.scores.tolist()
 
 
 def test_a_papers_table_over_the_cells_of_a_sweep_is_one_picture(store: Store) -> None:

@@ -14,6 +14,7 @@ from dashboards.audits.unique_feature.effects import GOLDEN
 from dashboards.audits.unique_feature.pairs import Array, broken
 from dashboards.columns import integers
 from dashboards.figure import Figure
+from tasks.audits.unique_feature import ranks
 
 MOST = 20  # models, a row each
 LEVEL = 0.05
@@ -23,21 +24,26 @@ NEEDED = ("canary", "label", "seed", "model", "member", "log_p")
 
 @dataclass(frozen=True)
 class Ranked:
-    """One model: the score of each feature of the family, (members,), the one asked about first."""
+    """One model and the family, the feature asked about first: (members,) both.
+
+    `scores` are drawn: deviations towards the known label, or the one that the feature favours. By `standing` they are
+    ranked: with the label unknown each member stands where it stands highest.
+    """
 
     kind: str
     canary: int | None
     label: int | None  # of the canary, where it is known
     scores: Array
+    standing: Array
 
     @property
     def rank(self) -> int:
         """How many of the family score at least as high as the feature asked about, itself included."""
-        return int((self.scores >= self.scores[0]).sum())
+        return round(self.p_value * len(self.standing))
 
     @property
     def p_value(self) -> float:
-        return self.rank / len(self.scores)
+        return ranks.rank_p_value(self.standing)
 
     @property
     def name(self) -> str:
@@ -112,24 +118,8 @@ def ranked(table: pa.Table) -> Iterator[Ranked]:
         if len(rows) < 3 or member[rows[0]] != 0 or not np.isfinite(values).all():
             continue
         label = name[3]
-        yield Ranked(name[0], name[1], label, scores(values if label is None else values[:, [label]]))
-
-
-def scores(log_p: Array) -> Array:
-    """How far each feature lies above all others, in their standard deviations; the largest over labels.
-
-    `log_p` is (members, labels): mean log P(label | x_f) over the probe images. For f the mean and the deviation
-    (n - 1) are those of the other members. Without a label the largest deviation counts, of every member alike, so
-    that a rank among them needs no further correction. The result is (members,).
-    """
-    n = len(log_p)
-    others = (log_p.sum(axis=0) - log_p) / (n - 1)
-    squares = ((log_p - log_p.mean(axis=0)) ** 2).sum(axis=0) - (log_p - log_p.mean(axis=0)) * (log_p - others)
-    deviation = np.sqrt(np.maximum(squares, 0) / (n - 2))
-    apart = log_p - others
-    standardised = np.divide(apart, deviation, out=np.zeros_like(apart), where=deviation > 0)
-    found: Array = standardised.max(axis=1)
-    return found
+        drawn = ranks.standardised(values)[:, ranks.favoured(values[None], label)]
+        yield Ranked(name[0], name[1], label, drawn, ranks.label_directed(values[None], label))
 
 
 def about(models: list[Ranked]) -> str:
@@ -139,16 +129,17 @@ def about(models: list[Ranked]) -> str:
     towards = (
         "the label of the canary"
         if labels == {False}
-        else "the label for which it is largest"
+        else "the label that the feature favours"
         if labels == {True}
-        else "its label, or the one for which it is largest where it is not known"
+        else "its label, or the one that the feature favours where it is not known"
     )
     left_out = f" The first {MOST} of {len(models)} models are drawn." if len(models) > MOST else ""
     return (
         f"A row is one model, asked about the feature (diamond) and {others} others of its family (dots; their height "
-        f"means nothing): mean log P over the probe images towards {towards}, less that of all others, in their "
+        f"means nothing): mean log P over the probe images towards {towards}, less the family's mean, in its "
         "standard deviations. A model that never saw the feature has no reason to place it first. p is its rank over "
-        "the family's size: exact where the feature was drawn from the family at random, else a comparison with "
+        "the family's size (each feature where it stands highest, if the label is not known): exact where the feature "
+        "was drawn from the family at random, else a comparison with "
         f"features of the same ink. One model a row: no interval.{left_out}"
     )
 
