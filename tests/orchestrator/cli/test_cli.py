@@ -186,7 +186,7 @@ def test_probes_are_handed_out_as_pictures_of_the_named_sets(engram: Shell) -> N
     said = engram.json(*asked, "handed")
     assert {"folder": "handed", "images": 6, "sets": {"clean": 3, "inverted": 3}} == said
     assert 6 == len(list((engram.folder / "handed").rglob("*.png")))
-    assert "6 pictures in other" == engram(*asked, "other").stdout.splitlines()[-1]
+    assert "6 pictures in other, in 2 sets: clean, inverted" == engram(*asked, "other").stdout.splitlines()[-1]
     assert {"handed", "other"} == {path.name for path in engram.folder.iterdir()}
     (engram.folder / "file").touch()
     assert 1 == len(engram(*asked, "file/below", code=1).stderr.splitlines())
@@ -195,7 +195,6 @@ def test_probes_are_handed_out_as_pictures_of_the_named_sets(engram: Shell) -> N
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("unique_feature",), 2, "unique_feature has no pictures to hand out"),
         (
             ("toys", "--preset", "three"),
             2,
