@@ -118,6 +118,7 @@ def test_several_models_are_one_panel(tmp_path: Path) -> None:
         folder.mkdir()
     models = tuple(saved(folder, 1.5 + number) for number, folder in enumerate(folders))
     config = UniqueFeature(probe=pin(Dataset("photos")), probes=PROBES, given=Given(models=models, shape=SHAPE))
+    assert config.data is None  # none has to be there
     roots = plan(config)
     assert {"summary", "divergences", "family"} == roots.keys()
     assert isinstance(roots["family"], tuple)
