@@ -182,12 +182,13 @@ def test_a_digest_that_is_known_is_not_computed_again() -> None:
     assert "f" * 64 == cell.config.digest
 
 
-def test_a_file_in_a_config_is_pinned_to_its_bytes_and_an_absent_one_is_bad_usage(tmp_path: Path) -> None:
+def test_a_file_in_a_config_is_pinned_to_its_bytes_and_an_absent_one_is_the_machines(tmp_path: Path) -> None:
     (tmp_path / "stamp.png").write_bytes(b"stamp")
     (cell,) = cells.pinned([Cell("x", Picture(File(str(tmp_path / "stamp.png"))))], {})
     assert hashlib.sha256(b"stamp").hexdigest() == cell.config.image.digest
-    with pytest.raises(SpecError, match=r"there is no file .*/gone\.png"):
+    with pytest.raises(EngramError, match=r"there is no file .*/gone\.png") as raised:
         cells.pinned([Cell("x", Picture(File(str(tmp_path / "gone.png"))))], {})
+    assert 1 == raised.value.exit_code
 
 
 def test_an_unknown_data_set_is_bad_usage_and_an_absent_one_the_machines(monkeypatch: pytest.MonkeyPatch) -> None:
