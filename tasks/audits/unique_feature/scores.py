@@ -8,6 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tasks.models.answers import normalised
+
 Array = NDArray[np.float64]
 
 
@@ -20,8 +22,7 @@ def log_probabilities(logits: ArrayLike) -> Array:
     values = np.asarray(logits, dtype=np.float64)
     if not np.isfinite(values).all():
         raise ValueError("the model's outputs are not finite numbers, so it has no probabilities to compare")
-    shifted = values - values.max(axis=1, keepdims=True)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
+    return normalised(values)
 
 
 def log_odds(log_p: Array) -> Array:
