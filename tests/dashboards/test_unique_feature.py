@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dashboards import drawing
+from dashboards.audits.unique_feature.detection import series
 from dashboards.audits.unique_feature.family import ranked
 from dashboards.audits.unique_feature.latents import excited
 from dashboards.figure import Figure
@@ -214,6 +215,12 @@ def test_pairs_are_ranked_side_by_side_and_the_twins_are_the_null(store: Store) 
     assert texts.index("canary 0") + 1 == texts.index("twin of 0")
     assert "canary 10" not in texts
     assert "The first 20 of 24 models" in found.caption
+
+
+def test_an_estimator_looks_the_same_in_every_figure() -> None:
+    alone, beside = series(["M"]), series(["random against random", "M", "one of tomorrow"])
+    assert alone["M"] == beside["M"]
+    assert 3 == len({look[0] for look in beside.values()})
 
 
 def test_a_model_without_a_label_has_the_rank_that_its_summary_gives() -> None:

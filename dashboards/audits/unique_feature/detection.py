@@ -19,6 +19,17 @@ from dashboards.figure import Figure
 LEVEL = 0.05  # of false positives, at which estimators are compared
 ZOOM = 0.2
 LETTERS = 34  # of an estimator's name in the legend
+# Each has its colour, mark and dash in every figure.
+ESTIMATORS = (
+    "paired family rank",
+    "M_w",
+    "label-directed rank",
+    "rank of KL",
+    "M",
+    "published t-test",
+    "label-directed rank, label unknown",
+    "random against random",
+)
 BY_MODELS = "detection rate by number of models"  # rows of the summary
 Row = Mapping[str, Any]
 
@@ -50,6 +61,7 @@ def detection(table: pa.Table, called: pa.Table) -> Figure | None:
     if not found:
         return None
     shown = found[: len(drawing.SERIES)]
+    looks = series([each.estimator for each in shown])
     side, foot = 1.88, 0.25 * (len(shown) + 1) + 0.12
     figure = drawing.canvas(side + foot + 0.85)
     operating = operated(called)
@@ -57,7 +69,8 @@ def detection(table: pa.Table, called: pa.Table) -> Figure | None:
         axes = drawing.place(figure, left, foot + 0.55, side, side)
         axes.plot([0, 1], [0, 1], color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (1, 2)))
         axes.axvline(LEVEL, color=drawing.light("muted"), linewidth=0.9)
-        for curve, (colour, marker, dash) in reversed(list(zip(shown, drawing.SERIES, strict=False))):
+        for curve in reversed(shown):
+            colour, marker, dash = looks[curve.estimator]
             look: dict[str, Any] = {"color": drawing.light(colour)}
             if most == ZOOM:
                 axes.fill_between(curve.false, curve.low, curve.high, step="post", alpha=0.1, linewidth=0, **look)
@@ -145,13 +158,22 @@ def key(figure: Any, shown: Sequence[Curve], foot: float) -> None:
     small: dict[str, Any] = {"fontsize": drawing.TEXT - 1, "va": "center"}
     y = foot - 0.2
     axes.text(drawing.WIDTH - 0.1, y, f"detected at {LEVEL:.0%}", ha="right", color=drawing.light("muted"), **small)
-    for curve, (colour, marker, dash) in zip(shown, drawing.SERIES, strict=False):
+    looks = series([each.estimator for each in shown])
+    for curve in shown:
+        colour, marker, dash = looks[curve.estimator]
         y -= 0.25
         look: dict[str, Any] = {"color": drawing.light(colour)}
         axes.plot([0.1, 0.6], [y, y], linestyle=dash, linewidth=1.5, **look)
         axes.plot([0.35], [y], marker, markersize=6, **look)
         axes.text(0.72, y, shortened(curve.estimator), **small)
         axes.text(drawing.WIDTH - 0.1, y, curve.said(), ha="right", **small)
+
+
+def series(names: Sequence[str]) -> Mapping[str, tuple[str, str, Any]]:
+    """How each estimator is drawn: those that the audit has always alike, others as what is left."""
+    own = dict(zip(ESTIMATORS, drawing.SERIES, strict=True))
+    left = [each for name, each in own.items() if name not in names]
+    return {name: own[name] if name in own else left.pop(0) for name in names}
 
 
 def shortened(text: str) -> str:
@@ -169,7 +191,9 @@ def by_models(summary: Sequence[Row]) -> Figure | None:
     axes = drawing.place(figure, 0.75, foot + 0.55, drawing.WIDTH - 0.95, 1.95)
     places = sorted({row["models"] for _, rows in ordered for row in rows})
     axes.axhline(LEVEL, color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (1, 2)))
-    for at, ((_, rows), (colour, marker, dash)) in enumerate(zip(ordered, drawing.SERIES, strict=False)):
+    looks = series([name for name, _ in ordered])
+    for at, (name, rows) in enumerate(ordered):
+        colour, marker, dash = looks[name]
         x = np.array([places.index(row["models"]) for row in rows]) + (at - (len(ordered) - 1) / 2) * 0.07
         look: dict[str, Any] = {"color": drawing.light(colour)}
         axes.plot(
@@ -216,7 +240,9 @@ def named(figure: Any, names: Sequence[str], foot: float) -> None:
     axes.set_axis_off()
     axes.set_xlim(0, drawing.WIDTH)
     axes.set_ylim(0, foot)
-    for at, (name, (colour, marker, dash)) in enumerate(zip(names, drawing.SERIES, strict=False)):
+    looks = series(names)
+    for at, name in enumerate(names):
+        colour, marker, dash = looks[name]
         y = foot - 0.1 - 0.25 * at
         axes.plot([0.1, 0.6], [y, y], linestyle=dash, linewidth=1.5, color=drawing.light(colour))
         axes.plot([0.35], [y], marker, markersize=6, color=drawing.light(colour))
