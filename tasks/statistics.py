@@ -6,6 +6,7 @@ be computed must not vanish in a mean.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -124,10 +125,9 @@ def welch_greater(first: ArrayLike, second: ArrayLike) -> Comparison:
 
 def welch_two_sided(first: ArrayLike, second: ArrayLike) -> Comparison:
     """Two-tailed Welch t-test that two means differ: the statistic and its two-tailed p-value."""
-    greater = welch_greater(first, second).p_value
+    statistic, greater = dataclasses.astuple(welch_greater(first, second))
     if greater is None:
         return Comparison(None, None)
-    statistic = welch_greater(first, second).statistic
     return Comparison(statistic, 1.0 if statistic == 0.0 else min(1.0, 2 * min(greater, 1 - greater)))
 
 

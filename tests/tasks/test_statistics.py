@@ -11,6 +11,7 @@ from tasks.statistics import (
     Correlation,
     Estimate,
     correlation,
+    difference,
     false_discovery_adjusted,
     mcnemar_greater,
     mean,
@@ -18,6 +19,7 @@ from tasks.statistics import (
     proportion,
     proportion_greater,
     welch_greater,
+    welch_two_sided,
 )
 
 NULLS = 200
@@ -205,3 +207,25 @@ def test_false_discoveries_are_controlled_where_all_nulls_hold() -> None:
     rng = np.random.default_rng(3)
     found = sum(bool((false_discovery_adjusted(rng.uniform(size=20)) < 0.05).any()) for _ in range(NULLS))
     assert found <= 0.1 * NULLS
+
+
+def test_a_difference_of_two_means_has_welchs_interval_and_test() -> None:
+    rng = np.random.default_rng(11)
+    first, second = rng.normal(0.5, 1, 12), rng.normal(0, 3, 7)
+    expected = stats.ttest_ind(first, second, equal_var=False)
+    interval = expected.confidence_interval(0.95)
+    found = difference(first, second)
+    assert [first.mean() - second.mean(), interval.low, interval.high, 19] == pytest.approx(
+        [found.value, found.low, found.high, found.n]
+    )
+    compared = welch_two_sided(first, second)
+    assert [expected.statistic, expected.pvalue] == pytest.approx([compared.statistic, compared.p_value])
+    turned = welch_two_sided(second, first)
+    assert [-expected.statistic, expected.pvalue] == pytest.approx([turned.statistic, turned.p_value])
+    assert 1.0 == welch_two_sided([1.0, 2.0], [1.0, 2.0]).p_value
+
+
+def test_a_difference_says_what_is_missing_where_there_is_too_little() -> None:
+    assert Estimate(None, None, None, 2) == difference([1.0, 2.0], [])
+    assert Estimate(0.5, None, None, 3) == difference([1.0, 2.0], [1.0])
+    assert Comparison(None, None) == welch_two_sided([1.0, 2.0], [1.0])

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tasks.audits.unique_feature.canaries import PREFIXES, TESTS
+from tasks.audits.unique_feature.estimates.power import needed
 from tasks.audits.unique_feature.estimates.row import Row, alone, column, effect, row
 from tasks.audits.unique_feature.estimates.units import Units
 from tasks.audits.unique_feature.published import Numbers
-from tasks.audits.unique_feature.scores import probes_needed
 from tasks.statistics import mcnemar_greater, mean, proportion, proportion_greater
 
 LEVEL = 0.05  # at which the paper calls a test significant
-
-SIZES = (0.001, 0.01, 0.1)  # nats: M of about Table 2's smallest, and larger
 
 
 def black_box(units: Units, published: Numbers) -> Iterator[Row]:
@@ -74,11 +72,8 @@ def accuracy(units: Units, published: Numbers) -> Iterator[Row]:
 
 
 def power(units: Units) -> Iterator[Row]:
-    """How many probe images the paired t-test needs to see an M of a size, by the median spread over the twins."""
-    spreads = sorted(column(units.pairs, "twin_m_sd"))
-    for size in SIZES:
-        needed = float(probes_needed(spreads[len(spreads) // 2], size)) if spreads else None
-        yield row("probe images needed", {"M": size, "power": 0.8}, alone(needed, len(spreads)), "training")
+    """How many probe images the paired t-test needs, by the spread over the twins."""
+    yield from needed(column(units.pairs, "twin_m_sd"), "training")
 
 
 def tops(units: Units, published: Numbers) -> Iterator[Row]:

@@ -8,13 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.audits.unique_feature import ranks
+from tasks.audits.unique_feature.estimates.effects import LEVEL
+from tasks.audits.unique_feature.estimates.power import needed
 from tasks.audits.unique_feature.estimates.row import Row, alone, row
 from tasks.audits.unique_feature.relatives import by_model
-from tasks.audits.unique_feature.scores import black_box_score, probes_needed, spread
+from tasks.audits.unique_feature.scores import black_box_score, spread
 from tasks.statistics import mean, proportion, welch_greater
-
-LEVEL = 0.05
-SIZES = (0.001, 0.01, 0.1)
 
 
 def family(tables: Sequence[pa.Table]) -> Iterator[Row]:
@@ -48,8 +47,6 @@ def divergences(tables: Sequence[pa.Table]) -> Iterator[Row]:
     called = [p_value is not None and p_value < LEVEL for p_value in p_values]
     rate = proportion(sum(called), len(called))
     yield row("rate called memorised", {"model": "given", "test": "welch"}, rate, "model")
-    spreads = sorted(sd for each in columns if (sd := spread(each["d_u"] - each["d_r"])) is not None)
+    spreads = [sd for each in columns if (sd := spread(each["d_u"] - each["d_r"])) is not None]
     if spreads:
-        for size in SIZES:
-            needed = alone(float(probes_needed(spreads[len(spreads) // 2], size)), len(spreads))
-            yield row("probe images needed", {"M": size, "power": 0.8}, needed, "model")
+        yield from needed(spreads, "model")
