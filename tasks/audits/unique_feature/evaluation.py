@@ -5,16 +5,17 @@ Both models see the same clean images, the same feature and the same random patc
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-import numpy as np
 import pyarrow as pa
 
 from tasks.audits.unique_feature.choice import Ranked, row_of
-from tasks.audits.unique_feature.scores import divergence, log_probabilities
+from tasks.audits.unique_feature.scores import Array, divergence, log_probabilities
 from tasks.audits.unique_feature.triples import (
     Burning,
+    Pixels,
     ProbeSplit,
     RandomKind,
     Triples,
@@ -29,6 +30,9 @@ from tasks.job import Inputs, task
 
 ModelName = Literal["canary", "twin"]
 MODELS: tuple[ModelName, ...] = get_args(ModelName)
+
+# What a model says of a named set of images (n, h, w, c): log-probabilities (n, classes).
+Says = Callable[[str, Pixels], Array]
 
 DIVERGENCES = pa.schema(
     [
@@ -88,9 +92,10 @@ def score(config: Evaluation, inputs: Inputs) -> pa.Table:
     data = load(config.data)
     sets = (probe_triples(config), of_training(config.data, config.examples, canary, config.burning))
     label = int(data.train_labels[canary])
+    about = {"canary": canary, "label": label, "evaluation": config.redraw}
     tables = [
-        measured(config, canary, label, model, trained, triples)
-        for model, trained in zip(MODELS, inputs, strict=False)
+        divergences(trained(table), triples, about | {"seed": table["seed"][0].as_py(), "model": model})
+        for model, table in zip(MODELS, inputs, strict=False)
         for triples in sets
     ]
     return pa.concat_tables(tables).combine_chunks()
@@ -101,29 +106,37 @@ def probe_triples(config: Evaluation) -> Triples:
     return of_probe(probe_images(config.probe, config.probe_split, load(config.data).shape), config.burning)
 
 
-def measured(config: Evaluation, canary: int, label: int, model: str, trained: pa.Table, triples: Triples) -> pa.Table:
-    """One model's rows for one set of images."""
+def trained(model: pa.Table) -> Says:
+    """A network trained here, from its MODEL table."""
     from tasks.models.inference import logits
     from tasks.models.weights import architecture_of, weights_of
 
-    network, weights = architecture_of(trained), weights_of(trained)
-    clean, unique, random = (
-        log_probabilities(logits(network, [weights], images)[0])
-        for images in (triples.clean, triples.unique, triples.random)
-    )
-    n = len(triples.rows)
-    columns = {
-        "canary": np.full(n, canary),
-        "label": np.full(n, label),
-        "seed": np.full(n, trained["seed"][0].as_py()),
-        "evaluation": np.full(n, config.redraw),
-        "model": [model] * n,
+    network, weights = architecture_of(model), weights_of(model)
+    return lambda _, images: log_probabilities(logits(network, [weights], images)[0])
+
+
+def divergences(says: Says, triples: Triples, about: Mapping[str, Any]) -> pa.Table:
+    """One model's rows (DIVERGENCES) for one set of images, `about` it: canary, label, seed, evaluation and model.
+
+    Without a label there are no log-probabilities of it.
+    """
+    clean = says("clean", triples.clean)
+    unique, random = says("feature", triples.unique), says("random", triples.random)
+    n, label = len(triples.rows), about["label"]
+    check_label(label, clean.shape[1])
+    columns = {name: [value] * n for name, value in about.items()} | {
         "images": [triples.images] * n,
         "image": triples.rows,
         "d_u": divergence(clean, unique),
         "d_r": divergence(clean, random),
-        "log_p_u": unique[:, label],
-        "log_p_r": random[:, label],
+        "log_p_u": [None] * n if label is None else unique[:, label],
+        "log_p_r": [None] * n if label is None else random[:, label],
     }
     arrays = [pa.array(columns[field.name]).cast(field.type) for field in DIVERGENCES]
     return pa.Table.from_arrays(arrays, schema=DIVERGENCES)
+
+
+def check_label(label: int | None, classes: int) -> None:
+    """ValueError where the model has no class of the label's number."""
+    if label is not None and label >= classes:
+        raise ValueError(f"label is {label}; the model's classes are 0 to {classes - 1}")

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature.evaluation import DIVERGENCES
-from tasks.audits.unique_feature.relatives import FAMILY, Relatives, Says, answers, clean_images, named, trained
-from tasks.audits.unique_feature.scores import Array, divergence
+from tasks.audits.unique_feature.evaluation import Says, check_label, divergences, trained
+from tasks.audits.unique_feature.relatives import FAMILY, Relatives, answers, clean_images, named
 from tasks.audits.unique_feature.triples import Burning, Pixels, RandomKind, Shape, of_probe
 from tasks.files import File
 from tasks.job import Inputs, task
@@ -47,27 +45,9 @@ def alike(config: Asked) -> Asked:
 @task(version=1, name="unique_feature.ask", alike=alike)
 def ask(config: Asked, inputs: Inputs) -> pa.Table:
     """Divergences per probe image (DIVERGENCES) of the one model."""
-    says = sayer(config, inputs)
     triples = of_probe(clean_images(config.relatives, config.shape), burning(config))
-    clean = says("clean", triples.clean)
-    unique, random = says("feature", triples.unique), says("random", triples.random)
-    check_label(config, clean)
-    n, label = len(triples.rows), config.label
-    columns = {
-        "canary": [None] * n,
-        "label": [label] * n,
-        "seed": [config.number] * n,
-        "evaluation": [0] * n,
-        "model": ["given"] * n,
-        "images": ["probe"] * n,
-        "image": triples.rows,
-        "d_u": divergence(clean, unique),
-        "d_r": divergence(clean, random),
-        "log_p_u": [None] * n if label is None else unique[:, label],
-        "log_p_r": [None] * n if label is None else random[:, label],
-    }
-    arrays = [pa.array(columns[field.name]).cast(field.type) for field in DIVERGENCES]
-    return pa.Table.from_arrays(arrays, schema=DIVERGENCES)
+    about = {"canary": None, "label": config.label, "seed": config.number, "evaluation": 0, "model": "given"}
+    return divergences(sayer(config, inputs), triples, about)
 
 
 @task(version=2, name="unique_feature.ask_family", alike=alike)
@@ -75,7 +55,7 @@ def ask_family(config: Asked, inputs: Inputs) -> pa.Table:
     """The family's scores (FAMILY) of the one model."""
     clean = clean_images(config.relatives, config.shape)
     (rows,) = answers(config.relatives, clean, [sayer(config, inputs)])
-    check_label(config, np.array([rows[0]["log_p"]]))
+    check_label(config.label, len(rows[0]["log_p"]))
     about = {"canary": None, "label": config.label, "seed": config.number, "model": "given"}
     return pa.Table.from_pylist([about | row for row in rows], FAMILY)
 
@@ -108,12 +88,6 @@ def from_outputs(config: Asked) -> Says:
     assert config.outputs is not None
     outputs = read(config.outputs, config.columns, config.interface.gives)
     return lambda name, images: outputs.of([image_of(name, row) for row in range(len(images))]).log_p
-
-
-def check_label(config: Asked, said: Array) -> None:
-    """ValueError where the model has no class of the label's number."""
-    if config.label is not None and config.label >= said.shape[1]:
-        raise ValueError(f"label is {config.label}; the model's classes are 0 to {said.shape[1] - 1}")
 
 
 def handed_out(config: Asked) -> Iterator[tuple[str, Pixels]]:

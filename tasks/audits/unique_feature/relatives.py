@@ -5,7 +5,7 @@ The family is the null that a single model has: features of the same kind, ink a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,16 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.audits.unique_feature.choice import Ranked, row_of
-from tasks.audits.unique_feature.evaluation import MODELS
-from tasks.audits.unique_feature.scores import Array, divergence, log_odds, log_probabilities
+from tasks.audits.unique_feature.evaluation import MODELS, Says, trained
+from tasks.audits.unique_feature.scores import Array, divergence, log_odds
 from tasks.audits.unique_feature.triples import Pixels, ProbeSplit, probe_images, relatives
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature
 from tasks.job import Inputs, task
-
-# What a model says of a named set of images (n, h, w, c): log-probabilities (n, classes).
-Says = Callable[[str, Pixels], Array]
 
 FAMILY = pa.schema(
     [
@@ -103,15 +100,6 @@ def named(clean: Pixels, config: Relatives) -> Iterator[tuple[int, str, Pixels]]
     """Each member's number, the name of its set of images, and the images."""
     for member, images in relatives(clean, config.feature, config.family, config.seed):
         yield member, f"family-{member:03d}" if member else "feature", images
-
-
-def trained(model: pa.Table) -> Says:
-    """A network trained here, from its MODEL table."""
-    from tasks.models.inference import logits
-    from tasks.models.weights import architecture_of, weights_of
-
-    network, weights = architecture_of(model), weights_of(model)
-    return lambda _, images: log_probabilities(logits(network, [weights], images)[0])
 
 
 @dataclass(frozen=True, eq=False)
