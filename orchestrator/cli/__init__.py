@@ -32,7 +32,10 @@ app = typer.Typer(
 
 def main() -> NoReturn:
     """The console script: runs the command and exits with its code."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM is Ctrl-C once
+    # SIGTERM is Ctrl-C once. A shell has what it starts in the background ignore SIGINT, and so Python leaves it alone;
+    # but whoever sends it then means it.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         arguments = [argument for argument in sys.argv[1:] if argument != DEBUG]  # wherever it stands
         code = app(arguments, prog_name="engram", standalone_mode=False)
