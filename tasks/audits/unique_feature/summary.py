@@ -21,11 +21,11 @@ from tasks.audits.unique_feature.estimates import (
     regularised,
     replicates,
 )
-from tasks.audits.unique_feature.estimates.row import Row
 from tasks.audits.unique_feature.estimates.units import units
 from tasks.audits.unique_feature.published import Numbers, numbers
 from tasks.job import Inputs, task
 from tasks.schemas import SUMMARY
+from tasks.summaries import Row
 
 # The tables that a summary reads, by the names of their roots; `plain` are the scores of the unregularised network.
 Part = Literal[

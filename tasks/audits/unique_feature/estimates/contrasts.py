@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature.estimates.row import Row, row
 from tasks.statistics import mean, paired_greater
+from tasks.summaries import Row, row
 
 
 def contrast(table: pa.Table) -> Iterator[Row]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tasks.audits.unique_feature.detection import LEVEL
-from tasks.audits.unique_feature.estimates.row import Row, row
 from tasks.statistics import Estimate, mcnemar_greater, proportion
+from tasks.summaries import Row, row
 
 
 def called(detection: Sequence[Row]) -> Iterator[Row]:

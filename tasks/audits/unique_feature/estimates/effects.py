@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from tasks.audits.unique_feature.canaries import PREFIXES, TESTS
 from tasks.audits.unique_feature.estimates.power import needed
-from tasks.audits.unique_feature.estimates.row import Row, alone, column, effect, row
 from tasks.audits.unique_feature.estimates.units import Units
 from tasks.audits.unique_feature.published import Numbers
-from tasks.statistics import mcnemar_greater, mean, proportion, proportion_greater
+from tasks.statistics import mcnemar_greater, mean, paired_greater, proportion, proportion_greater
+from tasks.summaries import Row, alone, row
+
+Values = list[float]
 
 LEVEL = 0.05  # at which the paper calls a test significant
 
@@ -115,3 +118,16 @@ def over_canaries(metric: str, setting: Row, units: Units, name: str) -> Row:
 def significant(pairs: Sequence[Row], name: str) -> list[bool]:
     """Whether each test is significant; one that could not be made is not."""
     return [pair[name] is not None and pair[name] < LEVEL for pair in pairs]
+
+
+def column(pairs: Sequence[Row], name: str) -> Values:
+    return [pair[name] for pair in pairs if pair[name] is not None]
+
+
+def effect(metric: str, setting: Mapping[str, Any], pairs: Sequence[Row], name: str, unit: str) -> Row:
+    """The mean difference that the canary makes: its model minus the twin of the same seed.
+
+    The t interval and the one-tailed p-value (greater than 0) are over the units.
+    """
+    p_value = paired_greater(column(pairs, name), column(pairs, f"twin_{name}")).p_value
+    return row(metric, setting, mean(column(pairs, f"{name}_effect")), unit, 0.0, p_value)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tasks.audits.unique_feature.estimates.row import Row, alone, column, effect, row
+from tasks.audits.unique_feature.estimates.effects import column, effect
 from tasks.audits.unique_feature.estimates.units import Units
 from tasks.audits.unique_feature.published import Numbers
 from tasks.statistics import correlation
+from tasks.summaries import Row, alone, row
 
 
 def with_scores(of: Units, chosen: Sequence[Row], published: Numbers) -> Iterator[Row]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from tasks.audits.unique_feature.estimates.row import Row, row
 from tasks.statistics import mean
+from tasks.summaries import Row, row
 
 MOST = 0.5  # of the probe images, in which a unit answers to the feature and not to a random patch
 

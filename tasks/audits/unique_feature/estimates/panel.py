@@ -10,10 +10,10 @@ import pyarrow as pa
 from tasks.audits.unique_feature import ranks
 from tasks.audits.unique_feature.estimates.effects import LEVEL
 from tasks.audits.unique_feature.estimates.power import needed
-from tasks.audits.unique_feature.estimates.row import Row, alone, row
 from tasks.audits.unique_feature.relatives import by_model
 from tasks.audits.unique_feature.scores import black_box_score, spread
 from tasks.statistics import mean, proportion, welch_greater
+from tasks.summaries import Row, alone, row
 
 
 def family(tables: Sequence[pa.Table]) -> Iterator[Row]:

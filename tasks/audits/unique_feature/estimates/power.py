@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tasks.audits.unique_feature.estimates.row import Row, alone, row
 from tasks.audits.unique_feature.scores import probes_needed
+from tasks.summaries import Row, alone, row
 
 SIZES = (0.001, 0.01, 0.1)  # nats: M of about Table 2's smallest, and larger
 

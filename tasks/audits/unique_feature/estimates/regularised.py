@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tasks.audits.unique_feature.estimates.row import Row, column, row
+from tasks.audits.unique_feature.estimates.effects import column
 from tasks.audits.unique_feature.estimates.units import Units
 from tasks.statistics import difference, welch_two_sided
+from tasks.summaries import Row, row
 
 
 def against_plain(units: Units, plain: Units) -> Iterator[Row]:

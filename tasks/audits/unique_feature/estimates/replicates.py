@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tasks.audits.unique_feature.estimates.row import Row, row
 from tasks.audits.unique_feature.estimates.units import averaged
 from tasks.statistics import mean, proportion
+from tasks.summaries import Row, row
 
 SCORES = {"M": "m", "M_w on the probe images": "m_w_probe"}
 
