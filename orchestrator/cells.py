@@ -15,16 +15,15 @@ from orchestrator.spec import Spec
 from tasks.datasets.dataset import Dataset
 from tasks.files import File, FileError
 from tasks.files import pin as pin_file
-from tasks.models import catalog as networks
-from tasks.models import given
-from tasks.models.catalog import Network
+from tasks.models import given, named
 from tasks.models.given import ModelFile
+from tasks.models.named import Named
 
 # A word that every audit has, beside the fields of its config: `tiny` shrinks data, epochs and members to seconds.
 SCALE = "scale"
 SCALES = ("tiny", "full")
 # What a config names and a key sees by its content.
-Pinnable = Dataset | File | Network | ModelFile
+Pinnable = Dataset | File | Named | ModelFile
 
 
 def specified(source: str, flags: Spec) -> Spec:
@@ -134,9 +133,9 @@ def _pin_file(file: File, known: MutableMapping[str, str]) -> File:
         raise EngramError(str(error)) from None
 
 
-def _pin_own(thing: Network | ModelFile) -> Network | ModelFile:
+def _pin_own(thing: Named | ModelFile) -> Named | ModelFile:
     try:
-        return networks.pin(thing) if isinstance(thing, Network) else given.pin(thing)
+        return named.pin(thing) if isinstance(thing, Named) else given.pin(thing)
     except FileError as error:
         raise EngramError(str(error)) from None
     except ValueError as error:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from tasks.models import factories
 from tasks.models.factories import Factory
+from tasks.models.named import Named, is_own
 from tasks.models.regularisers import PLAIN, Regularisers
 
 DESCRIPTIONS: Mapping[str, str] = {
@@ -29,46 +29,11 @@ OPTIONS: Mapping[str, frozenset[str]] = {
 
 
 @dataclass(frozen=True)
-class Network:
-    """A network by name; one of the user's own is pinned once `digest`, of its source, is set.
+class Network(Named):
+    """A classifier by name: `mlp1`, `package.module:factory` or `package.module:factory@digest`."""
 
-    Written `mlp1`, `package.module:factory` or `package.module:factory@digest`.
-    """
-
-    name: str
-    digest: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> Network:
-        name, _, digest = text.partition("@")
-        return cls(name, digest)
-
-    def __str__(self) -> str:
-        return f"{self.name}@{self.digest}" if self.digest else self.name
-
-    def identity(self) -> str:
-        """What a key sees: of a user's own the function and the source, never the module's name or path."""
-        if not is_own(self.name):
-            return self.name
-        if not self.digest:
-            raise ValueError(f"network {self.name!r} has no digest yet; pin it before planning")
-        return f"{Factory.parse(self.name).function}@{self.digest}"
-
-
-def is_own(name: str) -> bool:
-    """Whether the name is that of a user's own network."""
-    return ":" in name
-
-
-def pin(network: Network) -> Network:
-    """The network as it is now: a user's own with the digest of its source.
-
-    ValueError, in one line, where there is no such network or it is not the one pinned.
-    """
-    if is_own(network.name):
-        return replace(network, digest=factories.pinned(Factory.parse(str(network))).digest)
-    check(str(network))
-    return network
+    def check(self) -> None:
+        check(str(self))
 
 
 def check(name: str, regularisers: Regularisers = PLAIN) -> None:

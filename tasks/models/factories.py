@@ -1,7 +1,8 @@
 """A user's own network by name: `package.module:factory`, and with the digest of its source `...:factory@digest`.
 
-The factory takes the images' shape (channels, height, width) and the number of classes, and makes a torch.nn.Module
-from images (rows, channels, height, width) in [0, 1] to logits (rows, classes). Naming one imports nothing.
+A classifier's factory takes the images' shape (channels, height, width) and the number of classes, and makes a
+torch.nn.Module from images (rows, channels, height, width) in [0, 1] to logits (rows, classes). What one of densities
+takes and makes is written in `tasks.models.density_module`. Naming a factory imports nothing.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ class Factory:
     digest: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> Factory:
+    def parse(cls, text: str, what: str = "network") -> Factory:
         """ValueError unless the text is `package.module:factory` or `package.module:factory@digest`."""
         path, at, digest = text.partition("@")
         module, _, function = path.partition(":")
         if not (all(part.isidentifier() for part in (*module.split("."), function)) and bool(at) == bool(digest)):
-            raise ValueError(f"network is {text!r}; one of your own is written package.module:factory")
+            raise ValueError(f"{what} is {text!r}; one of your own is written package.module:factory")
         return cls(module, function, digest)
 
     def __str__(self) -> str:

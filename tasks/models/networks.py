@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.models import catalog, cnn1, cnn2, densenet100, mlp1, modules, resnet18
+from tasks.models import catalog, cnn1, cnn2, densenet100, mlp1, named, resnet18
 from tasks.models.layers import Layers, Weight, initial, weights_of
+from tasks.models.methods import Method, trial
+from tasks.models.modules import Module
 from tasks.models.regularisers import PLAIN, Regularisers
 
 
@@ -52,15 +54,15 @@ class Architecture:
 
     def logits(self, layers: Layers, pixels: Tensor) -> Tensor:
         """The logits (models, rows, classes) of rows of pixels in [0, 1]: (models, rows, height * width * channels)."""
-        if self.module is not None:
-            return self.module.logits(layers, each_models(pixels, self.shape))
+        if self.own is not None:
+            return self.own.of(layers, each_models(pixels, self.shape))
         return DEFINITIONS[self.name](layers, images(pixels, self.shape), self.classes, self.regularisers)
 
     @cached_property
     def weights(self) -> Mapping[str, Weight]:
         """Every tensor of the network, in the order in which they start."""
-        if self.module is not None:
-            return self.module.weights
+        if self.own is not None:
+            return self.own.module.weights
         height, width, channels = self.shape
         return weights_of(
             lambda layers, x: DEFINITIONS[self.name](layers, x, self.classes, self.regularisers),
@@ -69,24 +71,30 @@ class Architecture:
 
     def initial(self, seed: int) -> dict[str, NDArray[np.float32]]:
         """The weights a model starts from, the same on every device."""
-        return initial(self.weights, seed) if self.module is None else self.module.initial(seed)
+        return initial(self.weights, seed) if self.own is None else self.own.module.initial(seed)
 
     @property
     def stackable(self) -> bool:
         """Whether several models are computed in one pass; else they are one after another."""
-        return self.module is None or self.module.stackable
+        return self.own is None or self.own.stackable
 
     @property
     def capturable(self) -> bool:
         """Whether a step of training can be recorded once and replayed (CUDA graphs), padding apart."""
-        return self.module is None or self.module.capturable
+        # Nothing in a step that vmap can compute depends on values, or on torch's generator.
+        return self.stackable
 
     @property
-    def module(self) -> modules.Module | None:
-        """The user's own network behind this one."""
+    def own(self) -> Method | None:
+        """The user's own network behind this one: its logits."""
         height, width, channels = self.shape
-        own = catalog.is_own(self.name)
-        return modules.module_of(self.name, (channels, height, width), self.classes) if own else None
+        return logits_of(self.name, (channels, height, width), self.classes) if named.is_own(self.name) else None
+
+
+@cache
+def logits_of(name: str, shape: tuple[int, int, int], classes: int) -> Method:
+    """The logits of a user's network of this name, made and tried once per process."""
+    return Method(Module(name, shape, classes), "__call__", "logits", trial(shape), (classes,))
 
 
 def images(pixels: Tensor, shape: tuple[int, int, int]) -> Tensor:

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from tasks.devices import device, exactly
 from tasks.models.layers import ZERO, Layers, Start
-from tasks.models.modules import Module
+from tasks.models.methods import Method
 from tasks.models.networks import Architecture, each_models
 from tasks.models.products import NARROW, Products
 from tasks.models.weights import Weights
@@ -66,8 +66,8 @@ def squared_slopes(
 def of_rows(architecture: Architecture, tensors: dict[str, Tensor], pixels: Tensor, labels: Tensor) -> Tensor:
     """The same for tensors (models, *shape), pixels (models, rows, features) in [0, 1] and labels (models, rows)."""
     tensors = {name: tensor.detach() for name, tensor in tensors.items()}
-    if architecture.module is not None:
-        return _of_module(architecture.module, tensors, each_models(pixels, architecture.shape), labels)
+    if architecture.own is not None:
+        return _of_module(architecture.own, tensors, each_models(pixels, architecture.shape), labels)
     layers = Measured(tensors, labels.shape)
     with torch.enable_grad():
         logits = architecture.logits(layers, pixels)
@@ -189,22 +189,23 @@ def patches(images: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
     return windows.permute(0, 1, 2, 4, 5, 3).reshape(len(images), -1, kernel**2 * inputs)
 
 
-def _of_module(module: Module, tensors: dict[str, Tensor], images: Tensor, labels: Tensor) -> Tensor:
+def _of_module(own: Method, tensors: dict[str, Tensor], images: Tensor, labels: Tensor) -> Tensor:
     """Of a user's module: a slope per row by vmap, or row by row where it cannot be."""
-    learned = [name for name, weight in module.weights.items() if weight.learned]
+    weights = own.module.weights
+    learned = [name for name, weight in weights.items() if weight.learned]
 
     def squared(parts: dict[str, Tensor], rest: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
         slopes = torch.func.grad(lambda free: loss(free | rest, image, label))(parts)
         return torch.stack([slope.square().sum() for slope in slopes.values()]).sum()
 
     def loss(everything: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
-        return functional.cross_entropy(module.judged(everything, image[None]), label[None])
+        return functional.cross_entropy(own.judged(everything, image[None]), label[None])
 
     found = []
     for model, (rows, truth) in enumerate(zip(images, labels, strict=True)):
         parts = {name: tensors[name][model] for name in learned}
-        rest = {name: tensors[name][model] for name in module.weights if name not in parts}
-        if module.separable:
+        rest = {name: tensors[name][model] for name in weights if name not in parts}
+        if own.separable:
             found.append(torch.vmap(squared, (None, None, 0, 0))(parts, rest, rows, truth))
         else:
             found.append(torch.stack([squared(parts, rest, row, y) for row, y in zip(rows, truth, strict=True)]))

@@ -46,7 +46,7 @@ class Classification:
 
     @property
     def captures_padding(self) -> bool:
-        return self.architecture.module is None
+        return self.architecture.own is None
 
     @property
     def weights(self) -> Mapping[str, Weight]:

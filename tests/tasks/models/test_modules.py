@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tasks import seeds
-from tasks.models import catalog, modules
+from tasks.models import modules, named, networks
 from tasks.models.catalog import Network
 from tasks.models.draws import Draws
 from tasks.models.inference import logits
@@ -88,7 +88,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in [name for name in sys.modules if name.split(".")[0] == "theirs"]:
         del sys.modules[name]
     modules._imported.clear()
-    modules.module_of.cache_clear()
+    networks.logits_of.cache_clear()
 
 
 def architecture(function: str) -> Architecture:
@@ -179,11 +179,12 @@ def test_facts_are_found_by_trying(package: Path) -> None:
         for name in ("plain", "dropping", "branching")
     }
     assert {"plain": (True, True), "dropping": (False, False), "branching": (False, False)} == found
-    own = architecture("dropping").module
+    own = architecture("dropping").own
     assert own is not None
-    assert own.random
-    assert ["1.num_batches_tracked"] == list(own.constants)
-    assert {"1.running_mean", "1.running_var"} == {n for n, w in own.weights.items() if not w.learned}
+    assert own.random(training=True)
+    assert not own.random(training=False)
+    assert ["1.num_batches_tracked"] == list(own.module.constants)
+    assert {"1.running_mean", "1.running_var"} == {n for n, w in own.module.weights.items() if not w.learned}
     assert Architecture("cnn1", (28, 28, 1), 10).stackable
 
 
@@ -202,30 +203,30 @@ def test_a_stack_is_computed_in_one_pass_like_each_model_alone(package: Path) ->
 
 
 def test_a_name_is_pinned_to_the_source_of_its_package(package: Path) -> None:
-    name = catalog.pin(Network.parse("theirs.network:plain"))
-    assert name == catalog.pin(name)
+    name = named.pin(Network.parse("theirs.network:plain"))
+    assert name == named.pin(name)
     assert Architecture(str(name), SHAPE, CLASSES).weights
     (package / "parts.py").write_text(PARTS + "# another\n")
     with pytest.raises(ValueError, match=r"network:plain is not the one that was pinned: its source has digest"):
-        catalog.pin(name)
+        named.pin(name)
     with pytest.raises(ValueError, match="its source has changed since this process imported it"):
-        _ = Architecture(str(catalog.pin(Network.parse("theirs.network:dropping"))), SHAPE, CLASSES).weights
-    assert Network("mlp1") == catalog.pin(Network("mlp1"))
+        _ = Architecture(str(named.pin(Network.parse("theirs.network:dropping"))), SHAPE, CLASSES).weights
+    assert Network("mlp1") == named.pin(Network("mlp1"))
 
 
 def test_pinning_imports_neither_the_package_nor_torch(package: Path) -> None:
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
-    assert catalog.pin(Network.parse("theirs.network:plain")).digest
+    assert named.pin(Network.parse("theirs.network:plain")).digest
 
 
 def test_a_module_without_a_package_is_pinned_by_its_file(package: Path) -> None:
     file = package.parent / "single.py"
     file.write_text("x = 1")
-    before = catalog.pin(Network.parse("single:make"))
+    before = named.pin(Network.parse("single:make"))
     (package.parent / "other.py").write_text("y = 1")
-    assert before == catalog.pin(Network.parse("single:make"))
+    assert before == named.pin(Network.parse("single:make"))
     file.write_text("x = 2")
-    assert before != catalog.pin(Network.parse("single:make"))
+    assert before != named.pin(Network.parse("single:make"))
 
 
 @pytest.mark.parametrize(

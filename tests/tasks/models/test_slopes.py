@@ -106,7 +106,7 @@ def test_a_users_module_is_measured_too(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "measured_module.py").write_text(USERS)
     monkeypatch.syspath_prepend(tmp_path)
     network = Architecture(f"measured_module:{function}", (4, 4, 1), 3)
-    own = network.module
+    own = network.own
     assert own is not None
     assert (function == "smooth") == own.separable
     tensors = stack(network, 2)
