@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 
-from tasks.datasets import cifar, embedded, folder, idx, listing, options, parquet
+from tasks.datasets import celeba, cifar, embedded, folder, idx, listing, options, parquet
 from tasks.datasets.content import Source
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tasks.datasets.images import Images
@@ -24,6 +24,7 @@ DESCRIPTIONS = {
     "mnist": "70,000 handwritten digits, 28x28, IDX files in ENGRAM_DATA",
     "fashion-mnist": "70,000 pieces of clothing, 28x28, IDX files in ENGRAM_DATA",
     "cifar10": "60,000 colour images of 10 classes, 32x32, Python batches or Parquet in ENGRAM_DATA",
+    "celeba": "182,637 faces without classes, 32x32, aligned JPEGs and their partition in ENGRAM_DATA; or add #64x64",
     "folder:PATH": "your pictures, PATH/CLASS/* or PATH/train/CLASS/* and PATH/test/CLASS/*; add #64x64, #grey or #rgb",
     "list:FILE": "your pictures named in a CSV or Parquet file with columns path, label and, if wished, split",
     "parquet:PATH": "a folder with train.parquet and test.parquet: picture bytes in img or image, and label",
@@ -37,13 +38,20 @@ OWN: Mapping[str, Callable[[Path, Options], Source | None]] = {
 WHAT = {"folder": "folder", "list": "file", "parquet": "train.parquet and test.parquet in"}
 # The sets that come with the installation: everybody has them, so they may be seen by everybody.
 EMBEDDED = {"digits": embedded.digits, "photos": embedded.photos}
-# Where each usual set may lie inside ENGRAM_DATA, and its class in torchvision.datasets.
+# Where each usual set may lie inside ENGRAM_DATA, and its class in torchvision.datasets with the call that fetches it.
 LAYOUTS: Mapping[str, tuple[str, ...]] = {
     "mnist": ("mnist", "MNIST/raw"),
     "fashion-mnist": ("fashion-mnist", "FashionMNIST/raw"),
     "cifar10": ("cifar-10-batches-py", "cifar10"),
+    "celeba": ("celeba",),
 }
-DOWNLOADERS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "cifar10": "CIFAR10"}
+BOTH = "[D('data', train=t, download=True) for t in (0, 1)]"
+DOWNLOADERS: Mapping[str, tuple[str, str]] = {
+    "mnist": ("MNIST", BOTH),
+    "fashion-mnist": ("FashionMNIST", BOTH),
+    "cifar10": ("CIFAR10", BOTH),
+    "celeba": ("CelebA", "D('data', download=True)"),
+}
 
 _loaded: dict[str, Images] = {}
 _loading = threading.Lock()
@@ -108,7 +116,7 @@ def located(name: str, shape: Options) -> tuple[str, Source]:
     if name in EMBEDDED:
         return name, EMBEDDED[name]()
     if name in LAYOUTS:
-        return name, usual(name)
+        return name, usual(name, shape)
     kind, colon, path = name.partition(":")
     if kind in OWN and colon:
         return own(kind, path, shape)
@@ -120,27 +128,34 @@ def located(name: str, shape: Options) -> tuple[str, Source]:
     )
 
 
-def usual(name: str) -> Source:
+def usual(name: str, shape: Options) -> Source:
     """One of the usual sets inside ENGRAM_DATA; a DatasetError saying where it was looked for and how to get it."""
     root = os.environ.get("ENGRAM_DATA", "")
     folders = [place for layout in LAYOUTS[name] for place in candidates(Path(root), layout)] if root else []
     for place in folders:
-        source = read_as(name, place)
+        source = read_as(name, place, shape)
         if source is not None:
             return source
     looked = f"looked in {', '.join(map(str, folders))} (ENGRAM_DATA is {root})" if root else "ENGRAM_DATA is not set"
-    data_set = DOWNLOADERS[name]
-    fetch = f"from torchvision.datasets import {data_set} as D; [D('data', train=t, download=True) for t in (0, 1)]"
     raise DatasetError(
         f"data set {name!r} not found: {looked}; set ENGRAM_DATA to the folder that holds it, "
-        f'or fetch it with: python -c "{fetch}" and set ENGRAM_DATA=data'
+        f"or fetch it with: {fetching(name)} and set ENGRAM_DATA=data"
     )
 
 
-def read_as(name: str, folder: Path) -> Source | None:
-    if name != "cifar10":
-        return idx.source(folder)
-    return cifar.source(folder) or parquet.source(folder)
+def fetching(name: str) -> str:
+    """The command that fetches a usual set into the folder `data`."""
+    data_set, call = DOWNLOADERS[name]
+    command = f'python -c "from torchvision.datasets import {data_set} as D; {call}"'
+    return f"pip install gdown && {command}" if name == "celeba" else command  # it lies on a drive of Google's
+
+
+def read_as(name: str, folder: Path, shape: Options) -> Source | None:
+    if name == "celeba":
+        return celeba.source(folder, shape)
+    if name == "cifar10":
+        return cifar.source(folder) or parquet.source(folder)
+    return idx.source(folder)
 
 
 def candidates(root: Path, layout: str) -> Iterator[Path]:

@@ -121,7 +121,7 @@ def test_a_set_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_every_name_has_a_line_about_it() -> None:
-    usual = {"digits", "photos", "mnist", "fashion-mnist", "cifar10"}
+    usual = {"digits", "photos", "mnist", "fashion-mnist", "cifar10", "celeba"}
     assert usual | {"folder:PATH", "list:FILE", "parquet:PATH"} == set(known_names())
 
 

@@ -1,0 +1,151 @@
+"""CelebA's aligned faces as torchvision lays them out, cut to the face and resized.
+
+FOLDER/img_align_celeba/000001.jpg ...    202,599 pictures, 178 wide and 218 high
+FOLDER/list_eval_partition.txt            a line for each: its name, and 0 (train), 1 (validation) or 2 (test)
+
+Training images are those of partition 0; the test split holds partition 1, the validation images, and partition 2 is
+not read: van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", compare with the
+validation images and test on none. A picture is cut to columns 15 to 162 and rows 40 to 187, 148 x 148, and resized
+with Pillow's bilinear filter (whose support grows with the shrinking), which is what torchvision's Resize does with a
+picture: the published preparation. The set has no classes.
+
+Hashing takes a thirtieth of a second for a thousand pictures, decoding half a second of one core: a minute and a half
+for all, in every process that asks for them.
+
+Liu, Luo, Wang & Tang 2015, "Deep learning face attributes in the wild".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from tasks.datasets.content import Source, digest_of
+from tasks.datasets.dataset import DatasetError
+from tasks.datasets.images import Images, Pixels, as_shape
+from tasks.datasets.labelled import THREADS
+from tasks.datasets.options import AS_THEY_ARE, Options
+from tasks.datasets.pictures import PictureError, pixels
+
+RULE = "celeba 1"
+PICTURES, PARTITIONS = "img_align_celeba", "list_eval_partition.txt"
+SPLITS = {"0": "train", "1": "validation", "2": "test"}
+HEIGHT, WIDTH = 218, 178
+TOP, LEFT, SIDE = 40, 15, 148  # of the face, in pixels
+SIZE = (32, 32)
+TOGETHER = 1024  # pictures that threads are given at one time, so that no more wait in memory
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class CelebaContent:
+    """The pictures' files; what is in them is read when it is asked for, since all of it is more than a gigabyte."""
+
+    train: tuple[Path, ...]
+    validation: tuple[Path, ...]
+    size: tuple[int, int] = SIZE
+
+    def digest(self) -> str:
+        """Of the files' bytes in their order, the splits and the size; of no path. Nothing is decoded."""
+        told = [list(each_of(files, digest)) for files in (self.train, self.validation)]
+        return digest_of(RULE, [json.dumps([told, self.size]).encode()])
+
+    def images(self) -> Images:
+        train, validation = (self.faces(files) for files in (self.train, self.validation))
+        labels = [np.zeros(len(split), np.int64) for split in (train, validation)]
+        return Images(train, labels[0], validation, labels[1], classes=1)
+
+    def faces(self, files: Sequence[Path]) -> Pixels:
+        """The files' faces (n, h, w, 3). Beside them no more than `TOGETHER` decoded pictures are in memory."""
+        out = np.empty((len(files), *self.size, 3), np.uint8)
+        for row, shown in enumerate(each_of(files, lambda path: face(path, self.size))):
+            out[row] = shown
+        return out
+
+
+def source(folder: Path, options: Options = AS_THEY_ARE) -> Source | None:
+    """The folder's faces, in the options' size if they name one; None unless list and pictures are both there.
+
+    A DatasetError naming the line of the list that is not as it should be.
+    """
+    listed, pictures = folder / PARTITIONS, folder / PICTURES
+    if not (listed.is_file() and pictures.is_dir()):
+        return None
+    names = partitions(listed, pictures)
+    train, validation = (tuple(pictures / name for name in names[split]) for split in ("train", "validation"))
+    content = CelebaContent(train, validation, options.size or SIZE)
+    return Source(RULE, (listed, *train, *validation), lambda: content)
+
+
+def partitions(listed: Path, pictures: Path) -> dict[str, list[str]]:
+    """The names of each split's pictures in the list's order, all of them files in the folder of pictures."""
+    try:
+        lines = listed.read_text(encoding="utf-8").splitlines()
+        there = {entry.name for entry in os.scandir(pictures)}
+    except OSError as error:
+        raise DatasetError(f"{error.filename} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{listed} is no text in UTF-8: {error}") from None
+    found: dict[str, list[str]] = {split: [] for split in SPLITS.values()}
+    met: set[str] = set()
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        name, *partition = line.split()
+        split = SPLITS.get(" ".join(partition))
+        at = f"{listed}, line {number}"
+        if split is None:
+            allowed = ", ".join(f"{key} ({each})" for key, each in SPLITS.items())
+            raise DatasetError(f"{at} is {line!r}; it must be a picture's name and one of {allowed}")
+        if name in met:
+            raise DatasetError(f"{at} names {name} again; a picture must be listed once")
+        # Of the pictures that are not read none need be there.
+        if name not in there and split != "test":
+            raise DatasetError(f"{at} names {name}, but there is no file {pictures / name}")
+        met.add(name)
+        found[split].append(name)
+    for split in ("train", "validation"):
+        if not found[split]:
+            raise DatasetError(f"{listed} names no picture of the {split} split")
+    return found
+
+
+def each_of(files: Sequence[Path], read: Callable[[Path], T]) -> Iterator[T]:
+    """What is read of each file, in order, by a few threads: decoding and hashing both leave the interpreter."""
+    with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
+        for first in range(0, len(files), TOGETHER):
+            yield from pool.map(read, files[first : first + TOGETHER])
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(encoded(path)).hexdigest()
+
+
+def face(path: Path, size: tuple[int, int]) -> Pixels:
+    """One picture's face (h, w, 3)."""
+    try:
+        picture = pixels(encoded(path), channels=3)
+    except PictureError as error:
+        raise DatasetError(f"{path} {error}") from None
+    if picture.shape[:2] != (HEIGHT, WIDTH):
+        high, wide = picture.shape[:2]
+        raise DatasetError(f"{path} is {high} x {wide}; CelebA's aligned pictures are {HEIGHT} x {WIDTH}")
+    cut = np.ascontiguousarray(picture[TOP : TOP + SIDE, LEFT : LEFT + SIDE])
+    shown: Pixels = as_shape(cut[None], (*size, 3))[0]
+    return shown
+
+
+def encoded(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
