@@ -61,6 +61,27 @@ def mean(values: ArrayLike, confidence: float = 0.95) -> Estimate:
     return Estimate(centre, centre - half, centre + half, n)
 
 
+def jackknife(value: float, without: Sequence[float], confidence: float = 0.95) -> Estimate:
+    """A statistic of n units, with the interval that leaving each of them out gives.
+
+        value +- t(n - 1) sqrt((n - 1) / n sum over units of (without the unit - mean of these)^2)
+
+    The value is not corrected for bias. None where it is NaN; no interval for n = 1, nor where one of these is not
+    finite. Tukey 1958; Efron & Stein 1981: on average the variance is no smaller than that of n - 1 units.
+    """
+    n = len(without)
+    if np.isnan(value):
+        return Estimate(None, None, None, n)
+    each = np.asarray(without, dtype=np.float64)
+    if n < 2 or not np.isfinite([value, *each]).all():
+        return Estimate(value, None, None, n)
+    from scipy import stats
+
+    error = np.sqrt((n - 1) / n * np.sum((each - each.mean()) ** 2))
+    half = float(stats.t.ppf((1 + confidence) / 2, n - 1) * error)
+    return Estimate(value, value - half, value + half, n)
+
+
 def proportion(successes: int, n: int, confidence: float = 0.95) -> Estimate:
     """successes / n with the Wilson score interval. No value for n = 0.
 
@@ -167,6 +188,26 @@ def correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -
     interval = found.confidence_interval(confidence)
     estimate = Estimate(float(found.statistic), float(interval.low), float(interval.high), n)
     return Correlation(estimate, float(found.pvalue))
+
+
+def rank_correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Correlation:
+    """Spearman's rho of pairs, ties at their mean rank, with an interval and the t-test of rho = 0.
+
+    tanh(artanh rho +- z sqrt((1 + rho^2 / 2) / (n - 3))): ranks vary more than Fisher's interval allows. Nothing where
+    there are fewer than four pairs, or either has no variance. Bonett & Wright 2000, "Sample size requirements for
+    estimating Pearson, Kendall and Spearman correlations".
+    """
+    a, b = _finite(first), _finite(second)
+    from scipy import stats
+
+    found = correlation(stats.rankdata(a), stats.rankdata(b), confidence)
+    value, n = found.estimate.value, found.estimate.n
+    if value is None:
+        return found
+    half = stats.norm.ppf((1 + confidence) / 2) * np.sqrt((1 + value**2 / 2) / (n - 3))
+    with np.errstate(divide="ignore"):
+        centre = np.arctanh(np.clip(value, -1, 1))
+    return Correlation(Estimate(value, float(np.tanh(centre - half)), float(np.tanh(centre + half)), n), found.p_value)
 
 
 def false_discovery_adjusted(p_values: ArrayLike) -> Array:

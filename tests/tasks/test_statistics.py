@@ -13,11 +13,13 @@ from tasks.statistics import (
     correlation,
     difference,
     false_discovery_adjusted,
+    jackknife,
     mcnemar_greater,
     mean,
     paired_greater,
     proportion,
     proportion_greater,
+    rank_correlation,
     welch_greater,
     welch_two_sided,
 )
@@ -58,6 +60,21 @@ def test_a_proportion_has_its_wilson_interval() -> None:
     assert [0.8, (centre - half) / scale, (centre + half) / scale] == pytest.approx(
         [estimate.value, estimate.low, estimate.high]
     )
+
+
+def test_the_jackknife_of_a_mean_is_its_t_interval() -> None:
+    sample = [3.1, -2.0, 5.5, 0.25, 7.0]
+    without = [float(np.mean(np.delete(sample, at))) for at in range(5)]
+    expected, found = mean(sample), jackknife(float(np.mean(sample)), without)
+    assert [expected.value, expected.low, expected.high] == pytest.approx([found.value, found.low, found.high])
+    assert 5 == found.n
+
+
+def test_the_jackknife_has_no_interval_of_one_unit_or_of_what_is_not_finite() -> None:
+    assert Estimate(2.0, None, None, 1) == jackknife(2.0, [3.0])
+    assert Estimate(2.0, None, None, 2) == jackknife(2.0, [3.0, float("nan")])
+    assert Estimate(float("inf"), None, None, 2) == jackknife(float("inf"), [3.0, 1.0])
+    assert Estimate(None, None, None, 2) == jackknife(float("nan"), [3.0, 1.0])
 
 
 def test_a_proportion_at_its_ends_keeps_a_width() -> None:
@@ -176,7 +193,28 @@ def test_values_without_partners_have_no_correlation() -> None:
         correlation([1, 2, 3, 4], [1, 2, math.nan, 4])
 
 
-def test_the_interval_of_a_correlation_covers_its_null() -> None:
+def test_a_rank_correlation_is_spearmans_with_its_wider_interval() -> None:
+    # Ranks 1 2 3 4 5 and 1 3 2 5 4: rho = 1 - 6 * 4 / (5 * 24) = .8; standard error sqrt((1 + .32) / 2).
+    found = rank_correlation([1, 10, 20, 30, 1000], [10, 30, 20, 500, 40])
+    half = 1.959963984540054 * math.sqrt(1.32 / 2)
+    expected = [math.tanh(math.log(9) / 2 - half), math.tanh(math.log(9) / 2 + half)]
+    assert (0.8, 5) == (pytest.approx(found.estimate.value), found.estimate.n)
+    assert expected == pytest.approx([found.estimate.low, found.estimate.high])
+    assert stats.spearmanr([1, 2, 3, 4, 5], [1, 3, 2, 5, 4]).pvalue == pytest.approx(found.p_value)
+    tied = rank_correlation([1, 1, 2, 3, 3], [2, 1, 2, 5, 4])
+    assert stats.spearmanr([1, 1, 2, 3, 3], [2, 1, 2, 5, 4]).statistic == pytest.approx(tied.estimate.value)
+
+
+def test_a_perfect_rank_correlation_has_an_interval_of_no_width_and_few_pairs_have_none() -> None:
+    found = rank_correlation([1, 2, 3, 4], [1, 8, 9, 100])
+    assert [1.0, 1.0, 1.0] == pytest.approx([found.estimate.value, found.estimate.low, found.estimate.high])
+    assert Correlation(Estimate(None, None, None, 3), None) == rank_correlation([1, 2, 3], [3, 1, 2])
+    with pytest.raises(ValueError, match="1 of 4 values are not finite numbers"):
+        rank_correlation([1, 2, 3, 4], [1, 2, math.nan, 4])
+
+
+@pytest.mark.parametrize("correlation", [correlation, rank_correlation])
+def test_the_interval_of_a_correlation_covers_its_null(correlation: Callable[..., Correlation]) -> None:
     rng = np.random.default_rng(4)
     found = [correlation(rng.normal(0, 1, 12), rng.normal(0, 1, 12)) for _ in range(NULLS)]
     intervals = [(one.estimate.low, one.estimate.high) for one in found]
