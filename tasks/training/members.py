@@ -53,7 +53,9 @@ class Recipe:
 @dataclass(frozen=True)
 class Epoch:
     epoch: int  # from 1
-    train_loss: float  # mean over the epoch's minibatches of a row's loss, in nats
+    # In nats: the mean over the epoch's minibatches of their rows' mean loss; over all its rows, where a minibatch's
+    # loss is their sum.
+    train_loss: float
     validation_loss: float  # mean over the test split, in nats
     validation_accuracy: float  # NaN where nothing is classified
 
@@ -100,6 +102,7 @@ class Trained:
     history: tuple[Epoch, ...]
     weights: Mapping[str, NDArray[np.floating]]  # in the recipe's precision
     state: State | None = None
+    epsilons: tuple[float, ...] | None = None  # of differential privacy, spent by the end of each epoch
 
 
 # Called after every epoch with (index of the member, epoch) of each model in a stack that has just ended an epoch, and

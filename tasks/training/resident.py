@@ -49,6 +49,7 @@ _resident: weakref.WeakKeyDictionary[Images, dict[torch.device, Resident]] = wea
 
 def resident(images: Images, place: torch.device) -> Resident:
     """The images on a device, put there once and kept for as long as the images are."""
+    place = torch.empty(0, device=place).device  # "cuda" is "cuda:0", and there is one copy for both
     places = _resident.setdefault(images, {})
     if place not in places:
         places[place] = Resident(

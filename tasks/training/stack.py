@@ -237,7 +237,9 @@ class Stack:
             return TrainingError(not_finite("loss", f"at step {step}", who.member.seed))
         if not math.isfinite(loss):
             return TrainingError(not_finite("validation loss", f"after epoch {epoch}", who.member.seed))
-        return Epoch(epoch, float(losses.mean()), float(loss), float(accuracy))
+        # A minibatch's loss is the mean over its rows, or their sum.
+        trained = losses.sum() / len(who.member.rows) if self.spec.learning.total else losses.mean()
+        return Epoch(epoch, float(trained), float(loss), float(accuracy))
 
     def _order(self, who: Place, epoch: int) -> Order:
         ahead = self._orders.pop((who.index, epoch), None)

@@ -58,7 +58,8 @@ def trained(spec: Spec, member: Member, epochs: int, kept: Sequence[int] | None)
             optimiser.step()
             steps += 1
             losses.append(loss.item())
-        found.history.append(Epoch(epoch, float(np.mean(losses)), *assessed(spec, member, tensors)))
+        trained = sum(losses) / len(member.rows) if spec.learning.total else float(np.mean(losses))
+        found.history.append(Epoch(epoch, trained, *assessed(spec, member, tensors)))
         if kept is None or epoch in kept:
             found.weights[epoch] = {name: tensor.detach()[0].numpy().copy() for name, tensor in tensors.items()}
     return found
