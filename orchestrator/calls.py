@@ -25,18 +25,24 @@ from orchestrator.fields import plain
 from orchestrator.filling import Measured
 from orchestrator.provenance import commit, device, process, versions
 from orchestrator.store import Store, Written, read_each
-from tasks import manner
+from tasks import links, manner
 from tasks.job import Function, marks
+from tasks.links import Link
 
 
 @dataclass(frozen=True)
 class Item:
-    """One job, as it travels: `function` is `module:name`; config is plain data; inputs are keys."""
+    """One job, as it travels: `function` is `module:name`; config is plain data; inputs are keys.
+
+    A link may go on from the states of the links `before` it, the nearest first, and `leaves` its own for the next.
+    """
 
     key: str
     function: str
     config: Any
     inputs: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    leaves: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,7 @@ class Call:
     way: manner.WayName = "auto"
     members: int | None = None  # models in one step at most
     runs: tuple[str, ...] = ()  # the one that keeps what is settled, and its kin; none: nothing is kept
+    keep: bool = False  # whether every training leaves its state, be there a next link or not
 
 
 @dataclass(frozen=True)
@@ -118,10 +125,11 @@ class Made:
 
 @dataclass(frozen=True)
 class Finished:
-    """A call that came back, with one outcome per item."""
+    """A call that came back, with one outcome per item. `told` are lines for whoever watches the run."""
 
     call: Call
     outcomes: tuple[Outcome, ...]
+    told: tuple[str, ...] = ()
 
 
 class Poisoned(Exception):
@@ -144,14 +152,41 @@ def perform(call: Call, store: Store) -> Finished:
         else:
             outcomes.append(inputs)
     settle = choices.settling(store, *call.runs) if call.runs else manner.here()
+    states = States(store, call.keep)
     with manner.under(manner.Manner(call.way, call.members, call.sharers, settle)) as notes:
-        for item, seconds, result in _results(ready):
+        for item, seconds, result in _results(ready, states):
             made = Made(seconds, len(ready), worker, dict(notes))
             manner.note()  # what is said of this result is not said of the next
-            outcomes.append(_commit(item, result, made, store))
+            outcomes.append(_commit(item, result, made, store, states.left.pop(item.key, None)))
     if call.gpus:
         _let_go()
-    return Finished(call, tuple(outcomes))
+    return Finished(call, tuple(outcomes), tuple(states.told))
+
+
+class States:
+    """The states that a call's jobs may go on from, and those `left` by them, by key, until they are stored."""
+
+    def __init__(self, store: Store, keep: bool) -> None:
+        self.left: dict[str, bytes] = {}
+        self.told: list[str] = []
+        self._store, self._keep = store, keep
+
+    def link(self, item: Item) -> Link:
+        """What there is for a job."""
+        wanted = item.leaves or self._keep
+        return Link(lambda: self._given(item), (lambda data: self._leave(item, data)) if wanted else None)
+
+    def _given(self, item: Item) -> Iterator[bytes]:
+        for key in item.before:
+            try:
+                yield self._store.state(key)
+            except Absent:
+                continue
+            except Damaged as error:
+                self.told.append(f"{error}; {item.key[:12]} goes on from an earlier one, or starts anew")
+
+    def _leave(self, item: Item, data: bytes) -> None:
+        self.left[item.key] = data
 
 
 def function_of(item: Item) -> Function:
@@ -178,7 +213,9 @@ def _read(item: Item, store: Store, tables: dict[str, pa.Table]) -> list[pa.Tabl
     return [tables[key] for key in item.inputs]
 
 
-def _results(ready: list[tuple[Item, list[pa.Table]]]) -> Iterator[tuple[Item, float, pa.Table | Exception]]:
+def _results(
+    ready: list[tuple[Item, list[pa.Table]]], states: States
+) -> Iterator[tuple[Item, float, pa.Table | Exception]]:
     """Each job with its seconds and its table or exception, as it ends."""
     if not ready:
         return
@@ -188,7 +225,8 @@ def _results(ready: list[tuple[Item, list[pa.Table]]]) -> Iterator[tuple[Item, f
     if many is None or len(ready) == 1:
         for item, inputs in ready:
             try:
-                result: pa.Table | Exception = function(item.config, inputs)
+                with links.under([states.link(item)]):
+                    result: pa.Table | Exception = function(item.config, inputs)
             except Exception as error:
                 result = error
             yield item, time.perf_counter() - clock, result
@@ -196,9 +234,10 @@ def _results(ready: list[tuple[Item, list[pa.Table]]]) -> Iterator[tuple[Item, f
         return
     pending = dict(enumerate(item for item, _ in ready))
     try:
-        for index, result in many([item.config for item, _ in ready], [inputs for _, inputs in ready]):
-            yield pending.pop(index), time.perf_counter() - clock, result
-            clock = time.perf_counter()
+        with links.under([states.link(item) for item, _ in ready]):
+            for index, result in many([item.config for item, _ in ready], [inputs for _, inputs in ready]):
+                yield pending.pop(index), time.perf_counter() - clock, result
+                clock = time.perf_counter()
         broken: Exception = RuntimeError("the task computed several jobs at once and left this one out")
     except StoreError as error:  # what is to be settled could not be: no job's fault, and no smaller part helps
         for item in pending.values():
@@ -214,7 +253,7 @@ class _Together(Exception):
     """Several jobs at once failed as one; alone they may not."""
 
 
-def _commit(item: Item, result: pa.Table | Exception, made: Made, store: Store) -> Outcome:
+def _commit(item: Item, result: pa.Table | Exception, made: Made, store: Store, state: bytes | None) -> Outcome:
     if isinstance(result, Unwritable):
         return Refused(item.key, str(result))
     if isinstance(result, _Together | StoreError):
@@ -229,6 +268,8 @@ def _commit(item: Item, result: pa.Table | Exception, made: Made, store: Store) 
             store.write_failure(item.key, text)
         return Failed(item.key, _line(result), text)
     try:
+        if state is not None:  # before the result: once that is stored, nobody would come by here again
+            store.write_state(item.key, state)
         written = store.write(item.key, result, _record(item, made))
         store.clear_failure(item.key)
     except Unwritable as error:
@@ -236,7 +277,7 @@ def _commit(item: Item, result: pa.Table | Exception, made: Made, store: Store) 
     except (StoreError, OSError) as error:
         return Lost(item.key, _line(error))
     except TypeError as error:  # the task returned what no store can hold
-        return _commit(item, error, made, store)
+        return _commit(item, error, made, store, None)
     return Done(item.key, made.seconds, made.worker, written is Written.CONFLICT, Measured.noted(made.notes))
 
 

@@ -22,6 +22,7 @@ from orchestrator.errors import StoreError
 from orchestrator.executors import Executor
 from orchestrator.plan import Plan
 from orchestrator.schedule import Schedule
+from orchestrator.states import States
 from orchestrator.store import Store
 from tasks.job import marks
 from tasks.manner import WayName
@@ -79,6 +80,7 @@ class Driver:
     """Drives plans on one executor, which is opened only when there is something to run.
 
     `way`, `together` as the models in one step at most, and the `runs` that keep what is settled go with each call.
+    `states` knows which states of trainings go.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Driver:
         deadline: float | None = None,
         seconds: Mapping[str, float] | None = None,
         elsewhere: Elsewhere | None = None,
+        states: States | None = None,
     ) -> None:
         self.store = store
         self.observe = observe
@@ -109,6 +112,7 @@ class Driver:
         self._deadline = deadline
         self._seconds = dict(seconds or {})
         self._elsewhere = elsewhere
+        self._states = states
         self._delayed: list[tuple[float, int, Call]] = []
         self._submitted = 0
 
@@ -168,7 +172,8 @@ class Driver:
             self._submit(heapq.heappop(self._delayed)[-1], executor)
         schedule.slots, schedule.gpus = executor.slots, executor.gpus
         while call := schedule.next(room=self._submitted - schedule.on_gpus < executor.window):
-            call = replace(call, way=self._way, members=self._together, runs=self._runs)
+            keep = self._states is not None and self._states.keep
+            call = replace(call, way=self._way, members=self._together, runs=self._runs, keep=keep)
             if call.delay:
                 heapq.heappush(self._delayed, (now + call.delay, call.number, call))
             else:
@@ -188,6 +193,8 @@ class Driver:
     def _settle(self, schedule: Schedule, finished: Finished) -> None:
         """Record a call's outcomes; a lost job whose result is in the store after all is done."""
         self._submitted -= 1
+        for line in finished.told:
+            self.observe({"event": "told", "line": line})
         outcomes = tuple(self._settled(outcome) for outcome in finished.outcomes)
         for outcome in outcomes:
             self._tell(schedule, outcome)
@@ -195,6 +202,10 @@ class Driver:
         schedule.record(replace(finished, outcomes=outcomes))
         for failed in list(schedule.failed.values())[known:]:
             self._tell_failure(schedule, failed)
+        if self._states is not None:
+            for outcome in outcomes:
+                if isinstance(outcome, Done):
+                    self._states.pass_over(schedule.plan, outcome.key, schedule.done)
 
     def _settled(self, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Lost) and outcome.key in self.store:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from tasks.manner import WayName
+
+KeepName = Literal["none", "state"]
+KEEPS: tuple[str, ...] = get_args(KeepName)
 
 
 @dataclass(frozen=True)
@@ -17,6 +21,9 @@ class Execution:
     fail_fast: bool = False
     stop_after: float | None = None  # seconds
     way: WayName = "auto"  # of training models; auto takes the fastest, chosen once per run, device and network
+    # What stays of a finished training's state, which another run may go on from to train longer. An unfinished run's
+    # stays in any case.
+    keep: KeepName = "none"
     again: bool = False  # as a new run, though its results are reused
     mlflow: str | None = None  # the tracking store's URI, or "off"; None: an sqlite file inside a local store
     experiment: str | None = None

@@ -78,7 +78,7 @@ def key(store: Store, name: str) -> dict[str, Any]:
     if not runs:
         return said | {"state": "absent"}
     job, plan = planned(store, name)
-    absent = [each for each in plan.inputs[name] if each not in store]
+    absent = [each for each in plan.waits(name) if each not in store]
     traceback = store.failure(name)
     living = any(status.status(journal, store).state == "running" for journal in runs)
     mark = marks(job.function)

@@ -1,7 +1,7 @@
 """A run's folder: its config and plan, written once, and the log of its events, only ever appended to.
 
 runs/ID/run.json       audit, preset, config, what a sweep varied; or the cells of a sweep
-runs/ID/plan.json      the keys behind each root, and every key with its task
+runs/ID/plan.json      the keys behind each root, every key with its task, and the link before each link of a chain
 runs/ID/events.jsonl   one event a line
 runs/ID/ways/NAME.json how jobs are computed on a device, as chosen by the first who had to
 runs/ID/tables/NAME/   the run's tables as Parquet parts
@@ -54,7 +54,8 @@ class Journal:
             _write(aside / "run.json", json.dumps({"run": self.run, "created": now(), **about}, indent=2))
             if plan is not None:
                 jobs = [[key, plan.task(key)] for key in plan.jobs]
-                _write(aside / "plan.json", json.dumps({"roots": plan.roots, "jobs": jobs}))
+                chains = {"after": plan.after} if plan.after else {}
+                _write(aside / "plan.json", json.dumps({"roots": plan.roots, "jobs": jobs, **chains}))
             with contextlib.suppress(FileExistsError):
                 os.rename(aside, self.folder)
         except OSError as error:
@@ -79,6 +80,16 @@ class Journal:
     def tasks(self) -> dict[str, str]:
         """Every planned key with the name of its task."""
         return dict(self._read("plan.json")["jobs"])
+
+    def following(self) -> dict[str, set[str]]:
+        """The planned links after each link of a chain."""
+        plan = self._read("plan.json")
+        planned = dict(plan["jobs"])
+        found: dict[str, set[str]] = {}
+        for key, before in plan.get("after", {}).items():
+            if key in planned:
+                found.setdefault(before, set()).add(key)
+        return found
 
     def append(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Add events to the log, each with its time, which is now where it has none."""

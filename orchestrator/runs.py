@@ -26,6 +26,7 @@ from orchestrator.plan import Plan
 from orchestrator.provenance import commit, versions
 from orchestrator.report import Report, reported
 from orchestrator.session import Part, Session
+from orchestrator.states import States
 from orchestrator.store import Store
 from tasks.datasets.dataset import DatasetError
 
@@ -145,6 +146,7 @@ def _run(
         claims = [held.enter_context(mirror.claim(name)) for name in names] if mirror is not None else []
         session = Session(sweep.run if sweep else names[0], parts, store, observe)
         neighbours = Neighbours(runs, names, min(each.since for each in leases))
+        planned, states = session.plan, States(store, runs, names, execution.keep == "state")
 
         def claimed(ours: set[str]) -> set[str]:
             if any(each.lost for each in leases) or any(each.lost for each in claims):
@@ -163,6 +165,7 @@ def _run(
             deadline=None if execution.stop_after is None else time.monotonic() + execution.stop_after,
             seconds=timings.known(runs),
             elsewhere=claimed,
+            states=states,
         )
         held.callback(driver.close)
         delivery = aftermath.delivery(session, sweep.run if sweep else None, execution)
@@ -180,6 +183,8 @@ def _run(
                 driver.progress.paused = driver.progress.paused or str(error)
                 driver.close()
             driver.progress.paused = driver.progress.paused or session.unwritable
+            if not driver.progress.paused:
+                states.clear(planned, session.stored())
             if driver.progress.around:
                 driver.progress.seconds[timings.around(execution.address)].append(driver.progress.around)
             report = reported(driver, session, sweep.run if sweep else None)

@@ -80,13 +80,16 @@ class Schedule:
         self._queue: list[tuple[int, int, str]] = []
         self._queue_for_gpus: list[tuple[int, int, str]] = []
         self._pushed = 0
-        for key, inputs in plan.inputs.items():
-            self._depth[key] = 1 + max((self._depth[below] for below in inputs), default=0)
+        for key in plan.jobs:
+            # A link waits for the one before it as a reader for its inputs, and is further down: chains are finished
+            # before others begin, so that few states lie about.
+            waits = plan.waits(key)
+            self._depth[key] = 1 + max((self._depth[below] for below in waits), default=0)
             if key in self.done:
                 continue
-            for below in inputs:
+            for below in waits:
                 self._readers[below].append(key)
-            self._unmet[key] = sum(below not in self.done for below in inputs)
+            self._unmet[key] = sum(below not in self.done for below in waits)
             if not self._unmet[key]:
                 self._enqueue(key)
 
@@ -219,7 +222,8 @@ class Schedule:
     def _item(self, key: str) -> Item:
         job = self.plan.jobs[key]
         where = f"{job.function.__module__}:{job.function.__qualname__}"
-        return Item(key, where, job.config, self.plan.inputs[key])
+        leaves = any(link not in self.done for link in self.plan.following.get(key, ()))
+        return Item(key, where, job.config, self.plan.inputs[key], tuple(self.plan.chain(key)), leaves)
 
     def _share(self, group: str, keys: Collection[str]) -> int:
         """How many of a group's ready jobs to send in one call."""
@@ -301,9 +305,9 @@ class Schedule:
         self._await(reader)
 
     def _await(self, key: str) -> None:
-        """Make a key wait for those of its inputs that are not done (again); ready at once if there are none."""
+        """Make a key wait for what is not done (again) of what it waits for; ready at once if that is nothing."""
         unmet = 0
-        for below in self.plan.inputs[key]:
+        for below in self.plan.waits(key):
             if below not in self.done:
                 unmet += 1
                 if key not in self._readers[below]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.errors import SpecError
-from orchestrator.execution import Execution
+from orchestrator.execution import KEEPS, Execution
 from orchestrator.fields import nearest
 from tasks.manner import WAYS
 
@@ -53,6 +53,8 @@ def execution(spec: Spec) -> Execution:
         raise SpecError(f"tolerate is {tolerate}; it must be 0 or more")
     if (way := given.get("way", "auto")) not in WAYS:
         raise SpecError(f"way is {way!r}; it must be one of {', '.join(WAYS)}{nearest(str(way), WAYS)}")
+    if (keep := given.get("keep", "none")) not in KEEPS:
+        raise SpecError(f"keep is {keep!r}; it must be one of {', '.join(KEEPS)}{nearest(str(keep), KEEPS)}")
     return Execution(**given)
 
 

@@ -31,6 +31,7 @@ def read(path: Path) -> spec.Spec:
         tolerate: int | None = None
         fail_fast: bool | None = None
         stop_after: int | float | str | None = None
+        keep: str | None = None
         mlflow: str | None = None
         experiment: str | None = None
         report: bool | None = None

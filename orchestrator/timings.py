@@ -60,7 +60,7 @@ def expected(
     """
     work = on_gpus = 0.0
     path: dict[str, float] = {}
-    for key in missing:  # inputs come first
+    for key in missing:  # what they wait for comes first
         each = seconds.get(group_of(plan.jobs[key]))
         if each is None:
             return None
@@ -68,7 +68,7 @@ def expected(
             on_gpus += each
         else:
             work += each
-        path[key] = each + max((path.get(below, 0.0) for below in plan.inputs[key]), default=0.0)
+        path[key] = each + max((path.get(below, 0.0) for below in plan.waits(key)), default=0.0)
     if not path:
         return 0.0
     return seconds.get(around(address), 0.0) + max(work / slots, on_gpus / max(1, gpus), *path.values())

@@ -84,7 +84,7 @@ def note(**facts: Any) -> None:
 
     Facts are what JSON can hold. For trainings: `way`, `stack` (models in one step), `steps_per_second` (of one
     model, times the models in the step), `device`, `bytes_per_member`, `device_bytes`, `busy` (the share of wall time
-    that the device was computing).
+    that the device was computing), `continued_from` (the epoch whose state it went on from; absent: from its start).
     """
     call = _call.get()
     if call is not None:

@@ -38,6 +38,13 @@ Way = Annotated[
 Tolerate = Annotated[int | None, typer.Option(metavar="N", help="Failed jobs that the tables may go without.")]
 FailFast = Annotated[bool | None, typer.Option("--fail-fast", help="Stop at the first failed job.", show_default=False)]
 StopAfter = Annotated[str | None, typer.Option(metavar="3h50m", help="Stop in time to be resumed later.")]
+Keep = Annotated[
+    str | None,
+    typer.Option(
+        metavar="state|none",
+        help="What stays of trainings that have ended: their state, to train longer from. [default: none]",
+    ),
+]
 Again = Annotated[bool, typer.Option("--again", help="As a new run, with what is stored reused.")]
 Mlflow = Annotated[
     str | None,

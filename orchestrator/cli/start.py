@@ -13,6 +13,7 @@ from orchestrator.cli.options import (
     FailFast,
     Fields,
     Json,
+    Keep,
     Mlflow,
     Preset,
     ProbesFolder,
@@ -48,6 +49,7 @@ def plan(
     tolerate: Tolerate = None,
     fail_fast: FailFast = None,
     stop_after: StopAfter = None,
+    keep: Keep = None,
     again: Again = False,
     json: Json = False,
 ) -> None:
@@ -57,7 +59,7 @@ def plan(
     """
     from orchestrator.preview import preview
 
-    execution = _execution(address, together, way, tolerate, fail_fast, stop_after, again)
+    execution = _execution(address, together, way, tolerate, fail_fast, stop_after, keep, again)
     seen = preview(_specified(what, fields, preset, sweep, store, execution))
     if json:
         emit(seen)
@@ -84,6 +86,7 @@ def run(
     tolerate: Tolerate = None,
     fail_fast: FailFast = None,
     stop_after: StopAfter = None,
+    keep: Keep = None,
     again: Again = False,
     mlflow: Mlflow = None,
     experiment: Experiment = None,
@@ -102,7 +105,7 @@ def run(
     from orchestrator.runs import start
     from orchestrator.store import is_there
 
-    execution = _execution(address, together, way, tolerate, fail_fast, stop_after, again)
+    execution = _execution(address, together, way, tolerate, fail_fast, stop_after, keep, again)
     execution |= _shown(mlflow, experiment, report, show_images)
     asked = _specified(what, fields, preset, sweep, store, execution)
     cells, how = wanted(asked), spec.execution(asked)
@@ -128,6 +131,7 @@ def resume(
     tolerate: Tolerate = None,
     fail_fast: FailFast = None,
     stop_after: StopAfter = None,
+    keep: Keep = None,
     mlflow: Mlflow = None,
     experiment: Experiment = None,
     report: DrawReport = None,
@@ -142,7 +146,7 @@ def resume(
     from orchestrator.cli import verdict
     from orchestrator.cli.progress import watching
 
-    execution = _execution(address, together, way, tolerate, fail_fast, stop_after, False)
+    execution = _execution(address, together, way, tolerate, fail_fast, stop_after, keep, False)
     how = spec.execution(spec.Spec("", execution=execution | _shown(mlflow, experiment, report, show_images)))
     with opened_at(store) as opened:
         name = (status.find(opened, run) if run else status.newest(opened, unfinished=True)).run
@@ -184,6 +188,7 @@ def _execution(
     tolerate: int | None,
     fail_fast: bool | None,
     stop_after: str | None,
+    keep: str | None,
     again: bool,
 ) -> dict[str, Any]:
     """What of the execution was given."""
@@ -195,6 +200,7 @@ def _execution(
         "tolerate": tolerate,
         "fail_fast": fail_fast,
         "stop_after": spec.duration(stop_after) if stop_after is not None else None,
+        "keep": keep,
         "again": again or None,
     }
     if together is not None:

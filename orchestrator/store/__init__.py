@@ -72,6 +72,21 @@ class Store(Protocol):
     def clear_failure(self, key: str) -> None:
         """Forget it, if there is one."""
 
+    def state(self, key: str) -> bytes:
+        """The state of a training at the end of this key's link, after a digest over every byte.
+
+        Raises Absent, or Damaged once it is removed: without it the next link starts further back, no more.
+        """
+
+    def write_state(self, key: str, data: bytes) -> None:
+        """Keep a state, durably and whole, over an earlier one. Raises Unwritable."""
+
+    def remove_state(self, key: str) -> None:
+        """Remove it, if it is there. Raises Unwritable."""
+
+    def states(self) -> set[str]:
+        """All keys under which a state lies."""
+
     def kept(self, run: str, name: str) -> bytes | None:
         """What a run keeps under a name, a file's, in its folder; None where there is nothing."""
 

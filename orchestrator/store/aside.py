@@ -40,9 +40,9 @@ def link(tmp: Path, path: Path, *parts: bytes | memoryview) -> bool:
     return True
 
 
-def replace(tmp: Path, path: Path, data: bytes) -> None:
+def replace(tmp: Path, path: Path, *parts: bytes | memoryview) -> None:
     """Put a file there, durably, over one that is there."""
-    draft = _write(tmp, (data,))
+    draft = _write(tmp, parts)
     try:
         os.replace(draft, path)
     except OSError:

@@ -2,6 +2,7 @@
 
 results/<first two of the key>/<key>.arrow   one Arrow IPC file per result, read by any Arrow reader
 failures/<key>.txt                           the traceback of a job that failed
+states/<key>.state                           where a link of a training ended, as long as another is to go on from there
 quarantine/                                  damaged files, never deleted, each with a note why
 conflicts/                                   results of a key that already had another one
 tmp/                                         being written; linked into its place when it is on the disk
@@ -20,13 +21,15 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
-from orchestrator.store import KEPT, Written, aside, entry, marker
+from orchestrator.store import KEPT, Written, aside, entry, marker, state
 from orchestrator.store.content import content
 from orchestrator.store.digests import Digests
 from orchestrator.store.key import valid
 from orchestrator.store.lock import locked
 
-RESULTS, FAILURES, QUARANTINE, CONFLICTS, TMP = FOLDERS = ("results", "failures", "quarantine", "conflicts", "tmp")
+RESULTS, FAILURES, STATES = "results", "failures", "states"
+QUARANTINE, CONFLICTS, TMP = "quarantine", "conflicts", "tmp"
+FOLDERS = (RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS, TMP)
 SUFFIX = ".arrow"
 STALE = 3600.0  # seconds after which nobody can still be writing a file in tmp/
 ATTEMPTS = 8  # a damaged file or another writer may be in the way, but not for ever
@@ -128,6 +131,32 @@ class LocalStore:
         with aside.writing(path):
             path.unlink(missing_ok=True)
 
+    def state(self, key: str) -> bytes:
+        path = self._state(key)
+        try:
+            with _reading(path):
+                return state.unseal(key, memoryview(path.read_bytes()))
+        except FileNotFoundError:
+            raise Absent(f"no state {key} in {self.location}") from None
+        except (state.CorruptError, entry.CorruptError) as error:
+            raise state.damaged(self, key, error) from None
+
+    def write_state(self, key: str, data: bytes) -> None:
+        path = self._state(key)
+        parts = state.seal(key, data)
+        with aside.writing(path, sum(map(len, parts))):
+            path.parent.mkdir(exist_ok=True)
+            aside.replace(self._tmp, path, *parts)
+
+    def remove_state(self, key: str) -> None:
+        path = self._state(key)
+        with aside.writing(path):
+            path.unlink(missing_ok=True)
+
+    def states(self) -> set[str]:
+        names = _names(self._root / STATES)
+        return {name.removesuffix(state.SUFFIX) for name in names if name.endswith(state.SUFFIX)}
+
     def kept(self, run: str, name: str) -> bytes | None:
         path = self._kept(run, name)
         try:
@@ -177,6 +206,9 @@ class LocalStore:
 
     def _failure(self, key: str) -> Path:
         return self._root / FAILURES / (valid(key) + ".txt")
+
+    def _state(self, key: str) -> Path:
+        return self._root / STATES / (valid(key) + state.SUFFIX)
 
     def _place(self, parts: tuple[memoryview, bytes, memoryview], path: Path) -> bool:
         """Put the bytes there unless something is there already; whether they were put."""

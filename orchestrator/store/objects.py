@@ -19,15 +19,15 @@ import pyarrow as pa
 
 from orchestrator.errors import Absent, Damaged, Held, StoreError, Unwritable
 from orchestrator.lease import STALE
-from orchestrator.store import JOURNEYS, KEPT, Written, aside, claims, entry, marker
+from orchestrator.store import JOURNEYS, KEPT, Written, aside, claims, entry, marker, state
 from orchestrator.store.bucket import PATIENCE, Away, Bucket
 from orchestrator.store.content import content
 from orchestrator.store.digests import Digests
 from orchestrator.store.key import valid
 from orchestrator.store.mirror import Mirror
 
-RESULTS, FAILURES, QUARANTINE, CONFLICTS = "results", "failures", "quarantine", "conflicts"
-FOLDERS = {RESULTS, FAILURES, QUARANTINE, CONFLICTS, "claims", "runs", "tmp"}
+RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS = "results", "failures", "states", "quarantine", "conflicts"
+FOLDERS = {RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS, "claims", "runs", "tmp"}
 SUFFIX = ".arrow"
 KEEPING = 2 * STALE  # seconds after which nobody can still be keeping the same, dead or alive
 RUNS = "./engram-runs"  # where run folders lie on this machine, unless ENGRAM_RUNS names another place
@@ -120,6 +120,24 @@ class ObjectStore:
     def _failed(self) -> set[str]:
         """Keys with a failure when this was first asked: nearly no job has one, and each question is a request."""
         return {each.name.rpartition("/")[2].removesuffix(".txt") for each in self._bucket.objects(FAILURES)}
+
+    def state(self, key: str) -> bytes:
+        try:
+            return state.unseal(key, memoryview(self._bucket.get(_state(key))))
+        except FileNotFoundError:
+            raise Absent(f"no state {key} in {self.location}") from None
+        except state.CorruptError as error:
+            raise state.damaged(self, key, error) from None
+
+    def write_state(self, key: str, data: bytes) -> None:
+        self._bucket.put(_state(key), *state.seal(key, data))
+
+    def remove_state(self, key: str) -> None:
+        self._bucket.delete(_state(key))
+
+    def states(self) -> set[str]:
+        names = (each.name.rpartition("/")[2] for each in self._bucket.objects(STATES))
+        return {name.removesuffix(state.SUFFIX) for name in names if name.endswith(state.SUFFIX)}
 
     def kept(self, run: str, name: str) -> bytes | None:
         try:
@@ -243,6 +261,10 @@ def _create(bucket: Bucket) -> None:
 
 def _result(key: str) -> str:
     return f"{RESULTS}/{valid(key)[:2]}/{key}{SUFFIX}"
+
+
+def _state(key: str) -> str:
+    return f"{STATES}/{valid(key)}{state.SUFFIX}"
 
 
 def _kept(run: str, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pytest
 
 from orchestrator.plan import Plan
 from tasks.job import Inputs, Job, task
@@ -84,3 +85,61 @@ def test_a_chain_deeper_than_pythons_stack_is_planned() -> None:
     for value in range(5000):
         job = Job(total, Number(value), (job,))
     assert 5001 == len(Plan.below({"summary": job}).jobs)
+
+
+# Chains
+
+
+def a_chain(length: int) -> list[Job]:
+    links: list[Job] = []
+    for number in range(length):
+        links.append(Job(leaf, Number(number), after=links[-1] if links else None))
+    return links
+
+
+def test_links_come_in_their_order_however_they_are_asked_for_and_their_keys_know_nothing_of_it() -> None:
+    links = a_chain(4)
+    plan = Plan.below({"summary": tuple(reversed(links))})
+    assert [0, 1, 2, 3] == [job.config.value for job in plan.jobs.values()]
+    alone = Plan.below({"summary": tuple(Job(leaf, link.config) for link in links)})
+    assert list(alone.jobs) == list(plan.jobs)
+    keys = list(plan.jobs)
+    assert dict(zip(keys[1:], keys[:-1], strict=True)) == plan.after
+    assert (keys[2],) == plan.waits(keys[3])
+    assert [keys[2], keys[1], keys[0]] == list(plan.chain(keys[3]))
+
+
+def test_a_link_before_that_nothing_asks_for_is_not_planned_and_not_waited_for_but_known() -> None:
+    links = a_chain(3)
+    keys = list(Plan.below({"summary": tuple(links)}).jobs)
+    plan = Plan.below({"summary": links[-1]})
+    assert [keys[2]] == list(plan.jobs)
+    assert () == plan.waits(keys[2])
+    assert [keys[1], keys[0]] == list(plan.chain(keys[2]))
+
+
+def test_cells_that_reach_different_epochs_share_a_chain_in_its_order() -> None:
+    longer, other = (Plan.below({"summary": links}) for links in (a_chain(4)[3], tuple(a_chain(3))))
+    union = Plan.union([longer, other])
+    assert [0, 1, 2, 3] == [job.config.value for job in union.jobs.values()]
+    assert len(union.after) == 3
+
+
+def test_what_comes_after_a_lost_link_is_lost_and_so_is_what_reads_it() -> None:
+    links = a_chain(3)
+    plan = Plan.below({"summary": Job(total, Number(), tuple(links)), "last": Job(pair, Number(), (links[2],))})
+    second = list(plan.jobs)[1]
+    assert 4 == len(plan.upon({second}))
+    less = plan.without({second})
+    assert [0, 0] == [job.config.value for job in less.jobs.values()]
+    assert {"summary"} == set(less.roots)
+
+
+def test_a_long_chain_is_planned_in_no_time() -> None:
+    assert 5000 == len(Plan.below({"summary": tuple(reversed(a_chain(5000)))}).jobs)
+
+
+def test_links_that_come_after_each_other_are_refused() -> None:
+    one = Job(leaf, Number(0), after=Job(leaf, Number(1)))
+    with pytest.raises(ValueError, match=r"plan\.leaf [0-9a-f]{12} comes after a link that comes after it"):
+        Plan.below({"summary": (one, Job(leaf, Number(1), after=one))})

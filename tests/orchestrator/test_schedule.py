@@ -391,3 +391,81 @@ def test_gpus_that_come_and_go_are_followed() -> None:
     answer(schedule, calls[0], lambda key: Lost(key, "its node went away"))
     assert {0.0} == {call.gpus for call in sent(schedule)}
     assert 0 == schedule.on_gpus
+
+
+# Chains
+
+
+@task(version=1, name="schedule.link", alike=lambda config: config.value % 10)
+def link(config: Number, inputs: Inputs) -> pa.Table:
+    return pa.table({})
+
+
+def chains(count: int, length: int) -> Plan:
+    """So many chains of so many links below one total; the links at one place of all chains are alike."""
+    links: list[Job] = []
+    for number in range(count):
+        for place in range(length):
+            before = links[-1] if place else None
+            links.append(Job(link, Number(10 * number + place), after=before))
+    return Plan.below({"summary": Job(total, Number(), tuple(links))})
+
+
+def test_a_link_is_sent_once_the_one_before_it_has_ended_with_what_it_may_go_on_from() -> None:
+    plan = chains(1, 3)
+    first, second, third, summary = plan.jobs
+    schedule = Schedule(plan, set(), together=8)
+    sent = []
+    while call := schedule.next():
+        assert schedule.next() is None
+        sent += [(item.key, item.before, item.leaves) for item in call.items]
+        answer(schedule, call)
+    assert [
+        (first, (), True),
+        (second, (first,), True),
+        (third, (second, first), False),
+        (summary, (), False),
+    ] == sent
+
+
+def test_a_link_is_sent_at_once_where_the_one_before_it_is_stored() -> None:
+    plan = chains(1, 3)
+    first, second, third, _ = plan.jobs
+    assert [second] == keys(Schedule(plan, {first}).next())
+    call = Schedule(plan, {second, third}).next()
+    assert call is not None
+    assert [(first, False)] == [(item.key, item.leaves) for item in call.items]  # nobody would go on from there
+
+
+def test_links_after_a_failed_one_are_never_sent_and_other_chains_go_on() -> None:
+    plan = chains(2, 3)
+    first, second, third, *others, _ = plan.jobs
+    schedule = Schedule(plan, set())
+    drain(schedule, lambda key: Failed(key, "ValueError: no", "") if key == second else done(key))
+    assert schedule.over
+    assert {second} == set(schedule.failed)
+    assert {first, *others} == schedule.done
+    again = Schedule(plan, schedule.done, failed=schedule.failed)
+    assert (None, True) == (again.next(), again.over)
+    assert third not in again.done
+
+
+def test_chains_are_finished_before_others_begin() -> None:
+    plan = chains(3, 3)
+    links = list(plan.jobs)[:-1]
+    sent = [key for call in drain(Schedule(plan, set(), together=1)) for key in call]
+    assert links == sent[:-1]
+
+
+def test_a_lost_link_is_sent_again_and_the_next_waits_for_it() -> None:
+    plan = chains(1, 2)
+    first, second, _ = plan.jobs
+    schedule = Schedule(plan, set())
+    call = schedule.next()
+    assert call is not None
+    answer(schedule, call, lambda key: Lost(key, "the node has gone"))
+    again = schedule.next()
+    assert [first] == keys(again)
+    assert again is not None
+    answer(schedule, again)
+    assert [second] == keys(schedule.next())

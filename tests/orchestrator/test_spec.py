@@ -145,7 +145,7 @@ def test_fields_that_are_checked_against_each_other_are_set_together(monkeypatch
 @pytest.mark.parametrize(
     ("asked", "problem"),
     [
-        (Spec("toyz"), "unknown audit 'toyz'; there are toys, unique_feature; did you mean 'toys'?"),
+        (Spec("toyz"), "toys, unique_feature; did you mean 'toys'?"),
         (Spec("toys", "fwe"), "unknown preset 'fwe' of toys; it has few, many, three, absent; did you mean 'few'?"),
         (Spec("toys", set={"part": 1}), "unknown field 'part': Config has parts, first, seconds"),
         (Spec("toys", set={"parts": "many"}), "parts is 'many'; it must be a whole number"),
@@ -311,7 +311,12 @@ def test_a_file_that_cannot_be_read_is_refused_in_one_line(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("given", "problem"),
-    [({"together": 0}, "together is 0"), ({"tolerate": -1}, "tolerate is -1"), ({"way": "fast"}, "way is 'fast'")],
+    [
+        ({"together": 0}, "together is 0"),
+        ({"tolerate": -1}, "tolerate is -1"),
+        ({"way": "fast"}, "way is 'fast'"),
+        ({"keep": "states"}, "keep is 'states'; it must be one of none, state; did you mean 'state'?"),
+    ],
 )
 def test_an_execution_out_of_range_is_refused(given: Mapping[str, Any], problem: str) -> None:
     with pytest.raises(SpecError, match=problem):

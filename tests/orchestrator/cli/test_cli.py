@@ -214,7 +214,7 @@ def test_probes_that_cannot_be_had_are_one_line(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("run", "toyz"), "unknown audit 'toyz'; there are toys, unique_feature; did you mean 'toys'?"),
+        (("run", "toyz"), "toys, unique_feature; did you mean 'toys'?"),
         (
             ("plan", "toys", "--preset", "fwe"),
             "unknown preset 'fwe' of toys; it has few, many, three, absent; did you mean 'few'?",

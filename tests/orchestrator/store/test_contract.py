@@ -109,6 +109,34 @@ def test_a_key_that_is_a_path_is_refused(store: Store) -> None:
             store.write(bad, table("a"), {})
 
 
+def test_a_state_is_kept_whole_until_it_is_removed(store: Store, place: Place) -> None:
+    data = random.Random(1).randbytes(100_000)
+    store.write_state(key("a"), b"an earlier one")
+    store.write_state(key("a"), data)
+    store.write_state(key("b"), b"")
+    assert (data, b"") == (store.state(key("a")), store.state(key("b")))
+    assert {key("a"), key("b")} == store.states() == open_store(place.location, create=False).states()
+    assert set() == store.keys()
+    store.remove_state(key("a"))
+    store.remove_state(key("a"))
+    assert {key("b")} == store.states()
+    with pytest.raises(Absent, match=key("a")):
+        store.state(key("a"))
+
+
+def test_a_state_with_a_bit_changed_or_of_another_key_is_removed(store: Store, place: Place) -> None:
+    name = f"states/{key('a')}.state"
+    store.write_state(key("a"), b"a state")
+    sound = place.get(name)
+    harmed = [bytes(byte ^ (at == flipped) for at, byte in enumerate(sound)) for flipped in range(0, len(sound), 9)]
+    store.write_state(key("b"), b"a state")
+    for data in (*harmed, sound[:-1], sound + b"!", b"", place.get(f"states/{key('b')}.state")):
+        place.put(name, data)
+        with pytest.raises(Damaged, match=f"state {key('a')} was damaged: its bytes do not match their digest; it is"):
+            store.state(key("a"))
+        assert {key("b")} == store.states()
+
+
 def test_a_store_travels_to_another_process(store: Store) -> None:
     put(store, "a")
     assert table("a") == pickle.loads(pickle.dumps(store)).read(key("a"))
@@ -224,7 +252,7 @@ def test_a_store_is_only_made_where_that_is_allowed(place: Place) -> None:
     assert ["engram-store.json"] == [name for name in place.names("") if "." in name]
 
 
-def test_a_place_of_something_else_is_refused_and_left_alone(place: Place, tmp_path: Path) -> None:
+def test_a_flippedof_something_else_is_refused_and_left_alone(place: Place, tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     place.put("thesis.tex", b"mine")
     with pytest.raises(StoreError, match=r"not a store and not empty \(it holds thesis.tex\)"):

@@ -1,0 +1,50 @@
+"""The state of a training as a file: its bytes behind a digest over them and its key.
+
+A state only saves time, so one that is not as it was written is as good as none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import Damaged, StoreError
+
+if TYPE_CHECKING:
+    from orchestrator.store import Store
+
+SUFFIX = ".state"
+MAGIC = b"engram state 1\n"
+DIGEST = 32  # bytes
+
+
+class CorruptError(ValueError):
+    """These bytes are not the state that was written under this key."""
+
+
+def seal(key: str, data: bytes) -> tuple[bytes, bytes]:
+    """The file's bytes in two parts, to be written one after the other."""
+    return MAGIC + _digest(key, data), data
+
+
+def unseal(key: str, file: memoryview) -> bytes:
+    """The state; CorruptError where it is another key's, or where not every byte is as sealed."""
+    start = len(MAGIC) + DIGEST
+    data = bytes(file[start:])
+    if bytes(file[:start]) != MAGIC + _digest(key, data):
+        raise CorruptError("its bytes do not match their digest")
+    return data
+
+
+def damaged(store: Store, key: str, error: Exception) -> Damaged:
+    """Remove a state that was found damaged; the error that says so in one line."""
+    became = "it is removed"
+    try:
+        store.remove_state(key)
+    except (StoreError, OSError) as refused:
+        became = f"it cannot be removed ({refused})"
+    return Damaged(f"state {key} was damaged: {error}; {became}")
+
+
+def _digest(key: str, data: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + b"\n" + data).digest()

@@ -1,0 +1,63 @@
+"""Where the trainings of a call may go on from, and what they leave behind for others to go on from.
+
+A long training is a chain of links, each a job "this training, up to epoch e". Where a link goes on from does not bear
+on its result, so it is in no config and no key. Whoever sends a call says what there is (`under`). The task that trains
+asks, by the job's index in `configs`, for states that it may go on from (`given`), and hands over the one at its end
+(`leave`). A state is bytes whose meaning is the task's own. Outside a run nothing is given and nothing is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+Leave = Callable[[bytes], None]
+
+
+@dataclass(frozen=True)
+class Link:
+    """What there is for one job: the states before it, the nearest first, each read when it is come to.
+
+    `leave` takes the state at its end; None where nobody would go on from there.
+    """
+
+    given: Callable[[], Iterable[bytes]] = tuple
+    leave: Leave | None = None
+
+
+_links: ContextVar[Sequence[Link]] = ContextVar("links", default=())
+_NONE = Link()
+
+
+@contextmanager
+def under(links: Sequence[Link]) -> Iterator[None]:
+    """Inside, the jobs of a call have these links, in the order of its `configs`."""
+    token = _links.set(links)
+    try:
+        yield
+    finally:
+        _links.reset(token)
+
+
+def given(index: int) -> Iterator[bytes]:
+    """The states that a job may go on from, the nearest first: any of them or none, which makes no difference."""
+    yield from _link(index).given()
+
+
+def wanted(index: int) -> bool:
+    """Whether a job is to leave the state at its end."""
+    return _link(index).leave is not None
+
+
+def leave(index: int, state: bytes) -> None:
+    """Hand over the state at a job's end, before its result; forgotten where nobody wants it."""
+    taken = _link(index).leave
+    if taken is not None:
+        taken(state)
+
+
+def _link(index: int) -> Link:
+    links = _links.get()
+    return links[index] if links else _NONE

@@ -1,0 +1,137 @@
+"""How far does a training get when it is broken into links?
+
+Trainings of two kinds: models of the density of digits, and a count that takes no time and writes one line to a log
+outside the store for every epoch that is really trained, so that tests count what happened.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tasks import links, manner, schemas
+from tasks.datasets.dataset import Dataset
+from tasks.job import Audit, Inputs, Job, task
+from tasks.training.fitting import Fitting
+from tasks.training.generator import fit
+
+MODULUS = 2**61 - 1
+
+
+@dataclass(frozen=True)
+class Counting:
+    """One count. `trouble` comes before epoch `at` of the count `number` as long as the file `mended` is not there."""
+
+    number: int = 0
+    epochs: int = 1
+    seconds: float = 0.0  # an epoch
+    trouble: str = ""
+    at: int = -1
+    folder: str = ""
+
+
+@dataclass(frozen=True)
+class Config:
+    """`models` trainings of `epochs` epochs in links of `link` (0: unbroken); trouble comes to the first of them."""
+
+    models: int = 2
+    epochs: int = 4
+    link: int = 1
+    density: bool = False
+    data: Dataset = Dataset("digits")
+    examples: int = 60
+    seconds: float = 0.0
+    trouble: str = ""
+    at: int = -1
+    folder: str = ""
+
+
+@dataclass(frozen=True)
+class Nothing:
+    pass
+
+
+def counted(config: Counting, index: int) -> pa.Table:
+    state: dict[str, Any] = {"number": config.number, "values": [config.number]}
+    for given in links.given(index):
+        found = json.loads(given)
+        if found["number"] == config.number and len(found["values"]) <= config.epochs:
+            state = found
+            break
+    values = state["values"]
+    manner.note(continued_from=len(values) - 1)
+    for epoch in range(len(values), config.epochs + 1):
+        if config.number == 0 and epoch == config.at and not (Path(config.folder) / "mended").exists():
+            if config.trouble == "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise ValueError(f"epoch {epoch} cannot be had")
+        if config.folder:
+            with open(Path(config.folder) / "epochs.log", "a") as log:
+                log.write(f"{config.number}:{epoch}\n")
+        time.sleep(config.seconds)
+        values.append((values[-1] * 6364136223846793005 + epoch) % MODULUS)
+    if links.wanted(index):
+        links.leave(index, json.dumps(state).encode())
+    return pa.table({"epoch": pa.array(range(1, config.epochs + 1)), "value": pa.array(values[1:])})
+
+
+def count_many(configs: Sequence[Counting], inputs: Sequence[Inputs]) -> Iterator[tuple[int, pa.Table | Exception]]:
+    for index, config in enumerate(configs):
+        try:
+            yield index, counted(config, index)
+        except ValueError as error:
+            yield index, error
+
+
+@task(version=1, many=count_many, alike=lambda config: config.epochs, trains=1)
+def count(config: Counting, inputs: Inputs) -> pa.Table:
+    return counted(config, 0)
+
+
+@task(version=1, gathers=True)
+def lengths(config: Nothing, inputs: Inputs) -> pa.Table:
+    row = dict.fromkeys(schemas.SUMMARY.names) | {
+        "metric": "epochs",
+        "setting": "{}",
+        "estimate": float(sum(len(table) for table in inputs)),
+        "n": len(inputs),
+        "unit": "link",
+    }
+    return pa.Table.from_pylist([row], schema=schemas.SUMMARY)
+
+
+def chain(config: Config, number: int) -> tuple[Job, ...]:
+    made: list[Job] = []
+    length = config.link or config.epochs
+    for end in range(length, config.epochs + 1, length):
+        before = made[-1] if made else None
+        if config.density:
+            asked = tuple(range(end - length + 1, end + 1))
+            fitting = Fitting(config.data, seed=number, examples=config.examples, batch=16, samples=4)
+            made.append(Job(fit, replace(fitting, epochs=end, recorded=asked), after=before))
+        else:
+            trouble = (config.trouble, config.at) if number == 0 else ("", -1)
+            counting = Counting(number, end, config.seconds, *trouble, config.folder)
+            made.append(Job(count, counting, after=before))
+    return tuple(made)
+
+
+def plan(config: Config) -> dict[str, Job | tuple[Job, ...]]:
+    chains = [chain(config, number) for number in range(config.models)]
+    every = tuple(link for each in chains for link in each)
+    return {"summary": Job(lengths, Nothing(), every), "links": every, "ends": tuple(each[-1] for each in chains)}
+
+
+def tiny(config: Config) -> Config:
+    return replace(config, models=1, epochs=2, seconds=0.0)
+
+
+AUDIT = Audit(Config, plan, {"few": Config()}, tiny)
