@@ -5,7 +5,7 @@ Like `tasks.models.perceptron`, of which it is two in a row: a processor is spar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -14,6 +14,9 @@ from tasks.models import perceptron
 from tasks.models.likelihoods import Bernoulli, divergence
 from tasks.models.perceptron import Perceptron
 from tasks.models.products import Products
+
+# From rows' negative bounds (n,) to the losses that are made of them, and each loss's slope in its bound.
+Through = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 def halves(tensors: Mapping[str, Tensor]) -> tuple[Perceptron, Perceptron]:
@@ -27,19 +30,29 @@ def halves(tensors: Mapping[str, Tensor]) -> tuple[Perceptron, Perceptron]:
 
 
 def negative_bound(
-    tensors: Mapping[str, Tensor], x: Tensor, noise: Tensor, shares: Tensor, by: Products
+    tensors: Mapping[str, Tensor],
+    x: Tensor,
+    noise: Tensor,
+    shares: Tensor,
+    by: Products,
+    through: Through | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
     """The rows' negative bounds, weighted by their `shares` (n,) and added up, and its slope in every tensor.
 
     KL(q(z | x) || p(z)) - log p(x | z) for binary images x (n, pixels), with z = mean + deviation * noise (n, latent).
+    Where there is a `through`, it is the losses it makes of the bounds that are weighted and added up.
     """
     encoder, decoder = halves(tensors)
     inner = perceptron.activations(encoder, x, by)
     mean, log_variance = inner[-1].chunk(2, 1)
     deviation = log_variance.mul(0.5).exp_()
     outer = perceptron.activations(decoder, torch.addcmul(mean, deviation, noise), by)
-    logits, each = outer[-1], shares[:, None]
+    logits = outer[-1]
     losses = divergence(mean, log_variance) - Bernoulli(logits[None]).log_p(x[None])[0]
+    each = shares[:, None]
+    if through is not None:
+        losses, in_bounds = through(losses)
+        each = each * in_bounds[:, None]
 
     slope = logits.sigmoid_().sub_(x).mul_(each)
     of_decoder, slope = perceptron.with_first(decoder, outer, slope, by)

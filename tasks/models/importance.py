@@ -22,7 +22,7 @@ from torch import Tensor
 
 from tasks.models.draws import Draws, site_key, step_keys
 from tasks.models.layers import Layers
-from tasks.models.pixels import fixed, observation_keys
+from tasks.models.pixels import Preparation, fixed, observation_keys
 from tasks.models.vae import LATENT, Vae
 
 # A processor encodes and decodes so many rows at a time that their values stay in its cache.
@@ -82,7 +82,7 @@ def log_p(
     with torch.inference_mode():
         for start in range(0, n, chunk.encoded):
             part = slice(start, start + chunk.encoded)
-            x = seen(vae, pixels[part], rows[part], members, sampling, dtype)
+            x = seen(vae.preparation, pixels[part], rows[part], members, sampling, dtype)
             weights = log_weights(vae, Layers(tensors), Layers(decoder), x, code_keys(members, rows[part]), sampling)
             for first in range(0, x.shape[1], chunk.points):
                 some = slice(first, first + chunk.points)
@@ -100,12 +100,19 @@ def reduced(sampling: Sampling) -> bool:
     return sampling.decoder == "bfloat16"
 
 
-def seen(vae: Vae, pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling, dtype: torch.dtype) -> Tensor:
+def seen(
+    preparation: Preparation,
+    pixels: Tensor,
+    rows: Tensor,
+    members: Tensor,
+    sampling: Sampling,
+    dtype: torch.dtype,
+) -> Tensor:
     """Observations as models see them: (1, n, features), or (models, n, features) where each has its own view."""
     keys = observation_keys(sampling.seed, rows)
     if not sampling.afresh:
-        return fixed(vae.preparation, pixels, keys, dtype)[None]
-    return torch.stack([fixed(vae.preparation, pixels, step_keys(member, keys), dtype) for member in members])
+        return fixed(preparation, pixels, keys, dtype)[None]
+    return torch.stack([fixed(preparation, pixels, step_keys(member, keys), dtype) for member in members])
 
 
 def log_weights(

@@ -1,4 +1,4 @@
-"""What a generative model sees of an image, and the way back: binary pixels, or real ones in logit space.
+"""What a generative model sees of an image, and the way back: binary pixels, or real ones, in logit space or not.
 
 Images come as bytes, (models, rows, height * width * channels), and are seen as (models, rows, channels * height *
 width). What is random about that is drawn from `Draws`. For a fixed view of every observation, the same for all models
@@ -76,6 +76,35 @@ class Binary:
         _, height, width = self.seen_shape
         rows, columns = slice(self.padding, height - self.padding), slice(self.padding, width - self.padding)
         return images[..., rows, columns].permute(0, 1, 3, 4, 2).flatten(2)
+
+
+@dataclass(frozen=True)
+class Dequantised:
+    """(byte + u) / 256, u uniform in (0, 1). Theis et al. 2016, "A note on the evaluation of generative models".
+
+    u is one of the middles of 2^15 equal steps: byte + u is exact in float32, and what is seen is never 0 or 1.
+    """
+
+    shape: Shape  # height, width, channels
+
+    @property
+    def seen_shape(self) -> Shape:
+        height, width, channels = self.shape
+        return channels, height, width
+
+    def seen(self, pixels: Tensor, draws: Draws, dtype: torch.dtype, training: bool = False) -> Tensor:  # noqa: ARG002
+        images = channels_first(pixels, self.shape)
+        count = images[0].numel()
+        steps = draws.words(DEQUANTISED, -(-count // 4)).view(torch.int16)[:, :count].bitwise_and(2**15 - 1)
+        shares = steps.to(dtype).add_(0.5).mul_(2.0**-15).view(images.shape).add_(images)
+        return shares.mul_(1 / 256).flatten(2)
+
+    def to_pixels(self, seen: Tensor) -> Tensor:
+        """-D log 256"""
+        return seen.new_full(seen.shape[:-1], -seen.shape[-1] * math.log(256))
+
+    def shown(self, seen: Tensor) -> Tensor:
+        return torch.unflatten(seen.clamp(0, 1), 2, self.seen_shape).permute(0, 1, 3, 4, 2).flatten(2)
 
 
 @dataclass(frozen=True)

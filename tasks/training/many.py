@@ -208,5 +208,8 @@ class Crew:
             facts = dict(self.measured)
             if self.ground.device.type == "cuda":
                 facts["busy"] = round(min(1.0, self.waited / seconds), 3)  # at least: it computes while we launch, too
+            start = self.ground.members[outcome[0]].start
+            if start is not None:
+                facts["continued_from"] = len(start.history)
             manner.note(way=self.way.name, stack=self.way.members, steps_per_second=rate, **facts)
             yield outcome

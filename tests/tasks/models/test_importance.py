@@ -157,6 +157,27 @@ def test_the_density_of_a_linear_gaussian_autoencoder_is_the_known_one(widened: 
     assert float(error.max()) < 0.01
 
 
+def test_an_estimate_is_a_lower_bound_that_rises_to_the_density_with_more_samples() -> None:
+    vae, models, widened = Linear(), 2000, 1.5
+    tensors, distribution = linear(models, widened)
+    members = torch.arange(models)
+    x = fixed(vae.preparation, pixels(vae), observation_keys(0, ROWS), F64)
+    known = distribution.log_prob(x) + vae.preparation.to_pixels(x)
+    gaps, errors = [], []
+    for samples in (1, 4, 16):
+        below = known - log_p(vae, tensors, pixels(vae), ROWS, members, Sampling(samples))
+        gaps.append(float(below.mean()))
+        errors.append(float(below.std()) / math.sqrt(models * N))
+    # Of one code it is the evidence lower bound: below by the divergence of the encoder's normal from the posterior,
+    # (c^2 - 1 - 2 log c) / 2 in each of two dimensions.
+    assert abs(gaps[0] - (widened**2 - 1 - 2 * math.log(widened))) < 4 * errors[0]
+    # Of many it is below by the variance of a weight relative to its mean, over 2 N.
+    variance = widened**4 / (2 * widened**2 - 1) - 1
+    assert gaps[-1] == pytest.approx(variance / (2 * 16), rel=0.1, abs=4 * errors[-1])
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[-1] > 3 * errors[-1]
+
+
 def values(*log_values: float) -> Callable[[slice], Tensor]:
     return lambda part: torch.tensor([list(log_values)], dtype=F64)[:, part]
 

@@ -7,7 +7,7 @@ from scipy import integrate, stats
 from torch import Tensor
 
 from tasks.models.draws import Draws
-from tasks.models.pixels import Binary, Logit, fixed, observation_keys
+from tasks.models.pixels import Binary, Dequantised, Logit, fixed, observation_keys
 
 F64 = torch.float64
 
@@ -38,8 +38,11 @@ def test_binary_images_have_a_frame_of_zeros_around_every_channel() -> None:
     assert 2 * 3 * 2 * 20 == images.sum() == images[..., 2:-2, 2:-2].sum()
 
 
-@pytest.mark.parametrize("preparation", [Binary((4, 5, 2)), Logit((4, 5, 2))], ids=["binary", "logit"])
-def test_what_is_seen_can_be_shown(preparation: Binary | Logit) -> None:
+PREPARATIONS = [Binary((4, 5, 2)), Logit((4, 5, 2)), Dequantised((4, 5, 2)), Binary((4, 5, 2), padding=0)]
+
+
+@pytest.mark.parametrize("preparation", PREPARATIONS, ids=["binary", "logit", "dequantised", "unframed"])
+def test_what_is_seen_can_be_shown(preparation: Binary | Logit | Dequantised) -> None:
     pixels = bytes_of(2, 3, 40)
     if isinstance(preparation, Binary):
         pixels = (pixels > 127).to(torch.uint8) * 255
@@ -50,7 +53,7 @@ def test_what_is_seen_can_be_shown(preparation: Binary | Logit) -> None:
 
 def test_a_model_sees_its_rows_in_a_draw_of_its_own() -> None:
     pixels = bytes_of(1, 4, 60).expand(2, -1, -1)
-    for preparation in (Binary((4, 5, 3)), Logit((4, 5, 3))):
+    for preparation in (Binary((4, 5, 3)), Logit((4, 5, 3)), Dequantised((4, 5, 3))):
         together = preparation.seen(pixels, keys(1, 2), F64, training=True)
         alone = preparation.seen(pixels[1:], keys(2), F64, training=True)
         assert torch.equal(together[1:], alone)
@@ -110,3 +113,20 @@ def test_an_observation_is_fixed_by_its_row_and_the_seed() -> None:
     again = fixed(binary, pixels[[3, 1]], observation_keys(1, rows[[3, 1]]), F64)
     np.testing.assert_array_equal(seen[[3, 1]], again)
     assert not torch.equal(seen, fixed(binary, pixels, observation_keys(2, rows), F64))
+
+
+def test_bytes_and_noise_are_exact_and_never_at_an_end() -> None:
+    count = 60_000
+    for byte in (0, 1, 128, 255):
+        pixels = torch.full((1, count, 1), byte, dtype=torch.uint8)
+        seen = Dequantised((1, 1, 1)).seen(pixels, keys(byte), torch.float32)
+        assert torch.equal(seen.double(), Dequantised((1, 1, 1)).seen(pixels, keys(byte), F64))
+        noise = seen.double() * 256 - byte
+        assert 0 < float(noise.min()) <= float(noise.max()) < 1
+        assert 0 < float(seen.min()) <= float(seen.max()) < 1
+        assert stats.kstest(noise.flatten().numpy(), "uniform").pvalue > 1e-4
+
+
+def test_a_density_of_dequantised_pixels_is_converted_to_one_of_bytes() -> None:
+    seen = torch.rand(2, 3, 5, dtype=F64)
+    assert torch.equal(torch.full((2, 3), -5 * math.log(256), dtype=F64), Dequantised((1, 5, 1)).to_pixels(seen))

@@ -1,0 +1,135 @@
+"""A user's own model of the density of images: a flow, a diffusion model with its bound, a model of pixels.
+
+`package.module:factory` names a function: factory(shape), with shape (channels, height, width), makes a
+torch.nn.Module. Its images are float32 (rows, channels, height, width), its numbers are in nats:
+
+    log_prob(images) -> (rows,)   the log density of what it sees, or an estimate or a bound of it
+    loss(images) -> (rows,)       what training minimises, summed over a minibatch; -log_prob(images) without it
+    sample(count) -> images       (count, channels, height, width) of what it sees; without it, no images are drawn
+    sees = "dequantised"          what it sees of a byte
+
+`sees`, `loss` and `sample` may be left out. What a module sees of a byte is, afresh in every step of training,
+
+- "dequantised": (byte + u) / 256, u uniform, in (0, 1);
+- "binary": 1 with probability byte / 255, else 0;
+- "logit": logit(0.05 + 0.9 (byte + u) / 256).
+
+Log densities of that become those of the bytes here, by the change of variables: log_prob does nothing about it. In
+evaluation every observation has one fixed view that all models share, or a view for each model.
+
+Random numbers come from torch's generator, on the device of the images: the initial weights are those of one seed, and
+so are a step of training, `sample`, and log_prob of a block of 128 observations (rows 0 to 127 of the data set, 128 to
+255, ...), each for one model. So nothing depends on what is computed beside it. Constants of the module should be
+buffers, which move to the device and are kept with the weights. In evaluation mode each row is judged for itself, at
+most 128 at a time. Several models are trained in one pass where torch.vmap gives the same as each alone, without random
+numbers of the module's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from tasks.models.draws import Draws
+from tasks.models.layers import Layers, Weight
+from tasks.models.methods import TRIED, Method
+from tasks.models.modules import Module, drawing, kind, told
+from tasks.models.pixels import Binary, Dequantised, Logit, Preparation, Shape
+
+SEES: Mapping[str, Callable[[Shape], Preparation]] = {
+    "dequantised": Dequantised,
+    "binary": lambda shape: Binary(shape, padding=0),
+    "logit": lambda shape: Logit(shape, mirrored=False),
+}
+SAMPLED = 256  # images at a time
+
+
+class DensityModule:
+    """The density model that a user's factory makes for images (height, width, channels).
+
+    It is tried on a few images. ValueError, in one line, where it cannot be used.
+    """
+
+    def __init__(self, text: str, shape: Shape) -> None:
+        height, width, channels = shape
+        self.name = text
+        self.module = Module(text, (channels, height, width))
+        self.preparation = self._preparation(shape)
+        tried = self._trial(shape)
+        if not self._can("log_prob"):
+            raise ValueError(f"network {text} has no method log_prob(images)")
+        self.log_prob = Method(self.module, "log_prob", "log densities", tried, chancy=True)
+        if self.log_prob.tried.isposinf().any():
+            raise ValueError(f"{self.log_prob.whose} makes inf of {TRIED} images; densities are finite")
+        own_loss = self._can("loss")
+        self._loss = Method(self.module, "loss", "losses", tried, chancy=True) if own_loss else self.log_prob
+        self._loss.check_slopes()
+
+    @property
+    def weights(self) -> Mapping[str, Weight]:
+        """Every tensor of the module."""
+        return self.module.weights
+
+    @property
+    def stackable(self) -> bool:
+        """Whether several models can be trained in one pass."""
+        return self._loss.stackable
+
+    def losses(self, layers: Layers, images: Tensor) -> Tensor:
+        """What training minimises, (models, rows), of images as seen, (models, rows, channels, height, width)."""
+        said = self._loss.of(layers, images)
+        return -said if self._loss is self.log_prob else said
+
+    def check_samples(self) -> None:
+        """ValueError, in one line, unless images can be drawn of the module."""
+        if not self._can("sample"):
+            raise ValueError(f"network {self.name} has no method sample(count), so that no images can be drawn of it")
+        tensors = {name: torch.from_numpy(values) for name, values in self.module.initial(0).items()}
+        if not torch.equal(self.samples(tensors, TRIED, 0), self.samples(tensors, TRIED, 0)):
+            raise ValueError(f"network {self.name}: sample does not follow torch's seed; draw with torch alone")
+
+    def samples(self, tensors: Mapping[str, Tensor], count: int, seed: int) -> Tensor:
+        """Images of one model, with tensors (*shape), in [0, 1]: (count, height * width * channels)."""
+        parts = []
+        with drawing(seed, next(iter(tensors.values())).device), torch.no_grad():
+            for start in range(0, count, SAMPLED):
+                parts.append(self._sampled(tensors, min(SAMPLED, count - start)))
+        return self.preparation.shown(torch.cat(parts)[None].flatten(2))[0].clamp(0, 1)
+
+    def _sampled(self, tensors: Mapping[str, Tensor], count: int) -> Tensor:
+        try:
+            found = self.module.applied("sample", tensors, False, count)[0]
+        except Exception as error:
+            raise ValueError(f"network {self.name}: sample failed on {count}: {told(error)}") from error
+        expected = (count, *self.preparation.seen_shape)
+        shape = tuple(found.shape) if isinstance(found, Tensor) else kind(found)
+        if not isinstance(found, Tensor) or shape != expected:
+            raise ValueError(f"network {self.name}: sample makes {shape} for {count}; it must make images {expected}")
+        if found.isnan().any():
+            raise ValueError(f"network {self.name}: sample makes not-a-numbers")
+        return found
+
+    def _can(self, name: str) -> bool:
+        return callable(self.module.attribute(name))
+
+    def _preparation(self, shape: Shape) -> Preparation:
+        sees = self.module.attribute("sees", "dequantised")
+        if not isinstance(sees, str) or sees not in SEES:
+            raise ValueError(f"network {self.name}: sees is {sees!r}; it must be one of {', '.join(SEES)}")
+        return SEES[sees](shape)
+
+    def _trial(self, shape: Shape) -> Tensor:
+        """Random bytes as the module sees them."""
+        stream = torch.Generator().manual_seed(0)
+        pixels = torch.randint(256, (1, TRIED, shape[0] * shape[1] * shape[2]), dtype=torch.uint8, generator=stream)
+        seen = self.preparation.seen(pixels, Draws(torch.zeros(1, dtype=torch.int64)), torch.float32)
+        return torch.unflatten(seen[0], 1, self.preparation.seen_shape)
+
+
+@cache
+def density_module_of(name: str, shape: Shape) -> DensityModule:
+    """The density model of this name, made and tried once per process."""
+    return DensityModule(name, shape)

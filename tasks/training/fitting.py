@@ -1,0 +1,142 @@
+"""One training of a density model as a config: on which images, what it leaves out, and what the model is asked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.partitions import fold_of
+from tasks.models.densities import DensityModel
+from tasks.models.named import is_own
+
+if TYPE_CHECKING:
+    from tasks.datasets.images import Images
+
+Split = Literal["train", "test"]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A fold of a random partition of the observations."""
+
+    partition: int  # its seed
+    folds: int
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.partition < 0:
+            raise ValueError(f"partition is {self.partition}; it must be at least 0")
+        if self.folds < 2:
+            raise ValueError(f"folds is {self.folds}; it must be at least 2")
+        if not 0 <= self.number < self.folds:
+            raise ValueError(f"number is {self.number}; it must be from 0 to {self.folds - 1}")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One observation."""
+
+    row: int
+
+    def __post_init__(self) -> None:
+        if self.row < 0:
+            raise ValueError(f"row is {self.row}; it must be at least 0")
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """Differentially private training by DP-SGD: (epsilon, delta) over all epochs, slopes clipped to a norm.
+
+    Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1.
+    """
+
+    epsilon: float
+    delta: float = 1e-5
+    clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, most in (("epsilon", math.inf), ("delta", 1.0), ("clip", math.inf)):
+            if not 0 < getattr(self, name) < most:
+                allowed = "a finite number above 0" if most == math.inf else "between 0 and 1"
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be {allowed}")
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """One model of a density, and what it is asked.
+
+    It is trained on the first `examples` training images (0: all) but for those `held_out`. The observations are these
+    training images; with the test split `asked` they are all test images, of which none is trained on, and the fold is
+    one of the training images all the same. log p of every observation is estimated with `samples` codes after the
+    epochs `recorded`. What models see of an observation is drawn from `view`, the same for all, or `afresh` for each.
+    At the end `drawn` images are drawn. `outliers` is the share of a broad component for what is atypical (0: none).
+    """
+
+    data: Dataset
+    model: DensityModel = DensityModel("vae")
+    seed: int = 0
+    held_out: Fold | Row | None = None
+    asked: Split = "train"
+    examples: int = 0
+    epochs: int = 100
+    recorded: tuple[int, ...] = (100,)
+    batch: int = 64
+    learning_rate: float = 1e-3
+    samples: int = 256
+    view: int = 0
+    afresh: bool = False
+    drawn: int = 0
+    outliers: float = 0.0
+    privacy: Privacy | None = None
+
+    def __post_init__(self) -> None:
+        self.model.check()
+        for name, least in LEAST.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        if self.asked not in get_args(Split):
+            raise ValueError(f"asked is {self.asked!r}; it must be one of {', '.join(get_args(Split))}")
+        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
+            raise ValueError(f"learning_rate is {self.learning_rate}; it must be a finite number above 0")
+        if not 0 <= self.outliers < 1:
+            raise ValueError(f"outliers is {self.outliers}; it must be a share from 0 to below 1")
+        if self.privacy is not None and self.model.name != "vae":
+            # Batch norm shares images within a minibatch, and of one's own model nothing is known.
+            raise ValueError(f"privacy is given and model is {self.model.name}; it must be vae, whose rows never mix")
+        if self.outliers and is_own(self.model.name):
+            raise ValueError(
+                f"outliers is {self.outliers}; it must be 0 for a model of your own, which may hold its own"
+            )
+        epochs = list(self.recorded)
+        if epochs != sorted(set(epochs)) or any(not 1 <= epoch <= self.epochs for epoch in epochs):
+            raise ValueError(f"recorded is {self.recorded}; it must be epochs from 1 to {self.epochs}, ascending")
+
+
+LEAST = {"seed": 0, "examples": 0, "epochs": 1, "batch": 1, "samples": 1, "view": 0, "drawn": 0}
+
+
+def examples(config: Fitting, images: Images) -> int:
+    """How many training images there are to train on or to hold out; ValueError where the split has not that many."""
+    count = config.examples or len(images.train_images)
+    if count > len(images.train_images):
+        raise ValueError(f"examples is {count}; {config.data.name} has {len(images.train_images)} to train on")
+    return count
+
+
+def trained_on(config: Fitting, count: int) -> NDArray[np.int64]:
+    """The rows, of the first `count`, that are not held out."""
+    match config.held_out:
+        case Fold(partition, folds, number):
+            return np.flatnonzero(fold_of(partition, count, folds) != number)
+        case Row(row):
+            if row >= count:
+                raise ValueError(f"row {row} is held out; the rows are 0 to {count - 1}")
+            if count == 1:
+                raise ValueError("the one row there is is held out; examples must be at least 2")
+            return np.delete(np.arange(count), row)
+    return np.arange(count)

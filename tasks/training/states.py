@@ -1,0 +1,97 @@
+"""States of trainings as bytes, so that another process can go on from where one has stopped.
+
+NumPy's own archive of arrays, uncompressed. It says which training it is of: a state of any other is none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Mapping
+from dataclasses import astuple
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks import links
+from tasks.training.learning import Learning
+from tasks.training.members import Epoch, State
+
+Arrays = Mapping[str, NDArray[np.floating]]
+
+UNREADABLE = (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, OSError)
+
+
+def start(index: int, training: str, learning: Learning, latest: int) -> State | None:
+    """The nearest state that a call's job may go on from; None where it has to begin at the beginning.
+
+    It must be of this training (`packed` says which), of a network with such weights, and at epoch `latest` at most:
+    what is asked of the model after an epoch cannot be asked any more once that has passed.
+    """
+    for data in links.given(index):
+        state = unpacked(data, training)
+        if state is not None and len(state.history) <= latest and shaped(state, learning):
+            return state
+    return None
+
+
+def packed(state: State, training: str) -> bytes:
+    """The state as bytes; `training` tells a training from all others, by whatever bears on it but its length."""
+    arrays: dict[str, NDArray[Any]] = {
+        "training": _digest(training),
+        "history": np.array([astuple(epoch) for epoch in state.history], np.float64).reshape(-1, 4),
+        "progress": np.array([state.best_epoch, state.steps], np.int64),
+    }
+    parts: dict[str, Arrays] = {"weights": state.weights, "best": _other(state)}
+    parts |= {f"moment {number}": moment for number, moment in enumerate(state.moments)}
+    for part, values in parts.items():
+        arrays |= {f"{part}/{name}": array for name, array in values.items()}
+    file = io.BytesIO()
+    np.savez(file, **arrays)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def unpacked(data: bytes, training: str) -> State | None:
+    """The state; None where these bytes are none, or that of another training."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}
+        if bytes(arrays["training"]) != bytes(_digest(training)):
+            return None
+        history = tuple(Epoch(int(row[0]), *map(float, row[1:])) for row in arrays["history"])
+        best_epoch, steps = map(int, arrays["progress"])
+        weights = _part(arrays, "weights")
+        moments: list[Arrays] = []
+        while moment := _part(arrays, f"moment {len(moments)}"):
+            moments.append(moment)
+        return State(history, best_epoch, steps, weights, {**weights, **_part(arrays, "best")}, tuple(moments))
+    except UNREADABLE:
+        return None
+
+
+def shaped(state: State, learning: Learning) -> bool:
+    """Whether the state is one of such a network: weights and moments by the same names, in the same shapes."""
+    weights = {name: tuple(weight.shape) for name, weight in learning.weights.items()}
+    learned = {name: weights[name] for name, weight in learning.weights.items() if weight.learned}
+    return weights == _shapes(state.weights) and all(learned == _shapes(moment) for moment in state.moments)
+
+
+def _other(state: State) -> Arrays:
+    """Of the best epoch's weights, those that are not the last epoch's: none where a training has no patience."""
+    now = state.weights
+    return {name: best for name, best in state.best_weights.items() if not np.array_equal(best, now[name])}
+
+
+def _part(arrays: Mapping[str, NDArray[Any]], part: str) -> dict[str, NDArray[Any]]:
+    start = part + "/"
+    return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+
+
+def _shapes(arrays: Arrays) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in arrays.items()}
+
+
+def _digest(training: str) -> NDArray[np.uint8]:
+    return np.frombuffer(hashlib.sha256(training.encode()).digest(), np.uint8)

@@ -1,0 +1,123 @@
+"""A user's own density model, found by name: what it may be, and how it is refused."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from tasks.models.densities import DensityModel
+from tasks.models.density_module import DensityModule
+from tasks.models.draws import Draws
+from tasks.models.layers import Layers, Mode
+from tasks.models.pixels import Binary, Dequantised, Logit
+from tests.tasks.models import own_densities
+
+SHAPE = (4, 3, 2)
+
+
+def module(factory: str, shape: tuple[int, int, int] = SHAPE) -> DensityModule:
+    return DensityModule(f"tests.tasks.models.own_densities:{factory}", shape)
+
+
+def test_facts_are_found_by_asking_and_trying() -> None:
+    names = ("Gaussian", "Binary", "Shifted", "Bound", "Slope")
+    models = {name: module(name) for name in names}
+    preparations = {name: model.preparation for name, model in models.items()}
+    assert {
+        "Gaussian": Dequantised(SHAPE),
+        "Binary": Binary(SHAPE, padding=0),
+        "Shifted": Dequantised(SHAPE),
+        "Bound": Logit(SHAPE, mirrored=False),
+        "Slope": Dequantised(SHAPE),
+    } == preparations
+    stackable = {name for name, model in models.items() if model.stackable}
+    assert {"Gaussian", "Binary"} == stackable
+    assert {"Shifted"} == {name for name, model in models.items() if model.log_prob.random(training=False)}
+    assert models["Bound"].log_prob.stackable
+    assert {"norm.running_mean", "norm.running_var"} == {
+        name for name, weight in models["Bound"].weights.items() if not weight.learned
+    }
+
+
+def test_the_loss_is_the_modules_or_else_minus_its_log_density() -> None:
+    images = torch.rand((2, 5, 2, 4, 3), generator=torch.Generator().manual_seed(1))
+    mode = Mode(True, Draws(torch.tensor([3, 4])))
+    for name, expected in (
+        ("Gaussian", lambda made, seen: -made.log_prob(seen)),
+        ("Bound", lambda made, seen: made.loss(seen)),
+    ):
+        model = module(name)
+        starts = [model.module.initial(seed) for seed in (0, 1)]
+        tensors = {key: torch.from_numpy(np.stack([start[key] for start in starts])) for key in model.weights}
+        plain = []
+        for m in range(2):
+            made = getattr(own_densities, name)((2, 4, 3))
+            made.load_state_dict({key: tensors[key][m] for key in model.weights}, strict=False)
+            with torch.random.fork_rng([]), torch.no_grad():
+                torch.manual_seed(3 + m)
+                plain.append(expected(made, images[m]))
+        found = model.losses(Layers(tensors, mode), images)
+        torch.testing.assert_close(torch.stack(plain), found)
+
+
+def test_samples_are_what_it_sees_as_pixels() -> None:
+    model = module("Gaussian")
+    tensors = {name: torch.from_numpy(values) for name, values in model.module.initial(0).items()}
+    tensors["log_scale"] = torch.full_like(tensors["log_scale"], math.log(0.05))
+    found = model.samples(tensors, 600, 5)
+    assert (600, 24) == found.shape
+    expected = tensors["mean"].permute(1, 2, 0).flatten()
+    error = stats.norm.isf(1e-6) * 0.05 / math.sqrt(600)
+    assert float((found.mean(0) - expected).abs().max()) < error
+    assert torch.equal(found, model.samples(tensors, 600, 5))
+    assert not torch.equal(found[:256], found[256:512])
+    wide = tensors | {"log_scale": torch.full_like(tensors["log_scale"], 2.0)}
+    assert (0, 1) == tuple(float(end) for end in model.samples(wide, 50, 5).aminmax())
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        ("absent", "has no function absent; it has Tensor, Shape, Gaussian"),
+        ("number", "its factory made a int; it must make a torch.nn.Module"),
+        ("grey_alone", "its factory failed: ValueError: for grey images alone, not for 2 channels"),
+        ("Mute", r"Mute has no method log_prob\(images\)"),
+        ("Scalar", r"log_prob makes \(\) of 4 images; it must make log densities \(4,\)"),
+        ("Distribution", r"log_prob makes Normal of 4 images; it must make log densities \(4,\)"),
+        ("Undefined", "log_prob makes not-a-numbers of 4 images of 2x4x3"),
+        ("Infinite", "log_prob makes inf of 4 images; densities are finite"),
+        ("Unseeded", "log_prob does not follow torch's seed in training; draw with torch alone"),
+        ("Started", "its weights do not follow torch's seed; draw them with torch alone"),
+        ("Square", "log_prob failed on 4 images of 2x4x3: RuntimeError: shape"),
+        ("Blind", "sees is 'grey'; it must be one of dequantised, binary, logit"),
+        ("Detached", "log_prob has no slope in its weights, so that nothing can be learned"),
+        ("Spare", "log_prob does not depend on spare.weight, spare.bias; register as a buffer what is not learned"),
+        ("Lossy", r"loss makes \(1,\) of 4 images; it must make losses \(4,\)"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_one_line(factory: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
+        module(factory)
+    assert "\n" not in str(error.value)
+    assert str(error.value).startswith(f"network tests.tasks.models.own_densities:{factory}")
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        ("Unsampled", r"has no method sample\(count\), so that no images can be drawn of it"),
+        ("Few", r"sample makes \(1, 2, 4, 3\) for 4; it must make images \(4, 2, 4, 3\)"),
+    ],
+)
+def test_images_are_drawn_only_of_a_module_that_samples(factory: str, message: str) -> None:
+    model = module(factory)
+    with pytest.raises(ValueError, match=message):
+        model.check_samples()
+    module("Gaussian").check_samples()
+
+
+def test_a_name_that_is_none_is_refused_before_anything_is_imported() -> None:
+    with pytest.raises(ValueError, match=r"model is 'theirs:'; one of your own is written package\.module:factory"):
+        DensityModel("theirs:").check()
