@@ -1,0 +1,133 @@
+"""What a run of the audit is asked for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from tasks.datasets.dataset import Dataset
+from tasks.models.densities import DensityModel
+from tasks.training.fitting import Privacy, Split
+
+Estimator = Literal["kfold", "loo"]
+Measure = Literal["scores", "outliers", "neighbours", "duplicates", "kernel"]
+
+# The scores and what is looked at beside them, for which models are trained; the others need none.
+AROUND: tuple[Measure, ...] = ("scores", "outliers", "neighbours")
+
+LEAST = {
+    "repetitions": 1,
+    "folds": 2,
+    "left_out": 0,
+    "examples": 0,
+    "epochs": 1,
+    "every": 0,
+    "link": 0,
+    "batch": 1,
+    "samples": 1,
+    "permutations": 1,
+    "draws": 1,
+    "seed": 0,
+}
+
+
+@dataclass(frozen=True)
+class Density:
+    """Which density model, trained on which data and how often, and what is measured of it.
+
+    The defaults are the published setting for MNIST: `model` trained for `epochs` with `batch` images a step, Adam at
+    `learning_rate`. `tasks.models.densities` lists the models; one's own is written package.module:factory. Training
+    uses the first `examples` training images (0: all).
+
+    With `estimator` kfold there are `repetitions` random partitions (L) into `folds` (K), and a model for each fold
+    that it has not seen; and one model of all data. With loo there are `repetitions` models of all data (T) and as many
+    without each of `left_out` observations, drawn at random (0: of each).
+
+    log p of every observation is estimated with `samples` codes after every `every` epochs (0: after the last alone),
+    of what all models see alike, or each `afresh`, as published. `asked` train is the audit; test asks for images that
+    no model was trained on, as if they had been: a null. A training is a chain of links of `link` epochs each, from
+    whose ends it goes on after an interruption; 0: one job.
+
+    The p-value of an observation compares its score with `permutations` others; the matched-count score is the mean of
+    `draws`. `outlier_bin` and `score_bin` are widths of bins, in nats, of log p and of the score. `outliers` is the
+    share of an outlier component in the likelihood, `privacy` has models trained with differential privacy. `seed` is
+    the only source of chance.
+    """
+
+    data: Dataset = Dataset("mnist")
+    model: DensityModel = DensityModel("vae")
+    estimator: Estimator = "kfold"
+    repetitions: int = 10
+    folds: int = 10
+    left_out: int = 0
+    asked: Split = "train"
+    measures: tuple[Measure, ...] = ("scores",)
+    examples: int = 0
+    epochs: int = 100
+    every: int = 5
+    link: int = 0
+    batch: int = 64
+    learning_rate: float = 1e-3
+    samples: int = 256
+    afresh: bool = False
+    permutations: int = 99_999
+    draws: int = 64
+    outlier_bin: float = 10.0
+    score_bin: float = 2.0
+    outliers: float = 0.0
+    privacy: Privacy | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in LEAST.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        for name in ("learning_rate", "outlier_bin", "score_bin"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be a number above 0")
+        for name, kind in (("estimator", Estimator), ("asked", Split)):
+            if getattr(self, name) not in get_args(kind):
+                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(get_args(kind))}")
+        if not self.measures or any(measure not in get_args(Measure) for measure in self.measures):
+            raise ValueError(f"measures is {self.measures}; it must be some of {', '.join(get_args(Measure))}")
+        if not 0 <= self.outliers < 1:
+            raise ValueError(f"outliers is {self.outliers}; it must be a share from 0 to below 1")
+        if self.estimator == "loo" and self.asked == "test":
+            raise ValueError("asked is test and estimator loo; a training image alone can be left out")
+        if self.estimator == "loo" and "neighbours" in self.measures:
+            raise ValueError(
+                "measures has neighbours; estimator must be kfold for it, which trains a model to draw from"
+            )
+        if self.privacy is not None and self.link:
+            raise ValueError("privacy is given and link is not 0; private training is one job, by its noise")
+        self.model.check()
+
+    @property
+    def trains(self) -> bool:
+        """Whether anything that is measured needs models."""
+        return any(measure in AROUND for measure in self.measures)
+
+    @property
+    def recorded(self) -> tuple[int, ...]:
+        """The epochs after which log p is estimated, the last among them."""
+        return (*range(self.every, self.epochs, self.every), self.epochs) if self.every else (self.epochs,)
+
+
+def tiny(config: Density) -> Density:
+    """The same audit on embedded data, in seconds; of a slow network as little as is."""
+    slow = config.model.name.startswith("conv")
+    return replace(
+        config,
+        data=Dataset("photos#32x32#rgb" if slow else "digits"),
+        repetitions=2,
+        folds=min(config.folds, 3),
+        left_out=min(config.left_out, 3) or 3,
+        examples=48 if slow else 120,
+        epochs=min(config.epochs, 2),
+        every=1 if config.every else 0,
+        link=1 if config.link else 0,
+        samples=min(config.samples, 8),
+        permutations=min(config.permutations, 99),
+        draws=min(config.draws, 8),
+    )

@@ -1,0 +1,1 @@
+"""What the tables say, each as rows of the summary."""

@@ -1,0 +1,246 @@
+"""What the trained models say of the observations, block by block, from the tables of their trainings (FITTED).
+
+The tables come in any order, and some may be missing; a training that came as several links has several tables, each
+with log p at epochs of its own. Nothing of the size of all answers is made: a block copies its observations' numbers
+out of the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.partitions import fold_of
+from tasks.job import Inputs
+from tasks.training.fitted import FITTED
+from tasks.training.fitting import Split
+
+# So many observations at a time. Chance is drawn per block, so that another number makes other draws.
+BLOCK = 1024
+
+Answer = NDArray[np.float32]  # log p of every observation, by one model at one epoch
+Place = tuple[int, int]  # a model's: repetition, and which of its K
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Random partitions of the observations into folds, by seed, and a model for each fold, trained without it.
+
+    There are `observations`, the first training images, or with `asked` test the test images: then a fold is one of
+    theirs that no model has seen any more of than of the others.
+    """
+
+    data: Dataset
+    observations: int
+    partitions: tuple[int, ...]  # the seed of each repetition's
+    folds: int
+    asked: Split = "train"
+
+    def __post_init__(self) -> None:
+        if not self.partitions:
+            raise ValueError("partitions is empty; there must be at least one repetition's seed")
+        if len(set(self.partitions)) < len(self.partitions):
+            raise ValueError("partitions has a seed twice; each repetition must have its own")
+        if not 2 <= self.folds <= self.observations:
+            raise ValueError(f"folds is {self.folds}; it must be from 2 to {self.observations}, the observations")
+        if self.asked not in get_args(Split):
+            raise ValueError(f"asked is {self.asked!r}; it must be one of {', '.join(get_args(Split))}")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Repetitions L and models of each, K."""
+        return len(self.partitions), self.folds
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The observations that have a score."""
+        return np.arange(self.observations)
+
+
+@dataclass(frozen=True)
+class Alone:
+    """Models of all of the first `observations` training images, and as many without each of the rows `left_out`.
+
+    A repetition is one of either for each row: in the order of their seeds, which has no meaning.
+    """
+
+    data: Dataset
+    observations: int
+    left_out: tuple[int, ...]
+    repetitions: int
+
+    def __post_init__(self) -> None:
+        if self.repetitions < 1:
+            raise ValueError(f"repetitions is {self.repetitions}; it must be at least 1")
+        if not self.left_out:
+            raise ValueError("left_out is empty; at least one row must be left out")
+        if list(self.left_out) != sorted(set(self.left_out)):
+            raise ValueError("left_out must be rows in ascending order, each once")
+        for row in (self.left_out[0], self.left_out[-1]):
+            if not 0 <= row < self.observations:
+                raise ValueError(f"row {row} is left out; the rows are 0 to {self.observations - 1}")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Repetitions L, and the two models of each: with all rows, and without the one."""
+        return self.repetitions, 2
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The observations that have a score."""
+        return np.array(self.left_out)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some observations' log p by every model at one epoch, as tasks.audits.density.memorization takes it."""
+
+    number: int  # from 0
+    places: slice  # among the rows that have a score
+    log_p: NDArray[np.float64]  # (n, L, K) in nats; NaN where there is no such model
+    held_out: NDArray[np.int64]  # (n, L)
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A training: what it left out, and what its model said at each epoch at which it was asked."""
+
+    partition: int | None
+    fold: int | None
+    row: int | None
+    seed: int
+    said: Mapping[int, Answer]
+
+
+def labels(models: Folds | Alone) -> NDArray[np.int32] | None:
+    """The label of every observation that has a score; None where the data have no classes to tell apart."""
+    images = load(models.data)
+    if images.classes < 2:
+        return None
+    test = isinstance(models, Folds) and models.asked == "test"
+    known = images.test_labels if test else images.train_labels
+    if models.observations > len(known):
+        split = "test" if test else "training"
+        raise ValueError(f"observations is {models.observations}; {models.data.name} has {len(known)} {split} images")
+    return known[models.rows].astype(np.int32)
+
+
+def trained(inputs: Inputs, observations: int) -> list[Trained]:
+    """The trainings of these tables, the links of one put together.
+
+    ValueError where a table is none of a training, or a model was asked about another number of observations.
+    """
+    found: dict[tuple[int | None, int | None, int | None, int], dict[int, Answer]] = {}
+    for number, table in enumerate(inputs):
+        if not table.schema.equals(FITTED) or not table.num_rows:
+            raise ValueError(f"input {number} is not the table of a training")
+        first = table.select(["partition", "fold", "row", "seed"]).slice(0, 1).to_pylist()[0]
+        said = found.setdefault((first["partition"], first["fold"], first["row"], first["seed"]), {})
+        for epoch, answer in answers(table):
+            if len(answer) != observations:
+                raise ValueError(
+                    f"the training of seed {first['seed']} was asked about {len(answer)} observations at epoch "
+                    f"{epoch}; there are {observations}"
+                )
+            said[epoch] = answer
+    return [Trained(partition, fold, row, seed, said) for (partition, fold, row, seed), said in found.items()]
+
+
+def answers(table: pa.Table) -> Iterator[tuple[int, Answer]]:
+    """Each epoch at which the model was asked and log p of every observation: the table's own memory, not a copy."""
+    epochs, column = table["epoch"].to_pylist(), table["log_p"]
+    for epoch, there, log_p in zip(epochs, column.is_valid().to_pylist(), column, strict=True):
+        if there:
+            yield epoch, log_p.values.to_numpy(zero_copy_only=False)
+
+
+class Answers:
+    """Every model in its place: its repetition, and which of the K it is."""
+
+    def __init__(self, models: Folds | Alone, inputs: Inputs) -> None:
+        self.models = models
+        self.trainings = trained(inputs, models.observations)
+        if isinstance(models, Folds):
+            self.shared = of_folds(models, self.trainings)
+            self.by_row: Mapping[int, Mapping[int, Trained]] = {}
+        else:
+            self.shared, self.by_row = of_rows(models, self.trainings)
+
+    def any_at(self, epoch: int) -> bool:
+        """Whether any model was asked at the epoch."""
+        return any(epoch in each.said for each in self.trainings)
+
+    def blocks(self, epoch: int) -> Iterator[Block]:
+        """All observations that have a score; ValueError where a model's answer is no log p: NaN, or inf."""
+        rows = self.models.rows
+        folds = self.folds_of_all()
+        for number, start in enumerate(range(0, len(rows), BLOCK)):
+            places = slice(start, min(start + BLOCK, len(rows)))
+            log_p = np.full((places.stop - start, *self.models.shape), np.nan)
+            for (repetition, model), each in self.shared.items():
+                fill(log_p[:, repetition, model], each, epoch, rows[places])
+            for place, row in enumerate(rows[places].tolist()):
+                for repetition, each in self.by_row.get(row, {}).items():
+                    fill(log_p[place : place + 1, repetition, 1], each, epoch, rows[start + place : start + place + 1])
+            yield Block(number, places, log_p, folds[places])
+
+    def folds_of_all(self) -> NDArray[np.int64]:
+        """Which of each repetition's models held each observation out, (n, L)."""
+        models = self.models
+        if isinstance(models, Alone):
+            return np.ones((len(models.left_out), models.repetitions), np.int64)
+        each = [fold_of(seed, models.observations, models.folds) for seed in models.partitions]
+        return np.stack(each, axis=1).astype(np.int64)
+
+
+def fill(into: NDArray[np.float64], each: Trained, epoch: int, rows: NDArray[np.int64]) -> None:
+    """Write a model's log p of these rows, where it was asked at the epoch."""
+    if epoch not in each.said:
+        return
+    into[:] = each.said[epoch][rows]
+    wrong = np.isnan(into) | (into == np.inf)
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise ValueError(
+            f"log p of observation {rows[at]} is {into[at]} at epoch {epoch} by the training of seed {each.seed}; "
+            "it must be a number or -inf"
+        )
+
+
+def of_folds(models: Folds, trainings: list[Trained]) -> dict[Place, Trained]:
+    """The model of each fold; ValueError for one of no such fold, or two of one."""
+    repetitions = {seed: repetition for repetition, seed in enumerate(models.partitions)}
+    found: dict[Place, Trained] = {}
+    for each in trainings:
+        if each.partition not in repetitions or each.fold is None or not 0 <= each.fold < models.folds:
+            raise ValueError(f"the training of seed {each.seed} left out no fold of these partitions")
+        place = repetitions[each.partition], each.fold
+        if place in found:
+            both = f"{found[place].seed} and {each.seed}"
+            raise ValueError(f"fold {each.fold} of repetition {place[0]} has two trainings, of seeds {both}")
+        found[place] = each
+    return found
+
+
+def of_rows(models: Alone, trainings: list[Trained]) -> tuple[dict[Place, Trained], dict[int, dict[int, Trained]]]:
+    """The models of all data, and by row and repetition those without it; ValueError for others, or too many."""
+    groups: dict[int | None, list[Trained]] = {}
+    wanted = {None, *models.left_out}
+    for each in trainings:
+        if each.row not in wanted or each.fold is not None:
+            raise ValueError(f"the training of seed {each.seed} left out something else than one of these rows")
+        groups.setdefault(each.row, []).append(each)
+    for row, group in groups.items():
+        group.sort(key=lambda each: each.seed)
+        if len(group) > models.repetitions:
+            what = "all data" if row is None else f"all but row {row}"
+            raise ValueError(f"there are {len(group)} trainings on {what}; repetitions is {models.repetitions}")
+    whole = {(repetition, 0): each for repetition, each in enumerate(groups.pop(None, []))}
+    return whole, {row: dict(enumerate(group)) for row, group in groups.items() if row is not None}

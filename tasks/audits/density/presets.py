@@ -1,0 +1,83 @@
+"""The paper's tables and figures as configs, one cell for each model and data set; and a few settings of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tasks.audits.density.config import AROUND, Density, Measure
+from tasks.datasets.dataset import Dataset
+from tasks.models.densities import DensityModel
+from tasks.training.fitting import Privacy
+
+MNIST3 = Density(measures=AROUND)
+MNIST4 = replace(MNIST3, learning_rate=1e-4)
+CIFAR10 = Density(
+    data=Dataset("cifar10"),
+    model=DensityModel("conv-vae"),
+    measures=("scores", "outliers"),
+    every=50,
+    link=50,
+    samples=128,
+    outlier_bin=500.0,
+    score_bin=50.0,
+)
+CELEBA = replace(
+    CIFAR10,
+    data=Dataset("celeba"),
+    model=DensityModel("conv-vae-one-scale"),
+    measures=AROUND,
+    epochs=50,
+    every=25,
+    link=25,
+)
+QUICKSTART = Density(
+    data=Dataset("digits"),
+    measures=AROUND,
+    repetitions=6,
+    folds=5,
+    epochs=50,
+    every=25,
+    samples=64,
+    outlier_bin=25.0,
+    score_bin=5.0,
+)
+# By leaving one out, on little data: the check of epsilon is of a few observations, each left out of many trainings.
+ALONE = Density(data=Dataset("digits"), estimator="loo", repetitions=20, left_out=10, epochs=20, every=0, samples=64)
+PRIVATE = Privacy(epsilon=8.0)
+
+
+def only(config: Density, *measures: Measure) -> Density:
+    """The same trainings, of which only this is measured."""
+    return replace(config, measures=measures)
+
+
+PRESETS: Mapping[str, Density | tuple[Density, ...]] = {
+    "quickstart": QUICKSTART,
+    "null": replace(QUICKSTART, asked="test", measures=("scores",)),
+    "smoke": replace(QUICKSTART, repetitions=2, folds=3, examples=200, epochs=4, every=2, samples=8),
+    "mnist3": MNIST3,
+    "mnist4": MNIST4,
+    "cifar10": CIFAR10,
+    "celeba": CELEBA,
+    "figure1": replace(QUICKSTART, measures=("kernel",)),
+    "figure2": only(CIFAR10, "scores"),
+    "figure3": only(CELEBA, "scores", "outliers"),
+    "figure4": (only(MNIST3, "scores"), only(MNIST4, "scores")),
+    "figure5": only(CELEBA, "scores", "neighbours"),
+    "figure6": only(CIFAR10, "duplicates"),
+    "figure7": only(MNIST3, "scores"),
+    "figure8": only(MNIST4, "scores"),
+    "figure9": only(CELEBA, "scores"),
+    "figure10": only(MNIST3, "scores", "outliers"),
+    "figure11": only(MNIST4, "scores", "outliers"),
+    "figure12": only(MNIST3, "scores", "neighbours"),
+    "figure13": only(MNIST4, "scores", "neighbours"),
+    "mitigation": (
+        only(MNIST3, "scores"),
+        replace(only(MNIST3, "scores"), outliers=0.05),
+        replace(only(MNIST3, "scores"), privacy=PRIVATE),
+        ALONE,
+        replace(ALONE, privacy=PRIVATE),
+    ),
+}

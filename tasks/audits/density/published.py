@@ -1,0 +1,54 @@
+"""What the paper prints of a cell, to stand beside what a run of it gives.
+
+Van den Burg & Williams 2021, the captions of figures 2, 4 and 7 to 9. The ends of the ranges are "about" what is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tasks.audits.density.config import Density
+from tasks.audits.density.presets import CELEBA, CIFAR10, MNIST3, MNIST4
+from tasks.datasets.dataset import Dataset
+
+Numbers = Mapping[str, float]  # of the published score, by the name of the statistic
+
+CELLS: Mapping[str, tuple[Density, Numbers]] = {
+    "MNIST, 1e-3": (MNIST3, {"median": 4.4, "lowest": -18.0, "highest": 210.0}),
+    "MNIST, 1e-4": (MNIST4, {"median": 3.5, "lowest": -13.0, "highest": 80.0}),
+    "CIFAR-10": (CIFAR10, {"median": 97.0, "lowest": -180.0, "highest": 900.0}),
+    "CelebA": (CELEBA, {"median": 60.0, "lowest": -450.0, "highest": 6500.0}),
+}
+
+
+def repeats(config: Density) -> str:
+    """The cell with this data, model and training, however often it is repeated or asked; empty for none."""
+    return next((name for name, (cell, _) in CELLS.items() if training(cell) == training(config)), "")
+
+
+def numbers(cell: str) -> Numbers:
+    """The cell's numbers; none for the empty name."""
+    return CELLS[cell][1] if cell else {}
+
+
+def training(config: Density) -> Density:
+    """The config but for what the paper varies or does not say: how often it is trained, asked and measured."""
+    like = Density()
+    return replace(
+        config,
+        data=Dataset(config.data.name),
+        repetitions=like.repetitions,
+        folds=like.folds,
+        left_out=like.left_out,
+        measures=like.measures,
+        every=like.every,
+        link=like.link,
+        samples=like.samples,
+        afresh=like.afresh,
+        permutations=like.permutations,
+        draws=like.draws,
+        outlier_bin=like.outlier_bin,
+        score_bin=like.score_bin,
+        seed=like.seed,
+    )

@@ -1,0 +1,135 @@
+"""What a score would be had other models held the observation out: arrays in, arrays out.
+
+Which of a repetition's K models holds an observation out is drawn evenly. Where nothing is memorised the models answer
+alike whichever it was, so that every other draw could as well have been the one there was, and the share of draws that
+score at least as high is an exact p-value: of each observation on its own, whatever models differ by, and however few
+there are. A repetition whose model that held it out is missing says nothing of V in any draw, and its others stay where
+they are; of the rest the draw is among those that are there, which are evenly likely given that one of them it was.
+
+`log_p` (n, L, K) and `held_out` (n, L) are as in tasks.audits.density.memorization.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.audits.density.memorization import Array, Indices, Mask, terms
+
+# Equal sums may differ in their last places. What is closer than this counts as equal, which makes p larger if
+# anything.
+TOLERANCE = 1e-12
+# So many assignments at a time: their sums, and those of a block's observations, stay in the cache.
+TOGETHER = 256
+
+
+def p_values(log_p: Array, held_out: Indices, permutations: int, chance: np.random.Generator) -> Array:
+    """P[M* >= M] of each observation, (n,), M* the published score with the models that hold it out drawn anew.
+
+    p = (1 + number of `permutations` with M* >= M) / (1 + permutations), or, where there are no more assignments than
+    that, the exact share of all of them, the one there was among these. NaN where M is undefined.
+
+    The observations of a block share the assignments drawn, each of which is none the less even for every one of them.
+    What one side gains the other loses, and either keeps its number of terms: with the sum T of all p, and S that of
+    those that hold out, M = log((T - S) / trained models) - log(S / models that held out) falls with S alone, and M* >=
+    M where S* <= S. So one sum an assignment is enough, of p relative to exp V.
+    """
+    found = terms(log_p, held_out)
+    p = np.full(len(log_p), np.nan)
+    defined = ~np.isnan(found.score)
+    there = ~np.isnan(log_p)
+    relative = relative_to(found.v, log_p, there & (found.held_out_models > 0)[:, :, None])
+    observed = np.take_along_axis(relative, held_out[:, :, None], axis=2).sum(axis=(1, 2))
+    bound = (observed * (1 + TOLERANCE))[:, None]
+    for models, alike in patterns(there, defined):
+        entries = relative[alike].reshape(len(alike), -1)
+        below = np.zeros(len(alike), np.int64)
+        for chosen in assignments(models, permutations, chance):
+            below += np.count_nonzero(entries @ chosen <= bound[alike], axis=1)
+        number = possible(models)
+        p[alike] = below / number if number <= permutations + 1 else (1 + below) / (1 + permutations)
+    return p
+
+
+def smallest_p_value(repetitions: int, folds: int, permutations: int) -> float:
+    """The smallest p-value that an observation can have: 1 / K^L, or 1 / (1 + permutations) where that is larger.
+
+    After Benjamini and Hochberg's correction over n observations it takes at least n p / q of them at the smallest p
+    to call any at level q.
+    """
+    return float(1 / min(folds**repetitions, permutations + 1))
+
+
+def reassigned(log_p: Array, held_out: Indices, chance: np.random.Generator) -> NDArray[np.int64]:
+    """Models (n, L) that hold each observation out, drawn anew among those of its repetition that are there.
+
+    A repetition whose model that held it out is missing keeps it.
+    """
+    there = ~np.isnan(log_p)
+    order = np.argsort(~there, axis=2, kind="stable")
+    count = there.sum(axis=2)
+    place = np.minimum((chance.random(held_out.shape) * count).astype(np.int64), np.maximum(count - 1, 0))
+    drawn = np.take_along_axis(order, place[:, :, None], axis=2)[:, :, 0]
+    kept = np.take_along_axis(there, held_out[:, :, None], axis=2)[:, :, 0]
+    return np.where(kept, drawn, held_out)
+
+
+def relative_to(v: Array, log_p: Array, counted: Mask) -> Array:
+    """p / exp V, (n, L, K); 0 where not counted. No term of V is above L; what is above 2 L is given as that.
+
+    V = -inf is the sum of nothing but zeros: there any p above 0 is as good as another.
+    """
+    most = 2.0 * log_p.shape[1]
+    impossible = v == -np.inf
+    with np.errstate(invalid="ignore", over="ignore"):
+        relative = np.exp(log_p - np.where(impossible, 0.0, v)[:, None, None])
+    if impossible.any():
+        relative[impossible] = np.where(log_p[impossible] == -np.inf, 0.0, most)
+    return np.where(counted, np.minimum(relative, most), 0.0)
+
+
+def patterns(there: Mask, defined: Mask) -> Iterator[tuple[Mask, NDArray[np.int64]]]:
+    """Which models there are (L, K), and the observations, of those `defined`, that have these: one lot as a rule."""
+    rows = np.flatnonzero(defined)
+    if not len(rows):
+        return
+    if (there[rows] == there[rows[0]]).all():
+        yield there[rows[0]], rows
+        return
+    packed = np.packbits(there[rows].reshape(len(rows), -1), axis=1)
+    _, first, which = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+    for number, each in enumerate(first):
+        yield there[rows[each]], rows[which.reshape(-1) == number]
+
+
+def possible(models: Mask) -> int:
+    """How many assignments there are: one model of each repetition that has any."""
+    return math.prod(int(count) for count in models.sum(axis=1) if count)
+
+
+def assignments(models: Mask, permutations: int, chance: np.random.Generator) -> Iterator[Array]:
+    """Parts (L K, B) of a matrix with a column for each assignment, 1 at the model of each repetition, else 0.
+
+    All there are where that is at most `permutations` + 1, else `permutations` drawn evenly.
+    """
+    folds = models.shape[1]
+    there = [np.flatnonzero(repetition) for repetition in models]
+    counts = [len(each) for each in there]
+    number = possible(models)
+    last = number if number <= permutations + 1 else permutations
+    for start in range(0, last, TOGETHER):
+        these = np.arange(start, min(start + TOGETHER, last))
+        chosen = np.zeros((models.size, len(these)))
+        digits = these
+        for repetition, (each, count) in enumerate(zip(there, counts, strict=True)):
+            if not count:
+                continue
+            if number <= permutations + 1:
+                digits, place = digits // count, digits % count
+            else:
+                place = chance.integers(0, count, len(these))
+            chosen[repetition * folds + each[place], np.arange(len(these))] = 1.0
+        yield chosen

@@ -1,0 +1,111 @@
+"""The models that are trained: which rows each leaves out, from which seed, and when it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from tasks import seeds
+from tasks.audits.density.config import Density
+from tasks.datasets.catalog import load
+from tasks.job import Job
+from tasks.models.named import is_own
+from tasks.training.fitting import Fitting, Fold, Row
+from tasks.training.generator import fit
+
+Chain = tuple[Job, ...]  # the links of one training, first to last; one for most
+
+
+def folds(config: Density) -> Iterator[Chain]:
+    """The L x K models, repetition by repetition."""
+    for repetition in range(config.repetitions):
+        for number in range(config.folds):
+            fold = Fold(partition_seed(config, repetition), config.folds, number)
+            seed = seeds.derive(config.seed, "training", repetition, number)
+            yield chain(config, replace(fitting(config), seed=seed, held_out=fold))
+
+
+def whole(config: Density) -> Chain:
+    """The one model of all data, of which images are drawn, as many as there are test images."""
+    drawn = len(load(config.data).test_images) if draws(config) else 0
+    seed = seeds.derive(config.seed, "training", "whole")
+    return chain(config, replace(fitting(config), seed=seed, recorded=(), drawn=drawn))
+
+
+def draws(config: Density) -> bool:
+    """Whether images are drawn: one's own model may know no way to."""
+    return not is_own(config.model.name) or "neighbours" in config.measures
+
+
+def alone(config: Density) -> Iterator[Chain]:
+    """For the leave-one-out score: `repetitions` models of all data, then as many without each row that is left out."""
+    for trial in range(config.repetitions):
+        yield chain(config, replace(fitting(config), seed=seeds.derive(config.seed, "training", "with", trial)))
+    for row in left_out(config):
+        for trial in range(config.repetitions):
+            seed = seeds.derive(config.seed, "training", "without", row, trial)
+            yield chain(config, replace(fitting(config), seed=seed, held_out=Row(row)))
+
+
+def left_out(config: Density) -> tuple[int, ...]:
+    """The rows that are left out, each in its turn, ascending."""
+    count = observations(config)
+    if not config.left_out:
+        return tuple(range(count))
+    chosen = seeds.generator(config.seed, "left out").choice(count, config.left_out, replace=False)
+    return tuple(map(int, np.sort(chosen)))
+
+
+def observations(config: Density) -> int:
+    """How many observations have a score; ValueError where the data have too few for the config, or
+    images that the model is not for."""
+    images = load(config.data)
+    config.model.check_size(*images.shape[:2])
+    there = len(images.train_images)
+    count = config.examples or there
+    asked = len(images.test_images) if config.asked == "test" else count
+    if count > there:
+        raise ValueError(f"examples is {count}; it must be at most {there}, the training images there are")
+    name, most = ("left_out", count) if config.estimator == "loo" else ("folds", min(count, asked))
+    if getattr(config, name) > most:
+        raise ValueError(f"{name} is {getattr(config, name)}; it must be at most {most}, the observations there are")
+    return asked
+
+
+def partition_seed(config: Density, repetition: int) -> int:
+    """Of the repetition's partition."""
+    return seeds.derive(config.seed, "partition", repetition)
+
+
+def fitting(config: Density) -> Fitting:
+    """What all trainings share."""
+    return Fitting(
+        data=config.data,
+        model=config.model,
+        asked=config.asked,
+        examples=config.examples,
+        epochs=config.epochs,
+        recorded=config.recorded,
+        batch=config.batch,
+        learning_rate=config.learning_rate,
+        samples=config.samples,
+        view=seeds.derive(config.seed, "view"),
+        afresh=config.afresh,
+        outliers=config.outliers,
+        privacy=config.privacy,
+    )
+
+
+def chain(config: Density, whole: Fitting) -> Chain:
+    """The training as links of `link` epochs, each asked at its own epochs."""
+    length = config.link or whole.epochs
+    links: list[Job] = []
+    for before in range(0, whole.epochs, length):
+        end = min(before + length, whole.epochs)
+        recorded = tuple(epoch for epoch in whole.recorded if before < epoch <= end)
+        drawn = whole.drawn if end == whole.epochs else 0
+        link = replace(whole, epochs=end, recorded=recorded, drawn=drawn)
+        links.append(Job(fit, link, after=links[-1] if links else None))
+    return tuple(links)

@@ -1,0 +1,164 @@
+"""The audit's answer in words, read off its summary.
+
+It rests on one row that was chosen beforehand, the gain: by how much training on an observation raises its log p. Which
+observations are memorised, and how much, stands beside it; the published score, which is above 0 where nothing is
+memorised, decides nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.audits.density.config import Density
+from tasks.audits.density.estimates.significance import LEVEL
+from tasks.job import Answer, Verdict
+from tasks.training.fitting import Privacy
+
+SMALLEST = 0.1  # nats: a change of the density by about a tenth. Silence about more than that says nothing.
+SIGNIFICANT = 0.05
+LEAST = 1e-6  # p-value that is told: the tail of a normal approximation says little beyond
+FEW = 4  # repetitions: the t interval of three is 2.2 times as wide as that of many
+MEAN = json.dumps({"statistic": "mean"})
+WHOLE = json.dumps({"models": "whole", "split": "train"})
+MEDIAN = json.dumps({"statistic": "median"})
+ROWS = (
+    ("gain of log p", MEAN),
+    ("observations memorised", json.dumps({"false discoveries": LEVEL})),
+    ("matched-count M", MEDIAN),
+    ("M", MEDIAN),
+)
+LIMITS = (
+    "This speaks of the training procedure and data that were audited, at this number of trainings; not of one given "
+    "model. An observation without a small p-value is not safe: fewer models show less."
+)
+
+SHOWN = {
+    "kernel": "a density in one dimension, whose scores are known exactly",
+    "duplicates": "the closest pairs of training images",
+}
+
+Row = Mapping[str, Any]
+
+
+def verdict(config: Density, summary: pa.Table) -> Verdict:
+    """Memorised: the gain is above 0 with a p-value of at most 5 %, of the randomisation of partitions, or of t over
+    repetitions where observations were left out one by one. Not seen: it is not, and the gain's 95 % interval lies
+    below SMALLEST. Undecided: neither.
+    """
+    rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
+    gain = rows.get(ROWS[0])
+    if gain is None or gain["estimate"] is None:
+        return unscored(config, rows)
+    answer, evidence = answered(gain, config)
+    sentence = " ".join([f"{answer.capitalize()}: {evidence}.", *which(rows), *whole(config, rows)])
+    if config.privacy is not None:
+        sentence += promised(config.privacy, rows)
+    if config.asked == "test":
+        sentence += " No model was trained on the images that were asked about: this is a null."
+    return Verdict(answer, sentence, " ".join([*published(rows), LIMITS]), tuple(name for name in ROWS if name in rows))
+
+
+def answered(gain: Row, config: Density) -> tuple[Answer, str]:
+    """The answer, and the evidence for it in words."""
+    nats, low, high, p_value = gain["estimate"], gain["low"], gain["high"], gain["p_value"]
+    models = (
+        f"{gain['n']} random partition{'s' if gain['n'] > 1 else ''} into {config.folds} folds"
+        if config.estimator == "kfold"
+        else f"{gain['n']} pair{'s' if gain['n'] > 1 else ''} of models with and without it"
+    )
+    few = ", wide for so few" if gain["n"] < FEW else ""
+    interval = "no interval" if low is None else f"95 % interval {low:.4g} to {high:.4g}{few}"
+    found = (
+        f"training on an image raises its log p by {nats:.4g} nats on average ({interval}, over {models}; "
+        f"{told(p_value, config)}; 0 where nothing is memorised)"
+    )
+    if p_value is not None and p_value <= SIGNIFICANT and nats > 0:
+        return "memorised", found
+    if high is not None and high < SMALLEST:
+        return "not seen", f"{found}; more than {high:.4g} nats is unlikely"
+    if high is None:
+        return "undecided", f"{found}; one repetition has no interval: train more"
+    return "undecided", f"{found}; as much as {high:.4g} nats cannot be excluded: train more repetitions"
+
+
+def told(p_value: float | None, config: Density) -> str:
+    """The p-value and its test, as far as a normal approximation can be trusted.
+
+    None where all models say the same, where there is one pair of models, or where observations differ in their models.
+    """
+    if p_value is None:
+        return "no p-value"
+    test = "randomisation" if config.estimator == "kfold" else "one-tailed t-test"
+    return f"{test} p {f'= {p_value:.2g}' if p_value >= LEAST else f'< {LEAST:g}'}"
+
+
+def which(rows: Mapping[tuple[str, str], Row]) -> list[str]:
+    """How many observations, and what their p-values could not show."""
+    share = rows.get(ROWS[1])
+    if share is None or share["estimate"] is None:
+        return []
+    count, n = round(share["estimate"] * share["n"]), share["n"]
+    said = [f"{count:,} of {n:,} observations are memorised by themselves at 5 % false discoveries."]
+    smallest = rows.get(("smallest possible p-value", "{}"))
+    if smallest is not None:
+        needed = math.ceil(smallest["estimate"] * n / LEVEL)  # Benjamini & Hochberg: so many must reach it together
+        if needed > 1:
+            lost = f"fewer than {needed:,} memorised observations" if needed <= n else "no observation by itself"
+            said.append(
+                f"No p-value here can be below {smallest['estimate']:.2g}, so {lost} could "
+                f"{'not ' if needed <= n else ''}be told from chance."
+            )
+    lacking = next((row for (metric, _), row in rows.items() if metric == "models of an observation, at least"), None)
+    if lacking is not None:
+        said.append(
+            f"Some trainings are missing: an observation has {lacking['estimate']:.0f} models or more of the "
+            f"{lacking['n']} planned."
+        )
+    return said
+
+
+def whole(config: Density, rows: Mapping[tuple[str, str], Row]) -> list[str]:
+    """That the one model of all data is missing, where it is."""
+    if config.estimator == "loo" or ("loss", WHOLE) in rows:
+        return []
+    return ["The training on all data is missing: there is no loss of it, and no image drawn."]
+
+
+def promised(privacy: Privacy, rows: Mapping[tuple[str, str], Row]) -> str:
+    """What differential privacy promises, and whether it is a promise about these scores."""
+    promise = (
+        f" Training was ({privacy.epsilon:g}, {privacy.delta:g})-differentially private, which bounds no single score"
+    )
+    found = {metric: row for (metric, _), row in rows.items()}
+    largest, above = found.get("largest M of a row left out"), found.get("rows above epsilon")
+    if largest is None or above is None:
+        return f"{promise}."
+    count = round(above["estimate"] * above["n"])
+    return f"{promise}: the largest is {largest['estimate']:.4g} nats, and {count} of {above['n']} are above epsilon."
+
+
+def published(rows: Mapping[tuple[str, str], Row]) -> list[str]:
+    """The published score, and what it is where nothing is memorised."""
+    median, matched = rows.get(ROWS[3]), rows.get(ROWS[2])
+    if median is None or matched is None or median["estimate"] is None or median["null"] is None:
+        return []
+    return [
+        f"The published score has a median of {median['estimate']:.4g} nats, and of {median['null']:.4g} where nothing "
+        f"is memorised; with as many models on either side it is {matched['estimate']:.4g}."
+    ]
+
+
+def unscored(config: Density, rows: Mapping[tuple[str, str], Row]) -> Verdict:
+    """Where there is no gain: no model was asked, or what models said cannot be compared."""
+    if config.trains:
+        why = "no observation has a finite log p by models that trained on it and by one that did not"
+        return Verdict("undecided", f"Undecided: {why}.", LIMITS, tuple(rows)[:1])
+    shown = " and ".join(what for measure, what in SHOWN.items() if measure in config.measures)
+    limits = "Nothing is said of a model, since none was trained and asked about its observations."
+    said = f"Undecided: no model has been asked. This run shows {shown}."
+    return Verdict("undecided", said, limits, tuple(rows)[:1])

@@ -1,0 +1,42 @@
+"""Tables with known numbers in them, in place of those of trainings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.audits.density.neighbours import NEIGHBOURS
+from tasks.training.fitted import FITTED
+
+
+def scores(u: Sequence[float | None], m: Sequence[float | None], rows: Sequence[int] | None = None) -> pa.Table:
+    """The columns of SCORES that are read here."""
+    return pa.table(
+        {
+            "row": pa.array(range(len(u)) if rows is None else rows, pa.int64()),
+            "log_p_trained": pa.array(u, pa.float64()),
+            "m": pa.array(m, pa.float64()),
+        }
+    )
+
+
+def neighbours(ratios: Sequence[float | None], rows: Sequence[int] | None = None) -> pa.Table:
+    """A NEIGHBOURS table of these ratios, each to a sample at distance 1 unless there is none."""
+    return pa.Table.from_pylist(
+        [
+            {"row": row, "to_validation": ratio or 0.0, "to_sample": float(ratio is not None), "ratio": ratio}
+            for row, ratio in zip(range(len(ratios)) if rows is None else rows, ratios, strict=True)
+        ],
+        NEIGHBOURS,
+    )
+
+
+def fitted(samples: NDArray[Any] | None) -> pa.Table:
+    """A FITTED table of two epochs, with these samples after the last."""
+    drawn = None if samples is None else samples.astype(np.float32).tobytes()
+    rows = [{"seed": 0, "epoch": epoch, "samples": drawn if epoch == 2 else None} for epoch in (1, 2)]
+    return pa.Table.from_pylist(rows, FITTED)

@@ -1,0 +1,96 @@
+"""What a run may be asked for, and when its models are asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from tasks.audits.density import PRESETS, Density, tiny
+from tasks.audits.density.config import LEAST
+from tasks.datasets.dataset import Dataset
+from tasks.models.densities import DensityModel
+from tasks.training.fitting import Privacy
+
+
+@pytest.mark.parametrize(("name", "least"), LEAST.items())
+def test_a_number_that_is_too_small_is_named(name: str, least: int) -> None:
+    assert least == getattr(replace(Density(), **{name: least}), name)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=f"^{name} is {least - 1}; it must be at least {least}$"):
+        replace(Density(), **{name: least - 1})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "outlier_bin", "score_bin"])
+@pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
+def test_a_number_that_is_not_above_0_is_named(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"^{name} is {value}; it must be a number above 0$"):
+        replace(Density(), **{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"estimator": "jackknife"}, "estimator is 'jackknife'; it must be one of kfold, loo"),
+        ({"asked": "validation"}, "asked is 'validation'; it must be one of train, test"),
+        ({"measures": ()}, r"measures is \(\); it must be some of scores, outliers, neighbours, duplicates, kernel"),
+        ({"measures": ("scores", "gain")}, r"measures is \('scores', 'gain'\); it must be some of scores, outliers"),
+        ({"outliers": 1.0}, "outliers is 1.0; it must be a share from 0 to below 1"),
+        ({"outliers": -0.5}, "outliers is -0.5; it must be a share from 0 to below 1"),
+        ({"estimator": "loo", "asked": "test"}, "asked is test and estimator loo; a training image alone can be left"),
+        (
+            {"estimator": "loo", "measures": ("scores", "neighbours")},
+            "measures has neighbours; estimator must be kfold for it",
+        ),
+        ({"privacy": Privacy(1.0), "link": 5}, "privacy is given and link is not 0; private training is one job"),
+        ({"model": DensityModel("gan")}, "model is 'gan'; it must be one of vae, conv-vae"),
+        ({"model": DensityModel("no function:here")}, "model is 'no function:here'; one of your own is written"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_asked_for_is_refused_in_one_line(changed: Mapping[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as refused:
+        replace(Density(), **changed)  # type: ignore[arg-type]
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "every", "expected"),
+    [
+        (100, 5, tuple(range(5, 101, 5))),
+        (50, 25, (25, 50)),
+        (7, 3, (3, 6, 7)),
+        (7, 0, (7,)),
+        (7, 7, (7,)),
+        (7, 9, (7,)),
+        (1, 1, (1,)),
+    ],
+)
+def test_models_are_asked_at_every_so_many_epochs_and_after_the_last(
+    epochs: int, every: int, expected: tuple[int, ...]
+) -> None:
+    assert expected == Density(epochs=epochs, every=every).recorded
+
+
+KEPT = ("model", "estimator", "asked", "measures", "batch", "learning_rate", "afresh", "outliers", "privacy", "seed")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_tiny_keeps_the_shape_and_shrinks_the_rest(name: str) -> None:
+    cells = PRESETS[name] if isinstance(PRESETS[name], tuple) else (PRESETS[name],)
+    for config in cells:  # type: ignore[union-attr]
+        small = tiny(config)
+        assert [getattr(config, field) for field in KEPT] == [getattr(small, field) for field in KEPT]
+        assert bool(config.link) == bool(small.link)
+        assert bool(config.every) == bool(small.every)
+        assert (2, True, True) == (small.repetitions, small.folds <= 3, small.examples <= 120)
+        assert (len(small.recorded), small.epochs) == (2 if config.every else 1, 2)
+        assert small.data.name in ("digits", "photos#32x32#rgb")
+
+
+def test_tiny_never_makes_anything_larger() -> None:
+    least = Density(Dataset("digits"), folds=2, left_out=1, epochs=1, samples=1, permutations=1, draws=1)
+    small = tiny(least)
+    for name in ("folds", "left_out", "epochs", "samples", "permutations", "draws"):
+        assert 1 + (name == "folds") == getattr(small, name)

@@ -1,0 +1,184 @@
+import math
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from tasks.audits.density.memorization import log_mean, log_mean_but_one, matched, terms
+from tests.tasks.audits.density.made_up import noise, partitions
+
+INF, NAN = float("inf"), float("nan")
+
+
+def chance(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def logs(*values: float) -> list[float]:
+    return [math.log(value) if value else -INF for value in values]
+
+
+def test_the_published_score_is_the_log_of_a_quotient_of_mean_likelihoods() -> None:
+    # Trained: .2, .4, .6 and .1, mean .325. Held out: .1 and .3, mean .2.
+    log_p = np.array([[logs(0.2, 0.1, 0.4), logs(0.3, 0.6, 0.1)]])
+    said = terms(log_p, np.array([[1, 0]]))
+    assert [math.log(0.325)] == pytest.approx(said.u)
+    assert [math.log(0.2)] == pytest.approx(said.v)
+    assert [math.log(0.325 / 0.2)] == pytest.approx(said.score)
+    assert ([[2, 2]], [[1, 1]]) == (said.trained_models.tolist(), said.held_out_models.tolist())
+    trained, held_out = said.by_repetition
+    assert logs(0.3, 0.35) == pytest.approx(trained[0])
+    assert logs(0.1, 0.3) == pytest.approx(held_out[0])
+    # Without the first repetition .35 against .3, without the second .3 against .1.
+    assert logs(0.35 / 0.3, 0.3 / 0.1) == pytest.approx(said.score_without_each[0])
+
+
+def test_log_p_of_thousands_of_nats_agrees_with_scipy() -> None:
+    log_p = 2000 * noise(chance(), 50, 4, 5, 1.0)
+    held_out = partitions(chance(1), 50, 4, 5)
+    out = np.arange(5) == held_out[:, :, None]
+    u = logsumexp(np.where(out, -INF, log_p), axis=(1, 2)) - math.log(16)
+    v = logsumexp(np.where(out, log_p, -INF), axis=(1, 2)) - math.log(4)
+    said = terms(log_p, held_out)
+    assert u == pytest.approx(said.u, rel=1e-13)
+    assert v == pytest.approx(said.v, rel=1e-13)
+    for repetition in range(4):
+        rest = terms(np.delete(log_p, repetition, axis=1), np.delete(held_out, repetition, axis=1))
+        assert rest.score == pytest.approx(said.score_without_each[:, repetition], rel=1e-10, abs=1e-9)
+
+
+def test_the_mean_of_one_term_is_that_term_exactly() -> None:
+    values = np.array([[-1e4 / 3], [-0.1], [-INF], [700.1]])
+    assert values[:, 0].tolist() == log_mean(values, np.ones(4, np.int64)).tolist()
+    log_p = np.array([[[-1e4 / 3, -7.7]], [[-0.1, -123.4]]])
+    said = terms(log_p, np.array([[1], [1]]))
+    assert (log_p[:, 0, 0].tolist(), log_p[:, 0, 1].tolist()) == (said.u.tolist(), said.v.tolist())
+
+
+def test_without_its_largest_term_a_sum_keeps_what_that_one_hid() -> None:
+    values = np.array([[0.0, -800.0, -801.0], [-5.0, -5.0, -INF], [-INF, -INF, -3.0]])
+    found = log_mean_but_one(values, np.full((3, 3), 2))
+    for row in range(3):
+        for place in range(3):
+            expected = logsumexp(np.delete(values[row], place)) - math.log(2)
+            assert expected == pytest.approx(found[row, place])
+
+
+@pytest.mark.parametrize(
+    ("trained", "held_out", "u", "v", "score"),
+    [
+        ([0.5, 0.0], 0.0, math.log(0.25), -INF, INF),  # impossible to the one that did not see it
+        ([0.0, 0.0], 0.5, -INF, math.log(0.5), -INF),
+        ([0.0, 0.0], 0.0, -INF, -INF, NAN),  # nothing to compare
+        ([0.5, NAN], 0.25, math.log(0.5), math.log(0.25), math.log(2)),  # a model fewer, not a zero more
+        ([0.5, 0.0], 0.25, math.log(0.25), math.log(0.25), 0.0),  # a zero more
+        ([0.5, 0.5], NAN, math.log(0.5), NAN, NAN),
+        ([NAN, NAN], 0.5, NAN, math.log(0.5), NAN),
+    ],
+)
+def test_impossible_and_missing_are_two_things(
+    trained: list[float], held_out: float, u: float, v: float, score: float
+) -> None:
+    log_p = np.array([[[NAN if math.isnan(p) else logs(p)[0] for p in (*trained, held_out)]]])
+    said = terms(log_p, np.array([[2]]))
+    expected = [u, v, score]
+    assert expected == pytest.approx([said.u[0], said.v[0], said.score[0]], nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("log_p", "held_out", "message"),
+    [
+        (np.zeros((2, 3)), np.zeros((2, 3), int), r"log_p is \(2, 3\) and held_out \(2, 3\); they must be"),
+        (np.zeros((2, 3, 4)), np.zeros((2, 2), int), r"log_p is \(2, 3, 4\) and held_out \(2, 2\); they must be"),
+        (np.zeros((2, 1, 4)), np.array([[0], [4]]), "an observation is held out by model 4; it must be from 0 to 3"),
+        (np.zeros((2, 1, 4)), np.array([[-1], [4]]), "an observation is held out by model -1; it must be from 0 to 3"),
+        (np.array([[[0.0]], [[INF]]]), np.array([[0], [0]]), "log p of observation 1 of the block is inf"),
+    ],
+)
+def test_what_cannot_be_is_refused(log_p: np.ndarray, held_out: np.ndarray, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        terms(log_p, held_out)
+
+
+def test_the_matched_count_score_is_the_mean_over_all_choices_of_one_model_a_repetition() -> None:
+    # One of .2 and .4, and one of .6 and .1: the sums are .8, .3, 1.0 and .5; those that held it out sum to .4.
+    log_p = np.array([[logs(0.2, 0.1, 0.4), logs(0.3, 0.6, 0.1)]])
+    expected = np.mean(logs(0.8 / 0.4, 0.3 / 0.4, 1.0 / 0.4, 0.5 / 0.4))
+    score, without = matched(log_p, np.array([[1, 0]]), 4, chance())
+    assert [expected] == pytest.approx(score)
+    # One repetition: the mean difference. .6 and .1 against .3; .2 and .4 against .1.
+    assert [np.mean(logs(2, 1 / 3)), np.mean(logs(2, 4))] == pytest.approx(without[0])
+    drawn, _ = matched(np.repeat(log_p, 2000, axis=0), np.tile([1, 0], (2000, 1)), 3, chance())
+    assert expected == pytest.approx(drawn.mean(), abs=4 * drawn.std() / math.sqrt(2000))
+    assert drawn.std() > 0
+
+
+def test_the_matched_count_score_of_one_repetition_is_the_mean_difference_whatever_the_draws() -> None:
+    log_p = noise(chance(), 20, 1, 6, 3.0)
+    held_out = np.full((20, 1), 2)
+    expected = np.delete(log_p[:, 0], 2, axis=1).mean(axis=1) - log_p[:, 0, 2]
+    assert expected == pytest.approx(matched(log_p, held_out, 1, chance())[0], abs=1e-12)
+
+
+def test_with_two_models_a_repetition_both_scores_are_the_same() -> None:
+    log_p = noise(chance(), 40, 10, 2, 5.0)
+    held_out = np.ones((40, 10), np.int64)
+    said = terms(log_p, held_out)
+    score, without = matched(log_p, held_out, 64, chance())
+    assert said.score == pytest.approx(score, abs=1e-12)
+    assert said.score_without_each == pytest.approx(without, abs=1e-9)
+
+
+def test_without_a_repetition_the_matched_count_score_is_that_of_the_others() -> None:
+    log_p = noise(chance(), 30, 3, 3, 4.0)
+    held_out = partitions(chance(1), 30, 3, 3)
+    log_p[:, 2, 1] = NAN
+    _, without = matched(log_p, held_out, 8, chance())
+    for repetition in range(3):
+        rest = np.delete(log_p, repetition, axis=1), np.delete(held_out, repetition, axis=1)
+        assert matched(*rest, 4, chance())[0] == pytest.approx(without[:, repetition], nan_ok=True)
+
+
+def test_draws_choose_every_model_as_often_where_some_are_missing() -> None:
+    n = 4000
+    log_p = np.tile(np.log([[1.0, 2.0, NAN, 3.0, 5.0]] * 3), (n, 1, 1))
+    held_out = np.tile([0, 2, 4], (n, 1))  # the second repetition has no model that held it out: it is not used
+    score, _ = matched(log_p, held_out, 7, chance(), each=False)
+    sums = [first + third for first in (2, 3, 5) for third in (1, 2, 3)]
+    expected = np.mean(np.log(np.array(sums) / 6))
+    assert expected == pytest.approx(score.mean(), abs=4 * score.std() / math.sqrt(n))
+
+
+def test_a_repetition_without_either_kind_of_models_leaves_the_matched_count_score_alone() -> None:
+    log_p = np.array([[[-1.0, -4.0, -2.0], [NAN, -9.0, NAN], [-9.0, NAN, -8.0], [NAN, NAN, NAN]]])
+    score, _ = matched(log_p, np.array([[1, 1, 1, 1]]), 9, chance())
+    assert [2.5] == pytest.approx(score)
+    said = terms(log_p, np.array([[1, 1, 1, 1]]))
+    assert ([4], [2]) == (said.trained_models.sum(axis=1).tolist(), said.held_out_models.sum(axis=1).tolist())
+
+
+def test_draws_that_choose_nothing_but_the_impossible_stay_out_of_the_mean() -> None:
+    log_p = np.array([[[-INF, -3.0, -1.0], [-INF, -3.0, -2.0]]])
+    # Of four choices one is of two impossible ones; the others sum to e^-3, e^-3 and 2 e^-3.
+    held = logsumexp([-1, -2])
+    expected = (-3 - 3 - 3 + math.log(2)) / 3 - held
+    assert [expected] == pytest.approx(matched(log_p, np.array([[2, 2]]), 4, chance())[0])
+
+
+def test_the_published_score_leans_upwards_where_nothing_is_memorised_and_the_matched_one_does_not() -> None:
+    n = 8000
+    for sd, lean in ((5.0, 2.7), (50.0, 44.4)):
+        log_p = noise(chance(3), n, 10, 10, sd)
+        held_out = partitions(chance(4), n, 10, 10)
+        published = terms(log_p, held_out).score
+        score, _ = matched(log_p, held_out, 16, chance(), each=False)
+        errors = [each.std() / math.sqrt(n) for each in (published, score)]
+        assert abs(published.mean() - lean) < 3 * errors[0] < lean / 20
+        assert abs(score.mean()) < 3 * errors[1] < lean / 20
+
+
+def test_a_seed_makes_the_same_draws() -> None:
+    log_p, held_out = noise(chance(), 20, 3, 5, 2.0), partitions(chance(1), 20, 3, 5)
+    first, second, other = (matched(log_p, held_out, 8, chance(seed))[0].tolist() for seed in (5, 5, 6))
+    assert first == second
+    assert first != other

@@ -1,0 +1,126 @@
+"""Every preset plans what the paper trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cells import pinned
+from orchestrator.plan import Plan
+from orchestrator.runs import Cell
+from tasks.audits.density import AUDIT, PRESETS, Density
+from tasks.audits.density.published import CELLS, numbers, repeats
+from tasks.job import marks
+from tasks.training.fitting import Fitting, Fold
+from tests.tasks.audits.density import published_data
+
+FIGURES = [name for name in PRESETS if name.startswith("figure")]
+OF_DATA = {"mnist3": "MNIST, 1e-3", "mnist4": "MNIST, 1e-4", "cifar10": "CIFAR-10", "celeba": "CelebA"}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return published_data.write(tmp_path_factory.mktemp("published"))
+
+
+@pytest.fixture(autouse=True)
+def _in_place(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGRAM_DATA", str(data))
+
+
+@pytest.fixture(scope="module")
+def digests() -> dict[str, str]:
+    return {}
+
+
+def whole(names: list[str], digests: dict[str, str]) -> Plan:
+    """The plan of these presets together."""
+    cells = pinned([Cell("density", config) for name in names for config in AUDIT.cells(name)], digests)
+    return Plan.union(Plan.below(AUDIT.plan(cell.config)) for cell in cells)
+
+
+def trainings(planned: Plan) -> dict[tuple[object, ...], list[Fitting]]:
+    """The links of each training, first to last."""
+    found: dict[tuple[object, ...], list[Fitting]] = {}
+    for job in planned.jobs.values():
+        if marks(job.function).name == "generator.fit":
+            each = job.config
+            name = each.data, each.seed, each.learning_rate, each.outliers, each.privacy
+            found.setdefault(name, []).append(each)
+    return found
+
+
+@pytest.mark.parametrize("name", OF_DATA)
+def test_a_cell_is_ten_times_ten_trainings_and_one(name: str, digests: dict[str, str]) -> None:
+    found = trainings(whole([name], digests))
+    folds = [links[-1].held_out for links in found.values() if links[-1].held_out is not None]
+    assert 101 == len(found)
+    assert 100 == len(set(folds))
+    assert {(10, number) for number in range(10)} == {
+        (fold.folds, fold.number) for fold in folds if isinstance(fold, Fold)
+    }
+    assert 10 == len({fold.partition for fold in folds if isinstance(fold, Fold)})
+
+
+def test_the_figures_are_of_the_cells_trainings_and_no_others(digests: dict[str, str]) -> None:
+    # 4 x (10 x 10 + 1), as in the paper.
+    assert 404 == len(trainings(whole(list(OF_DATA), digests)))
+    assert 404 == len(trainings(whole([*OF_DATA, *FIGURES], digests)))
+
+
+def test_log_p_is_asked_for_when_the_paper_did(digests: dict[str, str]) -> None:
+    asked = {"mnist3": tuple(range(5, 101, 5)), "mnist4": tuple(range(5, 101, 5)), "cifar10": (50, 100)}
+    for name, epochs in {**asked, "celeba": (25, 50)}.items():
+        for links in trainings(whole([name], digests)).values():
+            recorded = [epoch for link in links for epoch in link.recorded]
+            assert recorded == ([] if links[-1].held_out is None else list(epochs))
+            assert links[-1].samples == (256 if name.startswith("mnist") else 128)
+
+
+def test_long_trainings_are_chains_of_links(digests: dict[str, str]) -> None:
+    for name, ends in {"mnist3": [100], "cifar10": [50, 100], "celeba": [25, 50]}.items():
+        for links in trainings(whole([name], digests)).values():
+            assert ends == [link.epochs for link in links]
+
+
+def test_what_trains_nothing_says_so_in_its_plan(digests: dict[str, str]) -> None:
+    for name in ("figure1", "figure6"):
+        assert {} == trainings(whole([name], digests))
+
+
+@pytest.mark.parametrize(("name", "cell"), OF_DATA.items())
+def test_the_papers_numbers_stand_beside_its_cells_however_often_they_are_repeated(name: str, cell: str) -> None:
+    (config,) = AUDIT.cells(name)
+    assert cell == repeats(config)
+    assert CELLS[cell][1] == numbers(repeats(changed(config, repetitions=2, folds=5, every=0, seed=7)))
+
+
+def test_no_number_of_the_paper_stands_beside_other_trainings() -> None:
+    (config,) = AUDIT.cells("mnist3")
+    for other in ({"epochs": 99}, {"examples": 1000}, {"outliers": 0.05}, {"asked": "test"}, {"batch": 128}):
+        assert "" == repeats(changed(config, **other))
+    for name in ("quickstart", "null", "smoke"):
+        assert all("" == repeats(config) for config in AUDIT.cells(name))
+
+
+def changed(config: Density, **fields: object) -> Density:
+    from dataclasses import replace
+
+    return replace(config, **fields)  # type: ignore[arg-type]
+
+
+def test_the_mitigations_stand_beside_the_plain_model(digests: dict[str, str]) -> None:
+    plain, outliers, private, alone, private_alone = AUDIT.cells("mitigation")
+    assert plain == changed(outliers, outliers=0.0) == changed(private, privacy=None)
+    assert alone == changed(private_alone, privacy=None)
+    assert 3 * 101 + 2 * (20 + 10 * 20) == len(trainings(whole(["mitigation"], digests)))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_keeps_its_shape_at_tiny_scale(name: str, digests: dict[str, str]) -> None:
+    for config in AUDIT.cells(name):
+        small = AUDIT.tiny(config)
+        (cell,) = pinned([Cell("density", small)], digests)
+        assert set(AUDIT.plan(cell.config)) == set(AUDIT.plan(pinned([Cell("density", config)], digests)[0].config))
+        assert "" == repeats(small)

@@ -1,0 +1,130 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from tasks import statistics
+from tasks.audits.density.memorization import terms
+from tasks.audits.density.reassignment import p_values, reassigned, smallest_p_value
+from tests.tasks.audits.density.made_up import noise, partitions
+
+INF, NAN = float("inf"), float("nan")
+
+
+def chance(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def by_hand(log_p: np.ndarray, held_out: np.ndarray) -> float:
+    """The share of all assignments with a score at least as high, each scored on its own, for one observation."""
+    there = [np.flatnonzero(~np.isnan(models)) for models in log_p]
+    choices = [models if fold in models else [fold] for models, fold in zip(there, held_out, strict=True)]
+    score = terms(log_p[None], held_out[None]).score[0]
+    others = [terms(log_p[None], np.array([each])).score[0] for each in itertools.product(*choices)]
+    return float(np.mean([other >= score - 1e-6 for other in others]))
+
+
+def test_a_p_value_is_the_share_of_assignments_that_score_as_high() -> None:
+    # V = log mean of the chosen: of {1, 2} x {3, 5} the sums are 4, 6, 5, 7. Held out by 2 and 3: two are no more.
+    log_p = np.log([[[1.0, 2.0], [3.0, 5.0]]])
+    assert [2 / 4] == p_values(log_p, np.array([[1, 0]]), 99, chance()).tolist()
+    assert [1 / 4] == p_values(log_p, np.array([[0, 0]]), 99, chance()).tolist()
+    assert [4 / 4] == p_values(log_p, np.array([[1, 1]]), 99, chance()).tolist()
+
+
+def test_p_values_agree_with_every_assignment_scored_on_its_own() -> None:
+    log_p, held_out = noise(chance(), 40, 3, 3, 4.0, 2.0), partitions(chance(1), 40, 3, 3)
+    log_p[20:, 1, 2] = NAN  # a missing model, for some of which it was the one that held them out
+    log_p[30:, 2, :2] = NAN
+    log_p[35:, 0] = NAN
+    log_p[10:15, 0, 0] = -INF
+    found = p_values(log_p, held_out, 99, chance())
+    defined = ~np.isnan(terms(log_p, held_out).score)
+    assert (defined == ~np.isnan(found)).all()
+    expected = [by_hand(log_p[row], held_out[row]) for row in np.flatnonzero(defined)]
+    assert expected == pytest.approx(found[defined])
+    assert len(set(map(tuple, held_out[20:30]))) > 3
+
+
+def test_drawn_assignments_give_what_all_of_them_give() -> None:
+    log_p, held_out = noise(chance(), 300, 4, 5, 4.0, 2.0), partitions(chance(1), 300, 4, 5)
+    exact = p_values(log_p, held_out, 5**4 - 1, chance())
+    drawn = p_values(log_p, held_out, 5**4 - 2, chance())
+    assert (exact * 5**4).round(9).tolist() == (exact * 5**4).round().tolist()
+    assert set((drawn * (5**4 - 1)).round(9) % 1) == {0.0}
+    assert (exact != drawn).any()
+    many = np.mean([p_values(log_p, held_out, 600, chance(seed)) for seed in range(20)], axis=0)
+    error = np.sqrt(exact * (1 - exact) / 12_000) + 1e-3
+    assert (np.abs(many - exact) < 4.5 * error).all()
+
+
+def test_impossible_to_all_that_held_it_out_is_as_high_as_a_score_can_be() -> None:
+    log_p = np.array([[[-INF, -1.0, -2.0], [-INF, -3.0, -900.0]]])
+    assert [1 / 9] == pytest.approx(p_values(log_p, np.array([[0, 0]]), 99, chance()))
+    assert [9 / 9] == pytest.approx(p_values(np.array([[[-INF, 0.0], [-INF, 0.0]]]), np.array([[1, 1]]), 99, chance()))
+    undefined = p_values(np.full((1, 2, 3), -INF), np.array([[0, 0]]), 99, chance())
+    assert [NAN] == pytest.approx(undefined, nan_ok=True)
+
+
+def test_equal_answers_are_no_evidence() -> None:
+    assert [1.0, 1.0] == p_values(np.full((2, 10, 10), -1234.5), np.zeros((2, 10), int), 99, chance()).tolist()
+
+
+@pytest.mark.parametrize(
+    ("repetitions", "folds", "permutations", "expected"),
+    [(10, 10, 9999, 1e-4), (3, 10, 9999, 1e-3), (4, 10, 9999, 1e-4), (10, 2, 9999, 1 / 1024), (1, 4, 1, 0.5)],
+)
+def test_the_smallest_p_value_is_that_of_the_highest_score(
+    repetitions: int, folds: int, permutations: int, expected: float
+) -> None:
+    assert expected == pytest.approx(smallest_p_value(repetitions, folds, permutations))
+    log_p = np.zeros((1, repetitions, folds))
+    log_p[:, :, 0] = -500.0
+    found = p_values(log_p, np.zeros((1, repetitions), int), permutations, chance())
+    if folds**repetitions > 1e6 or folds**repetitions <= permutations + 1:  # the one there was is not drawn again
+        assert expected == pytest.approx(found[0])
+
+
+def test_where_nothing_is_memorised_small_p_values_are_as_rare_as_they_say() -> None:
+    # Models that differ in how good they are, over all observations: 40 worlds of 500 observations.
+    for repetitions, folds, permutations in ((10, 10, 399), (3, 4, 399), (10, 2, 2000)):
+        found = []
+        for world in range(40):
+            log_p = noise(chance(world), 500, repetitions, folds, 3.0, 3.0)
+            held_out = partitions(chance(100 + world), 500, repetitions, folds)
+            found.append(p_values(log_p, held_out, permutations, chance(world)))
+        for level in (0.01, 0.05, 0.25, 0.5):
+            shares = np.mean(np.array(found) <= level, axis=1)
+            assert shares.mean() < level + 3 * shares.std() / math.sqrt(40)
+            # And not for want of any: as many as the p-values there can be allow.
+            assert shares.mean() > 0.8 * level - 0.02
+
+
+def test_of_those_called_memorised_few_are_not_and_most_of_the_memorised_are_among_them() -> None:
+    false, power = [], []
+    for world in range(20):
+        log_p, held_out = noise(chance(world), 600, 10, 5, 3.0, 2.0), partitions(chance(world), 600, 10, 5)
+        memorised = np.arange(600) < 90
+        out = np.arange(5) == held_out[:, :, None]
+        log_p[memorised] += np.where(out[memorised], 0.0, 25.0)
+        p = p_values(log_p, held_out, 1999, chance(world))
+        called = statistics.false_discovery_adjusted(p) <= 0.1
+        false.append((called & ~memorised).sum() / max(called.sum(), 1))
+        power.append(called[memorised].mean())
+    assert np.mean(false) < 0.1 + 2 * np.std(false) / math.sqrt(20)
+    assert np.mean(power) > 0.9
+
+
+def test_models_are_reassigned_evenly_among_those_that_are_there() -> None:
+    log_p = np.zeros((6000, 3, 4))
+    log_p[:, 1, 2] = NAN
+    log_p[:, 2] = NAN
+    held_out = np.tile([1, 3, 2], (6000, 1))
+    held_out[:3000, 1] = 2  # by a model that is missing: it stays the one
+    found = reassigned(log_p, held_out, chance())
+    counts = [np.bincount(found[3000:, repetition], minlength=4).tolist() for repetition in range(3)]
+    assert [750] * 4 == pytest.approx(counts[0], abs=100)
+    assert [1000, 1000, 0, 1000] == pytest.approx(counts[1], abs=110)
+    assert [0, 0, 3000, 0] == counts[2]
+    assert {2} == set(found[:3000, 1].tolist())

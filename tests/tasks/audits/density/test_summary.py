@@ -1,0 +1,266 @@
+"""What the tables say together: whose rows there are, what they count, and when the paper's number stands beside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tasks.audits.density.distribution import DISTRIBUTION, Distribution, distribution
+from tasks.audits.density.duplicates import DUPLICATES
+from tasks.audits.density.kernel import POINTS
+from tasks.audits.density.losses import LOSSES, Losses, losses
+from tasks.audits.density.neighbours import NEIGHBOURS
+from tasks.audits.density.published import CELLS
+from tasks.audits.density.ratios import RATIOS, Ratios, ratios
+from tasks.audits.density.scores import SCORES, Scores, scores
+from tasks.audits.density.summary import Summary, summary
+from tasks.job import marks
+from tasks.schemas import SUMMARY
+from tasks.training.fitting import Privacy
+from tests.tasks.audits.density import made_up, made_up_scores
+
+CONFIG = Summary(planned=12, smallest=0.015625)
+Row = Mapping[str, Any]
+
+
+def told(config: Summary, *tables: pa.Table) -> dict[tuple[str, str], Row]:
+    """The rows by metric and setting; each has a name of its own."""
+    found = summary(config, tables)
+    assert SUMMARY == found.schema
+    rows = {(row["metric"], row["setting"]): row for row in found.to_pylist()}
+    assert found.num_rows == len(rows)
+    return rows
+
+
+def named(metric: str, **setting: Any) -> tuple[str, str]:
+    return metric, json.dumps(setting, sort_keys=True)
+
+
+def distributed(*rows: Sequence[Any]) -> pa.Table:
+    """Rows of DISTRIBUTION of all observations: epoch, score, statistic, estimate, null."""
+    names = ("epoch", "score", "statistic", "estimate", "null")
+    rest = {"label": None, "low": 1.0, "high": 9.0, "n": 3, "observations": 60, "p_value": None}
+    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) | rest for row in rows], DISTRIBUTION)
+
+
+def scored(*rows: Mapping[str, Any]) -> pa.Table:
+    whole = {"trained_models": 9, "held_out_models": 3, "log_p_trained": -90.0, "m": 1.0, "p_adjusted": 0.5}
+    return pa.Table.from_pylist(
+        [dict.fromkeys(SCORES.names) | whole | {"row": n} | r for n, r in enumerate(rows)], SCORES
+    )
+
+
+# Scores
+
+
+def test_the_gain_is_the_first_row_for_the_answer_rests_on_it() -> None:
+    table = distributed((4, "published", "mean", 5.0, 4.5), (4, "matched", "mean", 0.5, 0.1), (4, "gain", "mean", 2, 0))
+    found = told(CONFIG, table)
+    setting = {"statistic": "mean"}
+    assert [named(metric, **setting) for metric in ("gain of log p", "matched-count M", "M")] == list(found)
+    # On average the gain and the matched-count score are 0 where nothing is memorised, by how they are made.
+    assert [0.0, 0.0, 4.5] == [row["null"] for row in found.values()]
+    assert {("repetition", 3, 1.0, 9.0)} == {(r["unit"], r["n"], r["low"], r["high"]) for r in found.values()}
+
+
+def test_any_other_statistic_is_beside_what_redrawing_gives() -> None:
+    table = distributed((4, "published", "median", 5.0, 4.5), (4, "matched", "median", 0.5, -0.25))
+    assert [-0.25, 4.5] == [row["null"] for row in told(CONFIG, table).values()]
+
+
+def test_of_earlier_epochs_only_the_peaks_are_told() -> None:
+    table = distributed(
+        (2, "published", "quantile 0.95", 3.0, None),
+        (2, "matched", "quantile 0.999", 4.0, None),
+        (2, "published", "median", 1.0, None),
+        (2, "gain", "mean", 0.5, None),
+        (4, "published", "quantile 0.95", 6.0, 5.0),
+    )
+    assert [
+        named("M", statistic="quantile 0.95"),
+        named("M", epoch=2, statistic="quantile 0.95"),
+        named("matched-count M", epoch=2, statistic="quantile 0.999"),
+    ] == list(told(CONFIG, table))
+
+
+def test_labels_stay_in_their_table() -> None:
+    table = distributed((4, "published", "median", 5.0, 4.5))
+    of_label = table.set_column(2, "label", pa.array([7], pa.int32()))
+    assert 1 == len(told(CONFIG, pa.concat_tables([table, of_label])))
+
+
+@pytest.mark.parametrize("cell", ["", *CELLS])
+def test_the_papers_numbers_stand_beside_its_statistics_of_its_score_alone(cell: str) -> None:
+    statistics = ("mean", "median", "lowest", "highest", "quantile 0.95")
+    rows = [
+        (epoch, score, each, 1.0, None) for epoch in (2, 4) for score in ("published", "matched") for each in statistics
+    ]
+    found = told(Summary(12, 0.01, cell), distributed(*rows, (4, "gain", "mean", 1.0, 0.0)))
+    numbers = {key: row["published"] for key, row in found.items() if row["published"] is not None}
+    expected = CELLS[cell][1] if cell else {}
+    assert {named("M", statistic=each): number for each, number in expected.items()} == numbers
+
+
+# Significance
+
+
+def test_observations_are_counted_at_five_per_cent_false_discoveries() -> None:
+    found = told(CONFIG, scored({"p_adjusted": 0.05}, {"p_adjusted": 0.01}, {"p_adjusted": 0.06}, {"p_adjusted": None}))
+    share = found[named("observations memorised", **{"false discoveries": 0.05})]
+    assert (2 / 3, 3, None, 0.0, "observation") == tuple(share[n] for n in ("estimate", "n", "low", "null", "unit"))
+    assert 0.015625 == found[named("smallest possible p-value")]["estimate"]
+    without = found[named("observations without a score")]
+    assert (1.0, 4) == (without["estimate"], without["n"])
+    assert named("models of an observation, at least", planned=12) not in found
+
+
+def test_models_that_are_missing_are_told() -> None:
+    found = told(CONFIG, scored({}, {"trained_models": 8, "held_out_models": 2}))
+    lacking = found[named("models of an observation, at least", planned=12)]
+    assert (10.0, 12, "training") == (lacking["estimate"], lacking["n"], lacking["unit"])
+
+
+def test_scores_of_nobody_have_rows_without_numbers() -> None:
+    found = told(CONFIG, scored({"m": None, "p_adjusted": None, "log_p_trained": None}))
+    share = found[named("observations memorised", **{"false discoveries": 0.05})]
+    assert (None, 0) == (share["estimate"], share["n"])
+    central = found[named("highly memorised within the central log p", share=0.9)]
+    assert (None, 0, None) == (central["estimate"], central["n"], central["null"])
+
+
+# Privacy
+
+
+def test_epsilon_stands_beside_rows_that_were_left_out() -> None:
+    sides = {"m": 9.0, "trained": [-90.0, -91.0], "held_out": [-100.0, -99.0]}
+    table = scored(sides, sides | {"m": 0.0, "trained": [-100.0, -99.0]})
+    private = Summary(planned=4, smallest=0.25, privacy=Privacy(2.0, 1e-5))
+    promise = {"delta": 1e-5, "epsilon": 2.0}
+    found = told(private, table)
+    largest = found[named("largest M of a row left out", **promise, row=0)]
+    assert ("trial", 2) == (largest["unit"], largest["n"])
+    assert 0.5 == found[named("rows above epsilon", **promise)]["estimate"]
+    assert not [metric for metric, _ in told(CONFIG, table) if "epsilon" in metric or "left out" in metric]
+
+
+# Losses
+
+
+def test_the_gap_is_beside_the_losses_after_the_last_epoch() -> None:
+    each = {"low": 1.0, "high": 3.0, "n": 6}
+    rows = [
+        {"epoch": epoch, "models": models, "split": split, "estimate": epoch + value} | each
+        for epoch in (1, 2)
+        for models in ("folds", "whole")
+        for split, value in (("train", 0.0), ("test", 5.0), ("gap", 3.0))
+    ]
+    found = told(CONFIG, pa.Table.from_pylist(rows, LOSSES))
+    assert [
+        named("loss", models="folds", split="train"),
+        named("loss", models="folds", split="test"),
+        named("generalisation gap", models="folds"),
+        named("loss", models="whole", split="train"),
+        named("loss", models="whole", split="test"),
+        named("generalisation gap", models="whole"),
+    ] == list(found)
+    assert {"training"} == {row["unit"] for row in found.values()}
+    gap = found[named("generalisation gap", models="folds")]
+    assert (5.0, 1.0, 3.0, 6, None) == tuple(gap[name] for name in ("estimate", "low", "high", "n", "null"))
+
+
+# Around the scores
+
+
+def test_ratios_are_told_of_both_groups_and_not_of_bins() -> None:
+    each = {"low": None, "high": None, "standard_error": 0.1, "quantiles": None}
+    rows = [
+        {"group": group, "mean": mean, "n": n} | each
+        for group, mean, n in (("memorised", 1.5, 5), ("regular", 1.25, 95))
+    ]
+    table = pa.Table.from_pylist([*rows, {"group": "bin", "mean": 9.0, "n": 1} | each], RATIOS)
+    found = told(CONFIG, table)
+    assert {"memorised": (1.5, 5), "regular": (1.25, 95)} == {
+        json.loads(setting)["observations"]: (row["estimate"], row["n"]) for (_, setting), row in found.items()
+    }
+
+
+def test_correlations_need_scores_and_neighbours() -> None:
+    m = np.arange(20.0)
+    near = made_up_scores.neighbours([*(m[:-1] * 2 + 1), None])
+    table = scored(*({"m": value} for value in m.tolist()))
+    found = told(CONFIG, table, near)
+    correlation = found[named("correlation of M and the neighbour ratio", by="Pearson")]
+    assert (19, 0.0) == (correlation["n"], correlation["null"])
+    assert 1.0 == pytest.approx(correlation["estimate"])
+    assert 0.05 == found[named("observations that a sample equals")]["estimate"]
+    assert [] == list(told(CONFIG, near))
+    assert NEIGHBOURS == near.schema
+
+
+def test_a_run_of_duplicates_alone_has_the_closest_pair() -> None:
+    rows = [dict.fromkeys(DUPLICATES.names) | {"rank": n, "distance": d} for n, d in ((1, 0.0), (2, 0.0), (3, 1.5))]
+    found = told(CONFIG, pa.Table.from_pylist(rows, DUPLICATES))
+    assert [named("distance of the closest pair"), named("equal pairs", listed=3)] == list(found)
+    assert [(0.0, 1), (2.0, 3)] == [(row["estimate"], row["n"]) for row in found.values()]
+
+
+def test_a_run_of_the_kernel_density_alone_has_the_points() -> None:
+    rows = [dict.fromkeys(POINTS.names) | {"m": m, "outlying": m == 5.0} for m in (0.25, 0.75, 5.0)]
+    found = told(CONFIG, pa.Table.from_pylist(rows, POINTS))
+    assert [named("M", point="outlying"), named("M", point="others")] == list(found)
+    outlying, others = found.values()
+    assert (5.0, 1, 0.5, 2) == (outlying["estimate"], outlying["n"], others["estimate"], others["n"])
+
+
+def test_of_no_table_there_is_no_row() -> None:
+    assert {} == told(CONFIG)
+
+
+# All together, of trainings that were made up
+
+
+def whole(missing: Sequence[int] = ()) -> list[pa.Table]:
+    models = made_up.folds(90, 3, 4)
+    log_p = made_up.noise(np.random.default_rng(7), 90, 3, 4, 4.0, 2.0)
+    fits = made_up.of_folds(models, {1: log_p - 5, 2: log_p})
+    fits = [fit for number, fit in enumerate(fits) if number not in missing]
+    ranked = scores(Scores(models, 2, permutations=63, draws=6, seed=3), fits)
+    near = made_up_scores.neighbours([1 + row / 90 for row in range(90)])
+    return [
+        ranked,
+        distribution(Distribution(models, (1, 2), draws=6, seed=3), fits),
+        losses(Losses(), fits),
+        near,
+        ratios(Ratios(), [ranked, near]),
+    ]
+
+
+def test_the_order_of_the_tables_makes_no_difference() -> None:
+    tables = whole()
+    assert summary(CONFIG, tables) == summary(CONFIG, tables[::-1])
+
+
+def test_where_trainings_are_missing_the_rows_are_the_same_and_one_more() -> None:
+    full, partial = told(CONFIG, *whole()), told(CONFIG, *whole(missing=(0, 7)))
+    lacking = named("models of an observation, at least", planned=12)
+    assert {lacking} == set(partial) - set(full) - {named("observations without a score")}
+    assert set(full) <= set(partial)
+    assert 10 == partial[lacking]["estimate"]
+
+
+def total(table: pa.Table) -> float:
+    """One number that every number of the table moves."""
+    columns = [column for column in table.columns if not pa.types.is_string(column.type)]
+    return float(sum(weight * np.nansum(column.to_numpy().astype(float)) for weight, column in enumerate(columns, 1)))
+
+
+def test_the_task_computes_what_its_version_says() -> None:
+    # Where this fails stored summaries are no longer what the task would compute. If that is meant, raise its version.
+    table = summary(Summary(12, 0.015625, "MNIST, 1e-4"), whole())
+    assert ("density.summary", 1) == (marks(summary).name, marks(summary).version)
+    assert [36, 16204.0999755] == pytest.approx([table.num_rows, total(table)], rel=1e-6)
