@@ -17,6 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -258,3 +261,10 @@ def span(values: Sequence[float], margin: float = 0.06) -> tuple[float, float]:
     low, high = min(values), max(values)
     room = (high - low) * margin or abs(high) * 0.1 or 1.0
     return low - room, high + room
+
+
+def broken(places: ArrayLike, lows: ArrayLike, highs: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Upright lines as one path with gaps: one element of the page, however many there are."""
+    x, low, high = (np.asarray(values, np.float64) for values in (places, lows, highs))
+    gap = np.full(len(x), np.nan)
+    return np.stack([x, x, gap], axis=1).ravel(), np.stack([low, high, gap], axis=1).ravel()

@@ -14,8 +14,9 @@ def figures(run: Run) -> list[Figure]:
     """What can be drawn of the run as far as it has come. Of a sweep, its cells together; they have their own, too."""
     drawing.load(lambda: run.store.folder("matplotlib"))
     with drawing.style():
-        if run.cells:
-            return [*sweep(run), *repetition(run)]
         own = audits.find(run.audit)
+        if run.cells:
+            together = list(own.sweep(run)) if own is not None and hasattr(own, "sweep") else []
+            return [*sweep(run), *together, *repetition(run)]
         drawn = list(own.figures(run)) if own is not None and hasattr(own, "figures") else []
         return [*drawn, *estimates(run.summary)]

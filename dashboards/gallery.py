@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from io import BytesIO
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dashboards import audits
 from dashboards.run import Run
 
+Pixels = NDArray[np.uint8]  # (height, width, channels)
+
 
 @dataclass(frozen=True)
 class Picture:
-    """An image of the data, one pixel a pixel; whoever shows it enlarges it without smoothing."""
+    """An image of the data, one pixel a pixel; whoever shows it enlarges it without smoothing.
+
+    `group` is what it has in common with those beside it, as a heading; those of a group follow one another.
+    """
 
     png: bytes
     title: str
     alt: str
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,3 +47,17 @@ def gallery(run: Run, show_images: bool) -> Gallery | None:
         return None
     found: Gallery | None = own.gallery(run, show_images)
     return found
+
+
+def reason(run: Run, error: Exception) -> str:
+    """What went wrong, unless it may tell what is private in the run."""
+    return "" if run.withholds else f": {' '.join(str(error).split())}"
+
+
+def encoded(image: Pixels) -> bytes:
+    """The image as PNG, a pixel a pixel."""
+    from PIL import Image
+
+    written = BytesIO()
+    Image.fromarray(image if image.shape[2] == 3 else image[..., 0]).save(written, "PNG", optimize=True)
+    return written.getvalue()

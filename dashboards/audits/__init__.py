@@ -1,7 +1,7 @@
 """What one audit draws beside the default figures: a module here with the audit's name.
 
-It may offer `figures(run) -> Iterable[Figure]` and `gallery(run, show_images) -> Gallery | None`. An audit without one
-has the default figures alone.
+It may offer `figures(run) -> Iterable[Figure]`, `gallery(run, show_images) -> Gallery | None`, and for a sweep's cells
+together `sweep(run) -> Iterable[Figure]`. An audit without one has the default figures alone.
 """
 
 from __future__ import annotations

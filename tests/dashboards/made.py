@@ -34,7 +34,7 @@ def run(
     store: Store,
     name: str,
     tables: Tables,
-    config: UniqueFeature | None = None,
+    config: Any = None,
     setting: Row | None = None,
     audit: str = "unique_feature",
 ) -> Run:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dashboards import drawing
 from dashboards.audits.unique_feature.effects import GOLDEN
-from dashboards.audits.unique_feature.pairs import Array, broken
+from dashboards.audits.unique_feature.pairs import Array
 from dashboards.columns import integers
 from dashboards.figure import Figure
 from tasks.audits.unique_feature import ranks
@@ -65,7 +65,7 @@ def family(table: pa.Table) -> Figure | None:
         scatter = (np.arange(len(others)) * GOLDEN) % 1 - 0.5
         colour = drawing.light(KINDS[each.kind])
         # Short strokes look like dots, and those of a row are one element of the page.
-        strokes = broken(others, y + 0.55 * scatter - 0.03, y + 0.55 * scatter + 0.03)
+        strokes = drawing.broken(others, y + 0.55 * scatter - 0.03, y + 0.55 * scatter + 0.03)
         axes.plot(*strokes, color=drawing.light("muted"), linewidth=2, solid_capstyle="butt", alpha=0.6)
         axes.plot([each.scores[0]] * 2, [y - 0.42, y + 0.42], color=colour, linewidth=1.2, zorder=3)
         axes.plot([each.scores[0]], [y], "D", markersize=6.5, color=colour, zorder=3)

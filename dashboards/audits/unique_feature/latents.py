@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from dashboards import drawing
-from dashboards.audits.unique_feature.pairs import MODELS, Array, broken
+from dashboards.audits.unique_feature.pairs import MODELS, Array
 from dashboards.columns import integers, numbers, texts
 from dashboards.figure import Figure
 
@@ -88,7 +88,7 @@ def stems(axes: Any, kind: str, both: Excited) -> list[int]:
     nothing = np.zeros(len(unique))
     for values, sign, colour in ((unique, 1, colours[0]), (random, -1, colours[1])):
         there = values > 0.002
-        path = broken(places[there], nothing[there], sign * values[there])
+        path = drawing.broken(places[there], nothing[there], sign * values[there])
         axes.plot(*path, color=colour, linewidth=1.1 if len(unique) <= 300 else 0.6, solid_capstyle="butt")
     axes.axhline(0, color=drawing.light("muted"), linewidth=0.8)
     units = labelled(unique - random)

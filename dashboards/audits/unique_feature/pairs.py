@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from dashboards import drawing
 from dashboards.columns import numbers
@@ -49,13 +49,6 @@ def middle(values: Array) -> tuple[float, float]:
     """The ends of the middle 95 % of these values; of a few of them, the smallest and the largest."""
     low, high = np.quantile(values, 0.025, method="lower"), np.quantile(values, 0.975, method="higher")
     return float(low), float(high)
-
-
-def broken(places: ArrayLike, lows: ArrayLike, highs: ArrayLike) -> tuple[Array, Array]:
-    """Upright lines as one path with gaps: one element of the page, however many there are."""
-    x, low, high = (np.asarray(values, np.float64) for values in (places, lows, highs))
-    gap = np.full(len(x), np.nan)
-    return np.stack([x, x, gap], axis=1).ravel(), np.stack([low, high, gap], axis=1).ravel()
 
 
 def counted(pairs: int) -> str:

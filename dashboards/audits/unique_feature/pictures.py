@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from io import BytesIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dashboards import drawing
 from dashboards.audits.unique_feature.pairs import Pairs
-from dashboards.gallery import Gallery, Picture
+from dashboards.gallery import Gallery, Picture, encoded, reason
 from dashboards.run import Run
 from orchestrator.disclosure import is_private
 from tasks.audits.unique_feature import UniqueFeature
@@ -25,8 +23,6 @@ from tasks.datasets.images import as_shape
 MOST = 36  # canaries
 PROBES = 3  # probe images that are shown three times over
 VARIED = 500  # probe images among which the most varied ones are looked for
-
-Pixels = NDArray[np.uint8]  # (height, width, channels)
 
 
 def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
@@ -84,11 +80,6 @@ def hidden(data: Dataset) -> str:
     return f"Images of {data.named().name} {what} and are not shown unless asked for with --show-images."
 
 
-def reason(run: Run, error: Exception) -> str:
-    """What went wrong, unless it may tell what is private in the run."""
-    return "" if run.withholds else f": {' '.join(str(error).split())}"
-
-
 def of_canaries(config: UniqueFeature, shown: list[tuple[int, int, float]]) -> Iterator[Picture]:
     images = load(config.trained_on).train_images
     # A canary that was chosen by its rank carries what all carry; one drawn at random may have a feature of its own.
@@ -111,12 +102,3 @@ def of_probe(config: UniqueFeature, show_images: bool) -> Iterator[Picture]:
     for at, row in enumerate(rows.tolist()):
         for name, image in names.items():
             yield Picture(encoded(image[at]), f"probe image {row}, {name}", f"Probe image {row}, {name}")
-
-
-def encoded(image: Pixels) -> bytes:
-    """The image as PNG, a pixel a pixel."""
-    from PIL import Image
-
-    written = BytesIO()
-    Image.fromarray(image if image.shape[2] == 3 else image[..., 0]).save(written, "PNG", optimize=True)
-    return written.getvalue()

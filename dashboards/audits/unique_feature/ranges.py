@@ -9,7 +9,7 @@ import numpy as np
 
 from dashboards import drawing
 from dashboards.audits.unique_feature.effects import SCORES
-from dashboards.audits.unique_feature.pairs import Array, Pairs, broken, mark, middle
+from dashboards.audits.unique_feature.pairs import Array, Pairs, mark, middle
 from dashboards.figure import Figure
 
 PANEL = 1.75  # inches
@@ -65,7 +65,9 @@ def of_seeds(axes: Any, several: dict[int, Array], twin: Array) -> str:
         np.array([reduce(values) for values in several.values()]) for reduce in (np.min, np.max, np.mean)
     )
     low, high = banded(axes, twin)
-    axes.plot(*broken(places, lows, highs), color=drawing.light("canary-thread"), linewidth=thickness(len(places)))
+    axes.plot(
+        *drawing.broken(places, lows, highs), color=drawing.light("canary-thread"), linewidth=thickness(len(places))
+    )
     x = np.repeat(places, [len(values) for values in several.values()])
     axes.plot(x, np.concatenate(list(several.values())), **mark("canary", len(x)) | {"markersize": dot(len(places))})
     axes.plot(places, means, "_", color=drawing.light("ink"), markersize=2 + thickness(len(places)), zorder=3)
@@ -133,7 +135,7 @@ def of_evaluations(axes: Any, names: list[int], values: Array, twin: Array) -> s
     places = np.arange(len(values))
     means, deviations = values.mean(axis=1), values.std(axis=1, ddof=1)
     low, high = banded(axes, twin)
-    path = broken(places, means - deviations, means + deviations)
+    path = drawing.broken(places, means - deviations, means + deviations)
     axes.plot(*path, color=drawing.light("canary-thread"), linewidth=thickness(len(places)))
     axes.plot(places, means, **mark("canary", len(places)) | {"markersize": dot(len(places))})
     framed(axes, names, [*(means - deviations), *(means + deviations), low, high])

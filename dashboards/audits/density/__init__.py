@@ -1,0 +1,49 @@
+"""What `density` draws of a run: how much likelier observations became because a model was trained on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dashboards.audits.density.cells import cells
+from dashboards.audits.density.course import course
+from dashboards.audits.density.distribution import distribution
+from dashboards.audits.density.duplicates import duplicates
+from dashboards.audits.density.kernel import kernel
+from dashboards.audits.density.labels import labels
+from dashboards.audits.density.losses import losses
+from dashboards.audits.density.neighbours import neighbours
+from dashboards.audits.density.observed import Observed
+from dashboards.audits.density.outliers import outliers
+from dashboards.audits.density.pictures import pictures
+from dashboards.audits.density.significance import significance
+from dashboards.audits.density.statistics import Statistics
+from dashboards.figure import Figure
+from dashboards.gallery import Gallery
+from dashboards.run import Run
+
+
+def figures(run: Run) -> Iterator[Figure]:
+    """The score first and whether it is more than chance, then when it rises and what goes with it."""
+    seen, statistics = Observed(run.table("scores")), Statistics(run.table("distribution"))
+    drawn = (
+        distribution(seen, statistics),
+        significance(seen),
+        labels(seen),
+        course(statistics),
+        losses(run.table("losses")),
+        outliers(run.table("outliers"), seen),
+        neighbours(run.table("ratios")),
+        duplicates(run.table("duplicates")),
+        kernel(run.table("kernel")),
+    )
+    yield from (figure for figure in drawn if figure is not None)
+
+
+def sweep(run: Run) -> Iterator[Figure]:
+    """The scores, their course and the losses of all cells together."""
+    yield from cells(run)
+
+
+def gallery(run: Run, show_images: bool) -> Gallery | None:
+    """The least, the median and the most memorised observations, and what else there is to see of the data."""
+    return pictures(run, show_images)

@@ -1,0 +1,82 @@
+"""The closest pairs inside the training set: a near duplicate of an observation is trained on when it is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dashboards import drawing
+from dashboards.audits.density import looks
+from dashboards.columns import integers, numbers
+from dashboards.figure import Figure
+
+NEEDED = {"rank", "row", "other", "distance"}
+MOST = 300  # pairs
+NAMED = 3
+ALIKE = {"same label": ("accent", "o"), "different labels": ("canary", "^"), "pairs": ("accent", "o")}
+
+
+def duplicates(table: pa.Table) -> Figure | None:
+    """Pairs by rank and distance, with those of different labels marked."""
+    if not set(table.column_names) >= NEEDED:
+        return None
+    distance = numbers(table, "distance")
+    order = np.argsort(integers(table, "rank"), kind="stable")
+    order = order[~np.isnan(distance[order])]
+    if not len(order):
+        return None
+    shown, distance = order[:MOST], distance[order]
+    figure = drawing.canvas(3.0)
+    axes = drawing.place(figure, looks.LEFT, 0.55, drawing.WIDTH - looks.LEFT - looks.RIGHT, 2.05)
+    rank = integers(table, "rank")[shown]
+    kinds = alike(table)
+    names = np.array(kinds)[shown]
+    handles = []
+    for name, (colour, marker) in ALIKE.items():
+        of = names == name
+        if of.any():
+            look: dict[str, Any] = {
+                "color": drawing.light(colour),
+                "linestyle": "none",
+                "markeredgewidth": 0,
+                "marker": marker,
+            }
+            axes.plot(rank[of], distance[: len(shown)][of], markersize=4.5 if len(shown) <= 100 else 3, **look)
+            handles.append(looks.of_line(f"{name}, {int(of.sum())}", markersize=5, **look))
+    axes.set_xlim(*drawing.span([1.0, float(rank.max())], 0.03))
+    axes.set_ylim(*drawing.span([0.0, float(distance[: len(shown)].max())]))
+    drawing.ticks(axes, 6, 5, whole=True)
+    axes.set_xlabel("pair, the closest first")
+    axes.set_ylabel("distance")
+    looks.legend(figure, handles)
+    rest = f" The first {MOST} of {len(order)} pairs are drawn." if len(order) > MOST else ""
+    caption = (
+        "Each mark is a pair of training images and their Euclidean distance; at 0 they are the same image. What has "
+        "such a twin is still trained on when it is held out, so its score M is low though the model may reproduce "
+        f"it.{rest} No intervals: every pair is shown as it is."
+    )
+    rows, others = integers(table, "row")[order], integers(table, "other")[order]
+    closest = ", ".join(
+        f"{row} and {other} ({drawing.number(float(apart))})"
+        for row, other, apart in zip(rows[:NAMED], others[:NAMED], distance[:NAMED], strict=True)
+    )
+    different = sum(kinds[at] == "different labels" for at in order)
+    alt = (
+        f"{len(order)} pairs, distance {drawing.number(float(distance[0]))} to {drawing.number(float(distance[-1]))}; "
+        f"{int((distance == 0).sum())} pairs at 0"
+        f"{f'; {different} of different labels' if 'pairs' not in kinds else ''}. Closest: rows {closest}."
+    )
+    title = "Are there images twice in the training set?"
+    return Figure("duplicates", title, caption, alt, drawing.svg(figure, "duplicates"))
+
+
+def alike(table: pa.Table) -> list[str]:
+    """Of each pair whether its labels are the same; just `pairs` where data have none."""
+    if not {"label", "other_label"} <= set(table.column_names):
+        return ["pairs"] * table.num_rows
+    label, other = numbers(table, "label"), numbers(table, "other_label")
+    if np.isnan(label).any() or np.isnan(other).any():
+        return ["pairs"] * table.num_rows
+    return ["same label" if one == two else "different labels" for one, two in zip(label, other, strict=True)]

@@ -1,0 +1,36 @@
+"""Limits of an axis that a few far values do not stretch, and what then lies outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dashboards import drawing
+
+Array = NDArray[np.float64]
+TAIL = 0.001  # of the values, at either end, that may lie outside
+STRETCHED = 1.5  # times as long as the rest makes it: then an axis is cut
+
+
+def robust(groups: Iterable[Array], including: Sequence[float] = ()) -> tuple[float, float]:
+    """Limits that hold these numbers and all values of each group, or all but its tails where those are far."""
+    lows, highs = list(including), list(including)
+    for values in groups:
+        least, low, high, most = np.quantile(values, (0, TAIL, 1 - TAIL, 1))
+        long = STRETCHED * (high - low)
+        lows.append(float(least if high - least <= long else low))
+        highs.append(float(most if most - low <= long else high))
+    return drawing.span([min(lows), max(highs)], 0.03)
+
+
+def outside(values: Array, limits: tuple[float, float]) -> str:
+    """How many values lie beyond the limits, in words; nothing where none does."""
+    below, above = int((values < limits[0]).sum()), int((values > limits[1]).sum())
+    words = [
+        f"{count:,} {name} it, {'down' if name == 'below' else 'up'} to {drawing.number(float(end))}"
+        for count, name, end in ((below, "below", values.min()), (above, "above", values.max()))
+        if count
+    ]
+    return " and ".join(words)

@@ -1,0 +1,45 @@
+"""The table of scores as columns of numbers, and which observations are highly memorised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dashboards.columns import integers, numbers
+
+Array = NDArray[np.float64]
+
+# Each score with its column. The published one has more terms in favour of memory than against it.
+COLUMNS = {"published": "m", "matched": "m_matched"}
+HIGH = 0.95  # the quantile of the published score above which an observation is highly memorised
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One row per observation; columns are empty where the table has none such, and NaN where there is no number."""
+
+    table: pa.Table
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64]:
+        return integers(self.table, "row") if "row" in self.table.column_names else np.empty(0, np.int64)
+
+    @cached_property
+    def scores(self) -> dict[str, Array]:
+        """Each score there is of all observations."""
+        found = {score: self.column(column) for score, column in COLUMNS.items()}
+        return {score: values for score, values in found.items() if np.isfinite(values).any()}
+
+    @property
+    def high(self) -> NDArray[np.bool_]:
+        """Whether each observation is highly memorised; nobody is where there are no published scores."""
+        values = self.column(COLUMNS["published"])
+        there = values[~np.isnan(values)]
+        return values > np.quantile(there, HIGH) if len(there) else np.zeros(len(values), np.bool_)
+
+    def column(self, name: str) -> Array:
+        return numbers(self.table, name)

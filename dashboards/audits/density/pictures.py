@@ -1,0 +1,143 @@
+"""Images of what is memorised least and most, of near duplicates, and of what a model draws: figures 2, 7 to 9."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dashboards import drawing
+from dashboards.audits.density import looks
+from dashboards.audits.density.observed import Observed
+from dashboards.audits.density.outliers import chosen
+from dashboards.columns import integers, numbers
+from dashboards.gallery import Gallery, Picture, Pixels, encoded, reason
+from dashboards.run import Run
+from orchestrator.errors import StoreError
+from tasks.audits.density.config import Density
+from tasks.datasets.catalog import is_embedded, load
+
+EACH = 15  # observations of each group
+PAIRS = 8  # of near duplicates
+BINS = 5  # of log P, with examples of both kinds
+EXAMPLES = 4  # of each kind in a bin
+SAMPLES = 15
+NAMES = {"lowest": "Least memorised", "median": "In the middle", "highest": "Most memorised"}
+
+
+def pictures(run: Run, show_images: bool) -> Gallery | None:
+    """Observations by their score as published, from the lowest up, then examples, duplicates and samples there are."""
+    seen = Observed(run.table("scores"))
+    groups = ends(seen)
+    duplicates = run.table("duplicates")
+    if not groups and not duplicates.num_rows:
+        return None
+    caption = (
+        f"Observations with the {EACH} lowest, the {EACH} median and the {EACH} highest scores M as published, in "
+        "nats, each with its p-value; examples of highly memorised and regular ones by log P; the closest pairs of "
+        "training images; and images drawn from the model of all data: as far as each was measured."
+    )
+    config = run.private_config
+    if not isinstance(config, Density):
+        return Gallery(caption, False, "The pictures cannot be drawn: the audit has changed since the run was made.")
+    rows = " ".join(f"{NAMES[name]}: {', '.join(str(seen.rows[at]) for at in each)}." for name, each in groups.items())
+    if not (show_images or is_embedded(config.data.name)):
+        hidden = f"Images of {config.data.named().name} are yours and are not shown unless asked for with --show-images"
+        return Gallery(caption, False, f"{hidden}. Rows of observations. {rows}")
+    try:
+        images = load(config.data)
+        observed = images.test_images if config.asked == "test" else images.train_images
+        shown = (
+            *of_scores(seen, groups, observed),
+            *of_outliers(run, seen, observed),
+            *of_pairs(run, images.train_images),
+            *of_samples(run, images.shape),
+        )
+    except (ValueError, OSError, IndexError, StoreError) as error:  # DatasetError among them
+        return Gallery(
+            caption, False, f"The pictures cannot be drawn{reason(run, error)}. Rows of observations. {rows}"
+        )
+    return Gallery(caption, True, "", shown)
+
+
+def ends(seen: Observed) -> dict[str, NDArray[np.int64]]:
+    """Places of the observations with the lowest, median and highest scores, each from the lowest up; none twice."""
+    scores = seen.column("m")
+    there = np.flatnonzero(~np.isnan(scores))
+    if len(there) != 0 and len(seen.rows) != len(scores):
+        return {}
+    order = there[np.argsort(scores[there], kind="stable")]
+    each = min(EACH, len(order) // 3)
+    if not each:
+        return {"highest": order} if len(order) else {}
+    middle = (len(order) - each) // 2
+    return {"lowest": order[:each], "median": order[middle : middle + each], "highest": order[-each:]}
+
+
+def of_scores(seen: Observed, groups: dict[str, NDArray[np.int64]], observed: Pixels) -> Iterator[Picture]:
+    for name, places in groups.items():
+        for at in places:
+            row = int(seen.rows[at])
+            title = scored(seen, int(at))
+            yield Picture(encoded(observed[row]), title, f"Observation, {title}", NAMES[name])
+
+
+def scored(seen: Observed, at: int) -> str:
+    score, p = seen.column("m"), seen.column("p_value")
+    words = f"row {seen.rows[at]}, M {drawing.number(float(score[at]))}"
+    return words if not len(p) or np.isnan(p[at]) else f"{words}, p {p[at]:.2g}"
+
+
+def of_outliers(run: Run, seen: Observed, observed: Pixels) -> Iterator[Picture]:
+    """Examples of both kinds from a few bins of log P."""
+    places = {int(row): at for at, row in enumerate(seen.rows)}
+    for name, rows in chosen(run.table("outliers"), BINS):
+        for kind, some in rows.items():
+            for row in islice((row for row in some if row in places), EXAMPLES):
+                title = f"{looks.KINDS[kind]}, {scored(seen, places[row])}"
+                group = f"Highly memorised and regular, U {name} nats"
+                yield Picture(encoded(observed[row]), title, f"Observation, {title}, U {name}", group)
+
+
+def of_pairs(run: Run, images: Pixels) -> Iterator[Picture]:
+    """The closest pairs, the two images of each beside one another."""
+    table = run.table("duplicates")
+    if not {"rank", "row", "other", "distance"} <= set(table.column_names):
+        return
+    rank, row, other = (integers(table, name) for name in ("rank", "row", "other"))
+    distance = numbers(table, "distance")
+    for at in np.argsort(rank, kind="stable")[:PAIRS]:
+        pair = (int(row[at]), int(other[at]))
+        title = f"rows {pair[0]} and {pair[1]}, distance {drawing.number(float(distance[at]))}"
+        beside = np.concatenate([images[each] for each in pair], axis=1)
+        yield Picture(encoded(beside), title, f"Two training images, {title}", "Closest pairs of training images")
+
+
+def of_samples(run: Run, shape: tuple[int, int, int]) -> Iterator[Picture]:
+    """A few images drawn from the model of all data, where it is there and did draw."""
+    samples = drawn(run, shape)
+    for at, image in enumerate([] if samples is None else samples[:SAMPLES]):
+        pixels = np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8)
+        yield Picture(encoded(pixels), f"sample {at}", f"Image {at} drawn from the model", "Drawn from the model")
+
+
+def drawn(run: Run, shape: tuple[int, int, int]) -> NDArray[np.float32] | None:
+    """What a model drew, (images, h, w, c) in [0, 1]; None where none did.
+
+    Which one drew is in the records: all models' tables together may be larger than memory.
+    """
+    stored = run.store.keys()
+    for key in run.journal.roots().get("fits", ()):
+        if key not in stored:
+            continue
+        count = (run.store.record(key, check=False).get("config") or {}).get("drawn")
+        if not count:
+            continue
+        table = run.store.read(key)
+        found = [each for each in table["samples"].to_pylist() if each] if "samples" in table.column_names else []
+        values = np.frombuffer(found[-1], np.float32) if found else np.empty(0, np.float32)
+        if len(values) and len(values) % int(np.prod(shape)) == 0:
+            return values.reshape(-1, *shape)
+    return None

@@ -1,0 +1,111 @@
+"""Whether scores are more than chance: their p-values, and how many remain once many are asked at a time."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dashboards import drawing
+from dashboards.audits.density import looks
+from dashboards.audits.density.observed import Array, Observed
+from dashboards.figure import Figure
+from tasks.statistics import proportion
+
+LEVEL = 0.05  # of false discoveries
+BINS = 20
+# Quantiles of the published score between which observations are asked together how many are significant.
+GROUPS = (0.0, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
+NAMES = ("0–50", "50–75", "75–90", "90–95", "95–99", "99–99.9", "> 99.9")
+
+
+def significance(seen: Observed) -> Figure | None:
+    """The histogram of the p-values over the uniform one, and the share significant by how high the score is."""
+    p, adjusted, score = (seen.column(name) for name in ("p_value", "p_adjusted", "m"))
+    if not len(p) or not len(adjusted) or not len(score):
+        return None
+    there = ~np.isnan(p) & ~np.isnan(adjusted) & ~np.isnan(score)
+    p, adjusted, score = p[there], adjusted[there], score[there]
+    n = len(p)
+    if not n:
+        return None
+    significant = adjusted <= LEVEL
+    groups = list(shares(score, significant))
+    panel, apart = 1.5, 0.95
+    figure = drawing.canvas(2 * panel + apart + 0.68)
+    width = drawing.WIDTH - looks.LEFT - looks.RIGHT
+    axes = drawing.place(figure, looks.LEFT, 0.55 + panel + apart, width, panel)
+    histogram(axes, p)
+    below = drawing.place(figure, looks.LEFT, 0.55, width, panel)
+    by_score(below, groups)
+    smallest = float(p.min())
+    needed = math.ceil(n * smallest / LEVEL)
+    count = int(significant.sum())
+    caption = (
+        f"Above: p-values of {n:,} observations: how often M would be as large had other models held the "
+        f"observation out, drawn anew. Dashed: {n / BINS:,.4g} in each bar, where nothing is memorised. Below: the "
+        f"share significant at a false discovery rate of {LEVEL:.0%} (Benjamini-Hochberg) by where the published score "
+        "stands among all, with 95 % Wilson intervals over observations; dashed: of all. The smallest p found is "
+        f"{drawing.number(smallest)}; at this p {counted(needed)} would have to have it before any is significant. The "
+        "same models are asked of all observations, so p-values are not independent of one another."
+    )
+    least = int((p <= LEVEL).sum())
+    alt = (
+        f"{looks.share(count, n)} observations are significant at a false discovery rate of {LEVEL:.0%}; "
+        f"{looks.share(least, n)} have p at most {LEVEL}, {LEVEL:.0%} expected by chance. Smallest p "
+        f"{drawing.number(smallest)}, median {drawing.number(float(np.median(p)))}. Significant by percentile of the "
+        "published score: " + ", ".join(f"{name} {looks.share(hits, of)}" for name, hits, of in groups) + "."
+    )
+    title = "Which scores are more than chance?"
+    return Figure("significance", title, caption, alt, drawing.svg(figure, "significance"))
+
+
+def counted(needed: int) -> str:
+    return f"{needed:,} observation{'s'[: needed != 1]}"
+
+
+def shares(score: Array, significant: Any) -> list[tuple[str, int, int]]:
+    """Name, significant and all observations of each group that has some, the lowest scores first."""
+    edges = np.quantile(score, GROUPS[1:-1])
+    group = np.searchsorted(edges, score, side="left")
+    found = []
+    for at, name in enumerate(NAMES):
+        chosen = group == at
+        if chosen.any():
+            found.append((name, int(significant[chosen].sum()), int(chosen.sum())))
+    return found
+
+
+def histogram(axes: Any, p: Array) -> None:
+    edges = np.linspace(0, 1, BINS + 1)
+    counts = np.histogram(p, edges)[0]
+    axes.stairs(counts, edges, fill=True, color=drawing.light("twin-band"))
+    axes.stairs(counts, edges, color=drawing.light("twin"), linewidth=1.2)
+    axes.axhline(len(p) / BINS, **looks.null())
+    axes.set_xlim(-0.01, 1.01)
+    drawing.ticks(axes, up=4)
+    axes.set_xlabel("p-value of the published score")
+    axes.set_ylabel("observations")
+
+
+def by_score(axes: Any, groups: list[tuple[str, int, int]]) -> None:
+    places = np.arange(len(groups))
+    found = [proportion(hits, of) for _, hits, of in groups]
+    value, low, high = (
+        np.array([getattr(each, end) for each in found], np.float64) for end in ("value", "low", "high")
+    )
+    accent = drawing.light("accent")
+    axes.axhline(sum(hits for _, hits, _ in groups) / max(1, sum(of for *_, of in groups)), **looks.null())
+    axes.plot(
+        *drawing.broken(places, low, high),
+        color=accent, linewidth=2, solid_capstyle="butt",
+    )  # fmt: skip
+    axes.plot(places, value, "o", color=accent, markersize=5.5)
+    axes.set_xlim(-0.5, len(groups) - 0.5)
+    axes.set_ylim(-0.03, 1.03)
+    drawing.ticks(axes)
+    axes.set_xticks(places, [name for name, *_ in groups])
+    axes.grid(axis="x", visible=False)
+    axes.set_xlabel("percentile of the published score")
+    axes.set_ylabel("share significant")

@@ -1,0 +1,76 @@
+"""Statistics of the scores, by epoch and label, from the table that holds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dashboards import drawing
+from dashboards.columns import integers, numbers, texts
+
+Array = NDArray[np.float64]
+NEEDED = {"epoch", "score", "label", "statistic", "estimate", "low", "high", "n"}
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A statistic over the recorded epochs, with its interval (NaN: none) and over how many repetitions."""
+
+    epochs: NDArray[np.int64]
+    estimate: Array
+    low: Array
+    high: Array
+    n: int
+
+    def said(self, at: int = -1) -> str:
+        """The estimate at one of the epochs, with its interval, in words."""
+        low, high = (None if np.isnan(each[at]) else float(each[at]) for each in (self.low, self.high))
+        return f"{drawing.number(float(self.estimate[at]))}{drawing.interval(low, high)}"
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """One row per epoch, score, label and statistic; those of all labels together have none."""
+
+    table: pa.Table
+
+    @cached_property
+    def _columns(self) -> dict[str, Any]:
+        return {
+            "score": texts(self.table, "score"),
+            "statistic": texts(self.table, "statistic"),
+            "epoch": integers(self.table, "epoch"),
+            "n": integers(self.table, "n"),
+            **{name: numbers(self.table, name) for name in ("label", "estimate", "low", "high")},
+        }
+
+    @property
+    def there(self) -> bool:
+        return set(self.table.column_names) >= NEEDED
+
+    def followed(self, score: str, statistic: str) -> Followed | None:
+        """A statistic of a score, of all labels together, over the epochs that have it."""
+        if not self.there:
+            return None
+        of = self._columns
+        chosen = (of["score"] == score) & (of["statistic"] == statistic) & np.isnan(of["label"])
+        rows = np.flatnonzero(chosen & ~np.isnan(of["estimate"]))
+        rows = rows[np.argsort(of["epoch"][rows], kind="stable")]
+        if not len(rows):
+            return None
+        estimate, low, high = (of[name][rows] for name in ("estimate", "low", "high"))
+        return Followed(of["epoch"][rows], estimate, low, high, int(of["n"][rows].max()))
+
+    def null(self, score: str, statistic: str) -> float | None:
+        """What the statistic of all labels together is where nothing is memorised; None where it is not known."""
+        if not self.there or "null" not in self.table.column_names:
+            return None
+        of, null = self._columns, numbers(self.table, "null")
+        chosen = (of["score"] == score) & (of["statistic"] == statistic) & np.isnan(of["label"]) & ~np.isnan(null)
+        rows = np.flatnonzero(chosen)
+        return float(null[rows[of["epoch"][rows].argmax()]]) if len(rows) else None

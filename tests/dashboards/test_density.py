@@ -1,0 +1,437 @@
+"""What is drawn of density's tables, and that the words beside it have the tables' numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from dashboards import drawing
+from dashboards.audits.density.limits import outside, robust
+from dashboards.audits.density.losses import limits, read
+from dashboards.audits.density.observed import Observed
+from dashboards.audits.density.outliers import chosen
+from dashboards.audits.density.pictures import ends
+from dashboards.audits.density.statistics import Statistics
+from dashboards.figure import Figure
+from dashboards.figures import figures
+from dashboards.gallery import Gallery, Picture, gallery
+from dashboards.run import Run
+from orchestrator.store import Store
+from tasks.audits.density.config import Density
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import Dataset
+from tests.dashboards import made, pages, scored, test_gallery
+from tests.dashboards.test_figures import named
+
+TABLES = ("scores", "distribution", "losses", "outliers", "ratios", "duplicates", "kernel")
+OWN = [
+    "distribution",
+    "significance",
+    "labels",
+    "course",
+    "losses",
+    "outliers",
+    "neighbours",
+    "duplicates",
+    "kernel",
+]
+
+
+def run(store: Store, name: str = "density-1", config: Density | None = None, **tables: Any) -> Run:
+    parts = {root: table if isinstance(table, list) else [table] for root, table in tables.items()}
+    return made.run(store, name, {"summary": [], **parts}, config or scored.embedded(), audit="density")
+
+
+def drawn(store: Store, **tables: Any) -> dict[str, Figure]:
+    return named(run(store, **tables))
+
+
+def words(figure: Figure) -> list[str]:
+    """The texts inside the drawing."""
+    return re.findall(r">([^<>]+)</text>", figure.svg)
+
+
+def test_a_whole_run_has_all_its_figures(store: Store) -> None:
+    found = drawn(store, **scored.tables(600))
+    assert OWN == list(found)
+    assert [] == [name for name, figure in found.items() if "  " in figure.caption + figure.alt]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_without_rows_or_with_other_columns_draws_nothing(store: Store, name: str) -> None:
+    (whole,) = scored.tables(60)[name]
+    assert [] == figures(run(store, **{name: pa.table({"column": [1]})}))
+    assert [] == figures(run(store, "density-2", **{name: whole.slice(0, 0)}))
+    nothing = pa.table({field.name: pa.nulls(whole.num_rows, field.type) for field in whole.schema}, whole.schema)
+    assert [] == figures(run(store, "density-3", **{name: nothing}))
+
+
+def test_the_distribution_says_the_median_with_its_interval_and_null(store: Store) -> None:
+    values = scored.values(2000)
+    found = drawn(store, scores=scored.scores(2000), distribution=scored.distribution(2000, (10,)))["distribution"]
+    median = drawing.number(float(np.median(values["m"])))
+    assert f"M as published: median {median} [" in found.alt
+    assert "null of the median 2.8" in found.alt
+    above = int((values["m_matched"] > 0).sum())
+    assert f"{above:,} of 2,000" in found.alt
+    assert "median where nothing is memorised" in words(found)
+
+
+def test_without_the_table_of_statistics_the_scores_are_drawn_all_the_same(store: Store) -> None:
+    found = drawn(store, scores=scored.scores(50))
+    assert {"distribution", "significance", "labels"} == set(found)
+    assert "null" not in found["distribution"].alt
+    assert "median where nothing is memorised" not in words(found["distribution"])
+
+
+def test_scores_that_are_not_defined_are_left_out(store: Store) -> None:
+    table = scored.scores(50)
+    m = pa.array([None, float("-inf"), *table["m"].to_pylist()[2:]], pa.float64())
+    table = table.set_column(table.schema.get_field_index("m"), table.schema.field("m"), m)
+    found = drawn(store, scores=table)
+    assert "48 to 50 observations" in found["distribution"].caption
+    assert "p-values of 48 observations" in found["significance"].caption
+
+
+def test_an_axis_is_cut_where_a_few_values_lie_far_away() -> None:
+    near, far = np.linspace(0, 10, 5000), np.concatenate([np.linspace(0, 10, 5000), [900.0]])
+    assert robust([near])[1] == pytest.approx(10.3)
+    cut = robust([far])
+    assert cut[1] < 11
+    assert "1 above it, up to 900" == outside(far, cut)
+    assert "" == outside(near, robust([near]))
+    assert robust([near], [-5.0])[0] < -5
+
+
+def test_what_lies_beyond_the_axis_is_said(store: Store) -> None:
+    table = scored.scores(5000)
+    m = np.array(table["m"].to_pylist())
+    m[7] = 6500.0
+    table = table.set_column(table.schema.get_field_index("m"), table.schema.field("m"), pa.array(m))
+    found = drawn(store, scores=table)["distribution"]
+    assert "up to 6.5e+03" in found.caption
+    assert "to 6.5e+03" in found.alt
+
+
+def test_significance_counts_what_remains_when_many_are_asked(store: Store) -> None:
+    n = 400
+    p = np.concatenate([np.full(20, 1e-4), np.linspace(0.1, 1, n - 20)])
+    columns = {"row": range(n), "m": np.arange(n)[::-1].astype(float), "p_value": p}
+    columns["p_adjusted"] = np.concatenate([np.full(20, 2e-3), np.ones(n - 20)])
+    found = drawn(store, scores=pa.table(columns))["significance"]
+    assert "20 of 400 (5 %) observations are significant" in found.alt
+    assert "20 of 400 (5 %) have p at most 0.05" in found.alt
+    assert "smallest p found is 0.0001; at this p 1 observation would" in found.caption
+    assert "90–95 0 of 20 (0 %), 95–99 16 of 16 (100 %)" in found.alt
+
+
+def test_labels_stand_in_the_order_of_their_medians(store: Store) -> None:
+    label = np.repeat([3, 5], 10)
+    matched = np.concatenate([np.arange(10.0), np.arange(10.0) + 100])
+    table = pa.table({"row": range(20), "label": label, "m": matched + 1, "m_matched": matched})
+    found = drawn(store, scores=table)["labels"]
+    assert found.alt.startswith("label 5 (n 10): M, matched counts 104, 100 to 109; M as published 106, 101 to 110.")
+    texts = words(found)
+    assert texts.index("label 3") >= 0
+    assert "10 observations of each label" in found.caption
+
+
+def test_data_without_labels_have_no_figure_of_them(store: Store) -> None:
+    assert "labels" not in drawn(store, scores=scored.scores(60, labelled=False))
+
+
+def test_the_course_says_where_it_began_and_ended(store: Store) -> None:
+    table = scored.distribution(500, (5, 10, 20))
+    found = drawn(store, distribution=table)["course"]
+    high = float(np.quantile(scored.values(500)["m"], 0.95))
+    followed = Statistics(table).followed("published", "quantile 0.95")
+    assert followed is not None
+    assert [5, 10, 20] == followed.epochs.tolist()
+    assert high == pytest.approx(followed.estimate[-1])
+    assert f"95 % quantile of M as published: {followed.said(0)} after epoch 5, {followed.said()} after" in found.alt
+    assert "10 repetitions" in found.caption
+    assert "null 2.8" in found.alt
+
+
+def test_one_epoch_is_no_course_and_one_repetition_has_no_interval(store: Store) -> None:
+    assert {} == drawn(store, distribution=scored.distribution(100, (10,)))
+    once = run(store, "density-2", distribution=scored.distribution(100, (1, 2), 1))
+    assert "One repetition: no intervals" in named(once)["course"].caption
+
+
+def test_the_losses_say_the_gap_and_where_the_test_loss_was_lowest(store: Store) -> None:
+    found = drawn(store, losses=scored.losses(100, gap=4.0))["losses"]
+    assert "Models with a fold left out, 100 trainings, after epoch 100: test loss 99.8, train loss 95.8, gap 4" in (
+        found.alt
+    )
+    assert "Model of all data, 1 training, after epoch 100" in found.alt
+    assert "lowest after epoch 45" in found.alt
+    assert "Losses up to epoch 9 lie above what is drawn" in found.caption
+
+
+def test_the_first_losses_do_not_press_the_rest_together() -> None:
+    found = read(scored.losses(100))
+    low, high = limits(list(found.values()))
+    assert max(float(each.estimate[0]) for each in found.values()) > 150 > high
+    assert min(float(each.estimate.min()) for each in found.values()) > low
+
+
+def test_losses_without_a_model_of_all_data_are_drawn(store: Store) -> None:
+    table = pa.Table.from_pylist(
+        [row for row in scored.losses(10, 1).to_pylist() if row["models"] == "folds"], scored.LOSSES
+    )
+    found = drawn(store, losses=table)["losses"]
+    assert "Model of all data" not in found.alt
+    assert "intervals" not in found.caption
+
+
+def test_the_highly_memorised_are_counted_by_how_likely_they_are(store: Store) -> None:
+    table = scored.outliers(3000)
+    found = drawn(store, outliers=table, scores=scored.scores(3000))["outliers"]
+    rows = table.to_pylist()
+    texts = words(found)
+    assert all(f"{row['memorised']:,}" in texts for row in rows if row["memorised"])
+    assert "150 highly memorised and 2,850 regular observations" in found.caption
+    values = scored.values(3000)
+    u, high = values["log_p_trained"], values["m"] > np.quantile(values["m"], 0.95)
+    low, top = np.quantile(u, (0.05, 0.95))
+    inside = int(((u >= low) & (u <= top) & high).sum())
+    assert f"{inside} of 150" in found.caption
+    assert re.search(r"Among U .*: highly memorised rows \d+, .*; regular rows \d+, ", found.alt)
+
+
+def test_bins_are_drawn_from_the_lowest_up_whatever_their_order(store: Store) -> None:
+    table = scored.outliers(3000)
+    there = [name for name, _ in chosen(table, 3)]
+    backwards = table.take(list(range(table.num_rows))[::-1])
+    assert there == [name for name, _ in chosen(backwards, 3)]
+    one = drawn(store, outliers=table)["outliers"]
+    assert one.alt == named(run(store, "density-2", outliers=backwards))["outliers"].alt
+
+
+def test_many_bins_are_drawn_without_words_over_one_another(store: Store) -> None:
+    found = drawn(store, outliers=scored.outliers(3000, width=1.0, bins=120))["outliers"]
+    assert len([text for text in words(found) if " to " in text or text[0] in "<≥"]) <= 12
+    assert float(re.findall(r'viewBox="0 0 \d+\S* (\d+)', found.svg)[0]) < 600
+
+
+def test_neighbours_say_how_many_bins_differ_from_one(store: Store) -> None:
+    bins = [
+        {"group": "bin", "low": low, "high": low + 2, "mean": mean, "standard_error": error, "n": n}
+        for low, mean, error, n in ((0.0, 0.9, 0.01, 900), (2.0, 1.0, 0.01, 90), (4.0, 1.2, 0.01, 9), (6.0, 3, None, 1))
+    ]
+    found = drawn(store, ratios=pa.Table.from_pylist(bins, scored.RATIOS))["neighbours"]
+    assert (
+        "Mean ratio 0.914 over 1,000 observations in 4 bins of M; in 1 bins it is above 1 and in 1 below" in found.alt
+    )
+    assert "Highly memorised" not in found.caption
+
+
+def test_a_bin_far_from_all_others_is_not_drawn_and_said(store: Store) -> None:
+    near = scored.ratios(5000).to_pylist()
+    far = {"group": "bin", "low": 6500.0, "high": 6502.0, "mean": 1.4, "n": 1}
+    found = drawn(store, ratios=pa.Table.from_pylist([*near, far], scored.RATIOS))["neighbours"]
+    assert "to 6.5e+03 nats" in found.caption
+    assert not any(text.startswith("6") and len(text) >= 4 for text in words(found))
+
+
+def test_the_quantiles_of_both_kinds_are_in_the_words(store: Store) -> None:
+    rows = [
+        {"group": group, "n": n, "mean": 1.0, "quantiles": (np.linspace(0, 1, 101) + shift).tolist()}
+        for group, n, shift in (("memorised", 5, 1.0), ("regular", 95, 0.5))
+    ]
+    found = drawn(store, ratios=pa.Table.from_pylist(rows, scored.RATIOS))["neighbours"]
+    assert "Highly memorised (n 5): median ratio 1.5, middle 90 % 1.05 to 1.95." in found.alt
+    assert "Regular (n 95): median ratio 1, middle 90 % 0.55 to 1.45." in found.alt
+
+
+def test_duplicates_tell_exact_ones_and_different_labels(store: Store) -> None:
+    found = drawn(store, duplicates=scored.duplicates(30))["duplicates"]
+    assert found.alt.startswith("30 pairs, distance 0 to ")
+    assert "2 pairs at 0; 4 of different labels. Closest: rows 0 and 1 (0), 2 and 3 (0), 4 and 5 (1)." in found.alt
+    bare = named(run(store, "density-2", duplicates=scored.duplicates(30, labelled=False)))["duplicates"]
+    assert "different labels" not in bare.alt
+    assert "pairs, 30" in words(bare)
+
+
+def test_of_very_many_pairs_the_first_are_drawn(store: Store) -> None:
+    found = drawn(store, duplicates=scored.duplicates(2000))["duplicates"]
+    assert "The first 300 of 2000 pairs are drawn." in found.caption
+    assert len(found.svg) < 60_000
+
+
+def test_the_kernels_point_has_the_logarithm_of_the_ratio_for_its_score(store: Store) -> None:
+    table = scored.kernel()
+    x, with_it, without = (np.array(table[name].to_pylist()) for name in ("x", "with_point", "without_point"))
+    at = int(np.abs(x - 4).argmin())
+    found = drawn(store, kernel=table)["kernel"]
+    assert f"x = 4: density {with_it[at]:.3g} with it" in found.alt
+    assert f"M {np.log(with_it[at] / without[at]):.3g} nats" in found.alt
+
+
+def cells(store: Store, count: int) -> Run:
+    return made.sweep(
+        store,
+        "density-sweep-1",
+        [
+            made.run(
+                store,
+                f"density-{at}",
+                scored.tables(300, spread=1.0 + at, seed=at),
+                scored.embedded(learning_rate=10.0**-at),
+                {"learning_rate": 10.0**-at},
+                audit="density",
+            )
+            for at in range(count)
+        ],
+    )
+
+
+def test_a_sweep_lays_its_cells_over_one_another(store: Store) -> None:
+    found = named(cells(store, 2))
+    assert ["densities", "courses", "losses"] == list(found)
+    assert "How do the scores change with learning_rate?" == found["densities"].title
+    for figure in found.values():
+        assert {"learning_rate 1", "learning_rate 0.1"} <= set(words(figure))
+    matched = scored.values(300, spread=2.0, seed=1)["m_matched"]
+    low, middle, high = (drawing.number(float(each)) for each in np.quantile(matched, (0.05, 0.5, 0.95)))
+    assert f"learning_rate 0.1 (n 300): M, matched counts {middle}, {low} to {high};" in found["densities"].alt
+    assert "gap 4" in found["losses"].alt
+    assert "95 % quantile of M as published after epoch 100: learning_rate 1 " in found["courses"].alt
+
+
+def test_a_sweep_of_many_cells_has_a_row_for_each(store: Store) -> None:
+    found = named(cells(store, 7))
+    assert ["densities"] == list(found)
+    assert "A row is a cell" in found["densities"].caption
+    assert "learning_rate 1e-06" in words(found["densities"])
+
+
+def test_a_cell_without_tables_is_no_hindrance(store: Store) -> None:
+    whole = made.run(store, "density-1", scored.tables(100), scored.embedded(), {"learning_rate": 1.0}, audit="density")
+    empty = made.run(store, "density-2", {"summary": []}, scored.embedded(), {"learning_rate": 2.0}, audit="density")
+    assert [] == figures(made.sweep(store, "density-sweep-1", [whole, empty]))
+
+
+def shown(store: Store, config: Density | None = None, show_images: bool = False, **tables: Any) -> Gallery:
+    found = gallery(run(store, "density-1", config, **tables), show_images)
+    assert found is not None
+    return found
+
+
+def array(png: bytes) -> NDArray[np.uint8]:
+    return np.asarray(Image.open(io.BytesIO(png)))
+
+
+def test_the_least_the_median_and_the_most_memorised_are_shown_as_they_are(store: Store) -> None:
+    found = shown(store, scores=scored.scores(200))
+    assert (True, "") == (found.shown, found.note)
+    assert 45 == len(found.pictures)
+    values = scored.values(200)
+    order = np.argsort(values["m"], kind="stable")
+    images = load(scored.embedded().data).train_images
+    for places, group in ((order[:15], "Least"), (order[92:107], "In the"), (order[-15:], "Most")):
+        of = [picture for picture in found.pictures if picture.group.startswith(group)]
+        assert [f"row {row}, M {drawing.number(float(values['m'][row]))}, " for row in places] == [
+            each.title.partition("p ")[0] for each in of
+        ]
+        assert all(
+            (array(each.png) == images[row, :, :, 0]).all() for row, each in zip(places.tolist(), of, strict=True)
+        )
+
+
+def test_of_test_images_asked_about_the_test_images_are_shown(store: Store) -> None:
+    found = shown(store, scored.embedded(asked="test"), scores=scored.scores(100))
+    row = int(np.argmin(scored.values(100)["m"]))
+    assert (array(found.pictures[0].png) == load(scored.embedded().data).test_images[row, :, :, 0]).all()
+
+
+def test_a_few_observations_are_shown_once_each() -> None:
+    places = ends(Observed(scored.scores(7)))
+    assert [2, 2, 2] == [len(each) for each in places.values()]
+    assert 6 == len(np.unique(np.concatenate(list(places.values()))))
+    assert {"highest"} == set(ends(Observed(scored.scores(2))))
+    assert {} == ends(Observed(scored.scores(1).slice(0, 0)))
+
+
+def drawing_model(store: Store, samples: NDArray[np.float32]) -> list[pa.Table]:
+    """Two models of the run density-1, of which the second drew these images, as its record says."""
+    table = pa.table({"samples": pa.array([None, samples.tobytes()], pa.large_binary())})
+    key = hashlib.sha256(b"density-1 fits 1").hexdigest()
+    store.write(key, table, {"config": {"drawn": len(samples)}})
+    return [pa.table({"samples": pa.nulls(2, pa.large_binary())}), table]
+
+
+def test_examples_pairs_and_samples_have_their_groups(store: Store) -> None:
+    samples = np.linspace(0, 1, 20 * 28 * 28, dtype=np.float32).reshape(20, 28, 28, 1)
+    tables: Any = {name: scored.tables(300)[name] for name in ("scores", "outliers", "duplicates")}
+    of = run(store, **tables, fits=drawing_model(store, samples))
+    found = gallery(of, False)
+    assert found is not None
+    groups: dict[str, list[Picture]] = {}
+    for picture in found.pictures:
+        groups.setdefault(picture.group, []).append(picture)
+    drawn_ones = groups["Drawn from the model"]
+    assert 15 == len(drawn_ones)
+    assert (np.rint(samples[3, :, :, 0] * 255) == array(drawn_ones[3].png)).all()
+    pairs = groups["Closest pairs of training images"]
+    images = load(scored.embedded().data).train_images
+    assert "rows 0 and 1, distance 0" == pairs[0].title
+    assert (np.concatenate([images[0], images[1]], axis=1)[..., 0] == array(pairs[0].png)).all()
+    assert any(name.startswith("Highly memorised and regular, U ") for name in groups)
+    text = pages.draw(of).read_text()
+    assert len(groups) == text.count('<ul class="gallery">')
+    assert 1 == text.count("<h3>Drawn from the model</h3>")
+    assert len(found.pictures) == text.count("<img ")
+
+
+def test_the_users_own_images_and_what_was_drawn_of_them_are_hidden_unless_asked_for(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
+    config = replace(scored.embedded(), data=test_gallery.own(tmp_path / "data" / "mnist"))
+    samples = np.zeros((20, 28, 28, 1), np.float32)
+    tables = {"scores": scored.scores(40), "duplicates": scored.duplicates(5)}
+    hidden = shown(store, config, **tables, fits=drawing_model(store, samples))
+    assert (False, ()) == (hidden.shown, hidden.pictures)
+    assert "--show-images" in hidden.note
+    most = int(np.argmax(scored.values(40)["m"]))
+    assert f" {most}." in hidden.note
+    open_to_see = shown(store, config, True, **tables, fits=[])
+    assert open_to_see.shown
+    assert 13 * 3 + 5 + 15 == len(open_to_see.pictures)
+
+
+def test_a_data_set_that_has_gone_or_changed_is_said_and_nothing_crashes(store: Store) -> None:
+    found = shown(store, scored.embedded(data=Dataset("digits", "0" * 64)), scores=scored.scores(40))
+    assert (False, ()) == (found.shown, found.pictures)
+    assert "is not the one that was pinned" in found.note
+    fewer = gallery(run(store, "density-2", scores=scored.scores(1600)), False)
+    assert fewer is not None
+    assert "out of bounds" in fewer.note
+
+
+def test_there_is_no_gallery_without_scores_or_pairs(store: Store) -> None:
+    assert gallery(run(store, losses=scored.losses(3)), True) is None
+
+
+def test_sixty_thousand_observations_make_a_small_page_at_once(store: Store) -> None:
+    tables: Any = scored.tables(60_000)
+    of = run(store, **tables)
+    figures(run(store, "density-2", scores=scored.scores(30)))
+    clock = time.process_time()
+    found = figures(of)
+    assert time.process_time() - clock < 0.4 * len(found)
+    assert sum(len(figure.svg) for figure in found) < 300_000
+    assert pages.draw(of).stat().st_size < 2_000_000
