@@ -119,3 +119,20 @@ def test_two_runs_about_names_of_one_pattern_differ_on_their_common_page(engram:
     page = html.unescape((engram.folder / "both.html").read_text())
     assert "<td><5 and 4 letters></td><td><5 and 4 letters (2)></td>" in page
     assert [] == [secret for secret in (*SECRETS, b"XERXE") if secret.decode() in page]
+
+
+@pytest.mark.slow
+def test_what_is_passed_on_of_a_density_has_no_folder_and_no_image(engram: Shell) -> None:
+    fields = ("scale=tiny", "data=folder:ward-seven/scans", "examples=0", "epochs=1", "every=0")
+    measures = "measures=scores,outliers,neighbours,duplicates"
+    name = engram.json("run", "density", "--address", "none", *fields, measures)["run"]
+    said = [each for each in passed_on(engram) if each[0] in ("report.html", name) or each[0].endswith(".parquet")]
+    assert {"report.html", "scores.parquet", "neighbours.parquet", name} <= {each for each, _ in said}
+    assert "fits.parquet" not in {each for each, _ in said}  # images drawn of the model are there
+    assert [] == [(each, secret) for each, text in said for secret in SECRETS if secret in text]
+    run = engram.folder / "engram-store" / "runs" / name
+    assert "data:image" not in (run / "report.html").read_text()
+    engram("report", name, "--show-images")
+    page = html.unescape((run / "report-with-images.html").read_text())
+    assert "data:image" in page
+    assert "ward-seven" not in page

@@ -1,0 +1,82 @@
+"""A chain of real trainings as a user has it: killed, resumed, kept, and in the end what one training would be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.journal import Journal
+from orchestrator.store import Store, open_store
+from orchestrator.store.content import content
+from tests.shell import Shell
+
+FIELDS = ("density=true", "models=2", "epochs=8", "examples=300")
+RUN = ("run", "chains", *FIELDS, "--address", "none", "--way", "loop")
+
+
+def links(store: Store, run: str, root: str = "links") -> list[tuple[str, Mapping[str, Any]]]:
+    """The keys of a run's links in order, each with its record."""
+    keys = Journal(Path(store.location) / "runs" / run).roots()[root]
+    return [(key, store.record(key)) for key in keys]
+
+
+def tables(store: Store, run: str, root: str = "links") -> list[str]:
+    return [content(store.read(key)) for key, _ in links(store, run, root)]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, str]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    run = Shell(folder).json(*RUN, "link=2")["run"]
+    return open_store(folder / "engram-store"), run
+
+
+def test_a_chain_killed_after_its_first_link_goes_on_from_there(tmp_path: Path, undisturbed: tuple[Store, str]) -> None:
+    engram = Shell(tmp_path)
+    driver = engram.start(*RUN, "link=2")
+    engram.await_results(1, driver)
+    driver.kill()
+    driver.communicate()
+    store = open_store(tmp_path / "engram-store")
+    before, states = store.keys(), store.states()
+    assert 1 <= len(before) < 8
+    assert states
+    ended = engram.json(*RUN, "link=2")
+    assert ("finished", len(before)) == (ended["state"], 9 - ended["jobs"]["done"])
+    for key, record in links(store, ended["run"]):
+        reached = record["config"]["epochs"]
+        assert (None if reached == 2 else reached - 2) == record.get("continued_from"), key
+    assert states & {key for key, _ in links(store, ended["run"])}
+    assert set() == store.states()
+    assert tables(*undisturbed) == tables(store, ended["run"])
+
+
+def test_the_last_link_is_the_unbroken_training(tmp_path: Path, undisturbed: tuple[Store, str]) -> None:
+    engram = Shell(tmp_path)
+    whole = engram.json(*RUN, "link=0")["run"]
+    store = open_store(tmp_path / "engram-store")
+    for number, (key, _) in enumerate(links(store, whole)):
+        unbroken = store.read(key)
+        chain = [undisturbed[0].read(link) for link, _ in links(*undisturbed)[4 * number : 4 * number + 4]]
+        others = [name for name in unbroken.schema.names if name != "log_p"]
+        assert content(unbroken.select(others)) == content(chain[-1].select(others))
+        asked = [values for table in chain for values in table["log_p"].to_pylist() if values]
+        assert unbroken["log_p"].to_pylist() == asked
+
+
+def test_what_is_kept_lets_the_same_training_go_further(tmp_path: Path, undisturbed: tuple[Store, str]) -> None:
+    engram = Shell(tmp_path)
+    short = ("run", "chains", *FIELDS, "epochs=4", "link=2", "--address", "none", "--way", "loop")
+    short = tuple(word for word in short if word != "epochs=8")
+    engram(*short, "--keep", "state")
+    store = open_store(tmp_path / "engram-store")
+    assert 2 == len(store.states())
+    run = engram.json(*RUN, "link=2")["run"]
+    assert [None, 2, 4, 6] * 2 == [record.get("continued_from") for _, record in links(store, run)]
+    assert tables(*undisturbed) == tables(store, run)
+    assert set() == store.states()
+    said = engram(*short, "--keep", "weights", code=2)
+    assert "engram: keep is 'weights'; it must be one of none, state\n" == said.stderr

@@ -1,0 +1,267 @@
+"""The audit of densities from outside: every preset, what a failed training takes away, one's own data and model."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from orchestrator import status
+from orchestrator.cells import pinned
+from orchestrator.journal import Journal
+from orchestrator.runs import Cell
+from orchestrator.store import Store, open_store
+from tasks import seeds
+from tasks.audits.density import AUDIT, PRESETS
+from tasks.job import Answer
+from tasks.schemas import SUMMARY
+from tests import densities
+from tests.shell import ROOT, Shell
+from tests.tasks.audits.unique_feature.depth_first import tables
+from tests.tasks.datasets import scans
+
+RUN = ("run", "density", "scale=tiny", "--address", "none")
+# Two repetitions of three folds and the model of all data, in a second.
+SMALL = ("examples=60", "every=0", "epochs=1")
+OWN = (*RUN, "model=own:pixels", *SMALL)
+PICTURES = ("measures=scores,outliers,neighbours,duplicates", "examples=0", "every=0", "epochs=1")
+# What is measured -> the tables that there are beside the summary.
+TABLES: Mapping[str, set[str]] = {
+    "scores": {"scores", "distribution", "losses", "fits"},
+    "outliers": {"outliers"},
+    "neighbours": {"neighbours", "ratios"},
+    "duplicates": {"duplicates"},
+    "kernel": {"kernel", "points"},
+}
+
+
+@pytest.fixture
+def engram(tmp_path: Path) -> Shell:
+    shell = Shell(tmp_path)
+    densities.write(tmp_path / "models")
+    shell.env["PYTHONPATH"] += f":{tmp_path / 'models'}"
+    return shell
+
+
+def roots(engram: Shell, run: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The keys behind each table: as planned, and as they are."""
+    journal = Journal(engram.folder / "engram-store" / "runs" / run)
+    return journal.roots(), status.roots(journal)
+
+
+def read(engram: Shell, run: str, name: str) -> list[dict[str, Any]]:
+    """The rows of a run's table."""
+    (key,) = roots(engram, run)[1][name]
+    rows: list[dict[str, Any]] = open_store(engram.folder / "engram-store").read(key).to_pylist()
+    return rows
+
+
+def records(store: Store) -> dict[str, Mapping[str, Any]]:
+    """What is recorded with every result."""
+    return {key: store.record(key) for key in sorted(store.keys())}
+
+
+def failing(engram: Shell, *path: str | int) -> None:
+    """Have the training of this seed fail."""
+    densities.write(engram.folder / "models", [seeds.derive(0, "training", *path)])
+
+
+@pytest.fixture(scope="module")
+def done() -> dict[str, pa.Table]:
+    """What presets share is computed once."""
+    return {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_runs_at_tiny_scale(
+    preset: str, done: dict[str, pa.Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ENGRAM_DATA", raising=False)
+    for config in AUDIT.cells(preset):
+        (cell,) = pinned([Cell("density", AUDIT.tiny(config))], {})
+        found = tables(AUDIT.plan(cell.config), done=done)
+        assert {"summary"}.union(*(TABLES[measure] for measure in config.measures)) == found.keys()
+        for name, table in found.items():
+            assert table.num_rows, name
+            parquet = io.BytesIO()
+            pq.write_table(table, parquet)
+            assert table.equals(pq.read_table(parquet)), name  # which a fixed size of lists would spoil
+        summary = found["summary"]
+        assert summary.schema.equals(SUMMARY)
+        assert summary["published"].null_count == summary.num_rows
+        names = [(row["metric"], row["setting"]) for row in summary.to_pylist()]
+        assert len(names) == len(set(names))
+        assert AUDIT.verdict is not None
+        verdict = AUDIT.verdict(cell.config, summary)
+        assert verdict.answer in get_args(Answer)
+        assert set(verdict.rows) <= set(names)
+        if config.asked == "test":
+            assert "this is a null" in verdict.sentence
+
+
+@pytest.mark.slow
+def test_a_failed_fold_ends_the_run_without_a_summary_unless_it_is_tolerated(engram: Shell) -> None:
+    failing(engram, 1, 2)
+    done = engram(*OWN, "measures=scores", code=3)
+    assert "TrainingError: loss is not finite" in done.stderr
+    assert "Traceback" not in done.stderr
+    ended = engram.json("status")
+    assert ("failed", 1) == (ended["state"], ended["jobs"]["failed"])
+    assert "1 of the 1 results behind 'summary' are not there yet" in engram("results", ended["run"], "summary").stderr
+
+    said = engram(*OWN, "measures=scores", "--tolerate", "1", code=3).stdout
+    assert "an observation has 5 models or more of the 6 planned" in said
+    assert "The training on all data is missing" not in said
+    planned, found = roots(engram, ended["run"])
+    assert planned.keys() == found.keys()
+    for name in ("summary", "scores", "distribution", "losses", "fits"):
+        assert planned[name] != found[name]
+    models = [(row["trained_models"], row["held_out_models"]) for row in read(engram, ended["run"], "scores")]
+    assert {(3, 2): 40, (4, 1): 20} == Counter(models)
+    for row in read(engram, ended["run"], "scores"):
+        assert None not in (row["m"], row["m_matched"], row["p_value"])
+        assert (row["held_out_models"] == 1) == (row["held_out"][1] is None)
+    (row,) = (each for each in read(engram, ended["run"], "summary") if each["metric"].startswith("models of an"))
+    assert (5, 6) == (row["estimate"], row["n"])
+
+
+@pytest.mark.slow
+def test_of_one_repetition_the_observations_of_a_failed_fold_have_no_score(engram: Shell) -> None:
+    failing(engram, 0, 1)
+    run = engram.json(*OWN, "measures=scores,outliers", "repetitions=1", "--tolerate", "1", code=3)["run"]
+    scores = read(engram, run, "scores")
+    without = [row for row in scores if row["held_out_models"] == 0]
+    assert 20 == len(without)
+    assert {(None, None, None)} == {(row["log_p_held_out"], row["m"], row["p_value"]) for row in without}
+    assert None not in {row["m"] for row in scores if row["held_out_models"]}
+    summary = {row["metric"]: row for row in read(engram, run, "summary")}
+    assert (20, 60) == tuple(summary["observations without a score"][name] for name in ("estimate", "n"))
+    assert 40 == sum(row["memorised"] + row["regular"] for row in read(engram, run, "outliers"))
+
+
+@pytest.mark.slow
+def test_without_the_model_of_all_data_there_are_no_neighbours_and_all_the_rest(engram: Shell) -> None:
+    failing(engram, "whole")
+    asked = (*OWN, "measures=scores,outliers,neighbours")
+    assert "failed" == engram.json(*asked, code=3)["state"]
+    said = engram(*asked, "--tolerate", "1", code=3).stdout
+    assert "The training on all data is missing" in said
+    assert "Some trainings are missing" not in said
+    planned, found = roots(engram, engram.json("status")["run"])
+    assert {"neighbours", "ratios"} == planned.keys() - found.keys()
+    assert planned["scores"] == found["scores"]
+    assert planned["summary"] != found["summary"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["folder", "list"])
+def test_pictures_of_ones_own_are_audited_and_shown_when_asked_for_alone(engram: Shell, kind: str) -> None:
+    engram.env.pop("ENGRAM_REPORT")
+    scans.classes(engram.folder / "scans", count=20)
+    lines = [f"scans/{name}/{number:02}.png,{name}" for name in scans.CLASSES for number in range(20)]
+    (engram.folder / "scans.csv").write_text("path,label\n" + "\n".join(lines))
+    named = {"folder": "folder:scans", "list": "list:scans.csv"}[kind]
+    ended = engram.json(*RUN, *PICTURES, f"data={named}", "model=own:pixels")
+    assert "finished" == ended["state"]
+    assert 32 == len(read(engram, ended["run"], "scores"))
+    folder = engram.folder / "engram-store" / "runs" / ended["run"]
+    page = (folder / "report.html").read_text()
+    assert "are yours and are not shown unless asked for with --show-images" in page
+    assert "data:image" not in page
+    engram("report", ended["run"], "--show-images")
+    assert 15 < (folder / "report-with-images.html").read_text().count("data:image")
+    assert "data:image" not in (folder / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_a_model_of_ones_own_is_known_by_its_source(engram: Shell) -> None:
+    asked = (*RUN, *SMALL, "model=flow:real_nvp", "measures=scores,neighbours")
+    source = (ROOT / "examples" / "density" / "flow.py").read_text()
+    own = engram.folder / "models" / "flow.py"
+    own.write_text(source)
+    first = engram.json(*asked)
+    assert "finished" == first["state"]
+    assert 0 == engram.json(*asked)["jobs"]["done"]
+    own.write_text(source.replace("hidden=128", "hidden=16"))
+    second = engram.json(*asked)
+    assert first["run"] != second["run"]
+    assert second["jobs"]["planned"] == second["jobs"]["done"]
+    # A run goes on with the model that it was begun with.
+    assert "finished" == engram.json("resume", first["run"])["state"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "says"),
+    [
+        (("model=flo:real_nvp",), 2, "there is no module 'flo' on Python's path"),
+        (("model=own:nothing", *SMALL), 3, "own has no function nothing; it has Pixels, pixels, silent"),
+        (("model=own:silent", *SMALL), 3, " has no method log_prob(images)"),
+        (("model=own:pixels", "outliers=0.1"), 2, "outliers is 0.1; it must be 0 for a model of your own"),
+        (("model=own:pixels", "privacy.epsilon=1"), 2, "privacy is given and model is own:pixels; it must be vae"),
+        (("model=vea",), 2, "model is 'vea'; it must be one of vae, conv-vae"),
+        (("model=conv-vae",), 2, "model is conv-vae, for images of 32 x 32; the data's are 28 x 28"),
+        (("model=conv-vae", "data=digits#32x32", "privacy.epsilon=1"), 2, "it must be vae, whose rows never mix"),
+        (("folds=1",), 2, "folds is 1; it must be at least 2"),
+        (("folds=121",), 2, "folds is 121; it must be at most 120, the observations there are"),
+        (("examples=5000",), 2, "examples is 5000; it must be at most 1437, the training images there are"),
+        (("estimator=loo", "left_out=121"), 2, "left_out is 121; it must be at most 120"),
+        (("estimator=loo", "asked=test"), 2, "a training image alone can be left out"),
+        (("every=-1",), 2, "every is -1; it must be at least 0"),
+        (("recorded=3",), 2, "unknown field 'recorded'"),
+        (("measures=foo",), 2, "measures[0] is 'foo'; allowed: scores"),
+        (("measures=",), 2, "measures is (); it must be some of scores"),
+        (("privacy.epsilon=-1",), 2, "privacy: epsilon is -1.0; it must be a finite number above 0"),
+        (("privacy.epsilon=1", "link=1"), 2, "private training is one job"),
+        (("learning_rate=0",), 2, "learning_rate is 0.0; it must be a number above 0"),
+        (("outliers=1",), 2, "outliers is 1.0; it must be a share from 0 to below 1"),
+        (("data=folder:gone",), 1, "no folder "),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_line(engram: Shell, settings: tuple[str, ...], code: int, says: str) -> None:
+    said = engram(*RUN, *settings, code=code).stderr
+    assert says in said
+    assert "Traceback" not in said
+    assert code == 3 or 1 == len(said.strip().splitlines())
+
+
+@pytest.mark.slow
+def test_a_run_killed_on_ray_goes_on_to_the_tables_of_an_undisturbed_one(engram: Shell, ray_cluster: Any) -> None:
+    smoke = ("run", "density", "--preset", "smoke")
+    run = engram.start(*smoke, "--address", ray_cluster.address)
+    engram.await_results(2, run)
+    run.kill()
+    run.communicate()
+    store = open_store(engram.folder / "engram-store")
+    before = records(store)
+    went_on = engram.json(*smoke, "--address", ray_cluster.address)
+    assert "finished" == went_on["state"]
+    assert 2 <= len(before) < went_on["jobs"]["planned"]
+    after = records(store)
+    assert before == {key: after[key] for key in before}  # who computed it when is in there, too
+    unbroken = engram.json(*smoke, "--address", "none", "--store", "other")
+    assert unbroken["run"] == went_on["run"]
+    expected = {key: record["content"] for key, record in records(open_store(engram.folder / "other")).items()}
+    assert expected == {key: record["content"] for key, record in after.items()}
+
+
+@pytest.mark.slow
+def test_a_sweep_is_drawn_together_and_two_of_its_cells_are_compared(engram: Shell) -> None:
+    engram.env.pop("ENGRAM_REPORT")
+    fields = ("measures=scores", "epochs=2", "every=1", "--sweep", "learning_rate=1e-2,1e-3")
+    own = [field for field in OWN if not field.startswith(("epochs", "every"))]
+    swept = engram.json(*own, *fields)
+    runs = engram.folder / "engram-store" / "runs"
+    drawn = {path.stem for path in (runs / swept["run"] / "figures").iterdir()}
+    assert {"sweep", "densities", "courses", "losses"} == drawn
+    first, second = (cell["run"] for cell in swept["cells"])
+    said = engram("compare", first, second, "--out", "both.html").stdout
+    assert ["config", "learning_rate", "0.01", "0.001"] in [line.split() for line in said.splitlines()]
+    assert 2 == said.count("over 2 random partitions into 3 folds")
+    assert "gain of log p" in (engram.folder / "both.html").read_text()
