@@ -186,9 +186,9 @@ class Layers:
         evaluation. Ioffe & Szegedy 2015, algorithms 1 and 2.
         """
         if x.dim() == 3:  # dense values, as images of one place
-            rows = x.transpose(0, 1).reshape(x.shape[1], -1, 1, 1)
+            rows = x.transpose(0, 1).reshape(x.shape[1], self.models * x.shape[2], 1, 1)
             normalised = self.batch_norm(name, rows, momentum=momentum, epsilon=epsilon)
-            return normalised.view(x.shape[1], self.models, -1).transpose(0, 1)
+            return normalised.view(x.shape[1], self.models, x.shape[2]).transpose(0, 1)
         shape = (x.shape[1] // self.models,)
         gamma, beta = self.weight(f"{name}.gamma", shape, ONE), self.weight(f"{name}.beta", shape, ZERO)
         running = self.statistic(f"{name}.mean", shape, ZERO), self.statistic(f"{name}.variance", shape, ONE)
@@ -235,7 +235,7 @@ class Layers:
         if x.requires_grad and x.device.type == "cpu":
             # Else the slope comes back in another order than the values have, and every layer below pays for it.
             x.register_hook(in_order)  # type: ignore[no-untyped-call]
-        return x.reshape(1, len(x), -1)
+        return x.reshape(1, len(x), math.prod(x.shape[1:]))
 
     def images(self, x: Tensor, shape: Shape) -> Tensor:
         """Dense values (models, rows, features) as images of `shape` (channels, height, width)."""
@@ -280,8 +280,6 @@ def _normalised(
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor, by: Products) -> Tensor:
     """x W^T + b of each model: (models, rows, inputs) to (models, rows, outputs)."""
-    if x.device.type == "meta":
-        return x.new_empty(*x.shape[:-1], weight.shape[1])
     result: Tensor = _Affine.apply(x, weight, bias, by)
     return result
 
@@ -320,7 +318,7 @@ def each_model(product: Callable[..., Tensor], *stacks: Tensor, stacked: bool) -
 
 
 class _Outline(Layers):
-    """Takes note of the weights that a network asks for; its values have shapes and no numbers."""
+    """Takes note of the weights that a network asks for."""
 
     def __init__(self) -> None:
         super().__init__({})
@@ -329,13 +327,15 @@ class _Outline(Layers):
     def _tensor(self, name: str, weight: Weight) -> Tensor:
         if self.found.setdefault(name, weight) != weight:
             raise ValueError(f"two layers of the network are called {name}")
-        return torch.empty(1, *weight.shape, device="meta")
+        return torch.empty(1, *weight.shape)
 
 
 def weights_of(network: Callable[[Layers, Tensor], object], shape: Shape) -> dict[str, Weight]:
     """The weights of a network that is applied to images of `shape` (channels, height, width), in its order."""
     outline = _Outline()
-    network(outline, torch.empty(1, *shape, device="meta"))
+    # No image: shapes come about and no numbers. (For torch's "meta" tensors, which are made for this, torch works
+    # shapes out in Python and loads its compiler to do so: two seconds of every process.)
+    network(outline, torch.empty(0, *shape))
     return outline.found
 
 

@@ -1,5 +1,7 @@
 """Every layer of a stack of models against torch's own modules, one model at a time, in float64."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -189,6 +191,20 @@ def test_a_network_tells_its_weights_without_being_computed() -> None:
         "out.bias": (2,),
     } == {name: weight.shape for name, weight in found.items()}
     assert ["norm.mean", "norm.variance"] == [name for name, weight in found.items() if not weight.learned]
+
+
+def test_to_tell_its_weights_a_network_loads_no_compiler() -> None:
+    script = """
+import sys
+from tasks.models.networks import DEFINITIONS, Architecture
+from tasks.models.vae import celeba, cifar10, mnist
+
+classifiers = [Architecture(name, (32, 32, 3), 10) for name in DEFINITIONS]
+told = [len(each.weights) for each in (*classifiers, mnist(), cifar10(), celeba())]
+print(min(told) > 0, [name for name in ("torch._dynamo", "sympy", "triton") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "True []" == done.stdout.strip()
 
 
 def test_weights_start_as_said_and_follow_the_seed() -> None:
