@@ -45,10 +45,9 @@ def records(engram: Shell) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", ["cnn1", "resnet18"])
-def test_convolutional_networks_are_audited(engram: Shell, network: str) -> None:
-    on = ("batch_norm=true",) if network.startswith("cnn") else ()
-    done = engram.json(*TINY, f"network={network}", "augmentation=true", "batch=32", *on)
+@pytest.mark.parametrize(("network", "more"), [("cnn1", "batch_norm=true"), ("resnet18", "data=digits#14x14")])
+def test_convolutional_networks_are_audited(engram: Shell, network: str, more: str) -> None:
+    done = engram.json(*TINY, f"network={network}", "augmentation=true", "batch=32", more)
     assert ("finished", 0) == (done["state"], done["jobs"]["failed"])
     assert {"loop"} == {record["way"] for record in records(engram)}
 
