@@ -23,7 +23,8 @@ Source. Van den Burg & Williams 2021, "On memorization in probabilistic deep gen
 algorithm 1, the leave-one-out score eq. 2, the ratio eq. 6, the mitigations section 5. The matched-count score, the
 null, the p-values and the gain are ours.
 
-Cost. L x K trainings and one of all data. `quickstart` takes about two minutes of two cores.
+Cost. L x K trainings and one of all data. `quickstart` takes two minutes or so of two
+cores that nothing else uses.
 
 Decisions where the paper is silent, or its code does otherwise. All models see the same binary pixels (or the same
 dequantised ones) of an observation when log p is estimated; `afresh` draws them anew for each, as published, which adds
