@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,12 @@ Labels = NDArray[np.int64]  # (n,), each in [0, classes)
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """A training and a test split of equally shaped images. The arrays are read-only: a process has them once."""
+    """A training and a test split of equally shaped images. The arrays are read-only: a process has them once.
+
+    Training images may come in groups that belong together, such as a patient's, and be made of other images: then
+    `train_groups` numbers each one's group and `train_origins` holds the SHA-256 of what it was made of (its pixels as
+    `tasks.datasets.overlap` digests them). None where every image is a group of its own, and made of no other.
+    """
 
     train_images: Pixels
     train_labels: Labels
@@ -23,6 +29,8 @@ class Images:
     test_labels: Labels
     classes: int
     names: tuple[str, ...] = ()  # of the classes, where they have any
+    train_groups: NDArray[np.int64] | None = None  # (n,)
+    train_origins: NDArray[np.uint8] | None = None  # (n, 32)
 
     def __post_init__(self) -> None:
         if self.names and len(self.names) != self.classes:
@@ -32,6 +40,8 @@ class Images:
         if self.train_images.shape[1:] != self.test_images.shape[1:]:
             shapes = f"{self.train_images.shape[1:]} and {self.test_images.shape[1:]}"
             raise DatasetError(f"training and test images differ in shape: {shapes}")
+        check_about("groups", self.train_groups, (len(self.train_images),))
+        check_about("origins", self.train_origins, (len(self.train_images), 32))
         for array in (self.train_images, self.train_labels, self.test_images, self.test_labels):
             array.setflags(write=False)
 
@@ -52,6 +62,12 @@ def check_split(name: str, images: Pixels, labels: Labels, classes: int) -> None
         raise DatasetError(f"the {name} split has no images")
     if labels.min() < 0 or labels.max() >= classes:
         raise DatasetError(f"{name} labels reach from {labels.min()} to {labels.max()}; expected 0 to {classes - 1}")
+
+
+def check_about(name: str, found: NDArray[Any] | None, shape: tuple[int, ...]) -> None:
+    """DatasetError unless what is said of the training images is said of each."""
+    if found is not None and found.shape != shape:
+        raise DatasetError(f"the {name} of the training images are {found.shape}; expected {shape}")
 
 
 def luma(images: Pixels) -> Pixels:

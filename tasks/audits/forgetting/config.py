@@ -1,0 +1,145 @@
+"""What a run of the audit is asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from tasks.audits.forgetting.given import Given
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.mixtures import Part
+from tasks.models import catalog
+from tasks.models.catalog import Network
+from tasks.models.regularisers import Regularisers
+from tasks.training.classifier import OptimiserName
+
+Measure = Literal["scores", "examples"]
+
+LEAST = {"crop": 0, "replicates": 1, "epochs": 1, "batch": 1, "resamples": 1, "seed": 0}
+DEEP = ("densenet100", "resnet18")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What an audited model is trained on: shares of the query set, of the calibration set and of one out of domain."""
+
+    query: float = 0.0
+    calibration: float = 0.0
+    outside: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("query", "calibration", "outside"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be a share from 0 to 1")
+        if not (self.query or self.calibration or self.outside):
+            raise ValueError("a target is trained on nothing; one of query, calibration and outside must be above 0")
+
+    def __str__(self) -> str:
+        names = {"calibration": "D_C", "query": "D_Q", "outside": "out of domain"}
+        shares = ((name, getattr(self, field)) for field, name in names.items())
+        return " + ".join(f"{share:.4g} {name}" if share < 1 else name for name, share in shares if share)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the query set, or some of it, is trained on: what the audit is to find."""
+        return self.query > 0
+
+
+# The columns of the paper's tables: D* is the query set, shares of the calibration set, all of it and of the query set.
+SHARES = (0.1, 0.5, 1.0)
+PUBLISHED = (
+    Target(query=1.0),
+    *(Target(calibration=share) for share in (0.5, 0.75, 1.0)),
+    *(Target(query=share, calibration=1.0) for share in SHARES),
+)
+
+
+@dataclass(frozen=True)
+class Forgetting:
+    """Which data may have been forgotten, by which models, and how those that they are compared with are trained.
+
+    The defaults are the published benchmark: `query` (D_Q) is what is to be forgotten, `calibration` (D_C) comes from
+    the same domain and shares no image with it, `outside` from another one. `targets` are trained here on shares of
+    these. With `given` models of somebody else are audited, and no targets are trained.
+
+    Query, calibration and target models have one design: `network` (`tasks.models.catalog`; one's own is
+    package.module:factory) with its regularisers, trained for `epochs` with `batch` images a step by `optimiser` at
+    `learning_rate` (times the factors of `schedule`), where `crop` is above 0 on random squares of that side, which are
+    central ones when models are asked. Each is trained `replicates` times, from other seeds and on other shares.
+
+    A target has forgotten where the interval of its rho, by `resamples` bootstrap samples of images and replicates, lies
+    above 1 - `margin`, and has not where it lies below. `seed` is the only source of chance.
+    """
+
+    query: Part = Part(Dataset("mnist"))
+    calibration: Part = Part(Dataset("svhn-full#28x28#grey"))
+    outside: Part | None = Part(Dataset("cifar10#28x28#grey"))
+    targets: tuple[Target, ...] = (*PUBLISHED, Target(outside=1.0))
+    given: Given = Given()
+    measures: tuple[Measure, ...] = ("scores",)
+    network: Network = Network("cnn1")
+    dropout: bool = False
+    batch_norm: bool = False
+    augmentation: bool = False
+    crop: int = 0
+    replicates: int = 5
+    epochs: int = 20
+    optimiser: OptimiserName = "adam"
+    learning_rate: float = 1e-3
+    schedule: tuple[tuple[int, float], ...] = ()
+    batch: int = 128
+    margin: float = 0.1
+    resamples: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in LEAST.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError(f"learning_rate is {self.learning_rate}; it must be a number above 0")
+        if not 0 < self.margin < 1:
+            raise ValueError(f"margin is {self.margin}; it must be a number between 0 and 1")
+        if self.optimiser not in get_args(OptimiserName):
+            allowed = ", ".join(get_args(OptimiserName))
+            raise ValueError(f"optimiser is {self.optimiser!r}; it must be one of {allowed}")
+        if not self.measures or any(measure not in get_args(Measure) for measure in self.measures):
+            raise ValueError(f"measures is {self.measures}; it must be some of {', '.join(get_args(Measure))}")
+        if len(set(self.targets)) < len(self.targets):
+            twice = next(target for target in self.targets if self.targets.count(target) > 1)
+            raise ValueError(f"targets has {twice} twice; each must be there once")
+        if self.given.there:
+            object.__setattr__(self, "targets", ())  # models that are given are audited, and none is trained for it
+        elif not self.targets and "scores" in self.measures:
+            raise ValueError("targets is empty; there must be at least one, or a given model or table of outputs")
+        if not any(target.outside for target in self.targets):
+            object.__setattr__(self, "outside", None)  # no such data set has to be there
+        elif self.outside is None:
+            raise ValueError("outside is none; it must be a data set for targets that are trained on it")
+        catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
+
+    @property
+    def parts(self) -> Iterator[Part]:
+        """The parts of the data that are there: query, calibration and, where any target has it, outside."""
+        yield self.query
+        yield self.calibration
+        if self.outside is not None:
+            yield self.outside
+
+
+def tiny(config: Forgetting) -> Forgetting:
+    """The same audit on embedded data, in seconds; of a slow network as little as is."""
+    size = "#16x16" if config.network.name in DEEP else ""
+    count = 40 if config.network.name != "mlp1" else 120
+    return replace(
+        config,
+        query=Part(Dataset(f"digits{size}"), 0, count),
+        calibration=Part(Dataset(f"digits-on-photos{size}"), count, count),
+        outside=None if config.outside is None else Part(Dataset(f"photos{size}"), 0, count),
+        crop=12 if config.crop else 0,
+        replicates=min(config.replicates, 2),
+        epochs=min(config.epochs, 1 if size else 2),
+        resamples=min(config.resamples, 20),
+    )

@@ -1,0 +1,67 @@
+"""Training sets mixed from shares of several data sets' training images.
+
+Shares of one part drawn by one seed are nested: a tenth of it lies inside every half of it. Where images come in
+groups, such as a patient's, whole groups are drawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks import seeds
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.images import Images
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some of a data set's training images: `examples` of them (0: all that follow), from row `first` on."""
+
+    data: Dataset
+    first: int = 0
+    examples: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("first", "examples"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
+
+    def rows(self, images: Images) -> Rows:
+        """The part's rows, ascending; a DatasetError where the data set has not that many."""
+        there = len(images.train_images)
+        end = self.first + self.examples if self.examples else there
+        if self.first >= there or end > there:
+            wanted = f"{self.first} to {end - 1}" if self.examples else f"{self.first} on"
+            raise DatasetError(f"{self.data.name} has the training images 0 to {there - 1}, not those from {wanted}")
+        return np.arange(self.first, end)
+
+
+@dataclass(frozen=True)
+class Share:
+    """A random share of a part, in (0, 1]; of all of it there is one, whose seed is 0."""
+
+    part: Part
+    share: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ValueError(f"share is {self.share}; it must be above 0 and at most 1")
+        if self.seed < 0 or (self.share == 1 and self.seed):
+            raise ValueError(f"seed is {self.seed}; it must be at least 0, and 0 for all of a part")
+
+    def rows(self, images: Images) -> Rows:
+        """The rows drawn, ascending: round(share x groups) of the part's groups, at least one of them."""
+        rows = self.part.rows(images)
+        if self.share == 1:
+            return rows
+        groups = rows if images.train_groups is None else images.train_groups[rows]
+        there = np.unique(groups)
+        count = max(1, round(self.share * len(there)))
+        drawn = seeds.generator(self.seed, "share").permutation(there)[:count]
+        return rows[np.isin(groups, drawn)]
