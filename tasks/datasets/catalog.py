@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 
-from tasks.datasets import celeba, cifar, embedded, folder, idx, listing, options, parquet
+from tasks.datasets import blended, celeba, cifar, embedded, folder, idx, listing, options, parquet
 from tasks.datasets.content import Source
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tasks.datasets.images import Images
@@ -21,7 +21,9 @@ from tasks.datasets.options import Options
 DESCRIPTIONS = {
     "digits": "1,797 handwritten digits scaled to 28x28, embedded",
     "photos": "660 grey 28x28 patches of two photographs, embedded; no classes, a probe set",
+    "digits-on-photos": "the 1,797 digits blended onto grey 28x28 squares of the two photographs, embedded",
     "mnist": "70,000 handwritten digits, 28x28, IDX files in ENGRAM_DATA",
+    "mnist-on-photos": "MNIST's 70,000 digits blended onto grey 28x28 squares of two photographs; MNIST in ENGRAM_DATA",
     "fashion-mnist": "70,000 pieces of clothing, 28x28, IDX files in ENGRAM_DATA",
     "cifar10": "60,000 colour images of 10 classes, 32x32, Python batches or Parquet in ENGRAM_DATA",
     "celeba": "182,637 faces without classes, 32x32, aligned JPEGs and their partition in ENGRAM_DATA; or add #64x64",
@@ -37,7 +39,11 @@ OWN: Mapping[str, Callable[[Path, Options], Source | None]] = {
 }
 WHAT = {"folder": "folder", "list": "file", "parquet": "train.parquet and test.parquet in"}
 # The sets that come with the installation: everybody has them, so they may be seen by everybody.
-EMBEDDED = {"digits": embedded.digits, "photos": embedded.photos}
+EMBEDDED: Mapping[str, Callable[[], Source]] = {
+    "digits": embedded.digits,
+    "photos": embedded.photos,
+    "digits-on-photos": lambda: blended.source(embedded.digits()),
+}
 # Where each usual set may lie inside ENGRAM_DATA, and its class in torchvision.datasets with the call that fetches it.
 LAYOUTS: Mapping[str, tuple[str, ...]] = {
     "mnist": ("mnist", "MNIST/raw"),
@@ -117,6 +123,8 @@ def located(name: str, shape: Options) -> tuple[str, Source]:
         return name, EMBEDDED[name]()
     if name in LAYOUTS:
         return name, usual(name, shape)
+    if name == "mnist-on-photos":
+        return name, blended.source(usual("mnist", shape))
     kind, colon, path = name.partition(":")
     if kind in OWN and colon:
         return own(kind, path, shape)
