@@ -40,6 +40,7 @@ import csv
 import gzip
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,6 +64,7 @@ GROUPS = ("DCM", "HCM", "MINF", "NOR", "RV")
 PATIENT = re.compile(r"patient(\d+)")
 SIDE = 192
 DARKEST, BRIGHTEST = 1, 99  # percentiles of a volume
+DEFLATED = 1032  # bytes that a packed byte holds at most: zlib, "Maximum compression factor"
 CHALLENGE = "https://www.creatis.insa-lyon.fr/Challenge/acdc/"
 
 Tesla = Literal["1.5", "3"]
@@ -254,6 +256,11 @@ def header(path: Path) -> Any:
     if len(opened.shape) != 4 or 0 in opened.shape:
         shape = " x ".join(map(str, opened.shape))
         raise DatasetError(f"{path} is {shape}; it must have four axes: x, y, slices and frames")
+    # Room is made for what a header tells of: a damaged one may tell of terabytes.
+    most = path.stat().st_size * (DEFLATED if path.suffix == ".gz" else 1)
+    if math.prod(opened.shape) * opened.get_data_dtype().itemsize > most:
+        shape = " x ".join(map(str, opened.shape))
+        raise unreadable(path, ValueError(f"its header tells of {shape} values, more than the file holds"))
     return opened
 
 

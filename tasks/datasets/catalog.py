@@ -30,7 +30,7 @@ DESCRIPTIONS = {
     "svhn-full": "630,420 digits of house numbers: svhn with the images of extra_32x32.mat in its training split",
     "celeba": "182,637 faces without classes, 32x32, aligned JPEGs and their partition in ENGRAM_DATA; or add #64x64",
     "acdc-3t": "ACDC's short-axis cine MRI of the heart at 3 T, 192x192, 5 classes, NIfTI files in ENGRAM_DATA",
-    "acdc-1.5t": "the same at 1.5 T",
+    "acdc-1.5t": "ACDC's short-axis cine MRI of the heart at 1.5 T, as acdc-3t",
     "folder:PATH": "your pictures, PATH/CLASS/* or PATH/train/CLASS/* and PATH/test/CLASS/*; add #64x64, #grey or #rgb",
     "list:FILE": "your pictures named in a CSV or Parquet file with columns path, label and, if wished, split",
     "parquet:PATH": "a folder with train.parquet and test.parquet: picture bytes in img or image, and label",

@@ -252,6 +252,15 @@ def test_a_file_that_is_cut_off_or_something_else_is_refused(root: Path, kept: i
     assert "patient002_4d.nii.gz cannot be read as NIfTI: " in refused(load)
 
 
+def test_a_header_that_tells_of_more_than_there_is_is_refused_before_room_is_made(root: Path) -> None:
+    path = root / "acdc" / "training" / "patient003" / "patient003_4d.nii"
+    header = np.frombuffer(path.read_bytes(), np.uint8).copy()
+    header[40:50].view("<i2")[:] = (4, 30_000, 30_000, 30_000, 30_000)
+    path.write_bytes(header.tobytes())
+    expected = "its header tells of 30000 x 30000 x 30000 x 30000 values, more than the file holds"
+    assert f"patient003_4d.nii cannot be read as NIfTI: {expected}" in refused(load)
+
+
 def test_without_nibabel_one_line_says_how_to_install_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nibabel", None)
     assert "ACDC is read with nibabel, which is not installed: pip install 'engram-audit[medical]'" == refused(load)
