@@ -206,7 +206,7 @@ def fits(targets: int = 8, replicates: int = 3) -> pa.Table:
     rows: list[Row] = []
     for role, target, replicate in everybody(targets, replicates):
         accuracy = float(1 - 0.02 * draws.random()) if (role, replicate) != ("calibration", 0) else 0.93
-        row = {"model": role, "target": target, "replicate": replicate, "seed": len(rows), "examples": 1000}
+        row: Row = {"model": role, "target": target, "replicate": replicate, "seed": len(rows), "examples": 1000}
         row |= {"epochs": 20, "train_loss": 0.05, "train_accuracy": accuracy, "validation_accuracy": accuracy - 0.05}
         rows.append(row)
     return pa.Table.from_pylist(rows, FITS)

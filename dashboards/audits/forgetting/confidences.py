@@ -26,8 +26,9 @@ PANEL = 1.28  # inches, of a target's axes upwards
 # Quantiles at which a line is exact; between them it is straight.
 FINE, COARSE = 200, 60
 LETTERS = 19  # of a target's name above its panel
-# log10 of the odds c / (1 - c) where the axis ends at most: what is beyond, and c of 0 and 1, stands at its edge.
-LOWEST, HIGHEST = -4.0, 7.5
+# log10 of the odds c / (1 - c) where the axis ends at most. Less, and c of 0 and 1, stands at its edges.
+LOWEST, HIGHEST = -4.0, 16.0
+TAIL = 0.001  # of a model's values that may be less even where the axis goes on so far
 
 
 @dataclass(frozen=True)
@@ -79,16 +80,16 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     down = -(-len(shown) // ACROSS)
     step = PANEL + 0.62
     foot = step * down + 0.55
-    figure = drawing.canvas(foot + 2.45 + looks.ROW)
-    axes = drawing.place(figure, looks.LEFT, foot + 0.1, drawing.WIDTH - looks.LEFT - looks.RIGHT, 1.95)
-    for who, models_of in of.items():
-        if who[0] != "target":
-            lines(axes, models_of, places, FINE)
-    axes.set_title("share of images up to c", fontsize=drawing.TEXT)
-    places.ticks(axes, True)
+    figure = drawing.canvas(foot + looks.ROW + (2.45 if references else 0.1))
     distances = {}
-    if len(references) == 2:
-        distances["query and calibration model"] = spread(axes, references[0], references[1], places)
+    if references:
+        axes = drawing.place(figure, looks.LEFT, foot + 0.1, drawing.WIDTH - looks.LEFT - looks.RIGHT, 1.95)
+        axes.set_title("share of images up to c", fontsize=drawing.TEXT)
+        for each in references:
+            lines(axes, of[each.who], places, FINE)
+        places.ticks(axes, True)
+        if len(references) == 2:
+            distances["query and calibration model"] = spread(axes, references[0], references[1], places)
     width = (drawing.WIDTH - 0.42 - 0.12 - 0.2 * (ACROSS - 1)) / ACROSS
     for at, who in enumerate(shown):
         row, column = divmod(at, ACROSS)
@@ -174,31 +175,30 @@ class Axis:
 
     low: float
     high: float
-    below: int  # values that stand at the left edge though they are not 0
-    beneath: int  # values of 0
+    below: int  # values that stand at the left edge
     saturated: int  # values of 1
     n: int
 
     @classmethod
     def of(cls, asked: Sequence[Asked]) -> Axis:
         ends = []
-        below = beneath = saturated = n = 0
+        below = saturated = n = 0
         for each in asked:
             c = each.confidence
             inside = c[(c > 0) & (c < 1)]
-            n, beneath, saturated = n + len(c), beneath + int((c <= 0).sum()), saturated + int((c >= 1).sum())
+            n, saturated = n + len(c), saturated + int((c >= 1).sum())
             if len(inside):
-                ends += odds(np.quantile(inside, (0.001, 1.0))).tolist()
+                ends += np.quantile(odds(inside), (TAIL, 1.0), method="lower").tolist()
         low = float(np.clip(min(ends, default=0.0), LOWEST, -1.0))
         high = float(np.clip(max(ends, default=0.0), 1.0, HIGHEST))
         for each in asked:
-            c = each.confidence
-            below += int(((c > 0) & (c < 1 / (1 + 10**-low))).sum())
-        return cls(low, high, below, beneath, saturated, n)
+            below += int((odds(each.confidence) < low).sum())
+        return cls(low, high, below, saturated, n)
 
     def place(self, confidence: Array) -> Array:
-        """Where these stand. 0 and 1 have infinite odds and stand half a decade beyond the others."""
-        return np.clip(odds(confidence), self.low - 0.5, self.high + 0.5)
+        """Where these stand: half a decade beyond the others what is below the axis, and 0 and 1 with infinite odds."""
+        found = np.minimum(odds(confidence), self.high + 0.5)
+        return np.where(found < self.low, self.low - 0.5, found)
 
     def ticks(self, axes: Any, worded: bool, narrow: bool = False) -> None:
         apart = (0.3 if narrow else 0.13) * self.width
@@ -219,9 +219,9 @@ class Axis:
     def said(self) -> str:
         """What is gathered at the edges, in words."""
         words = [f"At the right edge: c of 1 in the precision that is known, {share(self.saturated, self.n)} of all."]
-        if self.below + self.beneath:
+        if self.below:
             least = drawing.number(float(1 / (1 + 10**-self.low)))
-            words.append(f"At the left: c below {least}, {share(self.below + self.beneath, self.n)}.")
+            words.append(f"At the left: c below {least}, {share(self.below, self.n)}.")
         return " ".join(words)
 
 

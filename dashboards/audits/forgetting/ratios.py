@@ -20,7 +20,7 @@ NEEDED = {"target", "name", "rho", "low", "high", "decision", "models", "images"
 METRIC = "rho"
 STRETCHED = 2.0  # times the largest rho, beyond which an interval is cut
 COLUMN = 0.75  # inches beside the axes for the published rule
-LETTER = 0.09  # inches of a reason's letter
+LETTER = 0.07  # inches of a reason's letter
 Row = Mapping[str, Any]
 
 
@@ -147,7 +147,7 @@ def drawn(axes: Any, each: Ratio, y: float, limit: float) -> bool:
     if each.published is not None:
         if each.rho is not None:
             axes.plot([each.rho, each.published], [y, y], color=drawing.light("muted"), linewidth=0.8, zorder=1)
-        axes.plot([each.published], [y], "D", markersize=6, color=drawing.light("ink"), markerfacecolor="none")
+        axes.plot([each.published], [y], "D", markersize=8, color=drawing.light("ink"), markerfacecolor="none")
     if each.rho is not None:
         axes.plot([each.rho], [y], marker, markersize=6.5, zorder=3, **look)
     return beyond
@@ -174,7 +174,7 @@ def key(shown: Sequence[Ratio], margin: float | None) -> list[Any]:
             handles.append(looks.of_line(decision, **look))
     if any(each.published is not None for each in shown):
         ink = drawing.light("ink")
-        hollow = {"marker": "D", "markersize": 6, "markerfacecolor": "none", "linewidth": 0}
+        hollow = {"marker": "D", "markersize": 7, "markerfacecolor": "none", "linewidth": 0}
         handles.append(looks.of_line("published", color=ink, **hollow))
     handles.append(looks.of_line("1: trained as on D_C", **looks.null()))
     if margin is not None:
