@@ -252,7 +252,7 @@ def doctor(store: Where = None, address: Address = None, json: Json = False) -> 
         if not json:
             mark, style = {True: ("ok", "green"), None: ("--", "yellow"), False: ("BAD", "bold red")}[check.ok]
             console.print(f"{mark:<4}", style=style, end="")
-            console.print(f"{check.name:<19} {check.found}" + (f"; {check.advice}" if check.advice else ""))
+            console.print(f"{check.name:<21} {check.found}" + (f"; {check.advice}" if check.advice else ""))
     well = all(check.ok is not False for check in checks)
     if json:
         emit({"ok": well, "checks": [vars(check) for check in checks]})

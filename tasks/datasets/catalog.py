@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 
-from tasks.datasets import celeba, cifar, embedded, folder, idx, listing, options, parquet
+from tasks.datasets import blended, celeba, cifar, embedded, folder, idx, listing, options, parquet, svhn
 from tasks.datasets.content import Source
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tasks.datasets.images import Images
@@ -21,9 +21,13 @@ from tasks.datasets.options import Options
 DESCRIPTIONS = {
     "digits": "1,797 handwritten digits scaled to 28x28, embedded",
     "photos": "660 grey 28x28 patches of two photographs, embedded; no classes, a probe set",
+    "digits-on-photos": "the 1,797 digits blended onto grey 28x28 squares of the two photographs, embedded",
     "mnist": "70,000 handwritten digits, 28x28, IDX files in ENGRAM_DATA",
+    "mnist-on-photos": "MNIST's 70,000 digits blended onto grey 28x28 squares of two photographs; MNIST in ENGRAM_DATA",
     "fashion-mnist": "70,000 pieces of clothing, 28x28, IDX files in ENGRAM_DATA",
     "cifar10": "60,000 colour images of 10 classes, 32x32, Python batches or Parquet in ENGRAM_DATA",
+    "svhn": "99,289 digits of house numbers in colour, 32x32, MATLAB files (train and test) in ENGRAM_DATA",
+    "svhn-full": "630,420 digits of house numbers: svhn with the images of extra_32x32.mat in its training split",
     "celeba": "182,637 faces without classes, 32x32, aligned JPEGs and their partition in ENGRAM_DATA; or add #64x64",
     "folder:PATH": "your pictures, PATH/CLASS/* or PATH/train/CLASS/* and PATH/test/CLASS/*; add #64x64, #grey or #rgb",
     "list:FILE": "your pictures named in a CSV or Parquet file with columns path, label and, if wished, split",
@@ -37,12 +41,18 @@ OWN: Mapping[str, Callable[[Path, Options], Source | None]] = {
 }
 WHAT = {"folder": "folder", "list": "file", "parquet": "train.parquet and test.parquet in"}
 # The sets that come with the installation: everybody has them, so they may be seen by everybody.
-EMBEDDED = {"digits": embedded.digits, "photos": embedded.photos}
+EMBEDDED: Mapping[str, Callable[[], Source]] = {
+    "digits": embedded.digits,
+    "photos": embedded.photos,
+    "digits-on-photos": lambda: blended.source(embedded.digits()),
+}
 # Where each usual set may lie inside ENGRAM_DATA, and its class in torchvision.datasets with the call that fetches it.
 LAYOUTS: Mapping[str, tuple[str, ...]] = {
     "mnist": ("mnist", "MNIST/raw"),
     "fashion-mnist": ("fashion-mnist", "FashionMNIST/raw"),
     "cifar10": ("cifar-10-batches-py", "cifar10"),
+    "svhn": ("svhn", "SVHN"),
+    "svhn-full": ("svhn", "SVHN"),
     "celeba": ("celeba",),
 }
 BOTH = "[D('data', train=t, download=True) for t in (0, 1)]"
@@ -50,6 +60,8 @@ DOWNLOADERS: Mapping[str, tuple[str, str]] = {
     "mnist": ("MNIST", BOTH),
     "fashion-mnist": ("FashionMNIST", BOTH),
     "cifar10": ("CIFAR10", BOTH),
+    "svhn": ("SVHN", "[D('data/svhn', split=s, download=True) for s in ('train', 'test')]"),
+    "svhn-full": ("SVHN", "[D('data/svhn', split=s, download=True) for s in ('train', 'extra', 'test')]"),
     "celeba": ("CelebA", "D('data', download=True)"),
 }
 
@@ -117,6 +129,8 @@ def located(name: str, shape: Options) -> tuple[str, Source]:
         return name, EMBEDDED[name]()
     if name in LAYOUTS:
         return name, usual(name, shape)
+    if name == "mnist-on-photos":
+        return name, blended.source(usual("mnist", shape))
     kind, colon, path = name.partition(":")
     if kind in OWN and colon:
         return own(kind, path, shape)
@@ -136,7 +150,8 @@ def usual(name: str, shape: Options) -> Source:
         source = read_as(name, place, shape)
         if source is not None:
             return source
-    looked = f"looked in {', '.join(map(str, folders))} (ENGRAM_DATA is {root})" if root else "ENGRAM_DATA is not set"
+    places = ", ".join(f"{place}{missing(name, place)}" for place in folders)
+    looked = f"looked in {places} (ENGRAM_DATA is {root})" if root else "ENGRAM_DATA is not set"
     raise DatasetError(
         f"data set {name!r} not found: {looked}; set ENGRAM_DATA to the folder that holds it, "
         f"or fetch it with: {fetching(name)} and set ENGRAM_DATA=data"
@@ -150,12 +165,18 @@ def fetching(name: str) -> str:
     return f"pip install gdown && {command}" if name == "celeba" else command  # it lies on a drive of Google's
 
 
+def missing(name: str, folder: Path) -> str:
+    """What to say, behind its name, of a folder that is there but lacks some of the set's files."""
+    there = name in svhn.TRAIN and folder.is_dir()
+    return f" (which has no {' and no '.join(svhn.lacking(name, folder))})" if there else ""
+
+
 def read_as(name: str, folder: Path, shape: Options) -> Source | None:
     if name == "celeba":
         return celeba.source(folder, shape)
     if name == "cifar10":
         return cifar.source(folder) or parquet.source(folder)
-    return idx.source(folder)
+    return svhn.source(name, folder) if name in svhn.TRAIN else idx.source(folder)
 
 
 def candidates(root: Path, layout: str) -> Iterator[Path]:

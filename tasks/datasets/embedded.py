@@ -71,8 +71,13 @@ def digits() -> Source:
 
 
 def photos() -> Source:
-    paths = tuple(folder() / "images" / name for name in ("china.jpg", "flower.jpg"))
+    paths = photographs()
     return Source(Photos.RULE, paths, lambda: Photos(tuple(path.read_bytes() for path in paths)))
+
+
+def photographs() -> tuple[Path, ...]:
+    """The photographs of a temple and of a flower."""
+    return tuple(folder() / "images" / name for name in ("china.jpg", "flower.jpg"))
 
 
 def folder() -> Path:

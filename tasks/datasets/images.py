@@ -13,6 +13,8 @@ from tasks.datasets.dataset import DatasetError
 Pixels = NDArray[np.uint8]  # (n, height, width, channels)
 Labels = NDArray[np.int64]  # (n,), each in [0, classes)
 
+TOGETHER = 1 << 18  # pixels whose shape is changed at one time: as wide numbers they still fit into a cache
+
 
 @dataclass(frozen=True, eq=False)
 class Images:
@@ -42,8 +44,10 @@ class Images:
             raise DatasetError(f"training and test images differ in shape: {shapes}")
         check_about("groups", self.train_groups, (len(self.train_images),))
         check_about("origins", self.train_origins, (len(self.train_images), 32))
-        for array in (self.train_images, self.train_labels, self.test_images, self.test_labels):
-            array.setflags(write=False)
+        given = (self.train_images, self.train_labels, self.test_images, self.test_labels)
+        for array in (*given, self.train_groups, self.train_origins):
+            if array is not None:
+                array.setflags(write=False)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -82,11 +86,22 @@ def luma(images: Pixels) -> Pixels:
 def as_shape(images: Pixels, shape: tuple[int, int, int]) -> Pixels:
     """The images (n, h, w, c) in another (height, width, channels): made grey first, resized, then made RGB.
 
-    Resizing is Pillow's bilinear filter, whose support grows when it shrinks an image, so nothing is skipped.
+    Resizing is Pillow's bilinear filter, whose support grows when it shrinks an image, so nothing is skipped. Images
+    that have the shape are returned as they are. Of others there is the result and little else in memory beside them.
     """
     height, width, channels = shape
     if channels not in (1, 3):
         raise ValueError(f"channels is {channels}; it must be 1 or 3")
+    if images.shape[1:] == shape:
+        return images
+    out = np.empty((len(images), *shape), np.uint8)
+    step = max(1, TOGETHER // max(1, images.shape[1] * images.shape[2]))
+    for first in range(0, len(images), step):
+        out[first : first + step] = reshaped(images[first : first + step], height, width, channels)
+    return out
+
+
+def reshaped(images: Pixels, height: int, width: int, channels: int) -> Pixels:
     if channels == 1 and images.shape[3] == 3:
         images = luma(images)
     if images.shape[1:3] != (height, width):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tasks.datasets import catalog
-from tasks.datasets.catalog import candidates, is_embedded, known_names, load, pin
+from tasks.datasets.catalog import EMBEDDED, LAYOUTS, candidates, is_embedded, known_names, load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tests.tasks.datasets import test_cifar, test_idx, test_parquet
 
@@ -29,7 +29,8 @@ def test_mnist_is_found_in_its_usual_layouts(tmp_path: Path, monkeypatch: pytest
 
 
 def test_only_what_comes_with_the_installation_is_embedded() -> None:
-    assert ["digits", "photos"] == [name for name in known_names() if is_embedded(name)]
+    embedded = [name for name in known_names() if is_embedded(name)]
+    assert ["digits", "photos", "digits-on-photos"] == embedded == list(EMBEDDED)
     assert not is_embedded("parquet:digits")
 
 
@@ -121,8 +122,9 @@ def test_a_set_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_every_name_has_a_line_about_it() -> None:
-    usual = {"digits", "photos", "mnist", "fashion-mnist", "cifar10", "celeba"}
-    assert usual | {"folder:PATH", "list:FILE", "parquet:PATH"} == set(known_names())
+    usual = {"mnist", "mnist-on-photos", "fashion-mnist", "cifar10", "svhn", "svhn-full", "celeba"}
+    assert usual == {*LAYOUTS, "mnist-on-photos"}
+    assert usual | {*EMBEDDED} | {"folder:PATH", "list:FILE", "parquet:PATH"} == set(known_names())
 
 
 def test_the_root_may_be_the_layout_or_its_beginning(tmp_path: Path) -> None:
@@ -133,7 +135,7 @@ def test_the_root_may_be_the_layout_or_its_beginning(tmp_path: Path) -> None:
 def test_pinning_imports_no_heavy_package() -> None:
     code = (
         "import sys; from tasks.datasets.catalog import *; from tasks.datasets.dataset import Dataset;"
-        "[pin(Dataset(name)) for name in ('digits', 'photos')];"
+        "[pin(Dataset(name)) for name in EMBEDDED];"
         "print({'torch', 'torchvision', 'sklearn', 'scipy', 'PIL'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

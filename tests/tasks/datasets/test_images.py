@@ -1,4 +1,5 @@
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ def test_grey_weighs_the_colours_as_the_eye_does() -> None:
 
 def test_the_same_shape_is_left_as_it_is() -> None:
     images = noise(2, 28, 28, 1)
-    np.testing.assert_array_equal(images, as_shape(images, (28, 28, 1)))
+    assert as_shape(images, (28, 28, 1)) is images
 
 
 def test_colour_images_become_grey_and_smaller() -> None:
@@ -45,6 +46,14 @@ def test_grey_images_become_rgb_and_larger() -> None:
     large = as_shape(noise(2, 28, 28, 1), (32, 32, 3))
     assert (2, 32, 32, 3) == large.shape
     np.testing.assert_array_equal(large[..., 0], large[..., 2])
+
+
+@pytest.mark.parametrize("shape", [(28, 28, 1), (32, 32, 1), (20, 40, 3)])
+def test_many_images_are_shaped_as_a_few_are(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int]) -> None:
+    images = noise(7, 32, 32, 3)
+    at_once = as_shape(images, shape)
+    monkeypatch.setattr("tasks.datasets.images.TOGETHER", 3 * 32 * 32)
+    np.testing.assert_array_equal(at_once, as_shape(images, shape))
 
 
 def test_a_constant_image_stays_constant_whatever_its_size() -> None:
@@ -66,6 +75,17 @@ def test_images_are_read_only() -> None:
     images = labelled(noise(3, 4, 4, 1), noise(2, 4, 4, 1))
     with pytest.raises(ValueError, match="read-only"):
         images.train_images[0] = 1
+
+
+def test_groups_and_origins_are_read_only_and_one_for_each_training_image() -> None:
+    images = labelled(noise(3, 4, 4, 1), noise(2, 4, 4, 1))
+    groups, origins = np.arange(3), noise(3, 32)
+    about = replace(images, train_groups=groups, train_origins=origins)
+    assert (False, False) == (groups.flags.writeable, origins.flags.writeable)
+    with pytest.raises(DatasetError, match=r"the groups of the training images are \(2,\); expected \(3,\)"):
+        replace(about, train_groups=groups[:2])
+    with pytest.raises(DatasetError, match=r"the origins of the training images are \(3, 5\); expected \(3, 32\)"):
+        replace(about, train_origins=origins[:, :5])
 
 
 def test_a_label_outside_the_classes_is_refused() -> None:

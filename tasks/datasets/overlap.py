@@ -1,0 +1,68 @@
+"""Which training images of two data sets are the same image, or were made of the same image."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.datasets.images import Images, Pixels
+from tasks.datasets.mixtures import Rows
+
+Digests = NDArray[np.uint8]  # (n, 32): a SHA-256 in each row
+
+
+def overlap(first: Images, first_rows: Rows, second: Images, second_rows: Rows) -> list[tuple[int, int]]:
+    """The images of `first` that are in `second` too: the row of each, and the first of the other rows that holds it.
+
+    Two are the same where the content or the origin of the one is the content or the origin of the other: shape and
+    every pixel, no less. In the order of `first_rows`, each of them once at most, however often `second` repeats it.
+
+    Picture files that are decoded into a shape (`folder:scans#64x64`) have no origin: they are found where both data
+    sets have them in one shape, which is what a model is trained on.
+    """
+    there: dict[bytes, int] = {}
+    for row, known_as in zip(second_rows.tolist(), identities(second, second_rows), strict=True):
+        for digest in known_as:
+            there.setdefault(digest, row)
+    found = []
+    for row, known_as in zip(first_rows.tolist(), identities(first, first_rows), strict=True):
+        others = [there[digest] for digest in known_as if digest in there]
+        if others:
+            found.append((row, min(others)))
+    return found
+
+
+def identities(images: Images, rows: Rows) -> list[tuple[bytes, ...]]:
+    """What each training image is known by: the digest of its content and, where it has one, its origin's."""
+    shown = [each.tobytes() for each in digests(images, rows)]
+    if images.train_origins is None:
+        return [(content,) for content in shown]
+    made_of = [each.tobytes() for each in images.train_origins[rows]]
+    return list(zip(shown, made_of, strict=True))
+
+
+def digests(images: Images, rows: Rows) -> Digests:
+    """The SHA-256 of each of these training images' content, (n, 32): of its shape and its pixels."""
+    return contents(images.train_images, rows)
+
+
+def origins(images: Images) -> Digests:
+    """The digest of what each training image was made of, (n, 32): the image's own where it was made of no other."""
+    return contents(images.train_images) if images.train_origins is None else images.train_origins
+
+
+def contents(pixels: Pixels, rows: Rows | None = None) -> Digests:
+    """The SHA-256 of each image (n, h, w, c), or of those in some rows: height, width and channels, and its bytes.
+
+    600,000 colour images of 32x32 take four seconds of one core.
+    """
+    chosen = range(len(pixels)) if rows is None else rows
+    shape = hashlib.sha256(np.array(pixels.shape[1:], "<u4").tobytes())
+    out = bytearray()
+    for row in chosen:
+        sha = shape.copy()
+        sha.update(np.ascontiguousarray(pixels[row]).data)
+        out += sha.digest()
+    return np.frombuffer(bytes(out), np.uint8).reshape(-1, 32)

@@ -1,0 +1,224 @@
+"""Training image classifiers on mixtures: shares of several data sets, all of one shape.
+
+Trainings of one design share a call whatever they are trained on: the images of all their data sets lie side by side in
+memory, and each trains on its rows. Planning a training imports no torch; computing one does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, get_args
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.mixtures import Rows, Share
+from tasks.job import Inputs, task
+from tasks.models import catalog
+from tasks.models.catalog import Network
+from tasks.models.regularisers import Regularisers
+from tasks.schemas import MODEL
+from tasks.training.classifier import OptimiserName
+
+if TYPE_CHECKING:
+    from tasks.datasets.images import Images, Pixels
+    from tasks.models.networks import Architecture
+    from tasks.models.weights import Weights
+    from tasks.training.members import Spec, Trained
+
+ROWS_AT_ONCE = 8192
+VALIDATED = 1000  # test images at most, since the validation loss decides nothing
+# A MODEL with the images it was trained on, and the share of them that it gets right in evaluation mode at its end.
+MIXED = pa.schema([*MODEL, ("examples", pa.int64()), ("train_accuracy", pa.float64())])
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """One classifier, trained for all its epochs; the validation loss is on the first test images of `validation`.
+
+    `classes` is how many the network tells apart: the same for trainings that are compared. Where `crop` is above 0 it
+    sees random squares of that side, afresh in every minibatch, and is asked about central ones. `schedule` holds
+    (epoch, factor): after so many epochs the learning rate is the first one times the factor.
+    """
+
+    shares: tuple[Share, ...]
+    validation: Dataset
+    classes: int
+    network: Network = Network("cnn1")
+    dropout: bool = False
+    batch_norm: bool = False
+    augmentation: bool = False
+    crop: int = 0
+    seed: int = 0
+    epochs: int = 20
+    optimiser: OptimiserName = "adam"
+    learning_rate: float = 1e-3
+    schedule: tuple[tuple[int, float], ...] = ()
+    batch: int = 128
+
+    def __post_init__(self) -> None:
+        if not self.shares:
+            raise ValueError("shares is empty; a training needs at least one")
+        for name, least in (("classes", 1), ("crop", 0), ("seed", 0), ("epochs", 1), ("batch", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        if self.optimiser not in get_args(OptimiserName):
+            allowed = ", ".join(get_args(OptimiserName))
+            raise ValueError(f"optimiser is {self.optimiser!r}; it must be one of {allowed}")
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError(f"learning_rate is {self.learning_rate}; it must be a number above 0")
+        catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
+
+
+def alike(config: Mixture) -> Mixture:
+    """What trainings must share to be computed together: all but the images, the seed and the learning rate."""
+    anything = Share(dataclasses.replace(config.shares[0].part, data=config.validation, first=0, examples=0))
+    return dataclasses.replace(config, shares=(anything,), seed=0, learning_rate=1.0)
+
+
+def train_many(
+    configs: Sequence[Mixture],
+    inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
+) -> Iterator[tuple[int, pa.Table | Exception]]:
+    """Each training's MIXED table, or the exception that ended it alone, as it ends. All must be alike."""
+    from tasks.training import many
+    from tasks.training.members import Member
+
+    if len({alike(config) for config in configs}) > 1:
+        raise ValueError("trainings that differ in more than images, seed and learning rate cannot share a call")
+    pool = pooled(tuple(dict.fromkeys(share.part.data for config in configs for share in config.shares)), configs[0])
+    members: dict[int, Member] = {}
+    for index, config in enumerate(configs):
+        try:
+            members[index] = Member(config.seed, pool.rows(config.shares), learning_rate=config.learning_rate)
+        except ValueError as error:
+            yield index, error
+    order = list(members)
+    for place, outcome in many.train_many(spec_of(configs[0], pool.images), list(members.values())):
+        index = order[place]
+        if isinstance(outcome, Exception):
+            yield index, outcome
+        else:
+            yield index, mixed_table(configs[index], pool.images, members[index].rows, outcome)
+
+
+@task(version=1, name="mixed.train", gpus=1.0, many=train_many, alike=alike, trains=1)
+def train(config: Mixture, inputs: Inputs) -> pa.Table:
+    """The trained network (MIXED)."""
+    ((_, outcome),) = train_many([config], [inputs])
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The training images of several data sets one after another, and where each set begins."""
+
+    images: Images
+    sets: Mapping[Dataset, Images]
+    begins: Mapping[Dataset, int]
+
+    def rows(self, shares: Sequence[Share]) -> Rows:
+        """The rows of these shares, one after another."""
+        found = [self.begins[share.part.data] + share.rows(self.sets[share.part.data]) for share in shares]
+        return np.concatenate(found)
+
+
+def pooled(data: tuple[Dataset, ...], config: Mixture) -> Pool:
+    """The pool of these data sets, with what the config is validated on as its test split.
+
+    A DatasetError where one has images of another shape, or labels beyond the config's classes.
+    """
+    return _pooled(data, config.validation, config.classes)
+
+
+@lru_cache(maxsize=2)  # calls of one run have the same sets, and devices keep what they were given as long as it lives
+def _pooled(data: tuple[Dataset, ...], validation: Dataset, classes: int) -> Pool:
+    from tasks.datasets.catalog import load
+    from tasks.datasets.images import Images
+
+    sets = {each: load(each) for each in data}
+    first = load(validation)
+    for each, images in sets.items():
+        if images.shape != first.shape:
+            shapes = [" x ".join(map(str, shape)) for shape in (images.shape, first.shape)]
+            raise DatasetError(
+                f"images of {each.name} are {shapes[0]}, those of {validation.name} {shapes[1]}; all must be of one "
+                "shape: add #28x28, or another height x width, and #grey or #rgb to the data sets' names"
+            )
+    begins = np.cumsum([0, *(len(images.train_images) for images in sets.values())])
+    whole = Images(
+        np.concatenate([images.train_images for images in sets.values()]),
+        np.concatenate([images.train_labels for images in sets.values()]),
+        first.test_images[:VALIDATED],
+        first.test_labels[:VALIDATED],
+        classes,
+    )
+    return Pool(whole, sets, dict(zip(data, map(int, begins), strict=False)))
+
+
+def architecture(config: Mixture, images: Images) -> Architecture:
+    """The network that is trained."""
+    from tasks.models.networks import Architecture
+
+    height, width, channels = images.shape
+    if config.crop > min(height, width):
+        raise ValueError(f"crop is {config.crop}; the images are {height} x {width}")
+    shape = (config.crop, config.crop, channels) if config.crop else images.shape
+    return Architecture(str(config.network), shape, config.classes, Regularisers(config.dropout, config.batch_norm))
+
+
+def spec_of(config: Mixture, images: Images) -> Spec:
+    """What a training shares with those alike."""
+    from tasks.training.classification import Classification
+    from tasks.training.members import Recipe, Spec
+
+    recipe = Recipe(config.epochs, config.batch, config.learning_rate, None, config.schedule, config.optimiser)
+    return Spec(Classification(architecture(config, images), config.augmentation), recipe, images)
+
+
+def mixed_table(config: Mixture, images: Images, rows: Rows, trained: Trained) -> pa.Table:
+    """The MIXED table of a trained network: one row."""
+    from tasks.models import weights
+
+    network = architecture(config, images)
+    values = {name: value.astype(np.float32) for name, value in trained.weights.items()}
+    row = {
+        "seed": config.seed,
+        "network": weights.network_row(network),
+        "epochs": len(trained.history),
+        "best_epoch": trained.best_epoch,
+        "history": [dataclasses.asdict(epoch) for epoch in trained.history],
+        "weights": weights.rows(values),
+        "examples": len(rows),
+        "train_accuracy": accuracy(network, values, images, rows),
+    }
+    return pa.Table.from_pylist([row], schema=MIXED)
+
+
+def accuracy(network: Architecture, weights: Weights, images: Images, rows: Rows) -> float:
+    """The share of these training images whose label is what the network holds likeliest."""
+    right = 0
+    for start in range(0, len(rows), ROWS_AT_ONCE):  # not all of them are copied at once
+        chosen = rows[start : start + ROWS_AT_ONCE]
+        said = logits(network, weights, images.train_images[chosen])
+        right += int((said.argmax(1) == images.train_labels[chosen]).sum())
+    return right / len(rows)
+
+
+def logits(network: Architecture, weights: Weights, images: Pixels) -> NDArray[np.float32]:
+    """What a trained network says of images (n, h, w, c), of which it sees central squares where it is cropped.
+
+    (n, classes).
+    """
+    from tasks.models import inference
+
+    said: NDArray[np.float32] = inference.logits(network, [weights], images)[0]
+    return said

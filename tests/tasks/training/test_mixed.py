@@ -1,0 +1,103 @@
+"""Training on mixtures: the rows that each training sees, and that its company makes no difference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.mixtures import Part, Share
+from tasks.models.catalog import Network
+from tasks.models.weights import architecture_of, weights_of
+from tasks.training import classifier, mixed
+from tasks.training.classifier import Training
+from tasks.training.mixed import MIXED, Mixture, logits, pooled, train
+
+DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))
+ONE = Mixture((Share(Part(DIGITS, 0, 100)),), DIGITS, 10, network=Network("mlp1"), epochs=3, seed=5)
+TWO = replace(ONE, shares=(Share(Part(PHOTOS), 0.5, 3), Share(Part(DIGITS, 200, 60))), seed=6)
+
+
+def rows(table: pa.Table) -> dict[str, Any]:
+    return table.to_pylist()[0]
+
+
+def together(configs: Sequence[Mixture]) -> list[pa.Table | Exception]:
+    found = dict(mixed.train_many(configs, [[] for _ in configs]))
+    return [found[index] for index in range(len(configs))]
+
+
+@pytest.fixture(scope="module")
+def alone() -> list[pa.Table]:
+    return [train(config, []) for config in (ONE, TWO)]
+
+
+def test_the_pool_holds_the_sets_one_after_another() -> None:
+    pool = pooled((PHOTOS, DIGITS), ONE)
+    photos, digits = load(PHOTOS), load(DIGITS)
+    assert np.array_equal(digits.train_images[200], pool.images.train_images[len(photos.train_images) + 200])
+    shares = Share(Part(DIGITS, 10, 2)), Share(Part(PHOTOS, 4, 3))
+    first = len(photos.train_images) + 10
+    assert [first, first + 1, 4, 5, 6] == pool.rows(shares).tolist()
+
+
+def test_trainings_on_different_sets_share_a_call_and_it_makes_no_difference(alone: list[pa.Table]) -> None:
+    assert mixed.alike(ONE) == mixed.alike(TWO)
+    assert [rows(table) for table in alone] == [
+        rows(table) for table in together([ONE, TWO]) if isinstance(table, pa.Table)
+    ]
+
+
+def test_a_training_on_one_whole_part_is_that_of_the_classifier(alone: list[pa.Table]) -> None:
+    plain = Training(DIGITS, Network("mlp1"), seed=5, examples=100, epochs=3, patience=0, learning_rate=1e-3)
+    expected, actual = weights_of(classifier.train(plain, [])), weights_of(alone[0])
+    assert all(np.array_equal(expected[name], actual[name]) for name in expected)
+
+
+def test_the_table_says_how_many_images_were_learnt_and_how_well(alone: list[pa.Table]) -> None:
+    digits = load(DIGITS)
+    said = logits(architecture_of(alone[0]), weights_of(alone[0]), digits.train_images[:100])
+    right = float((said.argmax(1) == digits.train_labels[:100]).mean())
+    assert MIXED == alone[0].schema
+    assert (100, right) == (rows(alone[0])["examples"], rows(alone[0])["train_accuracy"])
+    assert 126 == rows(alone[1])["examples"]  # half of 132 photographs' squares, and 60 digits
+
+
+def test_the_validation_loss_is_on_the_same_images_whatever_is_trained_on(alone: list[pa.Table]) -> None:
+    pool = pooled((PHOTOS,), TWO)
+    assert np.array_equal(load(DIGITS).test_images, pool.images.test_images)
+
+
+def test_a_training_that_cannot_be_leaves_the_others_alone(alone: list[pa.Table]) -> None:
+    beyond = replace(ONE, shares=(Share(Part(DIGITS, 1400, 100)),))
+    first, second = together([beyond, TWO])
+    assert isinstance(first, DatasetError)
+    assert isinstance(second, pa.Table)
+    assert rows(alone[1]) == rows(second)
+
+
+def test_images_of_another_shape_are_refused_by_name() -> None:
+    small = pin(Dataset("digits#14x14"))
+    with pytest.raises(DatasetError, match="images of digits#14x14 are 14 x 14 x 1, those of digits 28 x 28 x 1"):
+        train(replace(ONE, shares=(Share(Part(small)),)), [])
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("shares", (), "shares is empty"),
+        ("classes", 0, "classes is 0; it must be at least 1"),
+        ("crop", -1, "crop is -1"),
+        ("optimiser", "sgd", "optimiser is 'sgd'; it must be one of adam, rmsprop"),
+        ("learning_rate", 0.0, "learning_rate is 0.0"),
+    ],
+)
+def test_a_mixture_that_cannot_be_trained_is_refused(field: str, value: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(ONE, **{field: value})
