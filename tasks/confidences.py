@@ -25,6 +25,9 @@ LABEL = "label"
 ALONE: dict[str, Gives] = {"confidence": "probabilities", "log_confidence": "log-probabilities"}
 # Below 1 a float32 has eight decimals, and a float64 no more than sixteen.
 SINGLE, DOUBLE = 8, 16
+# Of the images that a model gets right: fewer than the one, but more than the other with its columns in another order.
+WRONG_ORDER, RIGHT_ORDER = 0.2, 0.8
+ENOUGH = 10  # images a class; with fewer, some order suits any model
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +48,12 @@ def read(
     outside [0, 1] or without decimals, labels that differ from ours, and fewer classes than these labels need.
     """
     table = sent.read(file)
+    _check_labels(table, ids, labels)
     alone = _alone(table, columns, gives)
     if alone is None:
         values, resolution = _of_classes(outputs.of_table(table, columns, gives), ids, labels)
     else:
         values, resolution = _of_column(table, *alone, ids)
-    _check_labels(table, ids, labels)
     return Confidences(rounded(values, resolution), resolution)
 
 
@@ -110,6 +113,7 @@ def _of_classes(said: outputs.Outputs, ids: Sequence[str], labels: Labels) -> tu
             f"{said.name} has {said.classes} classes, and the labels reach up to {labels.max()}; "
             f"it must have {labels.max() + 1} or more"
         )
+    _check_order(said, rows, labels)
     if said.gives == "logits":
         # A place of a logit moves p by p (1 - p) of it: however few there are, nothing is cut off at 1.
         return np.exp(said.of(ids).log_p[np.arange(len(ids)), labels]), 0.0
@@ -120,6 +124,28 @@ def _of_classes(said: outputs.Outputs, ids: Sequence[str], labels: Labels) -> tu
     # As printed: not divided by the sum of the row, nor lifted from 0.
     values = said.values[rows, labels]
     return np.clip(values if said.gives == "probabilities" else np.exp(values), 0, 1), resolution
+
+
+def _check_order(said: outputs.Outputs, rows: NDArray[np.int64], labels: Labels) -> None:
+    """ValueError where the classes stand in another order than ours: the confidences would be of other classes.
+
+    Such a model would seem to know nothing of the images. It is told from one that is merely bad by how much better it
+    does once its columns are put in the order that suits it best.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    if said.values.shape[1] == 1 or len(rows) < ENOUGH * said.classes:
+        return
+    counts = np.zeros((said.classes, said.classes), np.int64)  # (classes, columns): images whose largest is there
+    np.add.at(counts, (labels, said.values[rows].argmax(axis=1)), 1)
+    classes, places = linear_sum_assignment(counts, maximize=True)
+    right, best = np.trace(counts) / len(rows), counts[classes, places].sum() / len(rows)
+    if right < WRONG_ORDER and best > RIGHT_ORDER:
+        order = f"{', '.join(map(str, places))} for our classes {', '.join(map(str, classes))}"
+        raise ValueError(
+            f"{said.name} gets {right:.0%} of the images right as its classes stand, and {best:.0%} in another order: "
+            f"{order}; name its columns in our order"
+        )
 
 
 def _of_column(table: Sent, column: str, gives: Gives, ids: Sequence[str]) -> tuple[Floats, float]:

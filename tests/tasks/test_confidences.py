@@ -183,6 +183,22 @@ def test_what_is_wrong_with_a_table_is_told_in_one_line(
     assert "\n" not in str(refused.value)
 
 
+def test_classes_in_another_order_than_ours_are_told_and_named_columns_put_them_right(tmp_path: Path) -> None:
+    owners = (0.9 * np.eye(3) + 0.1 / 3)[[2, 0, 1]]  # of pictures of our classes 0, 1 and 2, as the owner has them
+    labels = np.arange(30) % 3
+    ids = [f"{row}.png" for row in range(30)]
+    lines = [",".join([id, *map(str, owners[label])]) for id, label in zip(ids, labels, strict=True)]
+    file = csv(tmp_path, "image,p0,p1,p2", *lines)
+    with pytest.raises(
+        ValueError, match=r"gets 0% .* as its classes stand, and 100% in another order: 2, 0, 1 for our"
+    ):
+        confidences.read(file, ids, labels)
+    found = confidences.read(file, ids, labels, ["p2", "p0", "p1"])
+    np.testing.assert_allclose(found.values, 0.9 + 0.1 / 3, rtol=1e-7)
+    no_order = (owners[labels].argmax(axis=1) + 1 + np.arange(30) // 3 % 2) % 3  # always wrong, in every order often
+    np.testing.assert_allclose(confidences.read(file, ids, no_order).values, 0.1 / 3, rtol=1e-7)
+
+
 def test_pictures_are_there_once(tmp_path: Path) -> None:
     file = columns(tmp_path, "confidence", TRUE)
     with pytest.raises(ValueError, match=r"has no row for 'query/000003.png'; 1 of 2 are missing"):
