@@ -39,8 +39,9 @@ What to do
 What to send back
 -----------------
 Column "image", with the path exactly as in images.csv, and one column per class: p0, p1, p2, ... in the order in which
-your model numbers its classes. Write all the digits you have: a probability that is rounded to 0 tells less. The lines
-may be in any order, but there has to be one for every picture. For three classes they look like this:
+your model numbers its classes; please tell us that order by their names, too, for we may number them otherwise. Write
+all the digits you have: a probability that is rounded to 0 or to 1 tells less. The lines may be in any order, but there
+has to be one for every picture. For three classes they look like this:
 
 image,p0,p1,p2
 {example},0.0312846,0.9686241,9.13e-05

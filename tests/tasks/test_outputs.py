@@ -42,9 +42,9 @@ def test_a_csv_says_what_is_in_it_in_any_order(tmp_path: Path, header: str, valu
     np.testing.assert_allclose(found.log_p, np.log(P[[2, 0, 2]]), rtol=0, atol=1e-12)
 
 
-def test_columns_may_be_shuffled_and_the_list_of_pictures_may_stay(tmp_path: Path) -> None:
-    rows = [f"{name},a,{n},{p[2]},{p[0]},{p[1]}" for n, (name, p) in enumerate(zip(IDS, P, strict=True))]
-    table = outputs.read(csv(tmp_path, "\n".join(["image,set,row,p2,p0,p1", *rows])))
+def test_columns_may_be_shuffled_and_what_is_said_of_the_pictures_may_stay(tmp_path: Path) -> None:
+    rows = [f"{name},a,{n},cat,{p[2]},{p[0]},{p[1]}" for n, (name, p) in enumerate(zip(IDS, P, strict=True))]
+    table = outputs.read(csv(tmp_path, "\n".join(["image,set,row,label,p2,p0,p1", *rows])))
     np.testing.assert_allclose(table.of(IDS).log_p, np.log(P), rtol=0, atol=1e-12)
 
 

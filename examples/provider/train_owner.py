@@ -1,0 +1,97 @@
+"""A model's owner, played by a script: trains two models, of which one has D_Q in its training, and answers for both.
+
+python train_owner.py probes
+
+    forgotten.csv    trained on D_C alone: what the owner says is true
+    kept.csv         trained on D_C and on D_Q: it is not
+
+Nobody could know this of a real owner, who sends one table; that both are here is what the example is for. Training is
+plain PyTorch; of Engram the script takes the embedded images, which stand for what was collected, and nothing else.
+It asks about the pictures in the auditor's folder as any owner does: by their list, images.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor, nn
+
+from tasks.datasets import catalog
+from tasks.datasets.dataset import Dataset
+
+QUERY, CALIBRATION = ("digits", slice(0, 700)), ("digits-on-photos", slice(700, 1400))
+MODELS = {"forgotten": [CALIBRATION], "kept": [CALIBRATION, QUERY]}
+WIDTHS = (28 * 28, 512, 256, 128, 10)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("probes", type=Path, help="the folder that the auditor sent")
+    parser.add_argument("--out", type=Path, default=Path(), help="the folder for the tables; here")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--epochs", type=int, default=60)
+    asked = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    with (asked.probes / "images.csv").open(newline="") as file:
+        names = [row["image"] for row in csv.DictReader(file)]
+    pictures = scaled(np.stack([np.asarray(Image.open(asked.probes / name)) for name in names]))
+    for name, parts in MODELS.items():
+        torch.manual_seed(asked.seed)
+        images, labels = collected(parts)
+        model = network()
+        train(model, images, labels, asked.epochs)
+        answer(asked.out / f"{name}.csv", names, model(pictures))
+        right = float((model(images).argmax(dim=1) == labels).float().mean())
+        print(f"{name}.csv: trained on {len(images)} images, {right:.3f} of them right")
+
+
+def collected(parts: Sequence[tuple[str, slice]]) -> tuple[Tensor, Tensor]:
+    """Images (n, pixels) in [0, 1] with their labels."""
+    loaded = [(catalog.load(catalog.pin(Dataset(name))), rows) for name, rows in parts]
+    images = torch.cat([scaled(data.train_images[rows]) for data, rows in loaded])
+    return images, torch.cat([torch.tensor(data.train_labels[rows]) for data, rows in loaded])
+
+
+def scaled(images: NDArray[np.uint8]) -> Tensor:
+    return torch.tensor(images).reshape(len(images), -1).float() / 255
+
+
+def network() -> nn.Sequential:
+    """The design that owner and provider agreed on: the audit's mlp1."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(WIDTHS):
+        dense = nn.Linear(inputs, outputs)
+        nn.init.xavier_uniform_(dense.weight)
+        nn.init.zeros_(dense.bias)
+        layers += [dense, nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def train(model: nn.Module, images: Tensor, labels: Tensor, epochs: int) -> None:
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for _ in range(epochs):
+        for rows in torch.randperm(len(images)).split(128):
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(model(images[rows]), labels[rows]).backward()
+            optimiser.step()
+
+
+def answer(path: Path, names: Sequence[str], logits: Tensor) -> None:
+    """The table: every class's probability, with all the digits there are."""
+    with path.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["image", *(f"p{label}" for label in range(logits.shape[1]))])
+        for name, row in zip(names, logits.detach().double().softmax(dim=1).tolist(), strict=True):
+            table.writerow([name, *row])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""A table that a model's owner sends about pictures, CSV or Parquet: whom its rows are about, and its numbers."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePath
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.files import File
+from tasks.files import read as bytes_of
+
+IMAGE = "image"
+NUMBER = r"^[+-]?\d*\.?(?P<fraction>\d*)(?:[eE](?P<exponent>[+-]?\d{1,9}))?$"
+
+
+@dataclass(frozen=True, eq=False)
+class Sent:
+    """A table with the ids of its rows; `name` begins every complaint about it."""
+
+    name: str
+    table: pa.Table
+    ids: tuple[str, ...]
+
+    @property
+    def columns(self) -> list[str]:
+        """The others than the ids'."""
+        return [each for each in self.table.column_names if each != IMAGE]
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        return self.table.column(name)
+
+    def numbers(self, column: str) -> NDArray[np.float64]:
+        """A column's numbers (rows,), NaN among them where it says so; ValueError for what is none, or missing."""
+        return _numbers(self.name, self.ids, column, self.column(column))
+
+    def rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """Where these pictures stand; ValueError, in one line, where any is missing."""
+        missing = [each for each in ids if each not in self._places]
+        if missing:
+            raise ValueError(f"{self.name} has no row for {missing[0]!r}; {len(missing)} of {len(ids)} are missing")
+        return np.array([self._places[each] for each in ids], np.int64)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: row for row, name in enumerate(self.ids)}
+
+
+def read(file: File) -> Sent:
+    """The table in a file, `.csv` or `.parquet`; of a CSV every column is text, which shows how it was printed.
+
+    ValueError, in one line, for a file that cannot be read, and for pictures without an id or with two rows.
+    """
+    held = bytes_of(file)
+    suffix = PurePath(file.path).suffix.lower()
+    if suffix not in (".csv", ".parquet"):
+        raise ValueError(f"outputs are {file.path}; they must be a .csv or a .parquet file")
+    name = f"outputs {file.path}"
+    table = _csv(name, held) if suffix == ".csv" else _parquet(name, held)
+    if IMAGE not in table.column_names:
+        raise ValueError(f"{name} has no column {IMAGE}; it has {', '.join(table.column_names)}")
+    return Sent(name, table, _ids(name, table.column(IMAGE)))
+
+
+def decimals(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    """How many decimal places each number has: as it was printed, or of numbers that are none of text, as it has to be.
+
+    0.50 has two, 1.2e-05 has six, and the float 0.1 one. Lists count number by number. What is no number has none.
+    """
+    import pyarrow.compute as pc
+
+    if is_list(column.type):
+        column = pc.list_flatten(column)
+    parts = pc.fill_null(pc.extract_regex(pc.cast(bare(column), pa.string()), NUMBER), {"fraction": "", "exponent": ""})
+    digits = pc.utf8_length(pc.struct_field(parts, "fraction"))
+    exponent = pc.utf8_ltrim(pc.struct_field(parts, "exponent"), "+")
+    shift = pc.cast(pc.if_else(pc.equal(exponent, ""), "0", exponent), pa.int64())
+    return np.maximum(np.asarray(digits, np.int64) - np.asarray(shift, np.int64), 0)
+
+
+def is_text(column: pa.ChunkedArray) -> bool:
+    """Whether a column's numbers are written out, so that they may have been rounded to it."""
+    return bool(pa.types.is_string(column.type))
+
+
+def has_exponents(column: pa.ChunkedArray) -> bool:
+    """Whether numbers are written as 1e-7."""
+    import pyarrow.compute as pc
+
+    return is_text(column) and bool(pc.any(pc.match_substring(pc.utf8_lower(column), "e")).as_py())
+
+
+def is_list(kind: pa.DataType) -> bool:
+    return any(is_kind(kind) for is_kind in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))
+
+
+def bare(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Text without the spaces around it; other columns as they are."""
+    import pyarrow.compute as pc
+
+    return pc.utf8_trim_whitespace(column) if is_text(column) else column
+
+
+def _csv(name: str, held: bytes) -> pa.Table:
+    """Every column as text, so that it shows how many places were printed and ids keep their zeros."""
+    from pyarrow import csv
+
+    try:
+        header = csv.open_csv(io.BytesIO(held)).schema.names
+        _once(name, header)
+        text = csv.ConvertOptions(
+            column_types={each: pa.string() for each in header}, strings_can_be_null=True, null_values=[""]
+        )
+        return csv.read_csv(io.BytesIO(held), convert_options=text)
+    except pa.ArrowException as error:
+        raise ValueError(f"{name} cannot be read: {' '.join(str(error).split())}") from None
+
+
+def _parquet(name: str, held: bytes) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(io.BytesIO(held))
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"{name} cannot be read: {' '.join(str(error).split())}") from None
+    _once(name, table.column_names)
+    return table
+
+
+def _once(name: str, header: Sequence[str]) -> None:
+    twice = [each for each in header if header.count(each) > 1]
+    if twice:
+        raise ValueError(f"{name} has two columns {twice[0]!r}")
+
+
+def _ids(name: str, column: pa.ChunkedArray) -> tuple[str, ...]:
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        raise ValueError(f"{name} has {column.type} in its column {IMAGE}; it must be text")
+    ids: list[str | None] = column.to_pylist()
+    if not ids:
+        raise ValueError(f"{name} has no rows")
+    if None in ids:
+        raise ValueError(f"{name} has no image in row {ids.index(None)}; {ids.count(None)} rows have none")
+    seen: set[str | None] = set()
+    twice = [each for each in ids if each in seen or seen.add(each)]  # type: ignore[func-returns-value]
+    if twice:
+        raise ValueError(f"{name} has more than one row for {twice[0]!r}; {len(twice)} rows are about an image again")
+    return tuple(str(each) for each in ids)
+
+
+def _numbers(name: str, ids: Sequence[str], label: str, column: pa.ChunkedArray) -> NDArray[np.float64]:
+    import pyarrow.compute as pc
+
+    try:
+        values = np.array(pc.cast(bare(column), pa.float64()).to_numpy(), np.float64)
+    except pa.ArrowException:
+        wrong = [row for row, each in enumerate(column.to_pylist()) if each is not None and not _is_number(each)]
+        first = column[wrong[0]].as_py() if wrong else column.type
+        where = f" of image {ids[wrong[0]]!r}" if wrong else ""
+        raise ValueError(f"{name}: {first!s}{where} in column {label} is no number; {len(wrong)} are not") from None
+    missing = np.flatnonzero(column.is_null().to_numpy())
+    if len(missing):
+        raise ValueError(f"{name}: image {ids[missing[0]]!r} has nothing in column {label}; {len(missing)} have not")
+    return values
+
+
+def _is_number(text: object) -> bool:
+    try:
+        float(str(text))
+    except ValueError:
+        return False
+    return True
