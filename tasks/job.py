@@ -90,7 +90,7 @@ class Job:
 Roots = Mapping[str, "Job | tuple[Job, ...]"]
 
 
-Answer = Literal["memorised", "not seen", "undecided"]
+Answer = Literal["memorised", "not seen", "forgotten", "not forgotten", "undecided"]
 
 
 @dataclass(frozen=True)

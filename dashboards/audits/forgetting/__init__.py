@@ -8,10 +8,12 @@ from dashboards.audits.forgetting.cells import cells
 from dashboards.audits.forgetting.confidences import confidences
 from dashboards.audits.forgetting.distances import distances
 from dashboards.audits.forgetting.fits import fits
+from dashboards.audits.forgetting.pictures import pictures
 from dashboards.audits.forgetting.power import power
 from dashboards.audits.forgetting.ratios import ratios
 from dashboards.audits.forgetting.targets import margin, targets
 from dashboards.figure import Figure
+from dashboards.gallery import Gallery
 from dashboards.run import Run
 
 
@@ -32,3 +34,8 @@ def figures(run: Run) -> Iterator[Figure]:
 def sweep(run: Run) -> Iterator[Figure]:
     """The power curves of all cells together."""
     yield from cells(run)
+
+
+def gallery(run: Run, show_images: bool) -> Gallery | None:
+    """An image of each class in each set: figure 2."""
+    return pictures(run, show_images)

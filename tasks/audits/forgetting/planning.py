@@ -1,0 +1,88 @@
+"""From a config to jobs: which trainings, what each is asked, and the tables that the answers make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from tasks import seeds
+from tasks.audits.forgetting.asked import SET, Ask, ask
+from tasks.audits.forgetting.audited import Audited
+from tasks.audits.forgetting.config import Forgetting, Target
+from tasks.audits.forgetting.distances import Distances, distances
+from tasks.audits.forgetting.examples import Examples, examples
+from tasks.audits.forgetting.fits import Fit, fit
+from tasks.audits.forgetting.powers import Powers, powers
+from tasks.audits.forgetting.published import repeats
+from tasks.audits.forgetting.ratios import Ratios, ratios
+from tasks.audits.forgetting.summary import Summary, summary
+from tasks.audits.forgetting.trainings import Model, check, trained
+from tasks.datasets.catalog import load
+from tasks.datasets.images import Pixels
+from tasks.job import Job, Roots
+
+
+def plan(config: Forgetting) -> Roots:
+    """The tables of the audit, `summary` among them; which ones follows from what is measured.
+
+    A DatasetError where the data cannot serve: before anything is trained.
+    """
+    check(config)
+    roots: dict[str, Job | tuple[Job, ...]] = {}
+    if "scores" in config.measures:
+        roots |= scored(config)
+    if "examples" in config.measures:
+        parts = dict(zip(("query", "calibration", "outside"), config.parts, strict=False))
+        roots["examples"] = Job(examples, Examples(**parts, seed=seeds.derive(config.seed, "examples")))
+    read = tuple(job for found in roots.values() for job in (found if isinstance(found, tuple) else (found,)))
+    asked = tuple(job for job in read if job.function is not ask)  # what they said is in the tables made of it
+    roots["summary"] = Job(summary, Summary(audited(config), repeats(config)), asked)
+    return roots
+
+
+def scored(config: Forgetting) -> dict[str, Job | tuple[Job, ...]]:
+    models = tuple(trained(config))
+    said = (*(Job(ask, Ask(model, config.query), (job,)) for model, job in models), *given(config))
+    ratio = Ratios(audited(config), config.margin, config.resamples, seeds.derive(config.seed, "bootstrap"))
+    found: dict[str, Job | tuple[Job, ...]] = {
+        "ratios": Job(ratios, ratio, said),
+        "distances": Job(distances, Distances(), said),
+        "confidences": said,
+        "fits": tuple(Job(fit, Fit(model), (job,)) for model, job in models),
+    }
+    if any(on_the_curve(target) for target in config.targets):
+        found["power"] = Job(powers, Powers(ratio), said)
+    return found
+
+
+def on_the_curve(target: Target) -> bool:
+    """Whether a target is trained on all of the calibration set and some of the query set: a point of power."""
+    return target.calibration == 1 and target.query > 0 and not target.outside
+
+
+def given(config: Forgetting) -> Iterator[Job]:
+    """What models of somebody else are asked, each a target of its own."""
+    about = config.given
+    for number, file in enumerate(about.models):
+        yield Job(ask, Ask(Model("target", number, 0), config.query, file=file, interface=about.interface))
+    for number, outputs in enumerate(about.outputs, start=len(about.models)):
+        model = Model("target", number, 0)
+        yield Job(ask, Ask(model, config.query, outputs=outputs, interface=about.interface, columns=about.columns))
+
+
+def audited(config: Forgetting) -> tuple[Audited, ...]:
+    """The targets in their order: those that are trained here, or the given ones."""
+    if not config.given.there:
+        return tuple(
+            Audited(str(target), "training", target.query, target.calibration, target.outside)
+            for target in config.targets
+        )
+    models = [Audited(PurePath(file.path).name, "model") for file in config.given.models]
+    tables = [Audited(PurePath(file.path).name, "outputs") for file in config.given.outputs]
+    return (*models, *tables)
+
+
+def probes(config: Forgetting) -> Iterator[tuple[str, Pixels]]:
+    """The query set, which a model's owner asks the model about."""
+    images = load(config.query.data)
+    yield SET, images.train_images[config.query.rows(images)]

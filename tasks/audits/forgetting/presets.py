@@ -1,0 +1,66 @@
+"""The paper's tables and figure as configs, those that need no SVHN, and a few settings of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tasks.audits.forgetting.config import PUBLISHED, Forgetting, Target
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.mixtures import Part
+from tasks.models.catalog import Network
+
+TABLE1 = Forgetting()
+# ResNet-18 on random squares of 128 pixels, as slices of a heart are larger than what is needed of them.
+TABLE2 = Forgetting(
+    query=Part(Dataset("acdc-3t")),
+    calibration=Part(Dataset("acdc-1.5t")),
+    outside=None,
+    targets=PUBLISHED,
+    network=Network("resnet18"),
+    crop=128,
+    epochs=30,
+)
+SMALL = (0.01, 0.02, 0.05)  # shares of the query set below those of the paper
+BELOW = tuple(Target(query=share, calibration=1.0) for share in SMALL)
+# MNIST's 60,000 training images are the query set's, and what the second source is made of, half each.
+WITHOUT_SVHN = replace(
+    TABLE1,
+    query=Part(Dataset("mnist"), 0, 30_000),
+    calibration=Part(Dataset("mnist-on-photos"), 30_000, 30_000),
+    outside=Part(Dataset("cifar10#28x28#grey"), 0, 30_000),
+    targets=(*TABLE1.targets, *BELOW),
+)
+NULL = (Target(calibration=1.0),)
+CURVE = (*NULL, *(Target(query=share, calibration=1.0) for share in (0.001, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)))
+SIZES = (1_000, 10_000, 60_000)  # images of the query set
+QUICKSTART = Forgetting(
+    query=Part(Dataset("digits"), 0, 700),
+    calibration=Part(Dataset("digits-on-photos"), 700, 700),
+    outside=None,
+    targets=(*NULL, *(Target(query=share, calibration=1.0) for share in (0.05, 0.1, 0.5, 1.0))),
+    network=Network("mlp1"),
+    replicates=5,
+    epochs=60,
+)
+
+PRESETS: Mapping[str, Forgetting | tuple[Forgetting, ...]] = {
+    "quickstart": QUICKSTART,
+    "null": replace(QUICKSTART, targets=NULL),
+    "smoke": replace(
+        QUICKSTART,
+        query=Part(Dataset("digits"), 0, 200),
+        calibration=Part(Dataset("digits-on-photos"), 200, 200),
+        targets=(*NULL, Target(query=1.0, calibration=1.0)),
+        replicates=2,
+        epochs=10,
+        resamples=200,
+    ),
+    "table1": TABLE1,
+    "table1-without-svhn": WITHOUT_SVHN,
+    "table2": TABLE2,
+    "figure2": replace(TABLE2, measures=("examples",)),
+    "sensitivity": tuple(
+        replace(TABLE1, query=Part(Dataset("mnist"), 0, size), outside=None, targets=CURVE) for size in SIZES
+    ),
+}

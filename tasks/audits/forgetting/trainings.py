@@ -1,0 +1,122 @@
+"""The models that are trained: each one's share of the data, its seed, and what it stands for in the audit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from tasks import seeds
+from tasks.audits.forgetting.config import Forgetting, Target
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import DatasetError
+from tasks.datasets.mixtures import Part, Share
+from tasks.datasets.overlap import overlap
+from tasks.job import Job
+from tasks.training.mixed import Mixture, train
+
+Kind = Literal["query", "calibration", "target"]
+QUERY, CALIBRATION = Target(query=1.0), Target(calibration=1.0)
+NAMED = 5  # images that overlap, in an error
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a model stands for: `target` is the number of the target that it is a replicate of."""
+
+    kind: Kind
+    target: int | None
+    replicate: int
+
+
+def trained(config: Forgetting) -> Iterator[tuple[Model, Job]]:
+    """The query, calibration and target models, replicate by replicate, with the jobs that train them.
+
+    Replicates of all three are independent, also where a target is trained on what the query or the calibration models
+    are: the target is never one of them.
+    """
+    for replicate in range(config.replicates):
+        yield Model("query", None, replicate), training(config, QUERY, "query", replicate)
+        yield Model("calibration", None, replicate), training(config, CALIBRATION, "calibration", replicate)
+        for number, target in enumerate(config.targets):
+            yield Model("target", number, replicate), training(config, target, "target", replicate)
+
+
+def training(config: Forgetting, target: Target, kind: Kind, replicate: int) -> Job:
+    """One training on the target's shares; its seed depends on these, not on which targets there are beside it."""
+    named = [repr(float(share)) for share in (target.query, target.calibration, target.outside)]
+    mixture = Mixture(
+        shares=tuple(shares(config, target, replicate)),
+        validation=config.query.data,
+        classes=classes(config),
+        network=config.network,
+        dropout=config.dropout,
+        batch_norm=config.batch_norm,
+        augmentation=config.augmentation,
+        crop=config.crop,
+        seed=seeds.derive(config.seed, "training", kind, *named, replicate),
+        epochs=config.epochs,
+        optimiser=config.optimiser,
+        learning_rate=config.learning_rate,
+        schedule=config.schedule,
+        batch=config.batch,
+    )
+    return Job(train, mixture)
+
+
+def shares(config: Forgetting, target: Target, replicate: int) -> Iterator[Share]:
+    """The target's shares of the parts; those of one replicate are nested, those of another drawn anew."""
+    for name, part, share in (
+        ("calibration", config.calibration, target.calibration),
+        ("query", config.query, target.query),
+        ("outside", config.outside, target.outside),
+    ):
+        if share:
+            assert part is not None
+            yield Share(part, share, seeds.derive(config.seed, "share", name, replicate) if share < 1 else 0)
+
+
+def classes(config: Forgetting) -> int:
+    """How many classes the networks tell apart: those of the query set."""
+    return load(config.query.data).classes
+
+
+def check(config: Forgetting) -> None:
+    """A DatasetError where the data cannot serve: too few images, other shapes or classes, or images in common.
+
+    The calibration set must hold no image of the query set, nor one made of it: the first such images are named.
+    """
+    query = load(config.query.data)
+    for part in config.parts:
+        images = load(part.data)
+        part.rows(images)
+        if images.shape != query.shape:
+            shapes = [" x ".join(map(str, each)) for each in (images.shape, query.shape)]
+            raise DatasetError(
+                f"images of {part.data.name} are {shapes[0]}, those of the query set {config.query.data.name} "
+                f"{shapes[1]}; all must be of one shape: add #28x28, or another height x width, and #grey or #rgb"
+            )
+        if images.classes > query.classes:
+            raise DatasetError(
+                f"{part.data.name} has {images.classes} classes, the query set {config.query.data.name} "
+                f"{query.classes}; it must have no more"
+            )
+    if config.crop > min(query.shape[:2]):
+        raise DatasetError(f"crop is {config.crop}; it must be at most {min(query.shape[:2])}, the side of the images")
+    common = in_common(config.query, config.calibration)
+    if common:
+        named = ", ".join(f"{first} is {second}" for first, second in common[:NAMED])
+        more = f", and {len(common) - NAMED:,} more" if len(common) > NAMED else ""
+        raise DatasetError(
+            f"the query set {config.query.data.name} and the calibration set {config.calibration.data.name} have "
+            f"{len(common):,} images in common: training image {named}{more}; the calibration set must hold none of "
+            "the query set, nor any made of it: leave these out of it"
+        )
+
+
+@cache  # a plan is made more than once for a run
+def in_common(query: Part, calibration: Part) -> tuple[tuple[int, int], ...]:
+    """The training images (row of the one, row of the other) that both parts hold."""
+    first, second = load(query.data), load(calibration.data)
+    return tuple(overlap(first, query.rows(first), second, calibration.rows(second)))

@@ -1,0 +1,136 @@
+"""The audit's answer in words, read off its summary.
+
+It rests on the rho of the targets, whose intervals are compared with 1 - margin; where there are several, on all of
+them together. That models trained on the query set can be told from calibration models is what it takes for granted,
+so without it nothing is decided.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.decision import decided
+from tasks.job import Answer, Verdict
+
+Row = Mapping[str, Any]
+ADEQUATE = 0.95  # training accuracy
+LISTED = 12  # targets that are told one by one
+LIMITS = (
+    "This compares what models say of the query set as a whole: a few of its images may be held without moving rho. It "
+    "is as good as the calibration set's likeness to what the target was trained on instead: a target of another "
+    "domain, or better trained, has another rho for reasons that are no memory."
+)
+
+
+def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
+    """Forgotten: every target's rho lies above 1 - margin. Not forgotten: that of one at least lies below. Undecided:
+    neither, or nothing can be told.
+    """
+    rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
+    found = [row for (metric, _), row in rows.items() if metric == "rho"]
+    if not found:
+        why = "this run shows images only" if "scores" not in config.measures else "no target has been asked"
+        return Verdict("undecided", f"Undecided: {why}.", LIMITS, tuple(rows)[:1])
+    separation = rows.get(("separation", "{}"))
+    apart = None if separation is None else separation["estimate"]
+    answers = [decided(row["estimate"], row["low"], row["high"], apart, config.margin) for row in found]
+    kinds = [each.answer for each in answers]
+    answer: Answer = (
+        "not forgotten" if "not forgotten" in kinds else "undecided" if "undecided" in kinds else "forgotten"
+    )
+    said = [
+        f"{name(row)} {each.answer}: {evidence(row, each.reason)}" for row, each in zip(found, answers, strict=True)
+    ]
+    if len(found) == 1:
+        sentence = f"{answer.capitalize()}: {evidence(found[0], answers[0].reason)}"
+    else:
+        counts = ", ".join(
+            f"{kinds.count(kind)} {kind}" for kind in ("forgotten", "not forgotten", "undecided") if kind in kinds
+        )
+        listed = "; ".join(said[:LISTED])
+        sentence = f"{answer.capitalize()}: of {len(found)} targets {counts}. {listed}"
+    sentence = " ".join([f"{sentence}.", *rightly(rows, len(found)), threshold(config), *smallest(rows)])
+    limits = " ".join([*unlearnt(rows), *of_another_design(config), *published(rows, found), LIMITS])
+    return Verdict(answer, sentence, limits, tuple((row["metric"], row["setting"]) for row in found))
+
+
+def name(row: Row) -> str:
+    return str(json.loads(row["setting"])["target"])
+
+
+def evidence(row: Row, reason: str | None) -> str:
+    """rho in words, and why nothing is decided where nothing is."""
+    if row["estimate"] is None:
+        return f"rho is undefined ({reason})"
+    interval = "no interval" if row["low"] is None else f"95 % interval {row['low']:.3g} to {row['high']:.3g}"
+    models = f"{row['n']} model{'s' if row['n'] > 1 else ''}"
+    return f"rho {row['estimate']:.3g} ({interval}, {models})" + (f"; {reason}" if reason else "")
+
+
+def threshold(config: Forgetting) -> str:
+    return (
+        f"rho is about 1 where the query set was never trained on; below {1 - config.margin:.4g} it counts as not "
+        "forgotten."
+    )
+
+
+def rightly(rows: Mapping[tuple[str, str], Row], targets: int) -> list[str]:
+    """How many of the targets whose training is known are decided as they were trained."""
+    right = rows.get(("targets decided rightly", "{}"))
+    if right is None or targets < 2:
+        return []
+    wrong = rows[("targets decided wrongly", "{}")]
+    counts = [round(each["estimate"] * each["n"]) for each in (right, wrong)]
+    return [f"By what they were trained on, {counts[0]} of {right['n']} are decided rightly and {counts[1]} wrongly."]
+
+
+def smallest(rows: Mapping[tuple[str, str], Row]) -> list[str]:
+    """From which share of the query set on the audit finds it."""
+    row = rows.get(("smallest share detected", "{}"))
+    if row is None:
+        return []
+    if row["estimate"] is None:
+        return ["No share of the query set that was tried is found beside all of the calibration set."]
+    return [f"Beside all of the calibration set, {row['estimate']:.3g} of the query set or more is found."]
+
+
+def unlearnt(rows: Mapping[tuple[str, str], Row]) -> list[str]:
+    """A warning where a training did not learn what it was trained on."""
+    row = rows.get(("lowest train accuracy", "{}"))
+    if row is None or row["estimate"] >= ADEQUATE:
+        return []
+    return [
+        f"Warning: a training gets only {row['estimate']:.1%} of its own images right; below {ADEQUATE:.0%} what models "
+        "say is no good likeness of their data: train longer."
+    ]
+
+
+def of_another_design(config: Forgetting) -> list[str]:
+    """A warning where nobody here knows how the target was trained."""
+    if not config.given.there:
+        return []
+    return [
+        f"Warning: how the given targets were trained is not known here; the query and calibration models are "
+        f"{config.network.name}, and another design can move rho by itself."
+    ]
+
+
+def published(rows: Mapping[tuple[str, str], Row], found: Sequence[Row]) -> list[str]:
+    """What the published rule says, a triple of models at a time."""
+    said = [rows.get(("published rule says forgotten", row["setting"])) for row in found]
+    told = [
+        f"{name(row)} {round(row['estimate'] * row['n'])} of {row['n']}"
+        for row in said
+        if row is not None and row["n"] > 1
+    ]
+    if not told:
+        return []
+    return [
+        f"The published rule, rho >= 1 of one query, one calibration and one target model, calls forgotten: "
+        f"{', '.join(told[:LISTED])}."
+    ]
