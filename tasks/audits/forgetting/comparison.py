@@ -10,6 +10,7 @@ import numpy as np
 from tasks import seeds
 from tasks.audits.forgetting import distance
 from tasks.audits.forgetting.decision import Decision, decided
+from tasks.audits.forgetting.distance import Score
 from tasks.audits.forgetting.ratio import Ratio, ratio
 from tasks.audits.forgetting.said import Name, Said
 
@@ -23,14 +24,16 @@ class Comparison:
     decision: Decision
 
 
-def compared(said: Said, target: Sequence[Name], margin: float, resamples: int, seed: int) -> Comparison:
+def compared(said: Said, target: Sequence[Name], score: Score, margin: float, resamples: int, seed: int) -> Comparison:
     """The models of a target, or some of them, beside all query and calibration models there are.
 
     All targets meet the same resamples of the images. ValueError without a query model.
     """
     query, calibration, models = said.alike(said.names("query"), said.names("calibration"), target)
-    found = ratio(query, calibration, models, said.groups, resamples, seeds.generator(seed, "resamples of images"))
-    floor = distance.among(query)[np.triu_indices(len(query), 1)]
+    found = ratio(
+        query, calibration, models, said.groups, resamples, seeds.generator(seed, "resamples of images"), score
+    )
+    floor = distance.among(query, score)[~np.eye(len(query), dtype=bool)]
     known = len(floor) and len(calibration)
     separation = float(found.to_calibration.min() - floor.max()) if known else None
     decision = decided(found.rho.value, found.rho.low, found.rho.high, separation, margin)

@@ -1,6 +1,10 @@
-"""How far apart two models' confidences lie: the two-sample Kolmogorov-Smirnov distance.
+"""How far apart two models' confidences lie: the two-sample Kolmogorov-Smirnov distance, as published and one-sided.
 
     KS(a, b) = sup over x of |F_a(x) - F_b(x)|,    F_a(x) = share of a that is at most x
+    KS below = sup over x of F_b(x) - F_a(x)
+
+The one-sided distance says how far b lies below a, and is 0 where b is nowhere the less confident. KS is the larger of
+the two one-sided distances.
 
 The supremum is over the pooled support, as in scipy.stats.ks_2samp, and ties count once all of them are passed: float32
 softmaxes have many values that are exactly 1. Liu & Tsaftaris 2020, eqs. 1 to 3, read literally take each distribution
@@ -10,12 +14,14 @@ function at its own sorted values; of as many values without ties that is i / n 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+Score = Literal["published", "one-sided"]
+SCORES: tuple[Score, ...] = ("published", "one-sided")
 
 POINTS = (
     256  # quantiles of the pooled confidences, of which and of where the models differ most resamples are looked at
@@ -29,29 +35,31 @@ class Farthest(NamedTuple):
     at: float
 
 
-def ks(first: ArrayLike, second: ArrayLike) -> float:
+def ks(first: ArrayLike, second: ArrayLike, score: Score = "published") -> float:
     """KS of two lists of numbers, in [0, 1]: 0 for equal distributions, 1 where all of one lie below the other.
+
+    One-sided, it is 1 where all of the second lie below the first, and 0 where all of them lie above.
 
     ValueError where a list is empty or has a NaN.
     """
-    return farthest(ordered(first), ordered(second)).distance
+    return farthest(ordered(first), ordered(second), score).distance
 
 
-def distances(first: NDArray[Any], second: NDArray[Any]) -> tuple[Array, Array]:
+def distances(first: NDArray[Any], second: NDArray[Any], score: Score) -> tuple[Array, Array]:
     """KS of each row of `first` (a, n) and each of `second` (b, m), and where it is reached; both (a, b)."""
     ones, others = [ordered(row) for row in first], [ordered(row) for row in second]
-    pairs = np.array([farthest(one, other) for one in ones for other in others], np.float64)
+    pairs = np.array([farthest(one, other, score) for one in ones for other in others], np.float64)
     found = pairs.reshape(len(first), len(second), 2)
     return found[..., 0], found[..., 1]
 
 
-def among(models: NDArray[Any]) -> Array:
-    """KS of each pair of rows of (r, n), (r, r): symmetric, 0 on the diagonal."""
+def among(models: NDArray[Any], score: Score) -> Array:
+    """KS of each pair of rows of (r, n), (r, r): 0 on the diagonal, and symmetric as published."""
     every = [ordered(row) for row in models]
     found = np.zeros((len(every), len(every)))
     for i, one in enumerate(every):
-        for j in range(i + 1, len(every)):
-            found[i, j] = found[j, i] = farthest(one, every[j]).distance
+        for j, other in enumerate(every):
+            found[i, j] = farthest(one, other, score).distance
     return found
 
 
@@ -65,16 +73,24 @@ def ordered(values: ArrayLike) -> Array:
     return found
 
 
-def farthest(first: Array, second: Array) -> Farthest:
+def farthest(first: Array, second: Array, score: Score = "published") -> Farthest:
     """KS of two lists in rising order, and where it is reached."""
     support = np.concatenate((first, second))
     below = np.searchsorted(first, support, "right") / len(first)
-    gaps = np.abs(below - np.searchsorted(second, support, "right") / len(second))
+    gaps = apart(below, np.searchsorted(second, support, "right") / len(second), score)
     distance = gaps.max()
     return Farthest(float(distance), float(support[gaps == distance].min()))
 
 
-def resampled(first: NDArray[Any], second: NDArray[Any], weights: Iterable[NDArray[np.int32]], at: Array) -> Array:
+def apart(first: NDArray[Any], second: NDArray[Any], score: Score) -> NDArray[Any]:
+    """How far distribution functions lie apart, value by value; one-sided, how far the second lies above the first."""
+    gaps: NDArray[Any] = second - first
+    return np.abs(gaps) if score == "published" else gaps
+
+
+def resampled(
+    first: NDArray[Any], second: NDArray[Any], weights: Iterable[NDArray[np.int32]], at: Array, score: Score
+) -> Array:
     """KS of each row of `first` (a, n) and each of `second` (b, n) in resamples of the images: (resamples, a, b).
 
     `weights` yields blocks (n, resamples): how often each image is in a resample, the same for all models, because they
@@ -84,7 +100,7 @@ def resampled(first: NDArray[Any], second: NDArray[Any], weights: Iterable[NDArr
     points = looked_at(np.concatenate((first, second)), at)
     below = np.searchsorted(points, np.concatenate((first, second)), "left")  # the first point that counts the value
     cells = indicators(below, len(points))
-    blocks = [between(cells @ block, block.sum(axis=0), len(first), len(points)) for block in weights]
+    blocks = [between(cells @ block, block.sum(axis=0), len(first), len(points), score) for block in weights]
     return np.concatenate(blocks)
 
 
@@ -112,11 +128,11 @@ def indicators(below: NDArray[np.intp], points: int) -> Any:
     return sparse.csr_matrix((ones, (rows.reshape(-1), columns.reshape(-1))), (models * points, images))
 
 
-def between(counts: NDArray[np.int32], totals: NDArray[np.int64], first: int, points: int) -> Array:
+def between(counts: NDArray[np.int32], totals: NDArray[np.int64], first: int, points: int, score: Score) -> Array:
     """KS between the first models and the others from counts (models * points, resamples): (resamples, a, b)."""
     functions = counts.reshape(-1, points, counts.shape[1]).cumsum(
         axis=1, dtype=np.int32
     )  # (models, points, resamples)
     one, other = functions[:first], functions[first:]
-    gaps = np.array([[np.abs(a - b).max(axis=0) for b in other] for a in one], np.float64)
+    gaps = np.array([[apart(a, b, score).max(axis=0) for b in other] for a in one], np.float64)
     return np.moveaxis(gaps.reshape(first, len(other), -1) / totals, 2, 0)

@@ -18,8 +18,9 @@ DISTANCES = pa.schema(
         ("query", pa.int32()),  # replicate of the query model
         ("model", pa.string()),  # what the other one is: query, calibration, target
         ("target", pa.int32()),  # its number; null where it is none
-        ("replicate", pa.int32()),  # of the other one; of two query models the later, each pair once
+        ("replicate", pa.int32()),  # of the other one; a pair of query models is there in either order
         ("ks", pa.float64()),
+        ("below", pa.float64()),  # one-sided: how far the other model's confidences lie below the query model's
         ("images", pa.int64()),
     ]
 )
@@ -47,12 +48,13 @@ def rows(answers: Said) -> Iterator[dict[str, Any]]:
     )
     for other in others:
         for query in answers.names("query"):
-            if other.model == "query" and query.replicate >= other.replicate:
+            if other.model == "query" and query.replicate == other.replicate:
                 continue
             first, second = answers.alike([query], [other])
             yield {
                 "query": query.replicate,
                 **other._asdict(),
                 "ks": distance.ks(first[0], second[0]),
+                "below": distance.ks(first[0], second[0], "one-sided"),
                 "images": answers.images,
             }

@@ -9,15 +9,17 @@ import pyarrow as pa
 
 from tasks.audits.forgetting.audited import Audited
 from tasks.audits.forgetting.comparison import compared
+from tasks.audits.forgetting.distance import SCORES, Score
 from tasks.audits.forgetting.power import detections
 from tasks.audits.forgetting.ratios import Ratios
 from tasks.audits.forgetting.said import Said, said
 from tasks.job import Inputs, task
 
-# One row per share, in rising order.
+# One row per share and score, shares in rising order.
 POWER = pa.schema(
     [
         ("share", pa.float64()),  # of D_Q in training, beside all of D_C; 0: none, which counts false alarms
+        ("score", pa.string()),  # of the distances: published, one-sided
         ("models", pa.int32()),
         ("detected", pa.int32()),  # of them "not forgotten", each audited alone
         ("power", pa.float64()),  # detected / models, with its Wilson interval
@@ -50,17 +52,19 @@ def powers(config: Powers, inputs: Inputs) -> pa.Table:
         (target.query or 0.0, number) for number, target in enumerate(config.ratios.targets) if beside_all(target)
     )
     there = [(share, number) for share, number in shares if answers.names("target", number) and answers.names("query")]
-    return pa.Table.from_pylist([row(config.ratios, answers, share, number) for share, number in there], POWER)
+    rows = [row(config.ratios, answers, share, number, score) for share, number in there for score in SCORES]
+    return pa.Table.from_pylist(rows, POWER)
 
 
-def row(config: Ratios, answers: Said, share: float, number: int) -> dict[str, Any]:
+def row(config: Ratios, answers: Said, share: float, number: int, score: Score) -> dict[str, Any]:
     models = answers.names("target", number)
-    how = config.margin, config.resamples, config.seed
+    how = score, config.margin, config.resamples, config.seed
     found = detections([compared(answers, [model], *how).decision.answer for model in models])
     together = compared(answers, models, *how)
     rho = together.ratio.rho
     return {
         "share": share,
+        "score": score,
         "models": found.models,
         "detected": found.detected,
         "power": found.power.value,

@@ -2,7 +2,7 @@
 
     A = mean over i, j of KS(q_i, t_j)    B = mean over i, k of KS(q_i, c_k)    rho = A / B
 
-    log rho +- t(df) SE
+    rho (1 +- t(df) SE), not below 0
     SE^2 = s^2(u_j) / R_t + s^2(v_k) / R_c + s^2(w_i) / R_q + s^2(images)
     u_j = mean over i of KS(q_i, t_j) / A                v_k = mean over i of KS(q_i, c_k) / B
     w_i = mean over j of KS(q_i, t_j) / A - mean over k of KS(q_i, c_k) / B
@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.audits.forgetting import distance
-from tasks.audits.forgetting.distance import Array
+from tasks.audits.forgetting.distance import Array, Score
 from tasks.statistics import Estimate
 
 BLOCK = 64  # resamples at one time: with 60,000 images 15 MB of weights
@@ -83,6 +83,7 @@ def ratio(
     groups: NDArray[np.int64] | None,
     resamples: int,
     generator: Chance,
+    score: Score = "published",
 ) -> Ratio:
     """rho of a target from confidences (models, images), R_q, R_c and R_t of them, with 95 % intervals.
 
@@ -91,8 +92,8 @@ def ratio(
     """
     if not len(query) or not len(target):
         raise ValueError(f"there are {len(query)} query and {len(target)} target models; rho needs at least 1 of each")
-    to_target, at_target = distance.distances(query, target)
-    to_calibration, at_calibration = distance.distances(query, calibration)
+    to_target, at_target = distance.distances(query, target, score)
+    to_calibration, at_calibration = distance.distances(query, calibration, score)
     units = np.arange(query.shape[1]) if groups is None else np.unique(groups, return_inverse=True)[1]
     count = int(units.max()) + 1
 
@@ -100,7 +101,7 @@ def ratio(
         """KS of every query model and every other in the resamples, (resamples, R_q, R_t + R_c)."""
         at = np.concatenate((at_target, at_calibration), axis=1)
         drawn = weights(units, resamples, generator)
-        return distance.resampled(query, np.concatenate((target, calibration)), drawn, at)
+        return distance.resampled(query, np.concatenate((target, calibration)), drawn, at, score)
 
     known = resamples > 1 and count > 1 and len(query) > 1 and (len(calibration) > 1 or len(target) > 1)
     spread = over_images() if known else None
@@ -157,7 +158,7 @@ class Part:
 
 
 def quotient(target: Part, calibration: Part, images: int) -> Estimate:
-    """rho with its interval on the log scale.
+    """rho with its interval.
 
     Where A is 0 rho is 0, and its interval goes from 0 to the upper end of what the smallest distance above 0, one
     image, would give by the variation of B alone.
@@ -169,13 +170,13 @@ def quotient(target: Part, calibration: Part, images: int) -> Estimate:
     if below is None:
         return Estimate(a / b, None, None, n)
     if not a:
-        return Estimate(0.0, 0.0, math.exp(half(below)) / images / b, n)
-    factor = math.exp(half(together(target, calibration)))
-    return Estimate(a / b, a / b / factor, a / b * factor, n)
+        return Estimate(0.0, 0.0, (1 + half(below)) / images / b, n)
+    reach = half(together(target, calibration))
+    return Estimate(a / b, a / b * max(0.0, 1 - reach), a / b * (1 + reach), n)
 
 
 def together(target: Part, calibration: Part) -> tuple[Term, ...]:
-    """The variance of log rho, term by term."""
+    """The variance of rho, in parts of rho, term by term."""
     queries = of_models(target.by_query - calibration.by_query)
     images = of_images(target.by_resample - calibration.by_resample, target.units)
     others = of_models(calibration.by_other)

@@ -11,15 +11,17 @@ import pyarrow as pa
 from tasks.audits.forgetting.audited import Audited
 from tasks.audits.forgetting.comparison import compared
 from tasks.audits.forgetting.decision import right
+from tasks.audits.forgetting.distance import SCORES, Score
 from tasks.audits.forgetting.ratio import Ratio
 from tasks.audits.forgetting.said import Name, Said, said
 from tasks.job import Inputs, task
 
-# One row per target that a model answers for.
+# One row per target that a model answers for, and score.
 RATIOS = pa.schema(
     [
         ("target", pa.int32()),
         ("name", pa.string()),
+        ("score", pa.string()),  # of the distances: published, or one-sided, on which the answer rests
         ("source", pa.string()),  # training, model, outputs
         ("query", pa.float64()),  # shares trained on; null where they are not known
         ("calibration", pa.float64()),
@@ -66,24 +68,25 @@ class Ratios:
 def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
     """What is said of each target (RATIOS), by its number, from tables of CONFIDENCES.
 
-    A target no model of which is there has no row, and without any query model there is none at all.
+    A target no model of which is there has no rows, and without any query model there is none at all.
     """
     answers = said(inputs)
     rows = []
     for number, target in enumerate(config.targets):
         if answers.names("query") and answers.names("target", number):
-            rows.append(row(config, answers, number, target))
+            rows += [row(config, answers, number, target, score) for score in SCORES]
     return pa.Table.from_pylist(rows, RATIOS)
 
 
-def row(config: Ratios, answers: Said, number: int, target: Audited) -> dict[str, Any]:
+def row(config: Ratios, answers: Said, number: int, target: Audited, score: Score) -> dict[str, Any]:
     models = answers.names("target", number)
-    found = compared(answers, models, config.margin, config.resamples, config.seed)
+    found = compared(answers, models, score, config.margin, config.resamples, config.seed)
     forgotten, triples = published_rule(found.ratio, answers, models, given=target.source != "training")
     a, b, rho = found.ratio.target, found.ratio.calibration, found.ratio.rho
     return {
         "target": number,
         "name": target.name,
+        "score": score,
         "source": target.source,
         "query": target.query,
         "calibration": target.calibration,

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from tasks import statistics
 from tasks.audits.forgetting.audited import Audited
+from tasks.audits.forgetting.distance import Score
 from tasks.audits.forgetting.distances import DISTANCES
 from tasks.audits.forgetting.examples import EXAMPLES
 from tasks.audits.forgetting.fits import FITS
@@ -21,6 +22,8 @@ from tasks.schemas import SUMMARY
 from tasks.statistics import Estimate
 from tasks.summaries import Row, alone, row
 
+SIDED_FIRST: tuple[Score, ...] = ("one-sided", "published")  # the answer rests on the first
+PREFIX = {"one-sided": "one-sided ", "published": ""}
 RIGHTS = {"right": "targets decided rightly", "undecided": "targets undecided", "wrong": "targets decided wrongly"}
 
 
@@ -55,48 +58,51 @@ def rows(config: Summary, inputs: Inputs) -> Iterator[Row]:
 def of_ratios(found: list[Row], config: Summary) -> Iterator[Row]:
     """rho of each target and both of its distances, how many are decided how, and what the published rule says."""
     published = numbers(config.published)
-    for each in found:
-        setting = {"target": each["name"]}
-        theirs = published.get(each["name"])
-        rho = Estimate(each["rho"], each["low"], each["high"], each["models"])
-        yield row("rho", setting, rho, "training", 1.0, published=theirs.rho if theirs else None)
-    for each in found:
-        setting = {"target": each["name"]}
-        theirs = published.get(each["name"])
-        ks = Estimate(each["ks"], each["ks_low"], each["ks_high"], each["models"])
-        null = each["ks_calibration"]
-        yield row("KS", setting, ks, "training", null, published=theirs.ks if theirs else None)
-    for each in found:
+    for score in SIDED_FIRST:
+        prefix = PREFIX[score]
+        for each in (each for each in found if each["score"] == score):
+            theirs = published.get(each["name"]) if score == "published" else None
+            rho = Estimate(each["rho"], each["low"], each["high"], each["models"])
+            yield row(f"{prefix}rho", {"target": each["name"]}, rho, "training", 1.0, published=theirs and theirs.rho)
+        for each in (each for each in found if each["score"] == score):
+            theirs = published.get(each["name"]) if score == "published" else None
+            ks = Estimate(each["ks"], each["ks_low"], each["ks_high"], each["models"])
+            null = each["ks_calibration"]
+            yield row(f"{prefix}KS", {"target": each["name"]}, ks, "training", null, published=theirs and theirs.ks)
+        known = [each["right"] for each in found if each["score"] == score and each["right"] is not None]
+        for right, metric in RIGHTS.items():
+            if known:
+                setting = {"score": score}
+                yield row(metric, setting, statistics.proportion(known.count(right), len(known)), "target")
+    for each in (each for each in found if each["score"] == "published"):
         rule = statistics.proportion(each["rule_forgotten"], each["rule_triples"])
         yield row("published rule says forgotten", {"target": each["name"]}, rule, "triple of trainings")
-    known = [each["right"] for each in found if each["right"] is not None]
-    for right, metric in RIGHTS.items():
-        if known:
-            yield row(metric, {}, statistics.proportion(known.count(right), len(known)), "target")
 
 
 def of_distances(found: list[Row]) -> Iterator[Row]:
     """How far calibration models are from query models, and these from one another: what the audit can tell apart."""
-    apart = {
-        kind: [each["ks"] for each in found if each["model"] == kind] for kind in ("calibration", "query", "target")
-    }
-    for kind in ("calibration", "query"):
-        if apart[kind]:
-            mean = sum(apart[kind]) / len(apart[kind])
-            yield row("KS between models", {"models": kind}, alone(mean, len(apart[kind])), "pair of trainings")
-    if apart["calibration"] and apart["query"]:
-        least = min(apart["calibration"]) - max(apart["query"])
-        yield row("separation", {}, alone(least, len(found)), "pair of trainings", 0.0)
+    for score, column in (("one-sided", "below"), ("published", "ks")):
+        apart = {kind: [each[column] for each in found if each["model"] == kind] for kind in ("calibration", "query")}
+        widest = [each["ks"] for each in found if each["model"] == "query"]  # the larger of either order
+        for kind, values in apart.items():
+            if values:
+                mean = alone(sum(values) / len(values), len(values))
+                yield row(f"{PREFIX[score]}KS to query models", {"models": kind}, mean, "pair of trainings")
+        if apart["calibration"] and apart["query"]:
+            least = alone(min(apart["calibration"]) - max(widest), sum(map(len, apart.values())))
+            yield row("separation", {"score": score}, least, "pair of trainings", 0.0)
 
 
 def of_power(found: list[Row]) -> Iterator[Row]:
     """Power at each share of the query set, and the smallest share from which on all are found."""
     for each in found:
         power = Estimate(each["power"], each["power_low"], each["power_high"], each["models"])
-        yield row("power", {"share": each["share"]}, power, "training")
-    if found:
-        smallest = smallest_detected({each["share"]: each["decision"] for each in found})
-        yield row("smallest share detected", {}, alone(smallest, len(found)), "share of the query set")
+        yield row("power", {"score": each["score"], "share": each["share"]}, power, "training")
+    for score in SIDED_FIRST:
+        decisions = {each["share"]: each["decision"] for each in found if each["score"] == score}
+        if decisions:
+            smallest = alone(smallest_detected(decisions), len(decisions))
+            yield row("smallest share detected", {"score": score}, smallest, "share of the query set")
 
 
 def of_fits(found: list[Row]) -> Iterator[Row]:

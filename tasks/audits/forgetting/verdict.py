@@ -1,8 +1,8 @@
 """The audit's answer in words, read off its summary.
 
-It rests on the rho of the targets, whose intervals are compared with 1 - margin; where there are several, on all of
-them together. That models trained on the query set can be told from calibration models is what it takes for granted,
-so without it nothing is decided.
+It rests on the one-sided rho of the targets, whose intervals are compared with 1 - margin; where there are several, on
+all of them together. That models trained on the query set can be told from calibration models is what it takes for
+granted, so without it nothing is decided.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from tasks.job import Answer, Verdict
 
 Row = Mapping[str, Any]
 ADEQUATE = 0.95  # training accuracy
+SURER = 0.05  # of rho: what the two distances may differ by without being spoken of
+ONE_SIDED = json.dumps({"score": "one-sided"})
 LISTED = 12  # targets that are told one by one
 LIMITS = (
     "This compares what models say of the query set as a whole: a few of its images may be held without moving rho. It "
@@ -32,11 +34,11 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
     neither, or nothing can be told.
     """
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
-    found = [row for (metric, _), row in rows.items() if metric == "rho"]
+    found = [row for (metric, _), row in rows.items() if metric == "one-sided rho"]
     if not found:
         why = "this run shows images only" if "scores" not in config.measures else "no target has been asked"
         return Verdict("undecided", f"Undecided: {why}.", LIMITS, tuple(rows)[:1])
-    separation = rows.get(("separation", "{}"))
+    separation = rows.get(("separation", ONE_SIDED))
     apart = None if separation is None else separation["estimate"]
     answers = [decided(row["estimate"], row["low"], row["high"], apart, config.margin) for row in found]
     kinds = [each.answer for each in answers]
@@ -55,7 +57,9 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
         listed = "; ".join(said[:LISTED])
         sentence = f"{answer.capitalize()}: of {len(found)} targets {counts}. {listed}"
     sentence = " ".join([f"{sentence}.", *rightly(rows, len(found)), threshold(config), *smallest(rows)])
-    limits = " ".join([*unlearnt(rows), *of_another_design(config), *published(rows, found), LIMITS])
+    limits = " ".join(
+        [*unlearnt(rows), *of_another_design(config), *surer(rows, found), *published(rows, found), LIMITS]
+    )
     return Verdict(answer, sentence, limits, tuple((row["metric"], row["setting"]) for row in found))
 
 
@@ -69,29 +73,29 @@ def evidence(row: Row, reason: str | None) -> str:
         return f"rho is undefined ({reason})"
     interval = "no interval" if row["low"] is None else f"95 % interval {row['low']:.3g} to {row['high']:.3g}"
     models = f"{row['n']} model{'s' if row['n'] > 1 else ''}"
-    return f"rho {row['estimate']:.3g} ({interval}, {models})" + (f"; {reason}" if reason else "")
+    return f"one-sided rho {row['estimate']:.3g} ({interval}, {models})" + (f"; {reason}" if reason else "")
 
 
 def threshold(config: Forgetting) -> str:
     return (
-        f"rho is about 1 where the query set was never trained on; below {1 - config.margin:.4g} it counts as not "
-        "forgotten."
+        f"rho is about 1 where the query set was never trained on; wholly below {1 - config.margin:.4g} it counts as "
+        "not forgotten."
     )
 
 
 def rightly(rows: Mapping[tuple[str, str], Row], targets: int) -> list[str]:
     """How many of the targets whose training is known are decided as they were trained."""
-    right = rows.get(("targets decided rightly", "{}"))
+    right = rows.get(("targets decided rightly", ONE_SIDED))
     if right is None or targets < 2:
         return []
-    wrong = rows[("targets decided wrongly", "{}")]
+    wrong = rows[("targets decided wrongly", ONE_SIDED)]
     counts = [round(each["estimate"] * each["n"]) for each in (right, wrong)]
     return [f"By what they were trained on, {counts[0]} of {right['n']} are decided rightly and {counts[1]} wrongly."]
 
 
 def smallest(rows: Mapping[tuple[str, str], Row]) -> list[str]:
     """From which share of the query set on the audit finds it."""
-    row = rows.get(("smallest share detected", "{}"))
+    row = rows.get(("smallest share detected", ONE_SIDED))
     if row is None:
         return []
     if row["estimate"] is None:
@@ -105,8 +109,8 @@ def unlearnt(rows: Mapping[tuple[str, str], Row]) -> list[str]:
     if row is None or row["estimate"] >= ADEQUATE:
         return []
     return [
-        f"Warning: a training gets only {row['estimate']:.1%} of its own images right; below {ADEQUATE:.0%} what models "
-        "say is no good likeness of their data: train longer."
+        f"Warning: a training gets only {row['estimate']:.1%} of its own images right; below {ADEQUATE:.0%} what "
+        "models say is no good likeness of their data: train longer."
     ]
 
 
@@ -117,6 +121,23 @@ def of_another_design(config: Forgetting) -> list[str]:
     return [
         f"Warning: how the given targets were trained is not known here; the query and calibration models are "
         f"{config.network.name}, and another design can move rho by itself."
+    ]
+
+
+def surer(rows: Mapping[tuple[str, str], Row], found: Sequence[Row]) -> list[str]:
+    """Where the published rho is far above the one-sided: the target is surer of the query set than its own models."""
+    both = [(row, rows.get(("rho", row["setting"]))) for row in found]
+    higher = [
+        f"{name(row)} {theirs['estimate']:.3g}"
+        for row, theirs in both
+        if theirs is not None and theirs["estimate"] is not None and row["estimate"] is not None
+        if theirs["estimate"] > row["estimate"] + SURER
+    ]
+    if not higher:
+        return []
+    return [
+        f"The published rho, whose distance has no sign, is larger ({', '.join(higher[:LISTED])}): these targets are "
+        "surer of the query set than models that were trained on it."
     ]
 
 
