@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 
-from tasks.datasets import blended, celeba, cifar, embedded, folder, idx, listing, options, parquet, svhn
+from tasks.datasets import acdc, blended, celeba, cifar, embedded, folder, idx, listing, options, parquet, svhn
 from tasks.datasets.content import Source
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tasks.datasets.images import Images
@@ -29,6 +29,8 @@ DESCRIPTIONS = {
     "svhn": "99,289 digits of house numbers in colour, 32x32, MATLAB files (train and test) in ENGRAM_DATA",
     "svhn-full": "630,420 digits of house numbers: svhn with the images of extra_32x32.mat in its training split",
     "celeba": "182,637 faces without classes, 32x32, aligned JPEGs and their partition in ENGRAM_DATA; or add #64x64",
+    "acdc-3t": "ACDC's short-axis cine MRI of the heart at 3 T, 192x192, 5 classes, NIfTI files in ENGRAM_DATA",
+    "acdc-1.5t": "ACDC's short-axis cine MRI of the heart at 1.5 T, as acdc-3t",
     "folder:PATH": "your pictures, PATH/CLASS/* or PATH/train/CLASS/* and PATH/test/CLASS/*; add #64x64, #grey or #rgb",
     "list:FILE": "your pictures named in a CSV or Parquet file with columns path, label and, if wished, split",
     "parquet:PATH": "a folder with train.parquet and test.parquet: picture bytes in img or image, and label",
@@ -46,6 +48,7 @@ EMBEDDED: Mapping[str, Callable[[], Source]] = {
     "photos": embedded.photos,
     "digits-on-photos": lambda: blended.source(embedded.digits()),
 }
+ACDC: Mapping[str, acdc.Tesla] = {"acdc-3t": "3", "acdc-1.5t": "1.5"}
 # Where each usual set may lie inside ENGRAM_DATA, and its class in torchvision.datasets with the call that fetches it.
 LAYOUTS: Mapping[str, tuple[str, ...]] = {
     "mnist": ("mnist", "MNIST/raw"),
@@ -54,6 +57,7 @@ LAYOUTS: Mapping[str, tuple[str, ...]] = {
     "svhn": ("svhn", "SVHN"),
     "svhn-full": ("svhn", "SVHN"),
     "celeba": ("celeba",),
+    **dict.fromkeys(ACDC, ("acdc", "ACDC", "acdc/database", "ACDC/database")),
 }
 BOTH = "[D('data', train=t, download=True) for t in (0, 1)]"
 DOWNLOADERS: Mapping[str, tuple[str, str]] = {
@@ -154,15 +158,18 @@ def usual(name: str, shape: Options) -> Source:
     looked = f"looked in {places} (ENGRAM_DATA is {root})" if root else "ENGRAM_DATA is not set"
     raise DatasetError(
         f"data set {name!r} not found: {looked}; set ENGRAM_DATA to the folder that holds it, "
-        f"or fetch it with: {fetching(name)} and set ENGRAM_DATA=data"
+        f"or {fetching(name)} and set ENGRAM_DATA=data"
     )
 
 
 def fetching(name: str) -> str:
-    """The command that fetches a usual set into the folder `data`."""
+    """How to fetch a usual set into the folder `data`: with which command, where there is one."""
+    if name in ACDC:
+        return f"unpack what {acdc.CHALLENGE} offers into the folder data/acdc"
     data_set, call = DOWNLOADERS[name]
     command = f'python -c "from torchvision.datasets import {data_set} as D; {call}"'
-    return f"pip install gdown && {command}" if name == "celeba" else command  # it lies on a drive of Google's
+    gdown = "pip install gdown && " if name == "celeba" else ""  # it lies on a drive of Google's
+    return f"fetch it with: {gdown}{command}"
 
 
 def missing(name: str, folder: Path) -> str:
@@ -172,6 +179,8 @@ def missing(name: str, folder: Path) -> str:
 
 
 def read_as(name: str, folder: Path, shape: Options) -> Source | None:
+    if name in ACDC:
+        return acdc.source(folder, ACDC[name])
     if name == "celeba":
         return celeba.source(folder, shape)
     if name == "cifar10":

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.models import perceptron
+from tasks.models import crops, perceptron
 from tasks.models.augmentation import augmented
 from tasks.models.draws import Draws
 from tasks.models.layers import Layers, Mode, Weight
@@ -24,17 +24,33 @@ class Classification:
 
     The loss is -log softmax(logits)[label], in nats; a minibatch's is the mean. Pixels enter as [0, 1]; with
     `augmentation`, training sees them changed afresh in every minibatch.
+
+    With `crop` above 0 the network, whose images are squares of that side, sees parts of larger images of this `shape`:
+    in training at a random place, afresh in every minibatch and before any other change, in evaluation the central
+    ones.
     """
 
     total = False
 
-    def __init__(self, architecture: Architecture, augmentation: bool = False) -> None:
+    def __init__(
+        self, architecture: Architecture, augmentation: bool = False, crop: int = 0, shape: crops.Shape | None = None
+    ) -> None:
         self.architecture = architecture
         self.augmentation = augmentation
+        self.crop = crop
+        self.shape = shape or architecture.shape
+        if crop:
+            if shape is None:
+                raise ValueError(f"crop is {crop}; the shape of the images that are cropped must be given too")
+            crops.check(shape, crop)
+        expected = (crop, crop, self.shape[2]) if crop else self.shape
+        if architecture.shape != expected:
+            shapes = " and ".join("x".join(map(str, each)) for each in (architecture.shape, expected))
+            raise ValueError(f"the network's images and those that it is shown differ in shape: {shapes}")
 
     @property
     def name(self) -> str:
-        return str(self.architecture)
+        return f"{self.architecture}, cropped" if self.crop else str(self.architecture)
 
     @property
     def stackable(self) -> bool:
@@ -56,14 +72,20 @@ class Classification:
         return self.architecture.initial(seed)
 
     def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        pixels = unit(tensors, batch)
+        draws = batch.mode.draws
+        pixels = batch.pixels
+        if self.crop:
+            assert draws is not None
+            pixels = crops.random(pixels, self.shape, self.crop, draws)
+        pixels = unit(tensors, pixels)
         if self.augmentation:
-            assert batch.mode.draws is not None
-            pixels = augmented(pixels, self.architecture.shape, batch.mode.draws)
+            assert draws is not None
+            pixels = augmented(pixels, self.architecture.shape, draws)
         return -self.log_p(tensors, pixels, batch.mode).gather(2, batch.labels[..., None])[..., 0]
 
     def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
-        log_p = self.log_p(tensors, unit(tensors, batch), batch.mode)
+        pixels = crops.central(batch.pixels, self.shape, self.crop) if self.crop else batch.pixels
+        log_p = self.log_p(tensors, unit(tensors, pixels), batch.mode)
         return -log_p.gather(2, batch.labels[..., None])[..., 0], log_p.argmax(2) == batch.labels
 
     def log_p(self, tensors: Mapping[str, Tensor], pixels: Tensor, mode: Mode) -> Tensor:
@@ -80,7 +102,8 @@ class Classification:
         shares: Tensor,
         draws: Draws,  # noqa: ARG002 - a plain network draws nothing
     ) -> tuple[Tensor, Sequence[Tensor]] | None:
-        if self.architecture.name != "mlp1" or self.architecture.regularisers != PLAIN or self.augmentation:
+        changed = self.augmentation or self.crop
+        if self.architecture.name != "mlp1" or self.architecture.regularisers != PLAIN or changed:
             return None
         layers = perceptron.layers(tensors)
         dtype = layers[0][0].dtype
@@ -94,6 +117,6 @@ class Classification:
         return loss, perceptron.slopes(layers, values, slope, by)
 
 
-def unit(tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
-    """The batch's pixels in [0, 1], in the precision of the weights."""
-    return batch.pixels.to(next(iter(tensors.values())).dtype).mul_(1 / 255)
+def unit(tensors: Mapping[str, Tensor], pixels: Tensor) -> Tensor:
+    """The pixels in [0, 1], in the precision of the weights."""
+    return pixels.to(next(iter(tensors.values())).dtype).mul_(1 / 255)

@@ -181,7 +181,8 @@ def spec_of(config: Mixture, images: Images) -> Spec:
     from tasks.training.members import Recipe, Spec
 
     recipe = Recipe(config.epochs, config.batch, config.learning_rate, None, config.schedule, config.optimiser)
-    return Spec(Classification(architecture(config, images), config.augmentation), recipe, images)
+    learning = Classification(architecture(config, images), config.augmentation, config.crop, images.shape)
+    return Spec(learning, recipe, images)
 
 
 def mixed_table(config: Mixture, images: Images, rows: Rows, trained: Trained) -> pa.Table:
@@ -218,7 +219,9 @@ def logits(network: Architecture, weights: Weights, images: Pixels) -> NDArray[n
 
     (n, classes).
     """
-    from tasks.models import inference
+    from tasks.models import crops, inference
 
+    if images.shape[1:] != network.shape:
+        images = crops.central_images(images, network.shape[0])
     said: NDArray[np.float32] = inference.logits(network, [weights], images)[0]
     return said

@@ -122,7 +122,17 @@ def test_a_set_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_every_name_has_a_line_about_it() -> None:
-    usual = {"mnist", "mnist-on-photos", "fashion-mnist", "cifar10", "svhn", "svhn-full", "celeba"}
+    usual = {
+        "mnist",
+        "mnist-on-photos",
+        "fashion-mnist",
+        "cifar10",
+        "svhn",
+        "svhn-full",
+        "celeba",
+        "acdc-3t",
+        "acdc-1.5t",
+    }
     assert usual == {*LAYOUTS, "mnist-on-photos"}
     assert usual | {*EMBEDDED} | {"folder:PATH", "list:FILE", "parquet:PATH"} == set(known_names())
 

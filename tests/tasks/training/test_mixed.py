@@ -101,3 +101,13 @@ def test_images_of_another_shape_are_refused_by_name() -> None:
 def test_a_mixture_that_cannot_be_trained_is_refused(field: str, value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace(ONE, **{field: value})
+
+
+def test_a_cropped_network_learns_from_squares_and_is_asked_about_central_ones() -> None:
+    trained = train(replace(ONE, crop=20, epochs=2), [])
+    network, weights = architecture_of(trained), weights_of(trained)
+    assert (20, 20, 1) == network.shape
+    images = load(DIGITS)
+    said = logits(network, weights, images.train_images[:100])
+    assert np.array_equal(logits(network, weights, images.train_images[:100, 4:24, 4:24]), said)
+    assert (said.argmax(1) == images.train_labels[:100]).mean() == rows(trained)["train_accuracy"]

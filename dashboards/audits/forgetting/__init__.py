@@ -1,0 +1,34 @@
+"""What `forgetting` draws of a run: whether models know a data set as those do that were trained on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dashboards.audits.forgetting.cells import cells
+from dashboards.audits.forgetting.confidences import confidences
+from dashboards.audits.forgetting.distances import distances
+from dashboards.audits.forgetting.fits import fits
+from dashboards.audits.forgetting.power import power
+from dashboards.audits.forgetting.ratios import ratios
+from dashboards.audits.forgetting.targets import margin, targets
+from dashboards.figure import Figure
+from dashboards.run import Run
+
+
+def figures(run: Run) -> Iterator[Figure]:
+    """The decisions first, then what they rest on: confidences, distances, power and how well models were trained."""
+    found = run.table("ratios")
+    names = targets(found)
+    drawn = (
+        ratios(found, run.table("distances"), run.summary, margin(run)),
+        confidences(run.table("confidences"), names),
+        distances(run.table("distances"), names),
+        power(run.table("power"), margin(run)),
+        fits(run.table("fits"), names),
+    )
+    yield from (figure for figure in drawn if figure is not None)
+
+
+def sweep(run: Run) -> Iterator[Figure]:
+    """The power curves of all cells together."""
+    yield from cells(run)

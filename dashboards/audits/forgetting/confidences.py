@@ -1,0 +1,296 @@
+"""How confident models are of the true class of the images of D_Q, and where two of them differ most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dashboards import drawing
+from dashboards.audits.forgetting import looks
+from dashboards.audits.forgetting.targets import Who, called, of_models, ordered, span_of
+from dashboards.columns import integers, numbers
+from dashboards.estimates import fitted
+from dashboards.figure import Figure
+
+Array = NDArray[np.float64]
+NEEDED = {"model", "target", "replicate", "confidence", "resolution"}
+TARGETS = 12  # in panels of their own
+LINES = 10  # models of one role
+ACROSS = 3  # panels beside one another
+PANEL = 1.28  # inches, of a target's axes upwards
+# Quantiles at which a line is exact; between them it is straight.
+FINE, COARSE = 200, 60
+LETTERS = 19  # of a target's name above its panel
+# log10 of the odds c / (1 - c) where the axis ends at most. Less, and c of 0 and 1, stands at its edges.
+LOWEST, HIGHEST = -4.0, 16.0
+TAIL = 0.001  # of a model's values that may be less even where the axis goes on so far
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One model's confidences on the images of D_Q, sorted, and the last place to which they are known."""
+
+    who: Who
+    replicate: int
+    confidence: Array
+    resolution: float
+
+    def rounded(self, resolution: float) -> Array:
+        """As they are where only so much is known of them."""
+        return np.round(self.confidence / resolution) * resolution if resolution > 0 else self.confidence
+
+
+@dataclass(frozen=True)
+class Farthest:
+    """Where the shares of images that two models are at most so confident about differ most: the KS distance."""
+
+    confidence: float
+    shares: tuple[float, float]
+
+    @property
+    def ks(self) -> float:
+        return abs(self.shares[0] - self.shares[1])
+
+
+def farthest(one: Asked, other: Asked) -> Farthest:
+    """KS = max over c of |F_one(c) - F_other(c)|, after both are rounded to the coarser of their last places."""
+    coarser = max(one.resolution, other.resolution)
+    a, b = one.rounded(coarser), other.rounded(coarser)
+    places = np.union1d(a, b)
+    up_to = [np.searchsorted(each, places, side="right") / len(each) for each in (a, b)]
+    at = int(np.abs(up_to[0] - up_to[1]).argmax())
+    return Farthest(float(places[at]), (float(up_to[0][at]), float(up_to[1][at])))
+
+
+def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
+    """Distributions of the confidence on D_Q: query and calibration models above, each target in a panel below."""
+    asked = read(table)
+    if not asked:
+        return None
+    of = {who: [each for each in asked if each.who == who] for who in ordered(each.who for each in asked)}
+    targets = [who for who in of if who[0] == "target"]
+    shown = targets[:TARGETS]
+    places = Axis.of(asked)
+    references = [of[who][0] for who in of if who[0] != "target"]
+    down = -(-len(shown) // ACROSS)
+    step = PANEL + 0.62
+    foot = step * down + 0.55
+    figure = drawing.canvas(foot + looks.ROW + (2.45 if references else 0.1))
+    distances = {}
+    if references:
+        axes = drawing.place(figure, looks.LEFT, foot + 0.1, drawing.WIDTH - looks.LEFT - looks.RIGHT, 1.95)
+        axes.set_title("share of images up to c", fontsize=drawing.TEXT)
+        for each in references:
+            lines(axes, of[each.who], places, FINE)
+        places.ticks(axes, True)
+        if len(references) == 2:
+            distances["query and calibration model"] = spread(axes, references[0], references[1], places)
+    width = (drawing.WIDTH - 0.42 - 0.12 - 0.2 * (ACROSS - 1)) / ACROSS
+    for at, who in enumerate(shown):
+        row, column = divmod(at, ACROSS)
+        bottom = 0.55 + step * (down - 1 - row)
+        axes = drawing.place(figure, 0.42 + column * (width + 0.2), bottom, width, PANEL - 0.05)
+        for each in references:
+            lines(axes, [each], places, COARSE, 1.0)
+        lines(axes, of[who], places, COARSE, 0.8)
+        name = called(who, names)
+        axes.set_title(fitted([name], LETTERS), fontsize=drawing.TEXT - 1, y=1.17, pad=0)
+        if references and references[0].who[0] == "query":
+            distances[name] = spread(axes, references[0], of[who][0], places)
+            axes.text(
+                0, 1.05, f"KS {distances[name].ks:.2g}", transform=axes.transAxes, fontsize=drawing.TEXT - 1,
+                color=drawing.light("muted"),
+            )  # fmt: skip
+        places.ticks(axes, at + ACROSS >= len(shown), narrow=True)
+        axes.tick_params(labelleft=column == 0)
+    figure.text(0.5, 0.08 / figure.get_size_inches()[1], "confidence c in the true class", ha="center")
+    looks.legend(figure, key(of, bool(distances)), 2)
+    images = span_of([len(each.confidence) for each in asked])
+    most = max(map(len, of.values()))
+    models = f"{span_of([len(each) for each in of.values()])} model{'s'[: most != 1]}"
+    cut = f" of the first {LINES} models of each" if most > LINES else ""
+    caption = (
+        f"Share of the images of D_Q about whose true class a model is at most so confident; a line is a model{cut}, "
+        "exact at quantiles and straight between them. The axis is logarithmic towards both ends: log c / (1 - c). "
+        f"{places.said()} "
+    )
+    if distances:
+        caption += (
+            "Upright: where the first query model and the first model of the panel differ most, which is their KS "
+            "distance. "
+        )
+    if references and shown:
+        caption += "In a target's panel, dashed and dotted: the first query and the first calibration model. "
+    caption += f"n: {images} images, {models} of each; no intervals.{looks.rest(len(shown), len(targets), 'targets')}"
+    medians = " ".join(
+        f"{called(who, names)}: median c {of_confidence(float(np.median(of_who)))}, "
+        f"{100 * float((of_who >= 1).mean()):.0f} % at 1."
+        for who, of_who in ((who, np.concatenate([each.confidence for each in models])) for who, models in of.items())
+        if who in shown or who[0] != "target"
+    )
+    said = " ".join(
+        f"{name}: KS {drawing.number(each.ks)} at c = {of_confidence(each.confidence)}."
+        for name, each in distances.items()
+    )
+    title = "How confident are models about the images of the query set?"
+    svg = drawing.svg(figure, "confidences")
+    return Figure("confidences", title, caption, f"{medians} {said}".strip(), svg)
+
+
+def read(table: pa.Table) -> list[Asked]:
+    """Each model's confidences; batch by batch, since there are millions of rows of which few columns are needed."""
+    if not set(table.column_names) >= NEEDED:
+        return []
+    found: dict[tuple[str, int, int], list[tuple[Array, float]]] = {}
+    for batch in table.select(sorted(NEEDED)).to_batches():
+        of = pa.Table.from_batches([batch])
+        role = batch.column("model").dictionary_encode()
+        codes = numbers(pa.table({"code": role.indices}), "code")
+        values, resolution = numbers(of, "confidence"), numbers(of, "resolution")
+        keys = np.stack([np.nan_to_num(codes, nan=-1), of_models(of), integers(of, "replicate")]).astype(np.int64)
+        edges = np.flatnonzero(np.any(keys[:, 1:] != keys[:, :-1], axis=0)) + 1
+        for first, last in zip([0, *edges], [*edges, len(values)], strict=True):
+            there = ~np.isnan(values[first:last])
+            if keys[0, first] < 0 or not there.any():
+                continue
+            name = role.dictionary[int(keys[0, first])].as_py()
+            of_model = found.setdefault((name, int(keys[1, first]), int(keys[2, first])), [])
+            places = resolution[first:last][there]
+            of_model.append((values[first:last][there], float(np.nan_to_num(places).max())))
+    return [
+        Asked((role, target), replicate, np.sort(np.concatenate([values for values, _ in parts])), last_place)
+        for (role, target, replicate), parts in sorted(found.items())
+        for last_place in [max(each for _, each in parts)]
+    ]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Confidences across: the logarithm of their odds, with both ends gathered at the edges."""
+
+    low: float
+    high: float
+    below: int  # values that stand at the left edge
+    saturated: int  # values of 1
+    n: int
+
+    @classmethod
+    def of(cls, asked: Sequence[Asked]) -> Axis:
+        ends = []
+        below = saturated = n = 0
+        for each in asked:
+            c = each.confidence
+            inside = c[(c > 0) & (c < 1)]
+            n, saturated = n + len(c), saturated + int((c >= 1).sum())
+            if len(inside):
+                ends += np.quantile(odds(inside), (TAIL, 1.0), method="lower").tolist()
+        low = float(np.clip(min(ends, default=0.0), LOWEST, -1.0))
+        high = float(np.clip(max(ends, default=0.0), 1.0, HIGHEST))
+        for each in asked:
+            below += int((odds(each.confidence) < low).sum())
+        return cls(low, high, below, saturated, n)
+
+    def place(self, confidence: Array) -> Array:
+        """Where these stand: half a decade beyond the others what is below the axis, and 0 and 1 with infinite odds."""
+        found = np.minimum(odds(confidence), self.high + 0.5)
+        return np.where(found < self.low, self.low - 0.5, found)
+
+    def ticks(self, axes: Any, worded: bool, narrow: bool = False) -> None:
+        apart = (0.3 if narrow else 0.13) * self.width
+        words = {self.high + 0.5: "1", 0.0: "½"}
+        for decade in (2, 4, 6, -2, -4) if self.width > 5 else (1, 2, 3, -1, -2, -3):
+            if self.low <= decade <= self.high and all(abs(decade - other) >= apart for other in words):
+                words[float(decade)] = tick(decade)
+        axes.set_xlim(self.low - 0.5 - 0.02 * self.width, self.high + 0.5 + 0.02 * self.width)
+        axes.set_ylim(-0.02, 1.02)
+        drawing.ticks(axes, up=4)
+        axes.set_xticks(list(words), list(words.values()))
+        axes.tick_params(labelbottom=worded, labelsize=drawing.TEXT - (2 if narrow else 1))
+
+    @property
+    def width(self) -> float:
+        return self.high - self.low + 1
+
+    def said(self) -> str:
+        """What is gathered at the edges, in words."""
+        words = [f"At the right edge: c of 1 in the precision that is known, {share(self.saturated, self.n)} of all."]
+        if self.below:
+            least = drawing.number(float(1 / (1 + 10**-self.low)))
+            words.append(f"At the left: c below {least}, {share(self.below, self.n)}.")
+        return " ".join(words)
+
+
+def odds(confidence: Array) -> Array:
+    """log10 of c / (1 - c); infinite at 0 and 1."""
+    with np.errstate(divide="ignore"):
+        found: Array = np.log10(confidence) - np.log10(1 - confidence)
+    return found
+
+
+def tick(decade: int) -> str:
+    """The confidence with these odds, about: 0.001, 0.9, 0.999, and in short where that takes many digits."""
+    if decade < 0:
+        return drawing.power(10.0**decade)
+    return f"{1 - 10.0**-decade:.{decade}f}" if decade <= 3 else f"1–{drawing.power(10.0**-decade)}"
+
+
+def of_confidence(value: float) -> str:
+    """A confidence in words, with what it lacks of 1 where it is near 1."""
+    return f"1 - {drawing.number(1 - value)}" if 0.99 < value < 1 else drawing.number(value)
+
+
+def share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.3g} %"
+
+
+def lines(axes: Any, asked: Sequence[Asked], places: Axis, points: int, width: float = 1.1) -> None:
+    """A thin line for each model."""
+    for each in asked[:LINES]:
+        colour, _, dash = looks.ROLES[each.who[0]]
+        axes.plot(
+            *thinned(each.confidence, places, points), color=drawing.light(colour), linewidth=width, linestyle=dash
+        )
+
+
+def thinned(confidence: Array, places: Axis, points: int) -> tuple[Array, Array]:
+    """The empirical distribution of sorted confidences as a path through so many of its quantiles.
+
+    It is exact at them, with a step where many values are tied.
+    """
+    n = len(confidence)
+    at = np.unique(confidence[np.round(np.linspace(0, n - 1, min(points, n))).astype(np.int64)])
+    before, after = (np.searchsorted(confidence, at, side=side) / n for side in ("left", "right"))
+    x = places.place(at).repeat(2)
+    y = np.stack([before, after], axis=1).ravel()
+    keep = np.ones(len(y), np.bool_)
+    keep[0::2] = (after - before) > 1 / points  # what precedes a small step is where the line is anyway
+    keep[0] = True
+    x, y = x[keep], y[keep]
+    return np.array([x[0], *x, places.high + 0.5]), np.array([0.0, *y, 1.0])
+
+
+def spread(axes: Any, one: Asked, other: Asked, places: Axis) -> Farthest:
+    """An upright line where the two differ most."""
+    found = farthest(one, other)
+    (x,) = places.place(np.array([found.confidence]))
+    axes.plot([x, x], found.shares, color=drawing.light("ink"), linewidth=1.6, marker="_", markersize=7, zorder=4)
+    return found
+
+
+def key(of: Mapping[Who, Sequence[Asked]], distances: bool) -> list[Any]:
+    words = {"query": "trained on D_Q", "calibration": "trained on D_C", "target": "target"}
+    handles = []
+    for role in dict.fromkeys(who[0] for who in of):
+        colour, _, dash = looks.ROLES[role]
+        handles.append(looks.of_line(words[role], color=drawing.light(colour), linestyle=dash, linewidth=1.5))
+    if distances:
+        handles.append(
+            looks.of_line("KS distance", color=drawing.light("ink"), marker="|", markersize=11, markeredgewidth=1.6,
+                          linewidth=0)
+        )  # fmt: skip
+    return handles

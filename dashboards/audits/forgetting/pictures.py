@@ -1,0 +1,59 @@
+"""One image of each class from each part of the data: figure 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dashboards.gallery import Gallery, Picture, encoded, reason
+from dashboards.run import Run
+from tasks.audits.forgetting.config import Forgetting
+from tasks.datasets.catalog import is_embedded, load
+from tasks.datasets.mixtures import Part
+
+PARTS = {"query": "Query set", "calibration": "Calibration set", "outside": "Out of domain"}
+CAPTION = "An image of each class, drawn at random, from each part of the data."
+
+Row = Mapping[str, Any]
+
+
+def pictures(run: Run, show_images: bool) -> Gallery | None:
+    """The examples part by part and class by class; of parts that are not to be seen the rows alone."""
+    found = run.table("examples").to_pylist()
+    if not found:
+        return None
+    config = run.private_config
+    if not isinstance(config, Forgetting):
+        return Gallery(CAPTION, False, "The pictures cannot be drawn: the audit has changed since the run was made.")
+    parts = dict(zip(PARTS, config.parts, strict=False))
+    hidden = [name for name, part in parts.items() if not (show_images or is_embedded(part.data.name))]
+    note = " ".join(withheld(name, parts[name], found) for name in hidden)
+    try:
+        shown = tuple(
+            picture for name, part in parts.items() if name not in hidden for picture in of_part(name, part, found)
+        )
+    except (ValueError, OSError, IndexError) as error:  # DatasetError among them
+        return Gallery(CAPTION, False, f"The pictures cannot be drawn{reason(run, error)}.")
+    return Gallery(CAPTION, bool(shown), note, shown)
+
+
+def withheld(name: str, part: Part, found: list[Row]) -> str:
+    rows = ", ".join(str(row["row"]) for row in found if row["part"] == name)
+    yours = f"Images of {part.data.named().name} are yours and are not shown unless asked for with --show-images."
+    return f"{PARTS[name]}: {yours} Their rows, class by class: {rows}."
+
+
+def of_part(name: str, part: Part, found: list[Row]) -> Iterator[Picture]:
+    """The part's examples, classes ascending."""
+    images = load(part.data)
+    for row in sorted((row for row in found if row["part"] == name), key=lambda row: row["label"]):
+        title = f"{row['name'] or row['label']}, {counted(row)}, row {row['row']}"
+        shown = encoded(images.train_images[row["row"]])
+        yield Picture(shown, title, f"{PARTS[name]}, {title}", f"{PARTS[name]}: {part.data.named().name}")
+
+
+def counted(row: Row) -> str:
+    """How many images of the class there are, and, where they belong together, in how many groups."""
+    images, groups = row["images"], row["groups"]
+    count = f"{images:,} image{'s' * (images != 1)}"
+    return count if groups == images else f"{count} in {groups:,} group{'s' * (groups != 1)}"

@@ -1,0 +1,200 @@
+"""How little of the query set in training the audit still finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dashboards import drawing
+from dashboards.audits.forgetting import looks
+from dashboards.audits.forgetting.targets import span_of
+from dashboards.columns import integers, numbers
+from dashboards.figure import Figure
+
+Array = NDArray[np.float64]
+NEEDED = {"share", "models", "detected", "power", "power_low", "power_high", "rho", "low", "high"}
+PANEL = 1.95  # inches
+APART = 0.6  # decades from the smallest share to where none is, at least
+NEAR = 0.11  # of the axis: ticks that are closer have no words of their own
+
+
+@dataclass(frozen=True)
+class Power:
+    """What was found of models by the share of D_Q that they were trained on, the smallest first."""
+
+    share: Array
+    models: NDArray[np.int64]
+    detected: NDArray[np.int64]
+    power: Array
+    power_low: Array
+    power_high: Array
+    rho: Array
+    low: Array
+    high: Array
+
+    def since(self, part: float) -> float | None:
+        """The share of D_Q from which on at least this part of the models is detected."""
+        found = None
+        for share, models, detected in zip(self.share[::-1], self.models[::-1], self.detected[::-1], strict=True):
+            if share == 0 or detected < part * models:
+                break
+            found = float(share)
+        return found
+
+    def said(self) -> str:
+        """The smallest share detected, in words."""
+        half, every = self.since(0.5), self.since(1.0)
+        if half is None:
+            return "no share that was tried is detected in half of the models"
+        if half == every:
+            return f"from {percent(half)} of D_Q on every model is detected"
+        rest = "of no share tried all are" if every is None else f"all of them from {percent(every)} on"
+        return f"from {percent(half)} of D_Q on at least half of the models are detected, {rest}"
+
+
+def read(table: pa.Table) -> Power | None:
+    """The table's rows that have a share and a power; None where there is none."""
+    if not set(table.column_names) >= NEEDED:
+        return None
+    share, rate = numbers(table, "share"), numbers(table, "power")
+    there = np.flatnonzero(~np.isnan(share) & ~np.isnan(rate))
+    if not len(there):
+        return None
+    order = there[np.argsort(share[there], kind="stable")]
+    of = {name: numbers(table, name)[order] for name in NEEDED - {"models", "detected"}}
+    return Power(models=integers(table, "models")[order], detected=integers(table, "detected")[order], **of)
+
+
+def power(table: pa.Table, margin: float | None) -> Figure | None:
+    """The share of models detected over the share of D_Q, with the false alarms apart, and rho below."""
+    found = read(table)
+    if found is None:
+        return None
+    has_rho = bool((~np.isnan(found.rho)).any())
+    panels = 1 + has_rho
+    figure = drawing.canvas(PANEL * panels + 0.35 + looks.ROW)
+    places = across([found])
+    for at in range(panels):
+        bottom = 0.55 + PANEL * (panels - 1 - at)
+        axes = drawing.place(figure, looks.LEFT, bottom, drawing.WIDTH - looks.LEFT - looks.RIGHT, PANEL - 0.4)
+        axes.set_title(("models detected, share", "rho of all models together")[at], fontsize=drawing.TEXT)
+        if at == 0:
+            curve(axes, found, places, *drawing.SERIES[0])
+            axes.set_ylim(-0.03, 1.05)
+        else:
+            of_rho(axes, found, places, margin)
+        drawing.ticks(axes, up=4)
+        ticked(axes, places, at + 1 == panels)
+    axes.set_xlabel("share of D_Q trained on, beside all of D_C")
+    accent = {"color": drawing.light("accent"), "marker": "o", "markersize": 5.5}
+    handles = [looks.of_line("some of D_Q, 95 % interval", linewidth=1.5, **accent)]
+    if (found.share == 0).any():
+        handles.append(
+            looks.of_line("none: false alarms", linewidth=0, markerfacecolor=drawing.light("paper"), **accent)
+        )
+    looks.legend(figure, handles)
+    caption = (
+        "Above: of models that were trained on so much of D_Q beside all of D_C, the share that the audit calls not "
+        "forgotten, each model audited alone, with 95 % Wilson intervals; hollow, none of D_Q: false alarms. "
+    )
+    if has_rho:
+        caption += (
+            "Below: rho of all of them together, with its 95 % bootstrap interval over images and models. Dashed: 1"
+        )
+        caption += ". " if margin is None else f"; line: {1 - margin:g}, below which they are called not forgotten. "
+    words = found.said()
+    caption += f"{words[0].upper()}{words[1:]}. The axis is logarithmic, with none apart. "
+    caption += f"n: {span_of(found.models.tolist())} models of each share."
+    alt = " ".join(points(found))
+    title = "How little of the query set does the audit find?"
+    return Figure("power", title, caption, f"{words[0].upper()}{words[1:]}. {alt}", drawing.svg(figure, "power"))
+
+
+def points(found: Power) -> Iterator[str]:
+    """Each share in words."""
+    for at, share in enumerate(found.share.tolist()):
+        what = "False alarms without D_Q" if share == 0 else f"With {percent(share)}"
+        words = f"{what}: {found.detected[at]} of {found.models[at]}"
+        low, high = found.power_low[at], found.power_high[at]
+        words += "" if np.isnan(low) or np.isnan(high) else drawing.interval(float(low), float(high))
+        if not np.isnan(found.rho[at]):
+            words += f", rho {drawing.number(float(found.rho[at]))}"
+            words += (
+                ""
+                if np.isnan(found.low[at] + found.high[at])
+                else drawing.interval(float(found.low[at]), float(found.high[at]))
+            )
+        yield f"{words}."
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+def across(found: Sequence[Power]) -> dict[float, float]:
+    """Where each share stands on the axis: its logarithm, and none of it apart from all of them."""
+    shares = sorted({share for each in found for share in each.share.tolist() if share > 0})
+    places = {share: float(np.log10(share)) for share in shares}
+    if any((each.share == 0).any() for each in found):
+        first = min(places.values(), default=0.0)
+        last = max(places.values(), default=0.0)
+        places = {0.0: first - max(APART, 0.22 * (last - first)), **places}
+    return places
+
+
+def curve(
+    axes: Any, found: Power, places: dict[float, float], colour: str, marker: str, dash: Any, offset: float = 0.0
+) -> None:
+    """The power with its intervals, joined over shares; false alarms stand alone and hollow."""
+    x = np.array([places[share] for share in found.share.tolist()]) + offset
+    bars(axes, x, found.power_low, found.power_high, colour)
+    marked(axes, found, x, found.power, colour, marker, dash)
+
+
+def bars(axes: Any, x: Array, low: Array, high: Array, colour: str) -> None:
+    whole = ~np.isnan(low) & ~np.isnan(high)
+    path = drawing.broken(x[whole], low[whole], high[whole])
+    axes.plot(*path, color=drawing.light(colour), linewidth=1.8, solid_capstyle="butt")
+
+
+def marked(axes: Any, found: Power, x: Array, values: Array, colour: str, marker: str, dash: Any) -> None:
+    some = found.share > 0
+    look = {"color": drawing.light(colour), "marker": marker, "markersize": 5.5}
+    axes.plot(x[some], values[some], linestyle=dash, linewidth=1.3, **look)
+    axes.plot(x[~some], values[~some], linestyle="none", markerfacecolor=drawing.light("paper"), zorder=3, **look)
+
+
+def of_rho(axes: Any, found: Power, places: dict[float, float], margin: float | None) -> None:
+    colour, marker, dash = drawing.SERIES[0]
+    x = np.array([places[share] for share in found.share.tolist()])
+    axes.axhline(1, **looks.null())
+    if margin is not None:
+        axes.axhline(1 - margin, **looks.bound())
+    bars(axes, x, found.low, found.high, colour)
+    marked(axes, found, x, found.rho, colour, marker, dash)
+    values = np.concatenate([found.rho, found.low, found.high])
+    axes.set_ylim(*drawing.span([0.0, 1.0, *values[~np.isnan(values)].tolist()], 0.05))
+
+
+def ticked(axes: Any, places: dict[float, float], worded: bool) -> None:
+    """Words at the shares that were tried, as many as fit; none of D_Q is divided from them by a line."""
+    low, high = drawing.span(list(places.values()), 0.05)
+    if low == high or len(places) == 1:
+        low, high = low - 0.5, high + 0.5
+    axes.set_xlim(low, high)
+    if 0.0 in places and len(places) > 1:
+        some = min(place for share, place in places.items() if share > 0)
+        axes.axvline((places[0.0] + some) / 2, color=drawing.light("grid"), linewidth=3, zorder=0)
+    kept: list[float] = []
+    for share in sorted(places, reverse=True):
+        if all(abs(places[share] - places[other]) >= NEAR * (high - low) for other in kept) or share == 0:
+            kept.append(share)
+    axes.set_xticks([places[share] for share in kept], [percent(share) if share else "none" for share in kept])
+    axes.set_xticks([place for share, place in places.items() if share not in kept], minor=True)
+    axes.tick_params(labelbottom=worded)
+    axes.grid(axis="x", visible=False)

@@ -1,0 +1,81 @@
+"""Who is asked about the query set: the models of each role, and the targets by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dashboards import sweep
+from dashboards.columns import integers, numbers, texts
+from dashboards.estimates import finite
+from dashboards.run import Run
+
+NAMES = {"query": "query models", "calibration": "calibration models"}
+Who = tuple[str, int]  # role and number of the target, -1 where it is none
+
+
+def targets(ratios: pa.Table) -> dict[int, str]:
+    """The name of each target by its number."""
+    if not {"target", "name"} <= set(ratios.column_names):
+        return {}
+    return dict(zip(integers(ratios, "target").tolist(), texts(ratios, "name").tolist(), strict=True))
+
+
+def called(who: Who, names: Mapping[int, str]) -> str:
+    """A role, or a target, in words."""
+    role, number = who
+    return NAMES.get(role) or names.get(number) or f"target {number}"
+
+
+def of_models(table: pa.Table) -> NDArray[np.int64]:
+    """Of each row the target's number, -1 where the model is none."""
+    number = numbers(table, "target")
+    return np.where(np.isnan(number), -1, number).astype(np.int64)
+
+
+def grouped(table: pa.Table, column: str) -> dict[Who, NDArray[np.float64]]:
+    """The numbers of a column by who they are of: query models, calibration models, and targets in their order."""
+    if not {"model", "target", column} <= set(table.column_names):
+        return {}
+    role, number, values = texts(table, "model"), of_models(table), numbers(table, column)
+    there = (role != "") & ~np.isnan(values)
+    found = {}
+    for who in ordered(zip(role[there].tolist(), number[there].tolist(), strict=True)):
+        found[who] = values[there & (role == who[0]) & (number == who[1])]
+    return found
+
+
+def ordered(everybody: Any) -> list[Who]:
+    roles = ("query", "calibration", "target")
+    known = {who for who in everybody if who[0] in roles}
+    return sorted(known, key=lambda who: (roles.index(who[0]), who[1]))
+
+
+def replicates(distances: pa.Table) -> dict[str, int]:
+    """How many query and calibration models there are, as far as the distances between them are there."""
+    if not {"query", "model", "replicate"} <= set(distances.column_names) or not distances.num_rows:
+        return {}
+    role, replicate = texts(distances, "model"), integers(distances, "replicate")
+    query = set(integers(distances, "query").tolist()) | set(replicate[role == "query"].tolist())
+    return {"query": len(query), "calibration": len(set(replicate[role == "calibration"].tolist()))}
+
+
+def margin(run: Run) -> float | None:
+    """How far below 1 the ratio of a model that has forgotten may lie; None where the run does not say."""
+    found = sweep.at(run.about.get("config"), "margin")
+    return float(found) if finite(found) else None
+
+
+def things(number: int, name: str) -> str:
+    """`1 query model`, `5 query models`."""
+    return f"{number:,} {name}{'s'[: number != 1]}"
+
+
+def span_of(counts: Sequence[int]) -> str:
+    """Sample sizes in words: one number, or from the smallest to the largest."""
+    low, high = min(counts), max(counts)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

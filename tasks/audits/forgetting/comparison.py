@@ -1,0 +1,37 @@
+"""One target beside the query and the calibration models: its rho, the floor, and the decision on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tasks import seeds
+from tasks.audits.forgetting import distance
+from tasks.audits.forgetting.decision import Decision, decided
+from tasks.audits.forgetting.ratio import Ratio, ratio
+from tasks.audits.forgetting.said import Name, Said
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """rho, the mean KS between query models (None for a single one), and the decision."""
+
+    ratio: Ratio
+    floor: float | None
+    decision: Decision
+
+
+def compared(said: Said, target: Sequence[Name], margin: float, resamples: int, seed: int) -> Comparison:
+    """The models of a target, or some of them, beside all query and calibration models there are.
+
+    All targets meet the same resamples of the images. ValueError without a query model.
+    """
+    query, calibration, models = said.alike(said.names("query"), said.names("calibration"), target)
+    found = ratio(query, calibration, models, said.groups, resamples, seeds.generator(seed, "resamples of images"))
+    floor = distance.among(query)[np.triu_indices(len(query), 1)]
+    known = len(floor) and len(calibration)
+    separation = float(found.to_calibration.min() - floor.max()) if known else None
+    decision = decided(found.rho.value, found.rho.low, found.rho.high, separation, margin)
+    return Comparison(found, float(floor.mean()) if len(floor) else None, decision)

@@ -1,0 +1,75 @@
+"""One image of each class from each part of the data, and how many there are: what the query models are to know.
+
+Liu & Tsaftaris 2020, "Have you forgotten?", figure 2: ACDC's groups at either field strength.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tasks import seeds
+from tasks.datasets.catalog import load
+from tasks.datasets.mixtures import Part
+from tasks.job import Inputs, task
+
+EXAMPLES = pa.schema(
+    [
+        ("part", pa.string()),  # query, calibration, outside
+        ("data", pa.string()),  # the data set's name, without folders
+        ("label", pa.int32()),
+        ("name", pa.string()),  # of the class; null where it has none
+        ("row", pa.int64()),  # of the data set's training split
+        ("images", pa.int64()),  # of the class in the part
+        ("groups", pa.int64()),  # that these are from, such as patients; as many as images where images have none
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The parts from which one image of each class is drawn."""
+
+    query: Part
+    calibration: Part
+    outside: Part | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise ValueError(f"seed is {self.seed}; it must be at least 0")
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        named = {"query": self.query, "calibration": self.calibration, "outside": self.outside}
+        return {name: part for name, part in named.items() if part is not None}
+
+
+@task(version=1, name="forgetting.examples")
+def examples(config: Examples, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+    """Part by part and class by class one image (EXAMPLES), each as likely as any; none of a class that has none."""
+    rows = [row for name, part in config.parts.items() for row in drawn(name, part, config.seed)]
+    return pa.Table.from_pylist(rows, EXAMPLES)
+
+
+def drawn(name: str, part: Part, seed: int) -> Iterator[dict[str, Any]]:
+    """The part's rows of the table, classes ascending."""
+    images = load(part.data)
+    rows = part.rows(images)
+    labels = images.train_labels[rows]
+    groups = rows if images.train_groups is None else images.train_groups[rows]
+    for label in np.unique(labels).tolist():
+        there = rows[labels == label]
+        yield {
+            "part": name,
+            "data": part.data.named().name,
+            "label": label,
+            "name": images.names[label] if images.names else None,
+            "row": int(seeds.generator(seed, name, label).choice(there)),
+            "images": len(there),
+            "groups": len(np.unique(groups[labels == label])),
+        }

@@ -1,0 +1,80 @@
+"""What the paper prints, to stand beside what a run of its settings gives.
+
+Liu & Tsaftaris 2020, "Have you forgotten?", tables 1 and 2. KS of MNIST to itself is .049 and not 0, so that the
+target was trained anew there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from tasks.audits.forgetting.config import PUBLISHED, Forgetting, Target
+from tasks.audits.forgetting.presets import TABLE1, TABLE2
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.mixtures import Part
+
+
+class Printed(NamedTuple):
+    """A column: KS to the query model, and rho, to three decimals."""
+
+    ks: float
+    rho: float
+
+
+KS = {
+    "table 1": (0.049, 0.669, 0.652, 0.596, 0.056, 0.039, 0.029, 0.957),
+    "table 2": (0.036, 0.885, 0.793, 0.772, 0.579, 0.529, 0.103),
+}
+RHO = {
+    "table 1": (0.082, 1.122, 1.094, 1.000, 0.094, 0.065, 0.049, 1.606),
+    "table 2": (0.047, 1.146, 1.027, 1.000, 0.750, 0.685, 0.133),
+}
+CELLS: Mapping[str, Forgetting] = {"table 1": TABLE1, "table 2": TABLE2}
+CALIBRATION = Target(calibration=1.0)  # whose rho is 1, and whose KS all others are divided by
+
+
+def columns(cell: str) -> Mapping[Target, Printed]:
+    """The columns of a table by what the target was trained on; none for the empty name."""
+    if not cell:
+        return {}
+    targets = (*PUBLISHED, Target(outside=1.0))[: len(KS[cell])]
+    return {target: Printed(*printed) for target, *printed in zip(targets, KS[cell], RHO[cell], strict=True)}
+
+
+def numbers(cell: str) -> Mapping[str, Printed]:
+    """The columns of a table by the names of their targets; none for the empty name."""
+    return {str(target): printed for target, printed in columns(cell).items()}
+
+
+def repeats(config: Forgetting) -> str:
+    """The table with this data and training, whichever targets are audited and however often; empty for none."""
+    return next((name for name, cell in CELLS.items() if is_repeated(cell, config)), "")
+
+
+def is_repeated(cell: Forgetting, config: Forgetting) -> bool:
+    """Whether a run is one of the cell; what is out of domain has to be there for its own column alone."""
+    outside = config.outside is None or cell.outside is None or named(config.outside) == named(cell.outside)
+    return outside and training(config) == training(cell)
+
+
+def training(config: Forgetting) -> Forgetting:
+    """The config but for what the paper does not say or its columns vary."""
+    like = Forgetting()
+    return replace(
+        config,
+        query=named(config.query),
+        calibration=named(config.calibration),
+        targets=PUBLISHED,  # without any out of domain, which leaves out its data
+        measures=like.measures,
+        replicates=like.replicates,
+        margin=like.margin,
+        resamples=like.resamples,
+        seed=like.seed,
+    )
+
+
+def named(part: Part) -> Part:
+    """The part of the data by name, whatever was found there."""
+    return replace(part, data=Dataset(part.data.name))

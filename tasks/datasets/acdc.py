@@ -1,0 +1,318 @@
+"""ACDC's short-axis cine MRI, slice by slice, as two data sets: what was acquired at 3 T, and at 1.5 T.
+
+FOLDER/training/patient001/Info.cfg                  lines such as `Group: DCM`; the others are not read
+FOLDER/training/patient001/patient001_4d.nii.gz      (x, y, slices, frames), or the same as .nii
+FOLDER/testing/patient101/...                        the same; the folder need not be there
+FOLDER/field_strengths.csv                           columns patient and tesla: `patient001,1.5` or `1,1.5`, then 3
+
+ACDC does not say at which field strength a patient was examined: whoever knows it writes the table, which names every
+patient there is. Where FOLDER is called `database`, as ACDC unpacks, the table may lie beside it. The challenge's other
+files, one for each annotated frame, are not read.
+
+Training images are all slices of all frames of the training patients of that field strength: patient by patient in the
+order of their numbers, of each frame by frame, of each slice by slice. Liu & Tsaftaris 2020, section 4.2, count 7,936
+at 3 T and 17,408 at 1.5 T, both multiples of 256, so that a few more may be found. Images of a patient belong together
+(`train_groups`: its number) and have the patient's group for a label. The test split holds the same of the testing
+patients of that field strength. Where there are none it holds one image of each training patient, the central slice
+(number slices // 2) of the first frame: these are trained on, so a loss on them says nothing of new patients.
+
+Pixels. Units are arbitrary and differ between patients, so every volume is scaled on its own: its 1st percentile, over
+all slices and frames, becomes 0 and its 99th 255, linearly; what lies outside is cut off. The lowest and the highest
+value would not do, because a few voxels of flowing blood or of fat beside the coil are several times as bright as all
+else, and what the heart is in would be left with a fraction of the 256 values.
+
+Sides. Slices of different patients differ in size, and each is brought to SIDE x SIDE about its centre without
+resizing: what lies outside the central SIDE pixels is cut, what is missing is filled with 0. The published crops of
+128 x 128 are taken from that in training.
+
+Orientation. A row of an image is a y of the file and a column an x, both ascending. The header's affine is not applied:
+slices are shown as they were acquired.
+
+A thousand images take 2 seconds of a core to read, a third of a second to hash; beside the images some 120 MB for each
+of the threads that read are in memory.
+
+Bernard et al. 2018, "Deep learning techniques for automatic MRI cardiac multi-structures segmentation and diagnosis".
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.datasets.content import Source, digest_of
+from tasks.datasets.dataset import DatasetError
+from tasks.datasets.images import Images, Labels, Pixels
+from tasks.datasets.labelled import THREADS
+
+RULE = "acdc 1"
+TRAINING, TESTING = "training", "testing"
+TABLE, INFO = "field_strengths.csv", "Info.cfg"
+GROUPS = ("DCM", "HCM", "MINF", "NOR", "RV")
+PATIENT = re.compile(r"patient(\d+)")
+SIDE = 192
+DARKEST, BRIGHTEST = 1, 99  # percentiles of a volume
+DEFLATED = 1032  # bytes that a packed byte holds at most: zlib, "Maximum compression factor"
+CHALLENGE = "https://www.creatis.insa-lyon.fr/Challenge/acdc/"
+
+Tesla = Literal["1.5", "3"]
+STRENGTHS: Mapping[float, Tesla] = {1.5: "1.5", 3.0: "3"}
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Patient:
+    """A patient's number, the index of its group, and the file with all its frames."""
+
+    number: int
+    label: int
+    path: Path
+
+
+@dataclass(frozen=True)
+class AcdcContent:
+    """The patients of one field strength; their volumes, gigabytes when unpacked, are read when they are asked for."""
+
+    training: tuple[Patient, ...]
+    testing: tuple[Patient, ...]  # none: a central slice of each training patient is the test split
+
+    def digest(self) -> str:
+        """Of the files' bytes in the patients' order, their numbers and groups; of no path. Nothing is decoded."""
+        told = [
+            [
+                (patient.number, GROUPS[patient.label], sha)
+                for patient, sha in zip(some, each_of(some, digest), strict=True)
+            ]
+            for some in (self.training, self.testing)
+        ]
+        return digest_of(RULE, [json.dumps(told).encode()])
+
+    def images(self) -> Images:
+        images, labels, numbers = slices(self.training)
+        test = slices(self.testing)[:2] if self.testing else central(self.training, images, numbers)
+        return Images(images, labels, *test, len(GROUPS), GROUPS, numbers)
+
+
+def source(folder: Path, tesla: Tesla) -> Source | None:
+    """The folder's patients of this field strength; None where it has no training patients at all.
+
+    A DatasetError naming the file that is absent or not as it should be; no volume is read.
+    """
+    if not (folder / TRAINING).is_dir():
+        return None
+    table = place(folder)
+    strengths = field_strengths(table)
+    training, testing = (tuple(patients(folder / split, strengths, table, tesla)) for split in (TRAINING, TESTING))
+    if not training:
+        raise DatasetError(f"{table} has no patient of {folder / TRAINING} at {tesla} T; there must be at least one")
+    content = AcdcContent(training, testing)
+    files = (file for patient in (*training, *testing) for file in (patient.path.with_name(INFO), patient.path))
+    return Source(f"{RULE} {tesla} T", (table, *files), lambda: content)
+
+
+def place(folder: Path) -> Path:
+    """Where the table of field strengths lies."""
+    beside = folder.parent / TABLE
+    return beside if folder.name == "database" and beside.is_file() else folder / TABLE
+
+
+def field_strengths(table: Path) -> dict[int, Tesla]:
+    """The field strength of each patient that the table names, by its number."""
+    if not table.is_file():
+        raise DatasetError(
+            f"{table} is not there; ACDC comes without field strengths: write it with the columns patient and tesla, "
+            "1.5 or 3 for each patient"
+        )
+    try:
+        with table.open(encoding="utf-8-sig", newline="") as text:
+            rows = csv.DictReader(text, skipinitialspace=True)
+            if not {"patient", "tesla"} <= set(rows.fieldnames or ()):
+                raise DatasetError(f"{table} has the columns {rows.fieldnames or []}; patient and tesla must be there")
+            found: dict[int, Tesla] = {}
+            for row in rows:
+                number, tesla = entry(row, f"{table}, line {rows.line_num}")
+                if found.setdefault(number, tesla) != tesla:
+                    raise DatasetError(
+                        f"{table}, line {rows.line_num} gives patient {number:03} another field strength"
+                    )
+    except OSError as error:
+        raise DatasetError(f"{table} cannot be read: {error.strerror or error}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DatasetError(f"{table} is no table in UTF-8: {error}") from None
+    return found
+
+
+def entry(row: Mapping[str, str | None], at: str) -> tuple[int, Tesla]:
+    """A patient's number and field strength."""
+    patient, tesla = ((row[name] or "").strip() for name in ("patient", "tesla"))
+    named = re.fullmatch(r"(?:patient)?(\d+)", patient)
+    if named is None:
+        raise DatasetError(f"{at} has the patient {patient!r}; it must be like patient001 or 1")
+    try:
+        return int(named[1]), STRENGTHS[float(tesla)]
+    except (KeyError, ValueError):
+        raise DatasetError(f"{at} has {tesla!r} tesla; it must be 1.5 or 3") from None
+
+
+def patients(split: Path, strengths: Mapping[int, Tesla], table: Path, tesla: Tesla) -> Iterator[Patient]:
+    """The split's patients of this field strength by their numbers; all that lie there must be in the table."""
+    for number, folder in folders(split):
+        if number not in strengths:
+            raise DatasetError(f"{table} does not name {folder.name} of {split}; give its field strength, 1.5 or 3")
+        if strengths[number] == tesla:
+            yield read_patient(folder, number)
+
+
+def folders(split: Path) -> Iterator[tuple[int, Path]]:
+    """The patients' folders by their numbers, ascending; none where the split is not there."""
+    if not split.is_dir():
+        return
+    found: dict[int, Path] = {}
+    for path in sorted(split.iterdir()):
+        name = PATIENT.fullmatch(path.name)
+        if name and path.is_dir() and found.setdefault(int(name[1]), path) != path:
+            raise DatasetError(f"{path} is a second folder of patient {int(name[1])}; {found[int(name[1])]} is one")
+    yield from sorted(found.items())
+
+
+def read_patient(folder: Path, number: int) -> Patient:
+    """The patient of this folder, whose files are there."""
+    label = group(folder / INFO)
+    packed = folder / f"{folder.name}_4d.nii.gz"
+    path = packed if packed.is_file() else packed.with_suffix("")
+    if not path.is_file():
+        raise DatasetError(f"{packed} is not there; each patient has all frames in one file of that name")
+    return Patient(number, label, path)
+
+
+def group(info: Path) -> int:
+    """The index of the group that a patient is in."""
+    try:
+        lines = info.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise DatasetError(f"{info} is not there; it says which group the patient is in") from None
+    except OSError as error:
+        raise DatasetError(f"{info} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{info} is no text in UTF-8: {error}") from None
+    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    if "Group" not in fields:
+        raise DatasetError(f"{info} has no line 'Group: ...'; it must say one of {', '.join(GROUPS)}")
+    if fields["Group"] not in GROUPS:
+        raise DatasetError(f"{info} has the group {fields['Group']!r}; it must be one of {', '.join(GROUPS)}")
+    return GROUPS.index(fields["Group"])
+
+
+def slices(patients: Sequence[Patient]) -> tuple[Pixels, Labels, NDArray[np.int64]]:
+    """All slices of all frames (n, SIDE, SIDE, 1), with the index of each one's group and its patient's number.
+
+    Beside these no more than a few volumes are in memory.
+    """
+    opened = [header(patient.path) for patient in patients]
+    counts = [volume.shape[2] * volume.shape[3] for volume in opened]
+    out = np.empty((sum(counts), SIDE, SIDE, 1), np.uint8)
+    parts = np.split(out, np.cumsum(counts)[:-1])
+    for _ in each_of(list(zip(patients, opened, parts, strict=True)), lambda each: fill(*each)):
+        pass
+    labels, numbers = (
+        np.repeat(np.array(values, np.int64), counts)
+        for values in ([patient.label for patient in patients], [patient.number for patient in patients])
+    )
+    return out, labels, numbers
+
+
+def central(patients: Sequence[Patient], images: Pixels, numbers: NDArray[np.int64]) -> tuple[Pixels, Labels]:
+    """Of each patient's images the central slice of the first frame, with the index of its group."""
+    first = np.searchsorted(numbers, [patient.number for patient in patients])
+    middle = [header(patient.path).shape[2] // 2 for patient in patients]
+    return images[first + middle], np.array([patient.label for patient in patients], np.int64)
+
+
+def header(path: Path) -> Any:
+    """The file as nibabel opens it: its shape is known, its values are not read yet. All is refused that is not 4-D."""
+    try:
+        import nibabel
+    except ImportError:
+        raise DatasetError(
+            "ACDC is read with nibabel, which is not installed: pip install 'engram-audit[medical]'"
+        ) from None
+    try:
+        opened = nibabel.load(path)
+    except Exception as error:  # gzip, zlib and nibabel each have errors of their own for broken bytes
+        raise unreadable(path, error) from None
+    if len(opened.shape) != 4 or 0 in opened.shape:
+        shape = " x ".join(map(str, opened.shape))
+        raise DatasetError(f"{path} is {shape}; it must have four axes: x, y, slices and frames")
+    # Room is made for what a header tells of: a damaged one may tell of terabytes.
+    most = path.stat().st_size * (DEFLATED if path.suffix == ".gz" else 1)
+    if math.prod(opened.shape) * opened.get_data_dtype().itemsize > most:
+        shape = " x ".join(map(str, opened.shape))
+        raise unreadable(path, ValueError(f"its header tells of {shape} values, more than the file holds"))
+    return opened
+
+
+def unreadable(path: Path, error: Exception) -> DatasetError:
+    return DatasetError(f"{path} cannot be read as NIfTI: {' '.join(str(error).split()) or type(error).__name__}")
+
+
+def fill(patient: Patient, opened: Any, out: Pixels) -> None:
+    """Write a volume's slices, scaled and of one size, to `out` (frames * slices, SIDE, SIDE, 1)."""
+    try:
+        # Unpacked whole: what nibabel reads of a packed file ends before the checksum.
+        if patient.path.suffix == ".gz":
+            opened = type(opened).from_bytes(gzip.decompress(patient.path.read_bytes()))
+        values = np.asanyarray(opened.dataobj)
+    except Exception as error:
+        raise unreadable(patient.path, error) from None
+    if values.dtype.kind not in "iuf":
+        raise DatasetError(f"{patient.path} holds values of the type {values.dtype}; they must be real numbers")
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise DatasetError(f"{patient.path} holds values that are not finite; each must be a number")
+    low, high = np.percentile(values, (DARKEST, BRIGHTEST))
+    if not high > low:
+        raise DatasetError(
+            f"{patient.path} has the value {low:g} at its {DARKEST}st and its {BRIGHTEST}th percentile; nothing is seen"
+        )
+    out[:] = 0
+    (from_x, to_x), (from_y, to_y) = (centred(length) for length in values.shape[:2])
+    frames = out.reshape(values.shape[3], values.shape[2], SIDE, SIDE)
+    for frame, into in enumerate(frames):  # one at a time, since floats are larger than what they come from
+        shown = values[from_x, from_y, :, frame].astype(np.float64)
+        into[:, to_y, to_x] = np.rint(np.clip((shown - low) * (255 / (high - low)), 0, 255)).T
+
+
+def centred(length: int) -> tuple[slice, slice]:
+    """Which part of so many pixels is shown, and where in SIDE; of an odd rest the larger half lies behind."""
+    kept = min(length, SIDE)
+    taken, put = (length - kept) // 2, (SIDE - kept) // 2
+    return slice(taken, taken + kept), slice(put, put + kept)
+
+
+def digest(patient: Patient) -> str:
+    try:
+        with patient.path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DatasetError(f"{patient.path} cannot be read: {error.strerror or error}") from None
+
+
+def each_of(items: Sequence[T], read: Callable[[T], R]) -> Iterator[R]:
+    """What is read of each, in order, by a few threads: hashing, unpacking and sorting all leave the interpreter."""
+    pool = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1))
+    try:
+        yield from pool.map(read, items)
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,224 @@
+"""Tables of forgetting runs, made up: models that know the query set by so much, and what is measured of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.audits.forgetting.config import PUBLISHED, Forgetting, Target, tiny
+from tasks.statistics import proportion
+
+Row = dict[str, Any]
+
+CONFIDENCES = pa.schema(
+    [
+        ("model", pa.string()),
+        ("target", pa.int32()),
+        ("replicate", pa.int32()),
+        ("row", pa.int64()),
+        ("group", pa.int64()),
+        ("label", pa.int32()),
+        ("confidence", pa.float64()),
+        ("resolution", pa.float64()),
+    ]
+)
+DISTANCES = pa.schema(
+    [
+        ("query", pa.int32()),
+        ("model", pa.string()),
+        ("target", pa.int32()),
+        ("replicate", pa.int32()),
+        ("ks", pa.float64()),
+        ("images", pa.int64()),
+    ]
+)
+RATIOS = pa.schema(
+    [
+        ("target", pa.int32()),
+        ("name", pa.string()),
+        ("source", pa.string()),
+        ("query", pa.float64()),
+        ("calibration", pa.float64()),
+        ("outside", pa.float64()),
+        ("models", pa.int32()),
+        ("ks", pa.float64()),
+        ("ks_low", pa.float64()),
+        ("ks_high", pa.float64()),
+        ("rho", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+        ("decision", pa.string()),
+        ("reason", pa.string()),
+        ("right", pa.string()),
+        ("rule_forgotten", pa.int32()),
+        ("rule_triples", pa.int32()),
+        ("ks_calibration", pa.float64()),
+        ("ks_calibration_low", pa.float64()),
+        ("ks_calibration_high", pa.float64()),
+        ("floor", pa.float64()),
+        ("images", pa.int64()),
+    ]
+)
+POWER = pa.schema(
+    [
+        ("share", pa.float64()),
+        ("models", pa.int32()),
+        ("detected", pa.int32()),
+        ("power", pa.float64()),
+        ("power_low", pa.float64()),
+        ("power_high", pa.float64()),
+        ("rho", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+    ]
+)
+FITS = pa.schema(
+    [
+        ("model", pa.string()),
+        ("target", pa.int32()),
+        ("replicate", pa.int32()),
+        ("seed", pa.int64()),
+        ("examples", pa.int64()),
+        ("epochs", pa.int32()),
+        ("train_loss", pa.float64()),
+        ("train_accuracy", pa.float64()),
+        ("validation_accuracy", pa.float64()),
+    ]
+)
+# Table 1 of the paper: the KS distance of each target there.
+TABLE = dict(
+    zip((*PUBLISHED, Target(outside=1.0)), (0.049, 0.669, 0.652, 0.596, 0.056, 0.039, 0.029, 0.957), strict=True)
+)
+DISTANCE, FLOOR = 0.596, 0.02  # of calibration models, and between query models
+
+
+def config() -> Forgetting:
+    return tiny(Forgetting())
+
+
+def everybody(targets: int, replicates: int) -> list[tuple[str, int | None, int]]:
+    """Role, target and replicate of every model."""
+    who: list[tuple[str, int | None]] = [("query", None), ("calibration", None)]
+    who += [("target", at) for at in range(targets)]
+    return [(role, target, replicate) for role, target in who for replicate in range(replicates)]
+
+
+def asked(knows: float, images: int, seed: int, precise: bool = True) -> NDArray[np.float64]:
+    """Confidences of a model that knows so much: saturated near 1 where it knows all, all over where nothing."""
+    draws = np.random.default_rng(seed)
+    logit = draws.normal(-1.5 + 11 * knows, 4.5 - 2 * knows, images) + 6 * (draws.random(images) < 0.3)
+    c = 1 / (1 + np.exp(-logit))
+    return c.astype(np.float32).astype(np.float64) if precise else np.round(c, 3)
+
+
+def confidences(targets: int = 8, replicates: int = 3, images: int = 500, printed: bool = False) -> list[pa.Table]:
+    """One table for each model, as jobs leave them; `printed`: targets are known to three decimals alone."""
+    shares = [1 - min(ks / DISTANCE, 1.2) for ks in TABLE.values()]
+    parts = []
+    for at, (role, target, replicate) in enumerate(everybody(targets, replicates)):
+        knows = {"query": 1.0, "calibration": 0.0}.get(role) if target is None else shares[target % len(shares)]
+        precise = not printed or target is None
+        column: dict[str, Any] = {"row": np.arange(images), "group": np.arange(images), "label": np.arange(images) % 10}
+        column |= {"model": [role] * images, "target": [target] * images, "replicate": [replicate] * images}
+        column |= {
+            "confidence": asked(knows or 0.0, images, at, precise),
+            "resolution": [0.0 if precise else 1e-3] * images,
+        }
+        parts.append(
+            pa.table({name: pa.array(column[name], CONFIDENCES.field(name).type) for name in CONFIDENCES.names})
+        )
+    return parts
+
+
+def distances(targets: int = 8, replicates: int = 3, images: int = 500, floor: float = FLOOR) -> pa.Table:
+    """KS of all pairs, spread about those of the paper."""
+    draws = np.random.default_rng(2)
+    rows = []
+    middle = list(TABLE.values())
+    for query in range(replicates):
+        for role, target, replicate in everybody(targets, replicates):
+            if role == "query" and query >= replicate:
+                continue
+            ks = floor if role == "query" else DISTANCE if target is None else middle[target % len(middle)]
+            row = {"query": query, "model": role, "target": target, "replicate": replicate, "images": images}
+            rows.append(row | {"ks": float(np.clip(ks * draws.normal(1, 0.06), 0, 1))})
+    return pa.Table.from_pylist(rows, DISTANCES)
+
+
+def ratios(targets: int = 8, replicates: int = 3, images: int = 500, margin: float = 0.1) -> pa.Table:
+    """The targets of table 1, over again where there are more, each with rho of the paper and an interval about it."""
+    rows = []
+    for at in range(targets):
+        target, ks = list(TABLE.items())[at % len(TABLE)]
+        rho, again = ks / DISTANCE, at // len(TABLE)
+        low, high = (0.88 * rho, 1.13 * rho) if replicates > 1 else (None, None)
+        decision = "undecided" if low is None or high is None else decided(low, high, margin)
+        answer = "forgotten" if not target.remembers else "not forgotten"
+        row = {"target": at, "name": str(target) + (f", model {again + 1}" if again else ""), "source": "training"}
+        row |= {"query": target.query, "calibration": target.calibration, "outside": target.outside}
+        row |= {"models": replicates, "ks": ks, "rho": rho, "low": low, "high": high, "decision": decision}
+        row |= {"reason": None if low is not None else "one replicate has no interval"}
+        row |= {"right": "right" if decision == answer else "undecided" if decision == "undecided" else "wrong"}
+        row |= {"rule_forgotten": round(replicates * min(1, max(0, rho - 0.5))), "rule_triples": replicates}
+        rows.append(row | {"ks_calibration": DISTANCE, "floor": FLOOR if replicates > 1 else None, "images": images})
+    return pa.Table.from_pylist(rows, RATIOS)
+
+
+def decided(low: float, high: float, margin: float) -> str:
+    return "forgotten" if low > 1 - margin else "not forgotten" if high < 1 - margin else "undecided"
+
+
+def changed(table: pa.Table, changes: Mapping[int, Row]) -> pa.Table:
+    """The table with some values of its rows replaced."""
+    rows = [row | changes.get(at, {}) for at, row in enumerate(table.to_pylist())]
+    return pa.Table.from_pylist(rows, table.schema)
+
+
+UNDEFINED: Row = {
+    "rho": None, "low": None, "high": None, "decision": "undecided", "right": "undecided",
+    "reason": "query and calibration models say the same of every image", "rule_forgotten": None, "rule_triples": None,
+}  # fmt: skip
+# Somebody else's models: nobody knows what they were trained on.
+GIVEN: Row = {"source": "model", "query": None, "calibration": None, "outside": None, "right": None}
+
+
+def power(
+    detected: tuple[int, ...] = (1, 2, 9, 17, 20, 20),
+    shares: tuple[float, ...] = (0.0, 0.001, 0.01, 0.03, 0.1, 0.5),
+    models: int = 20,
+) -> pa.Table:
+    rows: list[Row] = []
+    for share, found in zip(shares, detected, strict=True):
+        rate = proportion(found, models)
+        rho = 1 - 0.9 * share**0.3
+        row: Row = {"share": share, "models": models, "detected": found, "power": rate.value, "power_low": rate.low}
+        rows.append(row | {"power_high": rate.high, "rho": rho, "low": 0.9 * rho, "high": 1.08 * rho})
+    return pa.Table.from_pylist(rows, POWER)
+
+
+def fits(targets: int = 8, replicates: int = 3) -> pa.Table:
+    """All models learned what they were trained on, but for the first calibration model."""
+    draws = np.random.default_rng(4)
+    rows: list[Row] = []
+    for role, target, replicate in everybody(targets, replicates):
+        accuracy = float(1 - 0.02 * draws.random()) if (role, replicate) != ("calibration", 0) else 0.93
+        row: Row = {"model": role, "target": target, "replicate": replicate, "seed": len(rows), "examples": 1000}
+        row |= {"epochs": 20, "train_loss": 0.05, "train_accuracy": accuracy, "validation_accuracy": accuracy - 0.05}
+        rows.append(row)
+    return pa.Table.from_pylist(rows, FITS)
+
+
+def tables(targets: int = 8, replicates: int = 3, images: int = 500) -> dict[str, list[pa.Table]]:
+    """All tables of a run that has these."""
+    return {
+        "summary": [],
+        "ratios": [ratios(targets, replicates, images)],
+        "confidences": confidences(targets, replicates, images),
+        "distances": [distances(targets, replicates, images)],
+        "power": [power()],
+        "fits": [fits(targets, replicates)],
+    }

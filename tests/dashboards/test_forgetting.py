@@ -1,0 +1,236 @@
+"""What is drawn of forgetting's tables, and that the words beside it have the tables' numbers."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from dashboards import drawing
+from dashboards.audits.forgetting.confidences import Asked, Axis, farthest, read, thinned, tick
+from dashboards.audits.forgetting.power import read as read_power
+from dashboards.figure import Figure
+from dashboards.figures import figures
+from dashboards.run import Run
+from orchestrator.store import Store
+from tasks.schemas import SUMMARY
+from tests.dashboards import forgotten, made
+from tests.dashboards.test_figures import named
+
+OWN = ["ratios", "confidences", "distances", "power", "fits"]
+
+
+def run(store: Store, name: str = "forgetting-1", **tables: Any) -> Run:
+    parts = {root: table if isinstance(table, list) else [table] for root, table in tables.items()}
+    return made.run(store, name, {"summary": [], **parts}, forgotten.config(), audit="forgetting")
+
+
+def drawn(store: Store, **tables: Any) -> dict[str, Figure]:
+    return named(run(store, **tables))
+
+
+def words(figure: Figure) -> list[str]:
+    """The texts inside the drawing."""
+    return re.findall(r">([^<>]+)</text>", figure.svg)
+
+
+def asked(*confidence: float, resolution: float = 0.0) -> Asked:
+    return Asked(("query", -1), 0, np.sort(np.array(confidence)), resolution)
+
+
+def test_a_whole_run_has_all_its_figures(store: Store) -> None:
+    found = drawn(store, **forgotten.tables(images=200))
+    assert OWN == list(found)
+    assert [] == [name for name, figure in found.items() if "  " in figure.caption + figure.alt]
+
+
+def test_tables_without_rows_or_with_other_columns_draw_nothing(store: Store) -> None:
+    whole = {name: pa.concat_tables(forgotten.tables(1, 1, 20)[name]) for name in OWN}
+    assert [] == figures(run(store, **{name: pa.table({"column": [1]}) for name in OWN}))
+    assert [] == figures(run(store, "forgetting-2", **{name: whole[name].slice(0, 0) for name in OWN}))
+    nothing = {
+        name: pa.table({field.name: pa.nulls(table.num_rows, field.type) for field in table.schema}, table.schema)
+        for name, table in whole.items()
+    }
+    assert [] == figures(run(store, "forgetting-3", **nothing))
+
+
+def test_each_ratio_is_said_with_its_interval_its_decision_and_what_was_published(store: Store) -> None:
+    row: dict[str, Any] = dict.fromkeys(SUMMARY.names) | {"metric": "rho", "estimate": 0.09, "published": 0.0822}
+    summary = pa.Table.from_pylist([row | {"setting": json.dumps({"target": "D_Q"})}], SUMMARY)
+    tables: Any = {"summary": [summary], "ratios": [forgotten.ratios()], "distances": [forgotten.distances()]}
+    found = named(made.run(store, "forgetting-1", tables, forgotten.config(), audit="forgetting"))["ratios"]
+    assert (
+        "D_Q: rho 0.0822 [0.0723, 0.0929], not forgotten, right by what it was trained on, published 0.0822, rho ≥ 1 "
+        "in 0 of 3 triples. 0.5 D_C: rho 1.12 [0.988, 1.27], forgotten, right by what it was trained on, rho ≥ 1"
+    ) in found.alt
+    assert "D_C: rho 1 [0.88, 1.13], undecided" in found.alt
+    assert "7 of 8 are decided rightly, 0 wrongly, 1 not at all" in found.caption
+    assert f"have a rho of {forgotten.FLOOR / forgotten.DISTANCE:.3g}, not 0" in found.caption
+    assert "the interval lies above 0.9" in found.caption
+    assert "n: 3 query models, 3 calibration models, 3 of each target, 500 images." in found.caption
+    assert {"forgotten", "undecided", "not forgotten", "published", "0.9: bound of the decision"} <= set(words(found))
+
+
+def test_an_undefined_ratio_and_given_models_keep_their_rows(store: Store) -> None:
+    changes = {0: forgotten.UNDEFINED, 1: forgotten.GIVEN | {"name": "from the owner.safetensors", "high": 30.0}}
+    found = drawn(store, ratios=forgotten.changed(forgotten.ratios(2), changes))["ratios"]
+    assert "D_Q: rho undefined, undecided (query and calibration models say the same of every image)" in found.alt
+    assert "from the owner.safetensors: rho 1.12 [0.988, 30], forgotten, rho ≥ 1" in found.alt
+    assert any(text.startswith("undefined: query and") for text in words(found))
+    assert "1 of 2 have no interval" in found.caption
+    assert "An arrow: the interval goes on." in found.caption
+    assert not any(text in ("10", "20", "30") for text in words(found))  # no interval stretches the axis
+
+
+def test_one_target_and_one_replicate_are_drawn_without_intervals(store: Store) -> None:
+    found = drawn(store, **forgotten.tables(1, 1, 50))
+    assert OWN == list(found)
+    assert "D_Q: rho 0.0822, undecided (one replicate has no interval)" in found["ratios"].alt
+    assert "1 query model, 1 calibration model, 1 of each target, 50 images" in found["ratios"].caption
+    assert "trained on all of D_Q" not in words(found["ratios"])
+    assert "null" not in found["distances"].caption
+
+
+def test_of_thirteen_targets_twelve_have_panels_and_all_have_rows(store: Store) -> None:
+    tables = forgotten.tables(13, 2, 50)
+    found = drawn(store, **{name: tables[name] for name in ("ratios", "confidences", "distances")})
+    assert "The first 12 of 13 targets are drawn." in found["confidences"].caption
+    assert 12 == len([text for text in words(found["confidences"]) if text.startswith("KS 0.")])
+    for name in ("ratios", "distances"):
+        assert {"D_C, model 2", "D_C + 0.1 D_Q, model 2"} <= set(words(found[name]))
+
+
+def test_the_distance_is_that_of_the_two_sample_test_where_both_are_known() -> None:
+    draws = np.random.default_rng(0)
+    a, b = draws.beta(2, 1, 400).round(2), draws.beta(1, 1, 300)
+    found = farthest(asked(*a, resolution=0.01), asked(*b))
+    assert found.ks == pytest.approx(stats.ks_2samp(a, b.round(2)).statistic)
+    for share, values in zip(found.shares, (a, b.round(2)), strict=True):
+        assert share == pytest.approx(np.mean(values <= found.confidence + 1e-9))
+    same = farthest(asked(0.2, 1.0, 1.0), asked(0.2, 1.0, 1.0))
+    assert 0 == same.ks
+
+
+def test_a_line_goes_through_the_quantiles_and_steps_where_values_are_tied() -> None:
+    values = np.sort(np.concatenate([np.linspace(0.01, 0.99, 6000), np.ones(4000)]))
+    places = Axis.of([asked(*values)])
+    x, y = thinned(values, places, 50)
+    assert len(x) <= 102
+    assert (np.diff(x) >= 0).all()
+    assert (np.diff(y) >= 0).all()
+    middle = np.searchsorted(values, 0.5) / len(values)
+    assert middle == pytest.approx(np.interp(0.0, x, y), abs=1 / 50)
+    edge = x >= places.high + 0.5
+    assert [0.6, 1.0] == [pytest.approx(each, abs=1e-9) for each in (y[edge].min(), y[edge].max())]
+    assert (4000, 5) == (places.saturated, places.below)  # fewer than one in a thousand of those below 1
+
+
+def test_confidences_at_either_end_are_gathered_at_the_edges_and_said() -> None:
+    places = Axis.of([asked(0.0, 1e-30, 0.5, 1.0)])
+    assert [places.low - 0.5, places.low - 0.5, 0.0, places.high + 0.5] == places.place(
+        np.array([0.0, 1e-30, 0.5, 1.0])
+    ).tolist()
+    assert "c of 1 in the precision that is known, 25 % of all. At the left: c below 0.0001, 50 %." in places.said()
+    assert ["10⁻⁴", "0.01", "0.99", "1–10⁻⁶"] == [tick(decade) for decade in (-4, -2, 2, 6)]
+
+
+def test_models_are_told_apart_however_the_rows_are_cut() -> None:
+    parts = forgotten.confidences(2, 2, 30, printed=True)
+    once, again = read(pa.concat_tables(parts)), read(pa.concat_tables(parts).combine_chunks())
+    assert 8 == len(once)
+    for one, other in zip(once, again, strict=True):
+        assert (one.who, one.replicate, one.resolution) == (other.who, other.replicate, other.resolution)
+        assert (one.confidence == other.confidence).all()
+    (target,) = [each for each in once if (each.who, each.replicate) == (("target", 1), 1)]
+    assert 1e-3 == target.resolution
+    assert sorted(parts[-1]["confidence"].to_pylist()) == target.confidence.tolist()
+
+
+def test_confidences_say_the_distances_of_the_first_models(store: Store) -> None:
+    parts = forgotten.confidences(1, 2, 100)
+    found = drawn(store, ratios=forgotten.ratios(1), confidences=parts)["confidences"]
+    query, calibration, target = (parts[at]["confidence"].to_pylist() for at in (0, 2, 4))
+    for name, other in (("query and calibration model", calibration), ("D_Q", target)):
+        assert f"{name}: KS {drawing.number(stats.ks_2samp(query, other).statistic)} at c = " in found.alt
+    assert "n: 100 images, 2 models of each" in found.caption
+
+
+def test_of_a_run_that_has_not_come_far_what_is_there_is_drawn(store: Store) -> None:
+    parts = forgotten.confidences(1, 2, 40)
+    found = drawn(store, confidences=parts[4:])["confidences"]
+    assert "target 0: median c" in found.alt
+    assert "KS" not in found.caption + found.alt + "".join(words(found))
+
+
+def test_distances_say_whether_the_audit_can_tell_models_apart(store: Store) -> None:
+    table = forgotten.distances(1)
+    able = drawn(store, distances=table)["distances"]
+    between = [row["ks"] for row in table.to_pylist() if row["model"] == "query"]
+    ks = [drawing.number(each) for each in (float(np.mean(between)), min(between), max(between))]
+    assert "the audit can tell them apart" in able.caption
+    assert f"between query models, mean {ks[0]}, {ks[1]} to {ks[2]}, 3 pairs; calibration models, mean" in able.alt
+    unable = named(run(store, "forgetting-2", distances=forgotten.distances(1, floor=0.7)))["distances"]
+    assert "the audit has no power" in unable.caption
+
+
+def test_power_says_from_which_share_on_models_are_detected(store: Store) -> None:
+    found = drawn(store, power=forgotten.power())["power"]
+    assert "From 3 % of D_Q on at least half of the models are detected, all of them from 10 % on." in found.caption
+    assert "False alarms without D_Q: 1 of 20 [0.00888, 0.236], rho 1 [0.9, 1.08]." in found.alt
+    assert {"none", "0.1 %", "50 %", "none: false alarms"} <= set(words(found))
+    for detected, said in (
+        (9, "no share that was tried is detected in half of the models"),
+        (14, "from 50 % of D_Q on at least half of the models are detected, of no share tried all are"),
+        (20, "from 50 % of D_Q on every model is detected"),
+    ):
+        curve = read_power(forgotten.power((0, detected), (0.0, 0.5)))
+        assert curve is not None
+        assert said == curve.said()
+
+
+def test_power_without_shares_of_none_or_ratios_is_drawn(store: Store) -> None:
+    table = forgotten.power((5,), (0.1,))
+    bare = forgotten.changed(table, {0: {"rho": None, "low": None, "high": None}})
+    found = drawn(store, power=bare)["power"]
+    assert "No share that was tried is detected in half of the models." in found.caption
+    assert "Below" not in found.caption
+    assert "none: false alarms" not in words(found)
+
+
+def test_trainings_below_95_percent_are_counted_and_marked(store: Store) -> None:
+    found = drawn(store, fits=forgotten.fits(2, 3))["fits"]
+    assert found.alt.startswith("1 of 12 below 95 %. query models: ")
+    assert "below 95 %" in words(found)
+    assert "target 1" in words(found)  # by its number, as nobody says its name
+
+
+def test_a_sweep_lays_the_power_of_its_cells_over_one_another(store: Store) -> None:
+    cells = []
+    for at, (examples, detected) in enumerate(((60, (0, 0, 1, 5, 14, 20)), (6000, (1, 8, 18, 20, 20, 20)))):
+        tables = {"summary": [], "power": [forgotten.power(detected)]}
+        setting = {"query.examples": examples}
+        cells.append(made.run(store, f"forgetting-{at}", tables, forgotten.config(), setting, audit="forgetting"))
+    empty = made.run(
+        store, "forgetting-9", {"summary": []}, forgotten.config(), {"query.examples": 9}, audit="forgetting"
+    )
+    found = named(made.sweep(store, "forgetting-sweep-1", [*cells, empty]))
+    assert ["powers"] == list(found)
+    assert {"query.examples 60", "query.examples 6000"} <= set(words(found["powers"]))
+    assert "query.examples 6000: from 1 % of D_Q on at least half of the models are detected" in found["powers"].alt
+    assert [] == figures(made.sweep(store, "forgetting-sweep-2", [cells[0], empty]))
+
+
+def test_a_million_confidences_make_a_small_figure_at_once(store: Store) -> None:
+    of = run(store, confidences=forgotten.confidences(4, 3, 60_000))
+    figures(run(store, "forgetting-2", power=forgotten.power()))
+    clock = time.process_time()
+    (found,) = figures(of)
+    assert time.process_time() - clock < 2
+    assert len(found.svg) < 150_000

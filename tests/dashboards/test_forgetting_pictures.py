@@ -1,0 +1,74 @@
+"""Figure 2 of `forgetting`: what is shown of the data, and to whom."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dashboards.audits.forgetting.pictures import pictures
+from dashboards.gallery import Gallery
+from orchestrator.store import Store
+from tasks.audits.forgetting.config import Forgetting, Target
+from tasks.audits.forgetting.examples import EXAMPLES, Examples, examples
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.mixtures import Part
+from tests.dashboards import made
+from tests.dashboards.test_gallery import own
+
+
+def shown(store: Store, config: Forgetting, show_images: bool = False) -> Gallery:
+    table = examples(Examples(config.query, config.calibration, config.outside), [])
+    run = made.run(store, "forgetting-1", {"summary": [], "examples": [table]}, config, audit="forgetting")
+    found = pictures(run, show_images)
+    assert found is not None
+    return found
+
+
+def asked(calibration: Dataset | None = None) -> Forgetting:
+    digits = pin(Dataset("digits"))
+    return Forgetting(
+        Part(digits, 0, 40), Part(calibration or digits, 20), targets=(Target(query=1.0),), measures=("examples",)
+    )
+
+
+def test_the_examples_are_shown_part_by_part_and_class_by_class(store: Store) -> None:
+    config = asked()
+    found = shown(store, config)
+    assert (True, "") == (found.shown, found.note)
+    assert ["Query set: digits"] * 10 + ["Calibration set: digits"] * 10 == [each.group for each in found.pictures]
+    rows = examples(Examples(config.query, config.calibration), []).to_pylist()
+    images = load(config.query.data).train_images
+    for row, picture in zip(rows, found.pictures, strict=True):
+        assert f"{row['label']}, {row['images']:,} images, row {row['row']}" == picture.title
+        assert (images[row["row"], :, :, 0] == np.asarray(Image.open(io.BytesIO(picture.png)))).all()
+
+
+def test_the_users_own_images_are_hidden_beside_embedded_ones_unless_asked_for(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
+    config = asked(own(tmp_path / "data" / "mnist"))
+    found = shown(store, config)
+    assert {"Query set: digits"} == {each.group for each in found.pictures}
+    assert "Calibration set: Images of mnist are yours and are not shown unless asked for with --show-images" in (
+        found.note
+    )
+    assert 20 == len(shown(store, config, show_images=True).pictures)
+
+
+def test_data_that_have_gone_are_said_and_without_examples_there_is_no_gallery(store: Store) -> None:
+    config = asked()
+    table = examples(Examples(config.query, config.calibration), [])
+    gone = asked(Dataset("mnist", "1" * 64))
+    run = made.run(store, "forgetting-2", {"summary": [], "examples": [table]}, gone, audit="forgetting")
+    found = pictures(run, True)
+    assert found is not None
+    assert (False, ()) == (found.shown, found.pictures)
+    assert "'mnist' not found" in found.note
+    empty = {"summary": [], "examples": [EXAMPLES.empty_table()]}
+    assert pictures(made.run(store, "forgetting-3", empty, config, audit="forgetting"), True) is None

@@ -1,0 +1,84 @@
+"""Confidences of models that were never trained, and tables of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+CONFIDENCES = pa.schema(
+    [
+        ("model", pa.string()),
+        ("target", pa.int32()),
+        ("replicate", pa.int32()),
+        ("row", pa.int64()),
+        ("group", pa.int64()),
+        ("label", pa.int32()),
+        ("confidence", pa.float64()),
+        ("resolution", pa.float64()),
+    ]
+)
+
+
+def models(
+    chance: np.random.Generator, replicates: int, targets: int, images: int, share: float = 0.0
+) -> tuple[Array, Array, Array]:
+    """Query, calibration and target models (models, images): effects of models and images, and noise of both.
+
+    Float32 sigmoids, many of the query models' exactly 1. Of a `share` of the images a target says what a query model
+    says, and of the rest what a calibration model does: its true rho is 1 - share.
+    """
+    difficulty = 3 * chance.normal(size=images)
+
+    def calibration(count: int) -> Array:
+        shift = 0.5 + 0.5 * chance.normal(size=(count, 1))
+        slope = 1 + 0.15 * chance.normal(size=(count, 1))
+        return confidences(shift + slope * difficulty + chance.normal(size=(count, images)))
+
+    def query(count: int) -> Array:
+        shift = 8 + chance.normal(size=(count, 1))
+        return confidences(shift + 1.5 * difficulty + chance.normal(size=(count, images)))
+
+    target = calibration(targets)
+    remembered = chance.random(target.shape) < share
+    target[remembered] = query(targets)[remembered]
+    return query(replicates), calibration(replicates), target
+
+
+def confidences(logits: Array) -> Array:
+    return (1 / (1 + np.exp(-logits.astype(np.float32)))).astype(np.float64)
+
+
+def table(
+    model: str,
+    target: int | None,
+    replicate: int,
+    values: Array,
+    groups: Array | None = None,
+    resolution: float = 0.0,
+) -> pa.Table:
+    """What one model said, as the audit stores it."""
+    n = len(values)
+    rows = np.arange(n)
+    columns = [
+        pa.array([model] * n),
+        pa.array([target] * n, pa.int32()),
+        pa.array([replicate] * n, pa.int32()),
+        pa.array(rows),
+        pa.array(rows if groups is None else groups, pa.int64()),
+        pa.array([0] * n, pa.int32()),
+        pa.array(values, pa.float64()),
+        pa.array([resolution] * n),
+    ]
+    return pa.Table.from_arrays(columns, schema=CONFIDENCES)
+
+
+def tables(query: Array, calibration: Array, *targets: Array) -> list[pa.Table]:
+    """The tables of all models, whose replicates are counted from 0."""
+    found = [table("query", None, r, values) for r, values in enumerate(query)]
+    found += [table("calibration", None, r, values) for r, values in enumerate(calibration)]
+    for number, target in enumerate(targets):
+        found += [table("target", number, r, values) for r, values in enumerate(target)]
+    return found

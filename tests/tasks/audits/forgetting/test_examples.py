@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tasks.audits.forgetting.examples import Examples, examples
+from tasks.datasets import catalog
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.mixtures import Part
+from tests.tasks.datasets import test_acdc
+
+
+def test_one_image_of_each_class_is_drawn_from_each_part() -> None:
+    digits = pin(Dataset("digits"))
+    config = Examples(Part(digits, 0, 40), Part(digits, 40), Part(pin(Dataset("photos")), 0, 20))
+    found = examples(config, []).to_pylist()
+    assert [("query", "digits")] * 10 + [("calibration", "digits")] * 10 + [("outside", "photos")] == [
+        (row["part"], row["data"]) for row in found
+    ]
+    assert [*range(10), *range(10), 0] == [row["label"] for row in found]
+    labels = load(digits).train_labels
+    counts = [Counter(labels[:40].tolist()), Counter(labels[40:].tolist())]
+    for at, row in enumerate(found[:20]):
+        assert row["label"] == labels[row["row"]]
+        assert (row["row"] < 40) == (at < 10)
+        assert counts[at // 10][row["label"]] == row["images"] == row["groups"]
+    assert (20, True) == (found[20]["images"], found[20]["row"] < 20)
+
+
+def test_every_image_of_a_class_is_drawn_about_as_often() -> None:
+    digits = pin(Dataset("digits"))
+    part = Part(digits, 0, 40)
+    drawn = Counter(examples(Examples(part, part, seed=seed), []).to_pylist()[3]["row"] for seed in range(400))
+    there = np.flatnonzero(load(digits).train_labels[:40] == 3)
+    assert set(there.tolist()) == set(drawn)
+    expected = 400 / len(there)
+    assert max(abs(count - expected) for count in drawn.values()) < 5 * expected**0.5
+
+
+def test_patients_are_counted_and_classes_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "_loaded", {})
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
+    folder = tmp_path / "acdc"
+    for number, group in ((1, "DCM"), (2, "RV"), (3, "RV")):
+        test_acdc.written(folder / "training", number, group, test_acdc.volume(number))
+    (folder / "field_strengths.csv").write_text("patient,tesla\n1,1.5\n2,3\n3,3\n")
+    three, one_and_a_half = (Part(pin(Dataset(name))) for name in ("acdc-3t", "acdc-1.5t"))
+    query, calibration = examples(Examples(three, one_and_a_half), []).to_pylist()
+    assert ("acdc-3t", 4, "RV", 12, 2) == tuple(query[name] for name in ("data", "label", "name", "images", "groups"))
+    assert ("acdc-1.5t", 0, "DCM", 6, 1) == tuple(
+        calibration[name] for name in ("data", "label", "name", "images", "groups")
+    )
+
+
+def test_a_seed_below_0_is_refused() -> None:
+    part = Part(Dataset("digits"))
+    with pytest.raises(ValueError, match="seed is -1; it must be at least 0"):
+        Examples(part, part, seed=-1)

@@ -1,0 +1,34 @@
+from dataclasses import replace
+
+import pytest
+
+from tasks.audits.forgetting.config import Forgetting, Target
+from tasks.audits.forgetting.presets import TABLE1, TABLE2
+from tasks.audits.forgetting.published import CALIBRATION, columns, numbers, repeats
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.mixtures import Part
+
+
+@pytest.mark.parametrize(("cell", "count"), [("table 1", 8), ("table 2", 7)])
+def test_every_printed_rho_follows_from_the_printed_distances(cell: str, count: int) -> None:
+    printed = columns(cell)
+    assert count == len(printed)
+    assert [each.rho for each in printed.values()] == [
+        round(each.ks / printed[CALIBRATION].ks, 3) for each in printed.values()
+    ]
+
+
+def test_numbers_are_known_by_the_names_of_targets() -> None:
+    assert (0.579, 0.750) == numbers("table 2")[str(Target(query=0.1, calibration=1.0))]
+    assert {} == numbers("")
+
+
+def test_a_run_repeats_the_table_whose_data_and_training_it_has() -> None:
+    assert "table 1" == repeats(TABLE1)
+    assert "table 1" == repeats(replace(TABLE1, targets=(CALIBRATION,), replicates=2, seed=3, margin=0.2))
+    assert "table 1" == repeats(replace(TABLE1, query=Part(Dataset("mnist", "0f"))))
+    assert "table 2" == repeats(TABLE2)
+    assert "" == repeats(replace(TABLE1, epochs=3))
+    assert "" == repeats(replace(TABLE1, query=Part(Dataset("mnist"), 0, 1000)))
+    assert "" == repeats(replace(TABLE1, outside=Part(Dataset("photos"))))
+    assert "" == repeats(Forgetting(query=Part(Dataset("digits"))))

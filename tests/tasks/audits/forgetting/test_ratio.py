@@ -1,0 +1,147 @@
+import math
+
+import numpy as np
+import pytest
+
+from tasks.audits.forgetting.distance import ks, resampled
+from tasks.audits.forgetting.ratio import Part, Ratio, Term, half, quotient, ratio, weights
+from tests.tasks.audits.forgetting.made_up import models
+
+NULLS = 200
+
+
+def chance(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def simulated(replicates: int, targets: int, share: float = 0.0, runs: int = NULLS) -> list[Ratio]:
+    source = chance(1)
+    return [ratio(*models(source, replicates, targets, 200, share), None, 60, source) for _ in range(runs)]
+
+
+@pytest.mark.parametrize(("replicates", "targets"), [(3, 3), (5, 5), (5, 1)])
+def test_the_interval_covers_1_where_the_target_is_trained_as_the_calibration_models_are(
+    replicates: int, targets: int
+) -> None:
+    found = [each.rho for each in simulated(replicates, targets)]
+    assert 0.9 <= np.mean([each.low <= 1 <= each.high for each in found])
+    assert 0.01 >= np.mean([each.high < 0.9 for each in found])  # false decisions at a margin of 0.1
+
+
+def test_the_interval_lies_below_the_margin_where_a_quarter_is_remembered() -> None:
+    found = [each.rho for each in simulated(5, 5, share=0.25, runs=50)]
+    assert 0.75 == pytest.approx(np.mean([each.value for each in found]), abs=0.02)
+    assert 0.7 <= np.mean([each.high < 0.9 for each in found])
+    assert 0.9 <= np.mean([each.low <= 0.75 <= each.high for each in found])
+
+
+def test_rho_is_the_quotient_of_the_mean_distances() -> None:
+    query, calibration, target = models(chance(), 2, 3, 50)
+    found = ratio(query, calibration, target, None, 20, chance())
+    a = np.mean([ks(q, t) for q in query for t in target])
+    b = np.mean([ks(q, c) for q in query for c in calibration])
+    values = (found.target.value, found.calibration.value, found.rho.value)
+    assert (a, b, a / b) == pytest.approx(values)
+    assert (3, 2, 3) == (found.target.n, found.calibration.n, found.rho.n)
+    for each in (found.target, found.calibration, found.rho):
+        assert each.low < each.value < each.high
+    assert 0 < found.target.low < found.target.high < 1
+
+
+def test_the_interval_adds_the_variances_of_models_and_images_by_hand() -> None:
+    # u = 0.9, 1.1; v = 0.8, 1.2; w = (1.1 - 1), (0.9 - 1); images: 1.1 - 1, 0.9 - 1, 1 - 1.
+    target = Part(np.array([[0.50, 0.60], [0.40, 0.50]]), np.array([0.55, 0.45, 0.5]).reshape(3, 1, 1), 1000)
+    calibration = Part(np.array([[0.20, 0.30], [0.20, 0.30]]), np.full((3, 1, 1), 0.25), 1000)
+    variances = [0.02 / 2, 0.08 / 2, 0.02 / 2, 0.01]
+    freedom = sum(variances) ** 2 / sum(
+        variance**2 / each for variance, each in zip(variances, (1, 1, 1, 999), strict=True)
+    )
+    from scipy import stats
+
+    factor = math.exp(stats.t.ppf(0.975, freedom) * math.sqrt(sum(variances)))
+    found = quotient(target, calibration, 50)
+    assert (2.0, 2 / factor, 2 * factor) == pytest.approx((found.value, found.low, found.high))
+
+
+def test_one_given_model_is_taken_to_vary_as_the_calibration_models_do() -> None:
+    alone = Part(np.array([[0.5], [0.5]]), np.full((3, 1, 1), 0.5), 1000)
+    calibration = Part(np.array([[0.20, 0.30], [0.20, 0.30]]), np.full((3, 1, 1), 0.25), 1000)
+    found = quotient(alone, calibration, 50)
+    # Of v = 0.8, 1.2 the variance is 0.08: of one model, and half of it for the mean of two, on one degree of freedom.
+    from scipy import stats
+
+    assert math.log(found.high / found.value) == pytest.approx(stats.t.ppf(0.975, 1) * math.sqrt(0.08 + 0.04))
+
+
+def test_the_degrees_of_freedom_are_satterthwaites() -> None:
+    from scipy import stats
+
+    assert half((Term(1.0, 3), Term(1.0, 3))) == pytest.approx(stats.t.ppf(0.975, 6) * math.sqrt(2))
+    assert 0.0 == half((Term(0.0, 3), Term(0.0, 999)))
+
+
+def test_rho_is_undefined_where_the_calibration_models_are_0_away_or_missing() -> None:
+    query, calibration, target = models(chance(), 1, 2, 30)
+    same = np.repeat(query, 2, axis=0)
+    found = ratio(same, same, target, None, 20, chance())
+    assert (None, None, None) == (found.rho.value, found.rho.low, found.rho.high)
+    assert (0.0, None) == (found.calibration.value, found.calibration.low)
+    assert found.target.value > 0
+    missing = ratio(same, calibration[:0], target, None, 20, chance())
+    assert (None, None, 0) == (missing.rho.value, missing.calibration.value, missing.calibration.n)
+
+
+def test_a_target_0_away_has_rho_0_and_an_interval_from_there() -> None:
+    query, calibration, _ = models(chance(), 3, 1, 200)
+    same = query[:1]
+    found = ratio(np.repeat(same, 2, axis=0), calibration, same, None, 50, chance())
+    assert (0.0, 0.0) == (found.rho.value, found.rho.low)
+    assert 1 / 200 / found.calibration.value < found.rho.high < 0.1
+    assert (0.0, None) == (found.target.value, found.target.low)
+
+
+@pytest.mark.parametrize("lacking", ["query", "calibration", "images", "resamples"])
+def test_there_is_no_interval_where_nothing_shows_how_things_vary(lacking: str) -> None:
+    query, calibration, target = models(chance(), 3, 3, 50)
+    found = ratio(
+        query[: 1 if lacking == "query" else 3],
+        calibration[: 1 if lacking == "calibration" else 3],
+        target,
+        np.zeros(50, np.int64) if lacking == "images" else None,
+        1 if lacking == "resamples" else 20,
+        chance(),
+    )
+    assert found.rho.value > 0
+    assert (None, None) == (found.rho.low, found.rho.high)
+
+
+def test_without_query_models_there_is_nothing_to_compare_with() -> None:
+    query, calibration, target = models(chance(), 1, 1, 9)
+    with pytest.raises(ValueError, match="there are 0 query and 1 target models; rho needs at least 1 of each"):
+        ratio(query[:0], calibration, target, None, 20, chance())
+
+
+def test_images_of_a_group_are_resampled_together() -> None:
+    units = np.array([0, 0, 1, 2, 2, 2])
+    blocks = list(weights(units, 100, chance()))
+    drawn = np.concatenate(blocks, axis=1)
+    assert (6, 100) == drawn.shape
+    assert drawn[0].tolist() == drawn[1].tolist()
+    assert {2} == set((drawn[0] + drawn[2] + drawn[3]).tolist())  # 2 of 3 groups
+
+
+def test_copies_of_images_say_no_more_than_one_where_they_are_a_group() -> None:
+    plain = models(chance(), 3, 3, 50)
+    copied = [np.repeat(each, 4, axis=1) for each in plain]
+    groups = np.repeat(np.arange(50), 4)
+    once = ratio(*plain, None, 400, chance())
+    grouped = ratio(*copied, groups, 400, chance())
+    assert (50, 50) == (once.units, grouped.units)
+    assert grouped.rho.value == pytest.approx(once.rho.value)
+    assert grouped.rho.high == pytest.approx(once.rho.high, rel=1e-3)
+
+    def variance(units: np.ndarray) -> float:
+        resamples = resampled(copied[0], copied[1], weights(units, 400, chance()), np.empty(0))
+        return float(resamples.mean(axis=(1, 2)).var())
+
+    assert 4 == pytest.approx(variance(groups) / variance(np.arange(200)), rel=0.25)

@@ -1,0 +1,266 @@
+"""Folders in the layout of ACDC, small and made up."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import nibabel
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tasks.datasets import acdc, catalog
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset, DatasetError
+
+SHAPE = (20, 30, 3, 2)  # x, y, slices, frames
+TABLE = "patient,tesla\npatient001,1.5\n2,3\n003,3.0\npatient101,1.5\npatient102,3\n"
+
+
+def volume(number: int, shape: Sequence[int] = SHAPE) -> NDArray[np.int16]:
+    return np.random.default_rng(number).integers(0, 1000, tuple(shape), dtype=np.int16)
+
+
+def written(split: Path, number: int, group: str, values: NDArray[Any], packed: bool = True) -> Path:
+    """A patient's folder, with a file of one frame that is not to be read."""
+    folder = split / f"patient{number:03}"
+    folder.mkdir(parents=True)
+    (folder / "Info.cfg").write_text(f"ED: 1\nES: 12\nGroup: {group}\nHeight: 184.0\nNbFrame: 30\nWeight: 95.0\n")
+    (folder / f"{folder.name}_frame01.nii.gz").write_bytes(b"")
+    path = folder / f"{folder.name}_4d.nii{'.gz' if packed else ''}"
+    nibabel.save(nibabel.Nifti1Image(values, np.diag([1.5, 1.5, 10, 1])), path)
+    return path
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Training patients 1 (1.5 T), 2 and 3 (3 T), testing patients 101 (1.5 T) and 102 (3 T)."""
+    monkeypatch.setattr(catalog, "_loaded", {})
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
+    folder = tmp_path / "acdc"
+    for number, group in ((1, "DCM"), (2, "RV"), (3, "NOR")):
+        written(folder / "training", number, group, volume(number), packed=number != 3)
+    for number, group in ((101, "HCM"), (102, "MINF")):
+        written(folder / "testing", number, group, volume(number, (5, 4, 2, 1)))
+    (folder / "field_strengths.csv").write_text(TABLE)
+    return tmp_path
+
+
+def refused(act: Any = pin, name: str = "acdc-3t") -> str:
+    with pytest.raises(DatasetError) as caught:
+        act(Dataset(name))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def by_hand(values: NDArray[np.int16]) -> NDArray[np.uint8]:
+    """A volume's slices one after another, each pixel on its own."""
+    width, height, slices, frames = values.shape
+    low, high = (float(np.percentile(values.ravel(), each)) for each in (1, 99))
+    out = np.zeros((frames * slices, 192, 192, 1), np.uint8)
+    for at in np.ndindex(values.shape):
+        x, y, z, t = at
+        scaled = round(255 * min(max((float(values[at]) - low) / (high - low), 0), 1))
+        row, column = y + (192 - height) // 2, x + (192 - width) // 2
+        if 0 <= row < 192 and 0 <= column < 192:
+            out[t * slices + z, row, column, 0] = scaled
+    return out
+
+
+def test_a_field_strength_has_its_patients_slices_frame_by_frame_with_their_groups(root: Path) -> None:
+    images = load(pin(Dataset("acdc-3t")))
+    assert (("DCM", "HCM", "MINF", "NOR", "RV"), 5) == (images.names, images.classes)
+    assert [4] * 6 + [3] * 6 == images.train_labels.tolist()
+    assert images.train_groups is not None
+    assert [2] * 6 + [3] * 6 == images.train_groups.tolist()
+    assert [2, 2] == images.test_labels.tolist()
+    assert (by_hand(volume(2)) == images.train_images[:6]).all()
+    assert (by_hand(volume(3)) == images.train_images[6:]).all()
+    assert (by_hand(volume(102, (5, 4, 2, 1))) == images.test_images).all()
+    other = load(pin(Dataset("acdc-1.5t")))
+    assert ([0] * 6, [1, 1]) == (other.train_labels.tolist(), other.test_labels.tolist())
+
+
+def test_images_of_another_size_are_still_their_patients(root: Path) -> None:
+    images = load(pin(Dataset("acdc-3t#64x48#rgb")))
+    assert (64, 48, 3) == images.shape
+    assert images.train_groups is not None
+    assert [2] * 6 + [3] * 6 == images.train_groups.tolist()
+
+
+def test_what_lies_outside_the_central_square_is_cut_and_what_is_missing_is_black(root: Path) -> None:
+    shutil.rmtree(root / "acdc" / "training" / "patient003")
+    shutil.rmtree(root / "acdc" / "training" / "patient002")
+    values = np.full((195, 190, 1, 1), 100, np.int16)
+    values[0] = values[194] = values[193] = 900  # of 3 columns too many one is cut before, two behind
+    values[1, 5] = values[192, 6] = 200
+    written(root / "acdc" / "training", 2, "RV", values)
+    seen = load(pin(Dataset("acdc-3t"))).train_images[0, :, :, 0]
+    low, high = np.percentile(values, (1, 99))
+    expected = np.zeros((192, 192))
+    expected[6, 0] = expected[7, 191] = round(255 * (200 - low) / (high - low))
+    assert (expected == seen).all()
+
+
+def test_a_few_bright_voxels_do_not_darken_the_others(root: Path) -> None:
+    path = root / "acdc" / "training" / "patient002" / "patient002_4d.nii.gz"
+    values = np.arange(1000, dtype=np.int16).reshape(10, 10, 5, 2)
+    values[0, 0, 0] = 30_000
+    nibabel.save(nibabel.Nifti1Image(values, np.eye(4)), path)
+    seen = load(pin(Dataset("acdc-3t"))).train_images
+    assert (by_hand(values) == seen[:10]).all()
+    assert 255 // 2 - 3 <= seen[0, 91, 91 + 5, 0] <= 255 // 2 + 3  # 500 of 0 to 999
+
+
+def test_the_headers_scaling_is_applied_and_makes_no_difference(root: Path) -> None:
+    before = load(pin(Dataset("acdc-3t"))).train_images
+    image = nibabel.Nifti1Image(volume(2), np.eye(4))
+    image.header.set_slope_inter(0.5, 3)
+    nibabel.save(image, root / "acdc" / "training" / "patient002" / "patient002_4d.nii.gz")
+    after = load(pin(Dataset("acdc-3t"))).train_images
+    assert np.abs(before.astype(int) - after).max() <= 1
+
+
+def test_without_testing_patients_the_first_frames_central_slices_are_the_test_split(root: Path) -> None:
+    with_testing = pin(Dataset("acdc-3t"))
+    shutil.rmtree(root / "acdc" / "testing" / "patient102")
+    pinned = pin(Dataset("acdc-3t"))
+    images = load(pinned)
+    assert (images.train_images[[1, 7]] == images.test_images).all()
+    assert [4, 3] == images.test_labels.tolist()
+    shutil.rmtree(root / "acdc" / "testing")
+    assert pinned == pin(Dataset("acdc-3t")) != with_testing
+
+
+@pytest.mark.parametrize("place", ["ACDC", "ACDC/database", "acdc/database"])
+def test_the_folder_may_lie_as_it_unpacks_and_the_table_beside_it(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    before = pin(Dataset("acdc-3t")).digest
+    copy = Path(shutil.copytree(root / "acdc", tmp_path / "copy" / place))
+    if copy.name == "database":
+        (copy / "field_strengths.csv").rename(copy.parent / "field_strengths.csv")
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "copy"))
+    assert before == pin(Dataset("acdc-3t")).digest
+
+
+def test_the_digest_is_of_the_files_and_groups_and_decodes_nothing(root: Path) -> None:
+    before = [pin(Dataset(name)).digest for name in ("acdc-3t", "acdc-1.5t")]
+    assert 2 == len(set(before))
+    info = root / "acdc" / "training" / "patient002" / "Info.cfg"
+    info.write_text(info.read_text().replace("RV", "HCM"))
+    regrouped = pin(Dataset("acdc-3t")).digest
+    path = root / "acdc" / "training" / "patient002" / "patient002_4d.nii.gz"
+    path.write_bytes(b"no volume at all")
+    assert 3 == len({before[0], regrouped, pin(Dataset("acdc-3t")).digest})
+    assert before[1] == pin(Dataset("acdc-1.5t")).digest
+
+
+def test_a_digest_is_read_again_when_a_volume_changes_or_a_patient_moves(root: Path) -> None:
+    known: dict[str, str] = {}
+    pin(Dataset("acdc-3t"), known)
+    known = dict.fromkeys(known, "ab" * 32)
+    assert "ab" * 32 == pin(Dataset("acdc-3t"), known).digest
+    table = root / "acdc" / "field_strengths.csv"
+    table.write_text(TABLE.replace("patient001,1.5", "patient001,3"))
+    assert "ab" * 32 != pin(Dataset("acdc-3t"), known).digest
+
+
+def test_an_absent_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
+    said = refused()
+    assert [] == [part for part in (str(tmp_path / "ACDC" / "database"), acdc.CHALLENGE) if part not in said]
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (None, "is not there; ACDC comes without field strengths: write it with the columns patient and tesla, 1.5 or"),
+        ("id,tesla\n1,3\n", "has the columns ['id', 'tesla']; patient and tesla must be there"),
+        ("patient,tesla\n1,1.5\n3,3\n", "does not name patient002 of "),
+        (TABLE.replace("102", "103"), "does not name patient102 of "),
+        ("patient,tesla\n1,7\n", "line 2 has '7' tesla; it must be 1.5 or 3"),
+        ("patient,tesla\n1\n", "line 2 has '' tesla"),
+        ("patient,tesla\nJo,3\n", "line 2 has the patient 'Jo'; it must be like patient001 or 1"),
+        (f"{TABLE}patient002,1.5\n", "line 7 gives patient 002 another field strength"),
+        (TABLE.replace(",3", ",1.5").replace(".0", ""), "has no patient of "),
+    ],
+)
+def test_a_table_of_field_strengths_that_does_not_do_is_refused(root: Path, table: str | None, expected: str) -> None:
+    path = root / "acdc" / "field_strengths.csv"
+    path.unlink() if table is None else path.write_text(table)
+    said = refused()
+    assert expected in said
+    assert str(path) in said
+
+
+@pytest.mark.parametrize(
+    ("info", "expected"),
+    [
+        (None, "Info.cfg is not there; it says which group the patient is in"),
+        (b"ED: 1\n", "Info.cfg has no line 'Group: ...'; it must say one of DCM, HCM, MINF, NOR, RV"),
+        (b"Group: ARV\n", "Info.cfg has the group 'ARV'; it must be one of DCM, HCM, MINF, NOR, RV"),
+        (b"Group: \xff\n", "Info.cfg is no text in UTF-8"),
+    ],
+)
+def test_a_patient_without_a_known_group_is_refused(root: Path, info: bytes | None, expected: str) -> None:
+    path = root / "acdc" / "training" / "patient002" / "Info.cfg"
+    path.unlink() if info is None else path.write_bytes(info)
+    assert f"patient002/{expected}" in refused()
+
+
+def test_an_absent_or_a_second_file_or_folder_is_refused(root: Path) -> None:
+    folder = root / "acdc" / "training" / "patient002"
+    shutil.copytree(folder, folder.with_name("patient2"))
+    assert "patient2 is a second folder of patient 2" in refused()
+    shutil.rmtree(folder.with_name("patient2"))
+    (folder / "patient002_4d.nii.gz").unlink()
+    assert "patient002_4d.nii.gz is not there; each patient has all frames in one file" in refused()
+
+
+def nan() -> NDArray[np.float32]:
+    values = volume(2).astype(np.float32)
+    values[1, 2, 0, 1] = np.nan
+    return values
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (volume(2, SHAPE[:3]), "is 20 x 30 x 3; it must have four axes: x, y, slices and frames"),
+        (nan(), "holds values that are not finite; each must be a number"),
+        (np.full(SHAPE, 7, np.int16), "has the value 7 at its 1st and its 99th percentile; nothing is seen"),
+        (volume(2).astype(np.complex64), "holds values of the type complex64; they must be real numbers"),
+    ],
+)
+def test_a_volume_that_is_not_as_it_should_be_is_refused(root: Path, values: NDArray[Any], expected: str) -> None:
+    path = root / "acdc" / "training" / "patient002" / "patient002_4d.nii.gz"
+    nibabel.save(nibabel.Nifti1Image(values, np.eye(4)), path)
+    assert f"patient002_4d.nii.gz {expected}" in refused(load)
+
+
+@pytest.mark.parametrize("kept", [0, 5, 40, 300, -5])
+def test_a_file_that_is_cut_off_or_something_else_is_refused(root: Path, kept: int) -> None:
+    path = root / "acdc" / "training" / "patient002" / "patient002_4d.nii.gz"
+    path.write_bytes(path.read_bytes()[:kept])
+    assert "patient002_4d.nii.gz cannot be read as NIfTI: " in refused(load)
+    path.write_bytes(b"no volume at all" * 100)
+    assert "patient002_4d.nii.gz cannot be read as NIfTI: " in refused(load)
+
+
+def test_a_header_that_tells_of_more_than_there_is_is_refused_before_room_is_made(root: Path) -> None:
+    path = root / "acdc" / "training" / "patient003" / "patient003_4d.nii"
+    header = np.frombuffer(path.read_bytes(), np.uint8).copy()
+    header[40:50].view("<i2")[:] = (4, 30_000, 30_000, 30_000, 30_000)
+    path.write_bytes(header.tobytes())
+    expected = "its header tells of 30000 x 30000 x 30000 x 30000 values, more than the file holds"
+    assert f"patient003_4d.nii cannot be read as NIfTI: {expected}" in refused(load)
+
+
+def test_without_nibabel_one_line_says_how_to_install_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nibabel", None)
+    assert "ACDC is read with nibabel, which is not installed: pip install 'engram-audit[medical]'" == refused(load)
