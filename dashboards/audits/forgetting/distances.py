@@ -37,7 +37,7 @@ def distances(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     everything = (float(values.max()) for each in (shown, two_sided) for who, values in each.items() if who in shown)
     axes.set_xlim(*drawing.span([0.0, *everything], 0.03))
     looks.named_ticks(axes)
-    axes.set_xlabel("one-sided KS distance to query models, 0 to 1")
+    axes.set_xlabel("one-sided KS to query models, 0 to 1")
     handles = [looks.of_line("mean", color=drawing.light("ink"), linewidth=0, marker="|", markersize=11,
                              markeredgewidth=1.6),
                looks.of_line("mean of the two-sided", linewidth=0, **looks.two_sided(4.5))]  # fmt: skip

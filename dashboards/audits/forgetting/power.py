@@ -82,7 +82,7 @@ def power(table: pa.Table, margin: float | None) -> Figure | None:
     has_rho = bool((~np.isnan(found.rho)).any())
     panels = 1 + has_rho
     handles = key([each for each, _ in curves])
-    figure = drawing.canvas(PANEL * panels + 0.2 + looks.ROW * -(-len(handles) // 2))
+    figure = drawing.canvas(PANEL * panels + 0.32 + looks.ROW * -(-len(handles) // 2))
     places = across([each for each, _ in curves])
     beside = BESIDE * (max(places.values()) - min(places.values()) or 1.0)
     offsets = [0.0] if two_sided is None else [beside / 2, -beside / 2]

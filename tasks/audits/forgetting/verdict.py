@@ -73,7 +73,8 @@ def evidence(row: Row, reason: str | None) -> str:
         return f"rho is undefined ({reason})"
     interval = "no interval" if row["low"] is None else f"95 % interval {row['low']:.3g} to {row['high']:.3g}"
     models = f"{row['n']} model{'s' if row['n'] > 1 else ''}"
-    return f"one-sided rho {row['estimate']:.3g} ({interval}, {models})" + (f"; {reason}" if reason else "")
+    why = f": {reason}" if reason else ""
+    return f"one-sided rho {row['estimate']:.3g} ({interval}, {models}{why})"
 
 
 def threshold(config: Forgetting) -> str:
