@@ -121,7 +121,7 @@ def decided(low: float, high: float, margin: float) -> str:
     return "forgotten" if low > 1 - margin else "not forgotten" if high < 1 - margin else "undecided"
 
 
-def changed(table: pa.Table, changes: Mapping[float, Row], of: str = "target") -> pa.Table:
+def changed(table: pa.Table, changes: Mapping[Any, Row], of: str = "target") -> pa.Table:
     """The table with some values replaced in the rows of some targets, or of what else they are told apart by."""
     rows = [row | changes.get(row[of], {}) for row in table.to_pylist()]
     return pa.Table.from_pylist(rows, table.schema)

@@ -65,9 +65,9 @@ def read(table: pa.Table, score: Score = "one-sided") -> Power | None:
     if not len(there):
         return None
     order = there[np.argsort(share[there], kind="stable")]
-    whole = {name: integers(table, name)[order] for name in ("models", "detected")}
+    models, detected = (integers(table, name)[order] for name in ("models", "detected"))
     of = {name: numbers(table, name)[order] for name in NUMBERS}
-    return Power(**whole, **of, decision=texts(table, "decision")[order])
+    return Power(models=models, detected=detected, decision=texts(table, "decision")[order], **of)
 
 
 def power(table: pa.Table, margin: float | None) -> Figure | None:
