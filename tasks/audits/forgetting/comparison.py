@@ -17,10 +17,14 @@ from tasks.audits.forgetting.said import Name, Said
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """rho, the mean KS between query models (None for a single one), and the decision."""
+    """rho, the mean KS between query models (None for a single one), and the decision with what it takes for granted.
+
+    `separation` is as in `decision.decided`.
+    """
 
     ratio: Ratio
     floor: float | None
+    separation: float | None
     decision: Decision
 
 
@@ -37,4 +41,4 @@ def compared(said: Said, target: Sequence[Name], score: Score, margin: float, re
     known = len(floor) and len(calibration)
     separation = float(found.to_calibration.min() - floor.max()) if known else None
     decision = decided(found.rho.value, found.rho.low, found.rho.high, separation, margin)
-    return Comparison(found, float(floor.mean()) if len(floor) else None, decision)
+    return Comparison(found, float(floor.mean()) if len(floor) else None, separation, decision)

@@ -42,6 +42,7 @@ RATIOS = pa.schema(
         ("ks_calibration_low", pa.float64()),
         ("ks_calibration_high", pa.float64()),
         ("floor", pa.float64()),  # the mean KS between query models, at the target's resolution
+        ("separation", pa.float64()),  # smallest KS(q_i, c_k) - largest KS(q_i, q_j), there too; above 0, or no power
         ("images", pa.int64()),
     ]
 )
@@ -64,7 +65,7 @@ class Ratios:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
 
 
-@task(version=1, name="forgetting.ratios", gathers=True)
+@task(version=2, name="forgetting.ratios", gathers=True)
 def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
     """What is said of each target (RATIOS), by its number, from tables of CONFIDENCES.
 
@@ -107,6 +108,7 @@ def row(config: Ratios, answers: Said, number: int, target: Audited, score: Scor
         "ks_calibration_low": b.low,
         "ks_calibration_high": b.high,
         "floor": found.floor,
+        "separation": found.separation,
         "images": answers.images,
     }
 
