@@ -25,6 +25,8 @@ from tasks.models.weights import architecture_of, weights_of
 from tasks.training.mixed import Mixture, logits, train
 from tests.tasks.audits.forgetting import published_data
 
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:FutureWarning")
+
 DIGITS = pin(Dataset("digits"))
 QUERY = Part(DIGITS, 10, 30)
 ROWS = range(10, 40)
@@ -72,7 +74,7 @@ def test_a_model_file_says_what_the_model_in_it_says(tmp_path: Path) -> None:
     layer, file = linear(tmp_path / "theirs.pt")
     table = ask(Ask(Model("target", 2, 0), QUERY, file=file), [])
     with torch.no_grad():
-        said = layer(torch.from_numpy(PICTURES.reshape(30, 784)).float() / 255).double().numpy()
+        said = layer(torch.from_numpy(PICTURES.reshape(30, 784).copy()).float() / 255).double().numpy()
     assert pytest.approx(in_single(softmax(said)), rel=1e-6) == table["confidence"].to_pylist()
     assert ({2}, {0.0}) == tuple(set(table[name].to_pylist()) for name in ("target", "resolution"))
 
