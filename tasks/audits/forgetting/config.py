@@ -69,8 +69,8 @@ class Forgetting:
     `learning_rate` (times the factors of `schedule`), where `crop` is above 0 on random squares of that side, which are
     central ones when models are asked. Each is trained `replicates` times, from other seeds and on other shares.
 
-    A target has forgotten where the interval of its rho, by `resamples` bootstrap samples of images and replicates,
-    lies above 1 - `margin`, and has not where it lies below. `seed` is the only source of chance.
+    A target has forgotten where the interval of its rho, from the spread of replicates and `resamples` resamples of
+    the images, lies above 1 - `margin`, and has not where it lies below. `seed` is the only source of chance.
     """
 
     query: Part = Part(Dataset("mnist"))
