@@ -12,7 +12,8 @@ from tasks.audits.forgetting import distance
 from tasks.audits.forgetting.decision import Decision, decided
 from tasks.audits.forgetting.distance import Score
 from tasks.audits.forgetting.ratio import Ratio, ratio
-from tasks.audits.forgetting.said import Name, Said
+from tasks.audits.forgetting.said import Said
+from tasks.audits.forgetting.trainings import Model
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +29,12 @@ class Comparison:
     decision: Decision
 
 
-def compared(said: Said, target: Sequence[Name], score: Score, margin: float, resamples: int, seed: int) -> Comparison:
+def compared(said: Said, target: Sequence[Model], score: Score, margin: float, resamples: int, seed: int) -> Comparison:
     """The models of a target, or some of them, beside all query and calibration models there are.
 
     All targets meet the same resamples of the images. ValueError without a query model.
     """
-    query, calibration, models = said.alike(said.names("query"), said.names("calibration"), target)
+    query, calibration, models = said.alike(said.named("query"), said.named("calibration"), target)
     found = ratio(
         query, calibration, models, said.groups, resamples, seeds.generator(seed, "resamples of images"), score
     )

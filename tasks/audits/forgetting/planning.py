@@ -10,11 +10,11 @@ from pathlib import PurePath
 from tasks import seeds
 from tasks.audits.forgetting.asked import SET, Ask, ask
 from tasks.audits.forgetting.audited import Audited
-from tasks.audits.forgetting.config import Forgetting, Target
+from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.distances import Distances, distances
 from tasks.audits.forgetting.examples import Examples, examples
 from tasks.audits.forgetting.fits import Fit, fit
-from tasks.audits.forgetting.powers import Powers, powers
+from tasks.audits.forgetting.powers import Powers, beside_all, powers
 from tasks.audits.forgetting.published import repeats
 from tasks.audits.forgetting.ratios import Ratios, ratios
 from tasks.audits.forgetting.summary import Summary, summary
@@ -65,14 +65,9 @@ def scored(config: Forgetting) -> dict[str, Job | tuple[Job, ...]]:
         "confidences": said,
         "fits": tuple(Job(fit, Fit(model), (job,)) for model, job in models),
     }
-    if any(on_the_curve(target) for target in config.targets):
+    if any(beside_all(target) and target.remembers for target in ratio.targets):
         found["power"] = Job(powers, Powers(ratio), said)
     return found
-
-
-def on_the_curve(target: Target) -> bool:
-    """Whether a target is trained on all of the calibration set and some of the query set: a point of power."""
-    return target.calibration == 1 and target.query > 0 and not target.outside
 
 
 def given(config: Forgetting) -> Iterator[Job]:

@@ -94,13 +94,12 @@ def of_distances(found: list[Row]) -> Iterator[Row]:
     """How far calibration models are from query models, and these from one another: what the audit can tell apart."""
     for score, column in (("one-sided", "below"), ("published", "ks")):
         apart = {kind: [each[column] for each in found if each["model"] == kind] for kind in ("calibration", "query")}
-        widest = [each["ks"] for each in found if each["model"] == "query"]  # the larger of either order
         for kind, values in apart.items():
             if values:
                 mean = alone(sum(values) / len(values), len(values))
                 yield row(f"{PREFIX[score]}KS to query models", {"models": kind}, mean, "pair of trainings")
         if apart["calibration"] and apart["query"]:
-            least = alone(min(apart["calibration"]) - max(widest), sum(map(len, apart.values())))
+            least = alone(min(apart["calibration"]) - max(apart["query"]), sum(map(len, apart.values())))
             yield row("separation", {"score": score}, least, "pair of trainings", 0.0)
 
 
