@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.forgetting.trainings import Model
+from tasks.confidences import Confidences, read, rounded
 from tasks.datasets.catalog import load
 from tasks.datasets.mixtures import Part
 from tasks.files import File
@@ -21,7 +22,6 @@ from tasks.job import Inputs, task
 from tasks.models.given import Interface, ModelFile
 
 if TYPE_CHECKING:
-    from tasks.confidences import Confidences
     from tasks.datasets.images import Labels, Pixels
 
 CONFIDENCES = pa.schema(
@@ -78,13 +78,11 @@ def ask(config: Ask, inputs: Inputs) -> pa.Table:
 
 def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> Confidences:
     """The probability that the model gives each image's label."""
-    from tasks import confidences
-
     if config.outputs is not None:
         from tasks.handout import image_of
 
         ids = [image_of(SET, row) for row in range(len(images))]
-        return confidences.read(config.outputs, ids, labels, config.columns, config.interface.gives)
+        return read(config.outputs, ids, labels, config.columns, config.interface.gives)
     if config.file is not None:
         from tasks.models.loading import loaded
 
@@ -100,11 +98,8 @@ def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> 
 
 def of_labels(log_p: NDArray[np.float64], labels: Labels, name: str) -> Confidences:
     """The confidences in log-probabilities (n, classes); ValueError where a label is beyond the classes."""
-    from tasks.confidences import Confidences
-
     if labels.max() >= log_p.shape[1]:
         raise ValueError(
             f"model {name} tells {log_p.shape[1]} classes apart; a label of the query set is {labels.max()}"
         )
-    p = np.exp(log_p[np.arange(len(labels)), labels])
-    return Confidences(p.astype(np.float32).astype(np.float64), 0.0)
+    return Confidences(rounded(np.exp(log_p[np.arange(len(labels)), labels]), 0.0), 0.0)

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.decision import decided
+from tasks.audits.forgetting.decision import Decision, decided
 from tasks.audits.forgetting.fits import ADEQUATE
 from tasks.job import Answer, Verdict
 
@@ -38,9 +38,7 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
     if not found:
         why = "this run shows images only" if "scores" not in config.measures else "no target has been asked"
         return Verdict("undecided", f"Undecided: {why}.", LIMITS, tuple(rows)[:1])
-    separation = rows.get(("separation", ONE_SIDED))
-    apart = None if separation is None else separation["estimate"]
-    answers = [decided(row["estimate"], row["low"], row["high"], apart, config.margin) for row in found]
+    answers = [decision(rows, row, config.margin) for row in found]
     kinds = [each.answer for each in answers]
     answer: Answer = (
         "not forgotten" if "not forgotten" in kinds else "undecided" if "undecided" in kinds else "forgotten"
@@ -67,8 +65,20 @@ def name(row: Row) -> str:
     return str(json.loads(row["setting"])["target"])
 
 
+def decision(rows: Mapping[tuple[str, str], Row], row: Row, margin: float) -> Decision:
+    """The decision on the target of a row of rho, as its table of ratios has it."""
+    if not row["n"]:
+        return Decision("undecided", "no model of it, or no query model, has answered")
+    own = rows.get(("separation", json.dumps({"score": "one-sided", "target": name(row)})))
+    separation = own or rows.get(("separation", ONE_SIDED))
+    apart = None if separation is None else separation["estimate"]
+    return decided(row["estimate"], row["low"], row["high"], apart, margin)
+
+
 def evidence(row: Row, reason: str | None) -> str:
     """rho in words, and why nothing is decided where nothing is."""
+    if not row["n"]:
+        return str(reason)
     if row["estimate"] is None:
         return f"rho is undefined ({reason})"
     interval = "no interval" if row["low"] is None else f"95 % interval {row['low']:.3g} to {row['high']:.3g}"

@@ -6,20 +6,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from tasks.audits.forgetting.asked import CONFIDENCES
 
-CONFIDENCES = pa.schema(
-    [
-        ("model", pa.string()),
-        ("target", pa.int32()),
-        ("replicate", pa.int32()),
-        ("row", pa.int64()),
-        ("group", pa.int64()),
-        ("label", pa.int32()),
-        ("confidence", pa.float64()),
-        ("resolution", pa.float64()),
-    ]
-)
+Array = NDArray[np.float64]
 
 
 def models(
