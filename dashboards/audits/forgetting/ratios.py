@@ -162,7 +162,7 @@ def drawn(axes: Any, each: Ratio, y: float, limit: float) -> bool:
     path = [(rho, y + offset) for rho, offset in joined if rho is not None]
     axes.plot(*zip(*path, strict=True), color=drawing.light("muted"), linewidth=0.8, zorder=1)
     if each.paper is not None:
-        axes.plot([each.paper], [y + BELOW], "D", markersize=8.5, color=drawing.light("ink"), markerfacecolor="none")
+        axes.plot([each.paper], [y + BELOW], "D", markersize=7, color=drawing.light("ink"), markerfacecolor="none")
     if each.two_sided is not None:
         axes.plot([each.two_sided], [y + BELOW], zorder=3, **looks.two_sided(4.5))
     if each.rho is not None:
