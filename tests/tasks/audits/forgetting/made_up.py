@@ -12,12 +12,18 @@ Array = NDArray[np.float64]
 
 
 def models(
-    chance: np.random.Generator, replicates: int, targets: int, images: int, share: float = 0.0
+    chance: np.random.Generator,
+    replicates: int,
+    targets: int,
+    images: int,
+    share: float = 0.0,
+    crossing: bool = False,
 ) -> tuple[Array, Array, Array]:
     """Query, calibration and target models (models, images): effects of models and images, and noise of both.
 
     Float32 sigmoids, many of the query models' exactly 1. Of a `share` of the images a target says what a query model
-    says, and of the rest what a calibration model does: its true rho is 1 - share.
+    says, and of the rest what a calibration model does: its true rho is 1 - share. Query models are the surer of all
+    images, or where the functions are `crossing` the surer of easy ones and the less sure of hard ones.
     """
     difficulty = 3 * chance.normal(size=images)
 
@@ -27,8 +33,8 @@ def models(
         return confidences(shift + slope * difficulty + chance.normal(size=(count, images)))
 
     def query(count: int) -> Array:
-        shift = 8 + chance.normal(size=(count, 1))
-        return confidences(shift + 1.5 * difficulty + chance.normal(size=(count, images)))
+        shift = (0.5 if crossing else 8) + chance.normal(size=(count, 1))
+        return confidences(shift + (3 if crossing else 1.5) * difficulty + chance.normal(size=(count, images)))
 
     target = calibration(targets)
     remembered = chance.random(target.shape) < share
