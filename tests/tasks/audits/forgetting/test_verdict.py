@@ -20,7 +20,10 @@ from tasks.statistics import Estimate, proportion
 from tasks.summaries import Row, alone, row
 
 GIVEN = replace(QUICKSTART, given=Given(outputs=(File("said.csv"),)))
-RULE = "rho is about 1 where the query set was never trained on; wholly below 0.9 it counts as not forgotten."
+RULE = (
+    "rho is about 1 where the query set D_Q was never trained on, as in models of the calibration set D_C, and about 0 "
+    "in models of D_Q; an interval wholly below 0.9 counts as not forgotten, wholly above it as forgotten."
+)
 ANOTHER = (
     "Warning: how the given targets were trained is not known here; the query and calibration models are mlp1, and "
     "another design can move rho by itself."
@@ -58,7 +61,7 @@ def ends(found: Verdict, *warnings: str) -> bool:
         (
             BETWEEN,
             "undecided",
-            "Undecided: one-sided rho 0.9 (95 % interval 0.8 to 1, 5 models); the interval includes 0.9.",
+            "Undecided: one-sided rho 0.9 (95 % interval 0.8 to 1, 5 models: the interval includes 0.9).",
         ),
     ],
 )
@@ -74,7 +77,7 @@ def test_one_target_is_judged_by_the_interval_of_its_rho(
 def test_the_margin_is_the_runs() -> None:
     found = said(one_sided("D_C", *BETWEEN), separation(0.3), config=replace(QUICKSTART, margin=0.25))
     assert "forgotten" == found.answer
-    assert "wholly below 0.75 it counts as not forgotten." in found.sentence
+    assert "an interval wholly below 0.75 counts as not forgotten" in found.sentence
 
 
 def test_the_answer_rests_on_the_one_sided_rho() -> None:
@@ -95,12 +98,12 @@ def test_a_published_rho_that_is_much_the_same_is_not_spoken_of() -> None:
 @pytest.mark.parametrize(
     ("estimates", "answer", "counts"),
     [
-        ((FORGOTTEN, FORGOTTEN), "forgotten", "Forgotten: of 2 targets 2 forgotten. "),
-        ((FORGOTTEN, BETWEEN), "undecided", "Undecided: of 2 targets 1 forgotten, 1 undecided. "),
+        ((FORGOTTEN, FORGOTTEN), "forgotten", "Forgotten: of 2 targets, 2 forgotten. "),
+        ((FORGOTTEN, BETWEEN), "undecided", "Undecided: of 2 targets, 1 forgotten, 1 undecided. "),
         (
             (FORGOTTEN, HELD, BETWEEN),
             "not forgotten",
-            "Not forgotten: of 3 targets 1 forgotten, 1 not forgotten, 1 undecided. ",
+            "Not forgotten: of 3 targets, 1 forgotten, 1 not forgotten, 1 undecided. ",
         ),
     ],
 )
@@ -108,7 +111,7 @@ def test_several_targets_are_judged_together(estimates: Iterable[Any], answer: s
     rows = [one_sided(f"target {at}", *each) for at, each in enumerate(estimates)]
     found = said(*rows, separation(0.3))
     assert answer == found.answer
-    first = "target 0 forgotten: one-sided rho 1 (95 % interval 0.95 to 1.05, 5 models); target 1 "
+    first = "target 0 is forgotten: one-sided rho 1 (95 % interval 0.95 to 1.05, 5 models); target 1 "
     assert found.sentence.startswith(counts + first)
     assert [f'{{"target": "target {at}"}}' for at in range(len(rows))] == [setting for _, setting in found.rows]
 
@@ -131,28 +134,28 @@ def test_where_calibration_models_say_what_query_models_say_nothing_is_decided()
         "a calibration model lies closer to a query model than query models may lie to one another (by KS 0.02), so "
         "that the audit has no power"
     )
-    evidence = "Undecided: one-sided rho 1 (95 % interval 0.95 to 1.05, 5 models)"
-    assert ("undecided", f"{evidence}; {why}. {RULE}") == (found.answer, found.sentence)
+    evidence = "Undecided: one-sided rho 1 (95 % interval 0.95 to 1.05, 5 models"
+    assert ("undecided", f"{evidence}: {why}). {RULE}") == (found.answer, found.sentence)
 
 
 def test_a_coarse_table_is_decided_on_by_what_can_be_told_apart_at_its_precision() -> None:
     rows = one_sided("said.csv", *FORGOTTEN, n=1), one_sided("fine.csv", *FORGOTTEN, n=1)
     found = said(*rows, separation(0.3), separation(-0.02, target="said.csv"), separation(0.3, target="fine.csv"))
     assert "undecided" == found.answer
-    assert "said.csv undecided: " in found.sentence
-    assert "fine.csv forgotten: " in found.sentence
+    assert "said.csv is undecided: " in found.sentence
+    assert "fine.csv is forgotten: " in found.sentence
 
 
 def test_one_replicate_has_no_interval() -> None:
     found = said(one_sided("D_C", 1.0, None, None, n=1))
-    expected = "Undecided: one-sided rho 1 (no interval, 1 model); too few models, or images, to see how they vary."
+    expected = "Undecided: one-sided rho 1 (no interval, 1 model: too few models, or images, to see how they vary)."
     assert ("undecided", f"{expected} {RULE}") == (found.answer, found.sentence)
 
 
 def test_a_target_that_has_not_answered_keeps_all_from_being_forgotten() -> None:
     found = said(one_sided("first", *FORGOTTEN), one_sided("second", None, None, None, n=0), separation(0.3))
     assert "undecided" == found.answer
-    assert "second undecided: no model of it, or no query model, has answered. " in found.sentence
+    assert "second is undecided: no model of it, or no query model, has answered. " in found.sentence
 
 
 def test_how_many_targets_are_decided_as_they_were_trained_is_told() -> None:
@@ -169,8 +172,9 @@ def test_how_many_targets_are_decided_as_they_were_trained_is_told() -> None:
 @pytest.mark.parametrize(
     ("smallest", "told"),
     [
-        (0.05, "Beside all of the calibration set, 0.05 of the query set or more is found."),
-        (None, "No share of the query set that was tried is found beside all of the calibration set."),
+        (0.05, "Beside all of D_C, 5 % of D_Q or more is found."),
+        (1.0, "Beside all of D_C, 100 % of D_Q is found."),
+        (None, "Beside all of D_C, no share of D_Q that was tried is found."),
     ],
 )
 def test_the_smallest_share_that_is_found_is_told(smallest: float | None, told: str) -> None:
@@ -183,7 +187,7 @@ def test_the_smallest_share_that_is_found_is_told(smallest: float | None, told: 
 def test_trainings_that_learnt_too_little_are_warned_of(accuracy: float, warned: bool) -> None:
     lowest = row("lowest train accuracy", {}, alone(accuracy, 10), "training")
     warning = (
-        "Warning: a training gets only 90.0% of its own images right; below 95% what models say is no good likeness "
+        "Warning: a training gets only 90 % of its own images right; below 95 % what models say is no good likeness "
         "of their data: train longer."
     )
     assert ends(said(one_sided("D_C", *FORGOTTEN), lowest), *[warning] * warned)
@@ -196,7 +200,8 @@ def test_that_nobody_knows_how_a_given_model_was_trained_is_warned_of() -> None:
 def test_what_the_published_rule_says_of_each_triple_stands_beside_the_answer() -> None:
     rule = row("published rule says forgotten", {"target": "D_C"}, proportion(3, 5), "triple of trainings")
     told = (
-        "The published rule, rho >= 1 of one query, one calibration and one target model, calls forgotten: D_C 3 of 5."
+        "The published rule, two-sided rho >= 1 of one query, one calibration and one target model, calls forgotten so "
+        "many of these triples: D_C 3 of 5."
     )
     assert ends(said(one_sided("D_C", *FORGOTTEN), separation(0.3), rule), told)
 
