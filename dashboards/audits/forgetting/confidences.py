@@ -17,7 +17,7 @@ from dashboards.columns import integers, numbers
 from dashboards.estimates import fitted
 from dashboards.figure import Figure
 from tasks.audits.forgetting import distance
-from tasks.audits.forgetting.said import rounded
+from tasks.confidences import rounded
 
 Array = NDArray[np.float64]
 NEEDED = {"model", "target", "replicate", "confidence", "resolution"}
