@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import itertools
 import json
 import math
 import types
@@ -89,7 +90,7 @@ def differing(fields: Sequence[Mapping[str, Any]], above: str = "") -> Iterator[
 
 
 def text(value: Any) -> str:
-    """A plain value as a command line takes it; a mapping, which none takes, as JSON."""
+    """A plain value as a command line takes it; a mapping as JSON."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -97,6 +98,28 @@ def text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{','.join(map(text, value))}]"
     return json.dumps(value) if isinstance(value, Mapping) else str(value)
+
+
+def listed(text: str) -> list[str]:
+    """The values of a list as a command line has it: `1,2`, `[1,2]`, `[[5,0.1],[9,0.01]]`, `[{query: 1},{outside: 1}]`.
+
+    Commas inside brackets belong to a value, unless the brackets do not match.
+    """
+    text = text.strip()
+    open_at = _open_brackets(text)
+    if text and (open_at[-1] or min(open_at) < 0):
+        values = text.strip("[]()").split(",")
+    else:
+        outer = int(text[:1] in ("[", "(") and 0 not in open_at[:-1])
+        cuts = [place for place, count in enumerate(open_at) if text[place] == "," and count == outer]
+        ends = [outer - 1, *cuts, len(text) - outer]
+        values = [text[start + 1 : end] for start, end in itertools.pairwise(ends)]
+    return [value for value in map(str.strip, values) if value]
+
+
+def _open_brackets(text: str) -> list[int]:
+    """How many brackets are open behind each character."""
+    return list(itertools.accumulate((each in "[({") - (each in "])}") for each in text))
 
 
 def replaced(config: Any, path: str, value: Any) -> Any:
@@ -184,6 +207,8 @@ def _dataclass(value: Any, to: type, where: str) -> Any:
         if hasattr(to, "identity"):
             return value
         return _built(to, {n: coerce(getattr(value, n), t, f"{where}.{n}") for n, t in declared(to).items()}, where)
+    if isinstance(value, str) and value.startswith("{") and not hasattr(to, "identity"):
+        value = _mapping(value, where)
     if isinstance(value, str) and hasattr(to, "parse"):
         try:
             return to.parse(value)
@@ -199,6 +224,16 @@ def _dataclass(value: Any, to: type, where: str) -> Any:
         if name in _needed(to) - set(value):
             raise SpecError(f"{where}.{name} is missing; {', '.join(value) or 'nothing'} alone is given")
     return _built(to, {name: coerce(v, known[name], f"{where}.{name}") for name, v in value.items()}, where)
+
+
+def _mapping(text: str, where: str) -> Any:
+    """The fields in `{query: 1.0, calibration: 1.0}`, as YAML or JSON has them."""
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise SpecError(f"{where} is {text!r}; write it as {{name: value, ...}}") from None
 
 
 def _literal(value: Any, allowed: tuple[Any, ...], where: str) -> Any:
@@ -252,7 +287,7 @@ def _other_forms(value: Any, members: tuple[Any, ...]) -> str:
 
 def _tuple(value: Any, members: tuple[Any, ...], where: str) -> tuple[Any, ...]:
     if isinstance(value, str):
-        value = [part for part in (part.strip() for part in value.strip("[]()").split(",")) if part]
+        value = listed(value)
     if not isinstance(value, list | tuple):
         raise SpecError(f"{where} is {value!r}; it must be a list")
     if len(members) == 2 and members[1] is Ellipsis:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import pytest
 import toys
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,3 +56,39 @@ class Shell:
             assert run.poll() is None, run.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.02)
+
+
+class Said(NamedTuple):
+    """What a command said, and nothing else of it."""
+
+    stdout: str
+    stderr: str
+
+
+class Here:
+    """`engram` in a folder, as `Shell` has it but in this very process: no interpreter and no torch load anew."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, *arguments: str, code: int = 0) -> Said:
+        from orchestrator.cli import main
+
+        out, err = io.StringIO(), io.StringIO()
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        with pytest.MonkeyPatch.context() as patch, contextlib.chdir(self.folder):
+            patch.setattr(sys, "argv", ["engram", *arguments])
+            for name in OURS:
+                patch.delenv(name, raising=False)
+            try:
+                with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as end:
+                    main()
+            finally:
+                for number, handler in handlers.items():
+                    signal.signal(number, handler)
+        said = Said(out.getvalue(), err.getvalue())
+        assert code == end.value.code, said
+        return said
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads(self(*arguments, "--json", code=code).stdout)

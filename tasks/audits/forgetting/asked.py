@@ -6,6 +6,7 @@ as a table of outputs has it printed.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from tasks.audits.forgetting.trainings import Model
 from tasks.confidences import Confidences, read, rounded
 from tasks.datasets.catalog import load
 from tasks.datasets.mixtures import Part
-from tasks.files import File
+from tasks.files import File, FileError
 from tasks.job import Inputs, task
 from tasks.models.given import Interface, ModelFile
 
@@ -79,10 +80,7 @@ def ask(config: Ask, inputs: Inputs) -> pa.Table:
 def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> Confidences:
     """The probability that the model gives each image's label."""
     if config.outputs is not None:
-        from tasks.handout import image_of
-
-        ids = [image_of(SET, row) for row in range(len(images))]
-        return read(config.outputs, ids, labels, config.columns, config.interface.gives)
+        return sent(config.outputs, config, labels)
     if config.file is not None:
         from tasks.models.loading import loaded
 
@@ -94,6 +92,25 @@ def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> 
 
     network, weights = architecture_of(inputs[0]), weights_of(inputs[0])
     return of_labels(normalised(logits(network, weights, images).astype(np.float64)), labels, network.name)
+
+
+def sent(outputs: File, config: Ask, labels: Labels) -> Confidences:
+    """The confidences in a table of outputs; ValueError where it does not say them of every image."""
+    from tasks.handout import image_of
+
+    ids = [image_of(SET, row) for row in range(len(labels))]
+    return read(outputs, ids, labels, config.columns, config.interface.gives)
+
+
+def check_table(config: Ask) -> None:
+    """ValueError where a table of outputs cannot be used: before anything is trained to be compared with it.
+
+    One that has gone since it was pinned passes, since what is stored of the run can still be looked at.
+    """
+    if config.outputs is not None:
+        data = load(config.query.data)
+        with suppress(FileError):
+            sent(config.outputs, config, data.train_labels[config.query.rows(data)])
 
 
 def of_labels(log_p: NDArray[np.float64], labels: Labels, name: str) -> Confidences:

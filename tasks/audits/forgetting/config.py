@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -19,11 +20,16 @@ Measure = Literal["scores", "examples"]
 
 LEAST = {"crop": 0, "replicates": 1, "epochs": 1, "batch": 1, "resamples": 1, "seed": 0}
 DEEP = ("densenet100", "resnet18")
+SETS = {"calibration": "D_C", "query": "D_Q", "outside": "out of domain"}  # field -> as it is told and may be written
+SHARE = re.compile(r"(?P<share>\d*\.?\d+(?:e-?\d+)?)?\s*\*?\s*(?P<name>[a-z_][a-z_ ]*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Target:
-    """What an audited model is trained on: shares of the query set, of the calibration set and of one out of domain."""
+    """What an audited model is trained on: shares of the query set, of the calibration set and of one out of domain.
+
+    Written `D_C`, `D_C+0.1D_Q`, or with the fields' names `calibration+0.1query`.
+    """
 
     query: float = 0.0
     calibration: float = 0.0
@@ -36,9 +42,25 @@ class Target:
         if not (self.query or self.calibration or self.outside):
             raise ValueError("a target is trained on nothing; one of query, calibration and outside must be above 0")
 
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        shares: dict[str, float] = {}
+        names = {name.lower(): field for field, told in SETS.items() for name in (field, told)}
+        for part in text.split("+"):
+            found = SHARE.fullmatch(part.strip())
+            field = names.get(found["name"].strip().lower()) if found else None
+            if found is None or field is None:
+                raise ValueError(
+                    f"{part.strip()!r} is no share of a set; write D_Q, D_C or outside, or 0.1D_Q for a tenth, with + "
+                    "between them, as D_C+0.1D_Q"
+                )
+            if field in shares:
+                raise ValueError(f"{SETS[field]} is there twice; give its share once")
+            shares[field] = float(found["share"] or 1)
+        return cls(**shares)
+
     def __str__(self) -> str:
-        names = {"calibration": "D_C", "query": "D_Q", "outside": "out of domain"}
-        shares = ((name, getattr(self, field)) for field, name in names.items())
+        shares = ((name, getattr(self, field)) for field, name in SETS.items())
         return " + ".join(f"{share:.4g} {name}" if share < 1 else name for name, share in shares if share)
 
     @property
@@ -66,7 +88,8 @@ class Forgetting:
 
     Query, calibration and target models have one design: `network` (`tasks.models.catalog`; one's own is
     package.module:factory) with its regularisers, trained for `epochs` with `batch` images a step by `optimiser` at
-    `learning_rate` (times the factors of `schedule`), where `crop` is above 0 on random squares of that side, which are
+    `learning_rate` (times the factors of `schedule`: at its end a training must come to rest, or what its models say of
+    the query set differs more from replicate to replicate than from set to set), where `crop` is above 0 on random squares of that side, which are
     central ones when models are asked. Each is trained `replicates` times, from other seeds and on other shares.
 
     A target has forgotten where the interval of its rho, from the spread of replicates and `resamples` resamples of
@@ -88,7 +111,7 @@ class Forgetting:
     epochs: int = 20
     optimiser: OptimiserName = "adam"
     learning_rate: float = 1e-3
-    schedule: tuple[tuple[int, float], ...] = ()
+    schedule: tuple[tuple[int, float], ...] = ((16, 0.1),)
     batch: int = 128
     margin: float = 0.1
     resamples: int = 1000

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from tasks import seeds
-from tasks.audits.forgetting.asked import SET, Ask, ask
+from tasks.audits.forgetting.asked import SET, Ask, ask, check_table
 from tasks.audits.forgetting.audited import Audited
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.distances import Distances, distances
@@ -28,10 +28,13 @@ from tasks.models.given import Interface
 def plan(config: Forgetting) -> Roots:
     """The tables of the audit, `summary` among them; which ones follows from what is measured.
 
-    A DatasetError where the data cannot serve: before anything is trained.
+    A DatasetError where the data cannot serve, and a ValueError where a table of outputs cannot: before anything is
+    trained.
     """
     check(config)
     config = plainly(config)
+    for job in given(config):
+        check_table(job.config)
     roots: dict[str, Job | tuple[Job, ...]] = {}
     if "scores" in config.measures:
         roots |= scored(config)

@@ -20,8 +20,9 @@ TABLE2 = Forgetting(
     network=Network("resnet18"),
     crop=128,
     epochs=30,
+    schedule=((24, 0.1),),
 )
-SMALL = (0.01, 0.02, 0.05)  # shares of the query set below those of the paper
+SMALL = (0.02, 0.05)  # shares of the query set below those of the paper
 BELOW = tuple(Target(query=share, calibration=1.0) for share in SMALL)
 # MNIST's 60,000 training images are the query set's, and what the second source is made of, half each.
 WITHOUT_SVHN = replace(
@@ -42,6 +43,7 @@ QUICKSTART = Forgetting(
     network=Network("mlp1"),
     replicates=5,
     epochs=60,
+    schedule=((48, 0.1),),
 )
 
 PRESETS: Mapping[str, Forgetting | tuple[Forgetting, ...]] = {

@@ -68,7 +68,6 @@ def test_one_part_of_the_data_has_one_key_however_it_is_written() -> None:
         ({"epochs": 3}, False, False),
         ({"margin": 0.2}, True, False),
         ({"resamples": 7}, True, False),
-        ({"given": Given(columns=("p",))}, True, True),  # nothing is given that it could be read from
     ],
 )
 def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trained: bool, ratios: bool) -> None:

@@ -1,0 +1,347 @@
+"""The audit of forgetting from outside: every preset, models of others, refusals, failed trainings, a killed run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+import signal
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from orchestrator import status
+from orchestrator.cells import pinned
+from orchestrator.identity import key_of
+from orchestrator.journal import Journal
+from orchestrator.runs import Cell
+from orchestrator.store import open_store
+from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting
+from tasks.audits.forgetting.trainings import trained
+from tasks.datasets import catalog
+from tasks.datasets.dataset import Dataset
+from tasks.job import Answer
+from tasks.schemas import SUMMARY
+from tasks.training.mixed import MIXED
+from tests.chaos import marked
+from tests.shell import Here, Shell
+from tests.tasks.audits.unique_feature.depth_first import tables
+from tests.tasks.datasets import scans
+
+RUN = ("run", "forgetting", "--preset", "smoke", "scale=tiny", "--address", "none")
+TABLES: Mapping[str, set[str]] = {
+    "scores": {"ratios", "distances", "confidences", "fits"},
+    "examples": {"examples"},
+}
+OWN = (
+    *("query.data=folder:mine", "query.examples=0"),
+    *("calibration.data=folder:theirs", "calibration.first=0", "calibration.examples=0"),
+)
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Here:
+    """One folder with one store, in which what several tests need is trained once."""
+    return Here(tmp_path_factory.mktemp("forgetting"))
+
+
+@pytest.fixture(scope="module")
+def done() -> dict[str, pa.Table]:
+    """What presets share is computed once."""
+    return {}
+
+
+def read(folder: Path, run: str, name: str) -> list[dict[str, Any]]:
+    """The rows of a run's table."""
+    store = open_store(folder / "engram-store")
+    found = status.roots(Journal(folder / "engram-store" / "runs" / run))[name]
+    return [row for key in found for row in store.read(key).to_pylist()]
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """The digest of every stored table."""
+    store = open_store(folder)
+    return {key: store.record(key)["content"] for key in sorted(store.keys())}
+
+
+def config(preset: str) -> Forgetting:
+    """The first cell of a preset at tiny scale."""
+    (cell,) = pinned([Cell("forgetting", AUDIT.tiny(AUDIT.cells(preset)[0]), None, {})], {})
+    found: Forgetting = cell.config
+    return found
+
+
+def one_sided(rows: Sequence[Mapping[str, Any]], metric: str = "one-sided rho") -> dict[str, Mapping[str, Any]]:
+    """The rows of a summary with this metric, by their targets."""
+    return {json.loads(row["setting"])["target"]: row for row in rows if row["metric"] == metric}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_runs_at_tiny_scale(
+    preset: str, done: dict[str, pa.Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ENGRAM_DATA", raising=False)
+    asked = config(preset)
+    found = tables(AUDIT.plan(asked), done=done)
+    expected = {"summary"}.union(*(TABLES[measure] for measure in asked.measures))
+    assert expected == found.keys() - {"power"}
+    for name, table in found.items():
+        assert table.num_rows, name
+        parquet = io.BytesIO()
+        pq.write_table(table, parquet)
+        assert table.equals(pq.read_table(parquet)), name
+    summary = found["summary"]
+    assert summary.schema.equals(SUMMARY)
+    assert summary["published"].null_count == summary.num_rows
+    names = [(row["metric"], row["setting"]) for row in summary.to_pylist()]
+    assert len(names) == len(set(names))
+    assert AUDIT.verdict is not None
+    verdict = AUDIT.verdict(asked, summary)
+    assert verdict.answer in get_args(Answer)
+    assert set(verdict.rows) <= set(names)
+    assert "nan" not in verdict.sentence
+    assert "inf" not in verdict.sentence
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("lost", "models", "says"),
+    [
+        (
+            [("target", 1, 1)],
+            {"D_C": 2, "D_C + D_Q": 1},
+            "D_C + D_Q undecided: one-sided rho {rho:.3g} (no interval, 1 model); too few models, or images",
+        ),
+        ([("target", 1, 0), ("target", 1, 1)], {"D_C": 2}, "Undecided: "),
+        ([("query", None, 0), ("query", None, 1)], {}, "Undecided: "),
+    ],
+)
+def test_missing_replicates_are_told_by_the_number_of_models(
+    lost: Sequence[tuple[str, int | None, int]], models: Mapping[str, int], says: str, done: dict[str, pa.Table]
+) -> None:
+    asked = config("smoke")
+    tables(AUDIT.plan(asked), done=done)
+    jobs = [job for model, job in trained(asked) if (model.kind, model.target, model.replicate) in lost]
+    gone = {key_of(job, []) for job in jobs}
+    weights = {key: table for key, table in done.items() if table.schema.equals(MIXED) and key not in gone}
+    summary = tables(AUDIT.plan(asked), absent=lambda job: job in jobs, done=weights)["summary"]
+    rows = {name: row for name, row in one_sided(summary.to_pylist()).items() if row["n"]}
+    assert models == {name: row["n"] for name, row in rows.items()}
+    assert AUDIT.verdict is not None
+    sentence = AUDIT.verdict(asked, summary).sentence
+    rho = rows["D_C + D_Q"]["estimate"] if "D_C + D_Q" in rows else 0
+    assert says.format(rho=rho) in sentence
+    assert [row["low"] is None for row in rows.values()] == [row["n"] == 1 for row in rows.values()]
+
+
+@pytest.mark.slow
+def test_of_one_replicate_nothing_is_decided_and_it_is_said_why(here: Here) -> None:
+    run = here(*RUN, "replicates=1").stdout
+    assert "Undecided: of 2 targets 2 undecided" in run
+    assert 2 == run.count("(no interval, 1 model); too few models, or images, to see how they vary")
+    (name,) = {path.name for path in (here.folder / "engram-store" / "runs").iterdir() if path.is_dir()}
+    rows = read(here.folder, name, "ratios")
+    assert {(1, None, None, "undecided")} == {
+        (row["models"], row["low"], row["high"], row["decision"]) for row in rows if row["score"] == "one-sided"
+    }
+    assert None not in {row["rho"] for row in rows}
+
+
+class Owner(NamedTuple):
+    """What a model's owner gave, each in its own form: the model, its probabilities, its confidences alone."""
+
+    folder: Path
+    files: tuple[str, str, str]
+    confidences: Sequence[float]
+
+
+@pytest.fixture(scope="module")
+def owner(here: Here) -> Owner:
+    """A model trained on what an auditor's probes show, and asked about them as a picture's file has them."""
+    said = here("probes", "forgetting", "--preset", "smoke", "scale=tiny", "--out", "probes").stdout
+    assert "120 pictures in probes, in 1 set: query" in said
+    with (here.folder / "probes" / "images.csv").open(newline="") as file:
+        names = [row["image"] for row in csv.DictReader(file)]
+    pixels = np.stack([np.asarray(Image.open(here.folder / "probes" / name)) for name in names])
+    labels = catalog.load(Dataset("digits")).train_labels[: len(names)]
+    model = nn.Sequential(nn.Flatten(), nn.Linear(28 * 28, 10))
+    images = torch.tensor(pixels)[:, None].float() / 255
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        model[1].reset_parameters()  # type: ignore[operator]
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(20):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(images), torch.tensor(labels).long()).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is deprecated; its files are not gone
+        torch.jit.script(model.eval()).save(str(here.folder / "model.pt"))  # type: ignore[no-untyped-call]
+    p = model(images).detach().double().softmax(1).numpy()
+    write(here.folder / "all.csv", ["image", *(f"p{k}" for k in range(10))], zip(names, *p.T, strict=True))
+    alone = p[np.arange(len(p)), labels]
+    columns = {"image": names, "label": labels.astype(np.int64), "confidence": alone}
+    pq.write_table(pa.table(columns), here.folder / "alone.parquet")
+    return Owner(here.folder, ("model.pt", "all.csv", "alone.parquet"), alone.tolist())
+
+
+def write(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+
+
+@pytest.mark.slow
+def test_a_model_its_probabilities_and_its_confidences_alone_are_judged_alike(here: Here, owner: Owner) -> None:
+    model, *outputs = owner.files
+    ended = here.json(*RUN, f"given.models={model}", f"given.outputs={','.join(outputs)}")
+    assert "finished" == ended["state"]
+    asked = read(here.folder, ended["run"], "confidences")
+    for target in range(3):
+        said = [row["confidence"] for row in asked if row["target"] == target]
+        assert owner.confidences == pytest.approx(said, abs=1e-6)
+    rows = [row for row in read(here.folder, ended["run"], "ratios") if row["score"] == "published"]
+    assert list(owner.files) == [row["name"] for row in rows]
+    assert ["model", "outputs", "outputs"] == [row["source"] for row in rows]
+    assert {(None, None, None, None)} == {
+        (row["query"], row["calibration"], row["outside"], row["right"]) for row in rows
+    }
+    assert [rows[0]["rho"]] * 3 == pytest.approx([row["rho"] for row in rows], abs=0.05)
+
+
+HEADER = ["image", *(f"p{k}" for k in range(10))]
+NAMES = [f"query/{row:06d}.png" for row in range(120)]
+EVEN = ["0.1"] * 10
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "says"),
+    [
+        (["image", "a", "b"], [[name, 0.2, 0.8] for name in NAMES], "sent.csv has no confidences; it takes image and"),
+        (
+            ["name", "p0", "p1"],
+            [[name, 0.2, 0.8] for name in NAMES],
+            "no column image; it has name, p0, p1",
+        ),
+        (HEADER, [[name, *EVEN] for name in NAMES[:-2]], "sent.csv has no row for 'query/000118.png'; 2 of 120 are"),
+        (["image", "label", "confidence"], [[name, 10, 0.1] for name in NAMES], "label of image 'query/000000.png' is"),
+        (["image", "confidence"], [[name, 1] for name in NAMES], "has no decimals in its confidences; it must say how"),
+        (["image", "confidence"], [[name, 1.2] for name in NAMES], "is 1.2; it must be in [0, 1]; 120 of 120 are not"),
+        (["image", "confidence"], [], "sent.csv "),
+    ],
+)
+def test_a_table_that_says_something_else_is_refused_before_anything_is_trained(
+    header: Sequence[str], rows: Sequence[Sequence[object]], says: str, tmp_path: Path
+) -> None:
+    write(tmp_path / "sent.csv", header, rows)
+    said = Here(tmp_path)(*RUN, "given.outputs=sent.csv", code=2).stderr
+    assert says in said
+    assert 1 == len(said.strip().splitlines())
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "says"),
+    [
+        (("targets=",), 2, "targets is empty; there must be at least one, or a given model or table of outputs"),
+        (("targets=2D_Q",), 2, "targets[0] is '2D_Q': query is 2.0; it must be a share from 0 to 1"),
+        (("targets=D_C,D_C",), 2, "targets has D_C twice; each must be there once"),
+        (("targets=D_C+D_X",), 2, "'D_X' is no share of a set; write D_Q, D_C or outside, or 0.1D_Q for a tenth"),
+        (("targets=[{qery: 1.0}]",), 2, "unknown field targets[0].qery: it has query, calibration, outside; did you"),
+        (("targets=[{query: 0}]",), 2, "a target is trained on nothing; one of query, calibration and outside must be"),
+        (("targets=outside",), 2, "outside is none; it must be a data set for targets that are trained on it"),
+        (("margin=2",), 2, "margin is 2.0; it must be a number between 0 and 1"),
+        (("replicates=0",), 2, "replicates is 0; it must be at least 1"),
+        (("resamples=0",), 2, "resamples is 0; it must be at least 1"),
+        (("learning_rate=0",), 2, "learning_rate is 0.0; it must be a number above 0"),
+        (("optimiser=adamw",), 2, "optimiser is 'adamw'; allowed: "),
+        (("measures=power",), 2, "measures[0] is 'power'; allowed: scores, examples"),
+        (("crop=29",), 1, "crop is 29; it must be at most 28, the side of the images"),
+        (("network=cnn",), 2, "network is 'cnn'; it must be one of mlp1, cnn1"),
+        (("replicate=2",), 2, "did you mean 'replicates'?"),
+        (("query.share=1",), 2, "unknown field 'query.share': Part has data, first, examples"),
+        (("query=digits",), 2, "query is 'digits'; it takes data, first, examples"),
+        (("query.examples=5000",), 1, "digits has the training images 0 to 1436, not those from 0 to 4999"),
+        (("query.first=1500",), 1, "digits has the training images 0 to 1436, not those from 1500"),
+        (("query.data=photos",), 1, "digits-on-photos has 10 classes, the query set photos 1; it must have no more"),
+        (("calibration.data=digits-on-photos#16x16",), 1, "all must be of one shape: add #28x28, or another height x"),
+        (("query.data=folder:gone",), 1, "no folder "),
+        (("given.outputs=gone.csv",), 1, "there is no file "),
+        (("given.models=gone.pt",), 1, "there is no file "),
+        (("given.models=gone.txt",), 2, "it must be model.pt (TorchScript), model.pt2 (torch.export), model.onnx"),
+        (("--preset", "table3"), 2, "unknown preset 'table3' of forgetting; it has quickstart, null, smoke, table1"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, says: str, tmp_path: Path) -> None:
+    said = Here(tmp_path)(*RUN, *settings, code=code).stderr
+    assert says in said
+    assert 1 == len(said.strip().splitlines())
+    assert "Traceback" not in said
+
+
+def test_a_calibration_set_made_of_images_of_the_query_set_is_refused_by_their_numbers(tmp_path: Path) -> None:
+    parts = ("query.examples=200", "calibration.first=100", "calibration.examples=200")
+    said = Here(tmp_path)(*RUN, *parts, code=1).stderr
+    assert "the query set digits and the calibration set digits-on-photos have 100 images in common" in said
+    assert "training image 100 is 100, 101 is 101, 102 is 102, 103 is 103, 104 is 104, and 95 more" in said
+    assert 1 == len(said.strip().splitlines())
+    assert [] == list((tmp_path / "engram-store").rglob("*.arrow"))
+
+
+@pytest.mark.slow
+def test_ones_own_pictures_are_audited_unless_one_of_them_is_in_both_folders(tmp_path: Path) -> None:
+    scans.classes(tmp_path / "mine")
+    for label, name in enumerate(scans.CLASSES):
+        for number in range(10, 16):
+            scans.saved(tmp_path / "theirs" / name / f"{number}.png", scans.pixels(label, number))
+    engram = Here(tmp_path)
+    asked = (*RUN, *OWN, "replicates=1", "targets=D_C")
+    assert "finished" == engram.json(*asked)["state"]
+    shutil.copy(tmp_path / "mine" / "cat" / "02.png", tmp_path / "theirs" / "cat" / "12x.png")
+    said = engram(*asked, code=1).stderr
+    assert "in common: training image 1 is 2; the calibration set must hold none of the query set" in said
+    assert 1 == len(said.strip().splitlines())
+
+
+@pytest.mark.slow
+def test_trainings_that_all_fail_are_told_a_line_each_and_leave_no_answer(tmp_path: Path) -> None:
+    engram, absurd = Here(tmp_path), (*RUN, "learning_rate=1e30", "replicates=1", "targets=D_C")
+    for tolerated in ([], ["--tolerate", "9"]):
+        said = engram(*absurd, *tolerated, code=3)
+        assert 3 == said.stderr.count("TrainingError: loss is not finite")
+        assert "Traceback" not in said.stderr
+        assert "rho" not in said.stdout
+
+
+@pytest.mark.slow
+def test_a_run_killed_with_a_worker_goes_on_to_the_tables_of_an_undisturbed_one(
+    here: Here, tmp_path: Path, ray_cluster: Any
+) -> None:
+    engram = Shell(tmp_path)
+    asked = (*RUN[:-2], "--together", "1")
+    on_ray = (*asked, "--address", ray_cluster.address)
+    run = engram.start(*on_ray)
+    engram.await_results(1, run)
+    worker = next(marked(os.environ["RAY_AUTH_TOKEN"], "ray::"))
+    os.kill(worker, signal.SIGKILL)
+    run.kill()
+    run.communicate()
+    store = open_store(tmp_path / "engram-store")
+    before = {key: store.record(key) for key in sorted(store.keys())}
+    went_on = engram.json(*on_ray)
+    assert ("finished", went_on["jobs"]["planned"]) == (went_on["state"], went_on["jobs"]["stored"])
+    assert 1 <= len(before) < went_on["jobs"]["planned"]
+    assert before == {key: store.record(key) for key in before}  # who computed it when is in there, too
+    assert went_on["run"] == here.json(*asked, "--address", "none", "--store", "undisturbed")["run"]
+    assert contents(here.folder / "undisturbed") == contents(tmp_path / "engram-store")
