@@ -88,9 +88,10 @@ class Forgetting:
 
     Query, calibration and target models have one design: `network` (`tasks.models.catalog`; one's own is
     package.module:factory) with its regularisers, trained for `epochs` with `batch` images a step by `optimiser` at
-    `learning_rate` (times the factors of `schedule`: at its end a training must come to rest, or what its models say of
-    the query set differs more from replicate to replicate than from set to set), where `crop` is above 0 on random squares of that side, which are
-    central ones when models are asked. Each is trained `replicates` times, from other seeds and on other shares.
+    `learning_rate` times the factors of `schedule`. It ends small: models that have not come to rest differ from one
+    replicate to the next by more than what they were trained on. Where `crop` is above 0 training sees random squares
+    of that side, and models are asked about central ones. Each is trained `replicates` times, from other seeds and on
+    other shares.
 
     A target has forgotten where the interval of its rho, from the spread of replicates and `resamples` resamples of
     the images, lies above 1 - `margin`, and has not where it lies below. `seed` is the only source of chance.

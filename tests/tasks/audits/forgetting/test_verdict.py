@@ -173,10 +173,7 @@ def test_how_many_targets_are_decided_as_they_were_trained_is_told() -> None:
     ("smallest", "told"),
     [
         (0.05, "Beside all of D_C, 5 % of D_Q or more is found."),
-<<<<<<< HEAD
-=======
         (1.0, "Beside all of D_C, 100 % of D_Q is found."),
->>>>>>> g-units-merged
         (None, "Beside all of D_C, no share of D_Q that was tried is found."),
     ],
 )
