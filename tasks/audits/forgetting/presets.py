@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tasks.audits.forgetting.config import PUBLISHED, Forgetting, Target
+from tasks.audits.forgetting.config import PUBLISHED, SHARES, Forgetting, Target
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
 from tasks.models.catalog import Network
@@ -38,7 +38,7 @@ QUICKSTART = Forgetting(
     query=Part(Dataset("digits"), 0, 700),
     calibration=Part(Dataset("digits-on-photos"), 700, 700),
     outside=None,
-    targets=(*NULL, *(Target(query=share, calibration=1.0) for share in (0.05, 0.1, 0.5, 1.0))),
+    targets=(*NULL, *(Target(query=share, calibration=1.0) for share in SHARES)),
     network=Network("mlp1"),
     replicates=5,
     epochs=60,
