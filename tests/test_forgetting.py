@@ -280,6 +280,13 @@ def test_a_table_that_says_something_else_is_refused_before_anything_is_trained(
         (("given.outputs=gone.csv",), 1, "there is no file "),
         (("given.models=gone.pt",), 1, "there is no file "),
         (("given.models=gone.txt",), 2, "it must be model.pt (TorchScript), model.pt2 (torch.export), model.onnx"),
+        (("given.columns=a,b",), 2, "columns is a, b; there are no outputs with such columns: give them"),
+        (("given.interface.layout=nhwc",), 2, "interface says how to ask a model, and there is none; give models or"),
+        (
+            ("given.output=a.csv",),
+            2,
+            "unknown field 'given.output': Given has models, outputs, interface, columns; did",
+        ),
         (("--preset", "table3"), 2, "unknown preset 'table3' of forgetting; it has quickstart, null, smoke, table1"),
     ],
 )
