@@ -79,14 +79,19 @@ class Training:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
             raise ValueError(f"learning_rate is {self.learning_rate}; it must be a finite number above 0")
-        changes = [epoch for epoch, _ in self.schedule]
-        if changes != sorted(set(changes)) or any(epoch < 1 or not factor > 0 for epoch, factor in self.schedule):
-            raise ValueError(
-                f"schedule is {self.schedule}; it must be pairs of an epoch from 1, ascending, and a factor above 0"
-            )
+        check_schedule(self.schedule)
         rows = [burnt.row for burnt in self.burnt]
         if rows != sorted(set(rows)):  # one spelling for one training, so that equal trainings have equal keys
             raise ValueError(f"burnt names the rows {rows}; they must ascend, each once")
+
+
+def check_schedule(schedule: tuple[tuple[int, float], ...]) -> None:
+    """ValueError unless the factors of the learning rate can be followed."""
+    changes = [epoch for epoch, _ in schedule]
+    if changes != sorted(set(changes)) or any(epoch < 1 or not factor > 0 for epoch, factor in schedule):
+        raise ValueError(
+            f"schedule is {schedule}; it must be pairs of an epoch from 1, ascending, and a factor above 0"
+        )
 
 
 def alike(config: Training) -> Training:

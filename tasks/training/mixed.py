@@ -24,7 +24,7 @@ from tasks.models import catalog
 from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
 from tasks.schemas import MODEL
-from tasks.training.classifier import OptimiserName
+from tasks.training.classifier import OptimiserName, check_schedule
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images, Pixels
@@ -73,6 +73,7 @@ class Mixture:
             raise ValueError(f"optimiser is {self.optimiser!r}; it must be one of {allowed}")
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"learning_rate is {self.learning_rate}; it must be a number above 0")
+        check_schedule(self.schedule)
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,91 +10,22 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.audits.forgetting.asked import CONFIDENCES
 from tasks.audits.forgetting.config import PUBLISHED, Forgetting, Target, tiny
+from tasks.audits.forgetting.distance import SCORES
+from tasks.audits.forgetting.distances import DISTANCES
+from tasks.audits.forgetting.fits import FITS
+from tasks.audits.forgetting.powers import POWER
+from tasks.audits.forgetting.ratios import RATIOS
 from tasks.statistics import proportion
 
 Row = dict[str, Any]
-
-CONFIDENCES = pa.schema(
-    [
-        ("model", pa.string()),
-        ("target", pa.int32()),
-        ("replicate", pa.int32()),
-        ("row", pa.int64()),
-        ("group", pa.int64()),
-        ("label", pa.int32()),
-        ("confidence", pa.float64()),
-        ("resolution", pa.float64()),
-    ]
-)
-DISTANCES = pa.schema(
-    [
-        ("query", pa.int32()),
-        ("model", pa.string()),
-        ("target", pa.int32()),
-        ("replicate", pa.int32()),
-        ("ks", pa.float64()),
-        ("images", pa.int64()),
-    ]
-)
-RATIOS = pa.schema(
-    [
-        ("target", pa.int32()),
-        ("name", pa.string()),
-        ("source", pa.string()),
-        ("query", pa.float64()),
-        ("calibration", pa.float64()),
-        ("outside", pa.float64()),
-        ("models", pa.int32()),
-        ("ks", pa.float64()),
-        ("ks_low", pa.float64()),
-        ("ks_high", pa.float64()),
-        ("rho", pa.float64()),
-        ("low", pa.float64()),
-        ("high", pa.float64()),
-        ("decision", pa.string()),
-        ("reason", pa.string()),
-        ("right", pa.string()),
-        ("rule_forgotten", pa.int32()),
-        ("rule_triples", pa.int32()),
-        ("ks_calibration", pa.float64()),
-        ("ks_calibration_low", pa.float64()),
-        ("ks_calibration_high", pa.float64()),
-        ("floor", pa.float64()),
-        ("images", pa.int64()),
-    ]
-)
-POWER = pa.schema(
-    [
-        ("share", pa.float64()),
-        ("models", pa.int32()),
-        ("detected", pa.int32()),
-        ("power", pa.float64()),
-        ("power_low", pa.float64()),
-        ("power_high", pa.float64()),
-        ("rho", pa.float64()),
-        ("low", pa.float64()),
-        ("high", pa.float64()),
-    ]
-)
-FITS = pa.schema(
-    [
-        ("model", pa.string()),
-        ("target", pa.int32()),
-        ("replicate", pa.int32()),
-        ("seed", pa.int64()),
-        ("examples", pa.int64()),
-        ("epochs", pa.int32()),
-        ("train_loss", pa.float64()),
-        ("train_accuracy", pa.float64()),
-        ("validation_accuracy", pa.float64()),
-    ]
-)
 # Table 1 of the paper: the KS distance of each target there.
 TABLE = dict(
     zip((*PUBLISHED, Target(outside=1.0)), (0.049, 0.669, 0.652, 0.596, 0.056, 0.039, 0.029, 0.957), strict=True)
 )
 DISTANCE, FLOOR = 0.596, 0.02  # of calibration models, and between query models
+SURER = 0.5  # one-sided, of the KS of a target that is surer of the query set than query models
 
 
 def config() -> Forgetting:
@@ -134,31 +66,48 @@ def confidences(targets: int = 8, replicates: int = 3, images: int = 500, printe
     return parts
 
 
+def is_surer(target: Target) -> bool:
+    return target.query > 0 and target.calibration > 0
+
+
 def distances(targets: int = 8, replicates: int = 3, images: int = 500, floor: float = FLOOR) -> pa.Table:
-    """KS of all pairs, spread about those of the paper."""
+    """KS of all pairs, spread about those of the paper; between query models one-sided less in one of the orders."""
     draws = np.random.default_rng(2)
     rows = []
-    middle = list(TABLE.values())
+    middle = list(TABLE.items())
+    between: dict[frozenset[int], float] = {}
     for query in range(replicates):
         for role, target, replicate in everybody(targets, replicates):
-            if role == "query" and query >= replicate:
+            if role == "query" and query == replicate:
                 continue
-            ks = floor if role == "query" else DISTANCE if target is None else middle[target % len(middle)]
+            of, ks = (None, floor if role == "query" else DISTANCE)
+            if target is not None:
+                of, ks = middle[target % len(middle)]
+            ks = float(np.clip(ks * draws.normal(1, 0.06), 0, 1))
+            part = SURER if of is not None and is_surer(of) else 1.0
+            if role == "query":  # the same in either order, and in one of them one-sided, too
+                ks = between.setdefault(frozenset((query, replicate)), ks)
+                part = 1.0 if query < replicate else 0.3
             row = {"query": query, "model": role, "target": target, "replicate": replicate, "images": images}
-            rows.append(row | {"ks": float(np.clip(ks * draws.normal(1, 0.06), 0, 1))})
+            rows.append(row | {"ks": ks, "below": part * ks})
     return pa.Table.from_pylist(rows, DISTANCES)
 
 
 def ratios(targets: int = 8, replicates: int = 3, images: int = 500, margin: float = 0.1) -> pa.Table:
-    """The targets of table 1, over again where there are more, each with rho of the paper and an interval about it."""
+    """The targets of table 1, over again where there are more, each with rho of the paper and an interval about it.
+
+    One-sided, that of targets that are surer of the query set than query models is less.
+    """
     rows = []
-    for at in range(targets):
+    for at, score in itertools.product(range(targets), SCORES):
         target, ks = list(TABLE.items())[at % len(TABLE)]
+        ks *= SURER if score == "one-sided" and is_surer(target) else 1.0
         rho, again = ks / DISTANCE, at // len(TABLE)
         low, high = (0.88 * rho, 1.13 * rho) if replicates > 1 else (None, None)
         decision = "undecided" if low is None or high is None else decided(low, high, margin)
         answer = "forgotten" if not target.remembers else "not forgotten"
         row = {"target": at, "name": str(target) + (f", model {again + 1}" if again else ""), "source": "training"}
+        row |= {"score": score}
         row |= {"query": target.query, "calibration": target.calibration, "outside": target.outside}
         row |= {"models": replicates, "ks": ks, "rho": rho, "low": low, "high": high, "decision": decision}
         row |= {"reason": None if low is not None else "one replicate has no interval"}
@@ -172,9 +121,9 @@ def decided(low: float, high: float, margin: float) -> str:
     return "forgotten" if low > 1 - margin else "not forgotten" if high < 1 - margin else "undecided"
 
 
-def changed(table: pa.Table, changes: Mapping[int, Row]) -> pa.Table:
-    """The table with some values of its rows replaced."""
-    rows = [row | changes.get(at, {}) for at, row in enumerate(table.to_pylist())]
+def changed(table: pa.Table, changes: Mapping[Any, Row], of: str = "target") -> pa.Table:
+    """The table with some values replaced in the rows of some targets, or of what else they are told apart by."""
+    rows = [row | changes.get(row[of], {}) for row in table.to_pylist()]
     return pa.Table.from_pylist(rows, table.schema)
 
 
@@ -190,13 +139,19 @@ def power(
     detected: tuple[int, ...] = (1, 2, 9, 17, 20, 20),
     shares: tuple[float, ...] = (0.0, 0.001, 0.01, 0.03, 0.1, 0.5),
     models: int = 20,
+    falls: float = 0.9,
 ) -> pa.Table:
+    """One-sided, so many are detected, and rho falls by so much; as published, by two thirds of it."""
     rows: list[Row] = []
-    for share, found in zip(shares, detected, strict=True):
+    for (share, one_sided), score in itertools.product(zip(shares, detected, strict=True), SCORES):
+        part = 1.0 if score == "one-sided" else 2 / 3
+        found = int(part * one_sided)
         rate = proportion(found, models)
-        rho = 1 - 0.9 * share**0.3
-        row: Row = {"share": share, "models": models, "detected": found, "power": rate.value, "power_low": rate.low}
-        rows.append(row | {"power_high": rate.high, "rho": rho, "low": 0.9 * rho, "high": 1.08 * rho})
+        rho = 1 - part * falls * share**0.3
+        low, high = 0.9 * rho, 1.08 * rho
+        row: Row = {"share": share, "score": score, "models": models, "detected": found, "power": rate.value}
+        row |= {"power_low": rate.low, "power_high": rate.high, "rho": rho, "low": low, "high": high}
+        rows.append(row | {"decision": decided(low, high, 0.1)})
     return pa.Table.from_pylist(rows, POWER)
 
 

@@ -19,6 +19,7 @@ from dashboards.figure import Figure
 from dashboards.figures import figures
 from dashboards.run import Run
 from orchestrator.store import Store
+from tasks.audits.forgetting.summary import of_power
 from tasks.schemas import SUMMARY
 from tests.dashboards import forgotten, made
 from tests.dashboards.test_figures import named
@@ -67,22 +68,30 @@ def test_each_ratio_is_said_with_its_interval_its_decision_and_what_was_publishe
     tables: Any = {"summary": [summary], "ratios": [forgotten.ratios()], "distances": [forgotten.distances()]}
     found = named(made.run(store, "forgetting-1", tables, forgotten.config(), audit="forgetting"))["ratios"]
     assert (
-        "D_Q: rho 0.0822 [0.0723, 0.0929], not forgotten, right by what it was trained on, published 0.0822, rho ≥ 1 "
-        "in 0 of 3 triples. 0.5 D_C: rho 1.12 [0.988, 1.27], forgotten, right by what it was trained on, rho ≥ 1"
+        "D_Q: one-sided rho 0.0822 [0.0723, 0.0929], not forgotten, right by what it was trained on; two-sided rho "
+        "0.0822, ≥ 1 in 0 of 3 triples; the paper's 0.0822. 0.5 D_C: one-sided rho 1.12 [0.988, 1.27], forgotten, right"
     ) in found.alt
-    assert "D_C: rho 1 [0.88, 1.13], undecided" in found.alt
+    assert "D_C: one-sided rho 1 [0.88, 1.13], undecided" in found.alt
+    assert "D_C + 0.1 D_Q: one-sided rho 0.047 [0.0413, 0.0531], not forgotten" in found.alt
+    assert "two-sided rho 0.094, ≥ 1 in 0 of 3 triples." in found.alt
     assert "7 of 8 are decided rightly, 0 wrongly, 1 not at all" in found.caption
     assert f"have a rho of {forgotten.FLOOR / forgotten.DISTANCE:.3g}, not 0" in found.caption
     assert "the interval lies above 0.9" in found.caption
     assert "n: 3 query models, 3 calibration models, 3 of each target, 500 images." in found.caption
-    assert {"forgotten", "undecided", "not forgotten", "published", "0.9: bound of the decision"} <= set(words(found))
+    assert {
+        *(f"one-sided rho, {decision}" for decision in ("forgotten", "undecided", "not forgotten")),
+        "two-sided rho, same run", "rho printed in the paper", "0.9: bound of the decision",
+    } <= set(words(found))  # fmt: skip
 
 
 def test_an_undefined_ratio_and_given_models_keep_their_rows(store: Store) -> None:
     changes = {0: forgotten.UNDEFINED, 1: forgotten.GIVEN | {"name": "from the owner.safetensors", "high": 30.0}}
     found = drawn(store, ratios=forgotten.changed(forgotten.ratios(2), changes))["ratios"]
-    assert "D_Q: rho undefined, undecided (query and calibration models say the same of every image)" in found.alt
-    assert "from the owner.safetensors: rho 1.12 [0.988, 30], forgotten, rho ≥ 1" in found.alt
+    assert (
+        "D_Q: one-sided rho undefined, undecided (query and calibration models say the same of every image)"
+        in found.alt
+    )
+    assert "from the owner.safetensors: one-sided rho 1.12 [0.988, 30], forgotten; two-sided rho 1.12, ≥ 1" in found.alt
     assert any(text.startswith("undefined: query and") for text in words(found))
     assert "1 of 2 have no interval" in found.caption
     assert "An arrow: the interval goes on." in found.caption
@@ -92,7 +101,7 @@ def test_an_undefined_ratio_and_given_models_keep_their_rows(store: Store) -> No
 def test_one_target_and_one_replicate_are_drawn_without_intervals(store: Store) -> None:
     found = drawn(store, **forgotten.tables(1, 1, 50))
     assert OWN == list(found)
-    assert "D_Q: rho 0.0822, undecided (one replicate has no interval)" in found["ratios"].alt
+    assert "D_Q: one-sided rho 0.0822, undecided (one replicate has no interval)" in found["ratios"].alt
     assert "1 query model, 1 calibration model, 1 of each target, 50 images" in found["ratios"].caption
     assert "trained on all of D_Q" not in words(found["ratios"])
     assert "null" not in found["distances"].caption
@@ -102,20 +111,22 @@ def test_of_thirteen_targets_twelve_have_panels_and_all_have_rows(store: Store) 
     tables = forgotten.tables(13, 2, 50)
     found = drawn(store, **{name: tables[name] for name in ("ratios", "confidences", "distances")})
     assert "The first 12 of 13 targets are drawn." in found["confidences"].caption
-    assert 12 == len([text for text in words(found["confidences"]) if text.startswith("KS 0.")])
+    assert 12 == len([text for text in words(found["confidences"]) if text.startswith("one-sided KS 0.")])
     for name in ("ratios", "distances"):
         assert {"D_C, model 2", "D_C + 0.1 D_Q, model 2"} <= set(words(found[name]))
 
 
-def test_the_distance_is_that_of_the_two_sample_test_where_both_are_known() -> None:
+def test_the_distance_is_that_of_the_one_sided_test_where_both_are_known() -> None:
     draws = np.random.default_rng(0)
     a, b = draws.beta(2, 1, 400).round(2), draws.beta(1, 1, 300)
     found = farthest(asked(*a, resolution=0.01), asked(*b))
-    assert found.ks == pytest.approx(stats.ks_2samp(a, b.round(2)).statistic)
+    assert found.below == pytest.approx(stats.ks_2samp(b.round(2), a, alternative="greater").statistic)
     for share, values in zip(found.shares, (a, b.round(2)), strict=True):
-        assert share == pytest.approx(np.mean(values <= found.confidence + 1e-9))
-    same = farthest(asked(0.2, 1.0, 1.0), asked(0.2, 1.0, 1.0))
-    assert 0 == same.ks
+        assert share == pytest.approx(np.mean(values <= found.confidence + 1e-6))
+    assert [0, 0, 1] == [
+        farthest(asked(*one), asked(*other)).below
+        for one, other in (((0.2, 1.0), (0.2, 1.0)), ((0.2, 0.3), (0.5, 1.0)), ((0.5, 1.0), (0.2, 0.3)))
+    ]
 
 
 def test_a_line_goes_through_the_quantiles_and_steps_where_values_are_tied() -> None:
@@ -153,12 +164,16 @@ def test_models_are_told_apart_however_the_rows_are_cut() -> None:
     assert sorted(parts[-1]["confidence"].to_pylist()) == target.confidence.tolist()
 
 
+def below(query: Any, other: Any) -> float:
+    return float(stats.ks_2samp(other, query, alternative="greater").statistic)
+
+
 def test_confidences_say_the_distances_of_the_first_models(store: Store) -> None:
     parts = forgotten.confidences(1, 2, 100)
     found = drawn(store, ratios=forgotten.ratios(1), confidences=parts)["confidences"]
     query, calibration, target = (parts[at]["confidence"].to_pylist() for at in (0, 2, 4))
     for name, other in (("query and calibration model", calibration), ("D_Q", target)):
-        assert f"{name}: KS {drawing.number(stats.ks_2samp(query, other).statistic)} at c = " in found.alt
+        assert f"{name}: one-sided KS {drawing.number(below(query, other))} at c = " in found.alt
     assert "n: 100 images, 2 models of each" in found.caption
 
 
@@ -172,36 +187,42 @@ def test_of_a_run_that_has_not_come_far_what_is_there_is_drawn(store: Store) -> 
 def test_distances_say_whether_the_audit_can_tell_models_apart(store: Store) -> None:
     table = forgotten.distances(1)
     able = drawn(store, distances=table)["distances"]
-    between = [row["ks"] for row in table.to_pylist() if row["model"] == "query"]
-    ks = [drawing.number(each) for each in (float(np.mean(between)), min(between), max(between))]
+    between = [row["below"] for row in table.to_pylist() if row["model"] == "query"]
+    two_sided = float(np.mean([row["ks"] for row in table.to_pylist() if row["model"] == "query"]))
+    ks = [drawing.number(each) for each in (float(np.mean(between)), min(between), max(between), two_sided)]
     assert "the audit can tell them apart" in able.caption
-    assert f"between query models, mean {ks[0]}, {ks[1]} to {ks[2]}, 3 pairs; calibration models, mean" in able.alt
+    assert f"between query models, mean {ks[0]}, {ks[1]} to {ks[2]}, two-sided mean {ks[3]}, 3 pairs; " in able.alt
     unable = named(run(store, "forgetting-2", distances=forgotten.distances(1, floor=0.7)))["distances"]
     assert "the audit has no power" in unable.caption
 
 
 def test_power_says_from_which_share_on_models_are_detected(store: Store) -> None:
     found = drawn(store, power=forgotten.power())["power"]
-    assert "From 3 % of D_Q on at least half of the models are detected, all of them from 10 % on." in found.caption
+    together = "of D_Q on each share is detected by all of its models together"
+    assert f"From 1 % {together}. Two-sided, from 3 % {together}." in found.caption
     assert "False alarms without D_Q: 1 of 20 [0.00888, 0.236], rho 1 [0.9, 1.08]." in found.alt
-    assert {"none", "0.1 %", "50 %", "none: false alarms"} <= set(words(found))
-    for detected, said in (
-        (9, "no share that was tried is detected in half of the models"),
-        (14, "from 50 % of D_Q on at least half of the models are detected, of no share tried all are"),
-        (20, "from 50 % of D_Q on every model is detected"),
-    ):
-        curve = read_power(forgotten.power((0, detected), (0.0, 0.5)))
-        assert curve is not None
-        assert said == curve.said()
+    assert {"none", "0.1 %", "50 %", "none of D_Q: false alarms"} <= set(words(found))
+    assert {"one-sided, 95 % interval", "two-sided, as published"} <= set(words(found))
+    none = read_power(forgotten.power((0, 9), (0.0, 0.5), falls=0.1))
+    assert none is not None
+    assert "no share that was tried is detected by all of its models together" == none.said()
+
+
+def test_the_smallest_share_is_that_of_the_summary(store: Store) -> None:
+    table = forgotten.power()
+    rows = [row for row in of_power(table.to_pylist()) if row["metric"] == "smallest share detected"]
+    curves = [read_power(table, score) for score in ("one-sided", "published")]
+    assert [0.01, 0.03] == [row["estimate"] for row in rows] == [curve and curve.smallest for curve in curves]
 
 
 def test_power_without_shares_of_none_or_ratios_is_drawn(store: Store) -> None:
     table = forgotten.power((5,), (0.1,))
-    bare = forgotten.changed(table, {0: {"rho": None, "low": None, "high": None}})
+    nothing = {"rho": None, "low": None, "high": None, "decision": "undecided"}
+    bare = forgotten.changed(table, {0.1: nothing}, of="share")
     found = drawn(store, power=bare)["power"]
-    assert "No share that was tried is detected in half of the models." in found.caption
+    assert "No share that was tried is detected by all of its models together." in found.caption
     assert "Below" not in found.caption
-    assert "none: false alarms" not in words(found)
+    assert "none of D_Q: false alarms" not in words(found)
 
 
 def test_trainings_below_95_percent_are_counted_and_marked(store: Store) -> None:
@@ -213,8 +234,8 @@ def test_trainings_below_95_percent_are_counted_and_marked(store: Store) -> None
 
 def test_a_sweep_lays_the_power_of_its_cells_over_one_another(store: Store) -> None:
     cells = []
-    for at, (examples, detected) in enumerate(((60, (0, 0, 1, 5, 14, 20)), (6000, (1, 8, 18, 20, 20, 20)))):
-        tables = {"summary": [], "power": [forgotten.power(detected)]}
+    for at, (examples, falls) in enumerate(((60, 0.3), (6000, 0.9))):
+        tables = {"summary": [], "power": [forgotten.power(falls=falls)]}
         setting = {"query.examples": examples}
         cells.append(made.run(store, f"forgetting-{at}", tables, forgotten.config(), setting, audit="forgetting"))
     empty = made.run(
@@ -223,7 +244,7 @@ def test_a_sweep_lays_the_power_of_its_cells_over_one_another(store: Store) -> N
     found = named(made.sweep(store, "forgetting-sweep-1", [*cells, empty]))
     assert ["powers"] == list(found)
     assert {"query.examples 60", "query.examples 6000"} <= set(words(found["powers"]))
-    assert "query.examples 6000: from 1 % of D_Q on at least half of the models are detected" in found["powers"].alt
+    assert "query.examples 6000: from 1 % of D_Q on each share is detected" in found["powers"].alt
     assert [] == figures(made.sweep(store, "forgetting-sweep-2", [cells[0], empty]))
 
 

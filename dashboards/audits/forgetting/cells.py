@@ -53,7 +53,8 @@ def powers(found: list[tuple[str, Power]], what: str) -> Figure:
     looks.legend(figure, handles, beside)
     caption = (
         "Of models that were trained on so much of D_Q beside all of D_C, the share that the audit calls not "
-        "forgotten, each model audited alone, with 95 % Wilson intervals; hollow, none of D_Q: false alarms. Lines "
+        "forgotten, each model audited alone by its one-sided rho, with 95 % Wilson intervals; hollow, none of D_Q: "
+        "false alarms. Lines "
         "stand a little apart so that intervals do not hide one another; the axis is logarithmic, with none apart. "
         f"n: {span_of([int(n) for each in everything for n in each.models])} models of each share."
         f"{looks.rest(len(shown), len(found), 'cells')}"

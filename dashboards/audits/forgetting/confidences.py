@@ -16,6 +16,8 @@ from dashboards.audits.forgetting.targets import Who, called, of_models, ordered
 from dashboards.columns import integers, numbers
 from dashboards.estimates import fitted
 from dashboards.figure import Figure
+from tasks.audits.forgetting import distance
+from tasks.confidences import rounded
 
 Array = NDArray[np.float64]
 NEEDED = {"model", "target", "replicate", "confidence", "resolution"}
@@ -40,31 +42,27 @@ class Asked:
     confidence: Array
     resolution: float
 
-    def rounded(self, resolution: float) -> Array:
-        """As they are where only so much is known of them."""
-        return np.round(self.confidence / resolution) * resolution if resolution > 0 else self.confidence
-
 
 @dataclass(frozen=True)
 class Farthest:
-    """Where the shares of images that two models are at most so confident about differ most: the KS distance."""
+    """Where the share of images that one model is at most so confident about lies farthest above that of another."""
 
     confidence: float
-    shares: tuple[float, float]
+    shares: tuple[float, float]  # of the model that is started from, and of the one that lies below it
 
     @property
-    def ks(self) -> float:
-        return abs(self.shares[0] - self.shares[1])
+    def below(self) -> float:
+        """The one-sided KS distance."""
+        return self.shares[1] - self.shares[0]
 
 
 def farthest(one: Asked, other: Asked) -> Farthest:
-    """KS = max over c of |F_one(c) - F_other(c)|, after both are rounded to the coarser of their last places."""
+    """max over c of F_other(c) - F_one(c), after both are rounded to the coarser of their last places."""
     coarser = max(one.resolution, other.resolution)
-    a, b = one.rounded(coarser), other.rounded(coarser)
-    places = np.union1d(a, b)
-    up_to = [np.searchsorted(each, places, side="right") / len(each) for each in (a, b)]
-    at = int(np.abs(up_to[0] - up_to[1]).argmax())
-    return Farthest(float(places[at]), (float(up_to[0][at]), float(up_to[1][at])))
+    a, b = rounded(one.confidence, coarser), rounded(other.confidence, coarser)
+    at = distance.farthest(a, b, "one-sided").at
+    of_one, of_other = (float(np.searchsorted(each, at, side="right") / len(each)) for each in (a, b))
+    return Farthest(at, (of_one, of_other))
 
 
 def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
@@ -103,8 +101,8 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
         if references and references[0].who[0] == "query":
             distances[name] = spread(axes, references[0], of[who][0], places)
             axes.text(
-                0, 1.05, f"KS {distances[name].ks:.2g}", transform=axes.transAxes, fontsize=drawing.TEXT - 1,
-                color=drawing.light("muted"),
+                0, 1.05, f"one-sided KS {distances[name].below:.2g}", transform=axes.transAxes,
+                fontsize=drawing.TEXT - 1, color=drawing.light("muted"),
             )  # fmt: skip
         places.ticks(axes, at + ACROSS >= len(shown), narrow=True)
         axes.tick_params(labelleft=column == 0)
@@ -121,8 +119,8 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     )
     if distances:
         caption += (
-            "Upright: where the first query model and the first model of the panel differ most, which is their KS "
-            "distance. "
+            "Upright: where the line of the panel's first model lies farthest above that of the first query model, "
+            "which is surer there; by how much is their one-sided KS distance. "
         )
     if references and shown:
         caption += "In a target's panel, dashed and dotted: the first query and the first calibration model. "
@@ -134,7 +132,7 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
         if who in shown or who[0] != "target"
     )
     said = " ".join(
-        f"{name}: KS {drawing.number(each.ks)} at c = {of_confidence(each.confidence)}."
+        f"{name}: one-sided KS {drawing.number(each.below)} at c = {of_confidence(each.confidence)}."
         for name, each in distances.items()
     )
     title = "How confident are models about the images of the query set?"
@@ -275,8 +273,10 @@ def thinned(confidence: Array, places: Axis, points: int) -> tuple[Array, Array]
 
 
 def spread(axes: Any, one: Asked, other: Asked, places: Axis) -> Farthest:
-    """An upright line where the two differ most."""
+    """An upright line where the other lies farthest below the first; none where it does so nowhere."""
     found = farthest(one, other)
+    if found.below <= 0:
+        return found
     (x,) = places.place(np.array([found.confidence]))
     axes.plot([x, x], found.shares, color=drawing.light("ink"), linewidth=1.6, marker="_", markersize=7, zorder=4)
     return found
@@ -290,7 +290,7 @@ def key(of: Mapping[Who, Sequence[Asked]], distances: bool) -> list[Any]:
         handles.append(looks.of_line(words[role], color=drawing.light(colour), linestyle=dash, linewidth=1.5))
     if distances:
         handles.append(
-            looks.of_line("KS distance", color=drawing.light("ink"), marker="|", markersize=11, markeredgewidth=1.6,
+            looks.of_line("one-sided KS", color=drawing.light("ink"), marker="|", markersize=11, markeredgewidth=1.6,
                           linewidth=0)
         )  # fmt: skip
     return handles

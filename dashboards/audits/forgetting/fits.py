@@ -11,8 +11,7 @@ from dashboards import drawing
 from dashboards.audits.forgetting import looks
 from dashboards.audits.forgetting.targets import called, grouped
 from dashboards.figure import Figure
-
-ENOUGH = 0.95  # accuracy on what was trained on, below which a result warns
+from tasks.audits.forgetting.fits import ADEQUATE
 
 
 def fits(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
@@ -23,35 +22,35 @@ def fits(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     shown = dict(list(found.items())[: looks.MOST])
     titles = {who: called(who, names) for who in shown}
     figure, axes, y = looks.rows(list(titles.values()), 2)
-    axes.axvline(100 * ENOUGH, **looks.bound())
+    axes.axvline(100 * ADEQUATE, **looks.bound())
     for (who, values), height in zip(shown.items(), y.tolist(), strict=True):
         colour, marker, _ = looks.ROLES[who[0]]
         apart = height + np.linspace(-0.2, 0.2, len(values)) if len(values) > 1 else np.array([height])
-        low = values < ENOUGH
+        low = values < ADEQUATE
         look = {"linestyle": "none", "markersize": 5.5}
         axes.plot(100 * values[~low], apart[~low], marker, color=drawing.light(colour), markeredgewidth=0, **look)
         axes.plot(100 * values[low], apart[low], "X", color=drawing.light("ink"), markeredgewidth=0, **look)
     least = min(float(values.min()) for values in shown.values())
-    axes.set_xlim(*drawing.span([100 * min(least, ENOUGH), 100.0], 0.04))
+    axes.set_xlim(*drawing.span([100 * min(least, ADEQUATE), 100.0], 0.04))
     looks.named_ticks(axes)
     axes.set_xlabel("accuracy on the images trained on, %")
     handles = []
     for role in dict.fromkeys(who[0] for who in shown):
         colour, marker, _ = looks.ROLES[role]
         handles.append(looks.of_line(role, color=drawing.light(colour), marker=marker, markersize=5.5, linewidth=0))
-    if least < ENOUGH:
+    if least < ADEQUATE:
         handles.append(
             looks.of_line(
-                f"below {100 * ENOUGH:g} %", color=drawing.light("ink"), marker="X", markersize=5.5, linewidth=0
+                f"below {100 * ADEQUATE:g} %", color=drawing.light("ink"), marker="X", markersize=5.5, linewidth=0
             )
         )
     looks.legend(figure, handles)
-    below = sum(int((values < ENOUGH).sum()) for values in found.values())
+    below = sum(int((values < ADEQUATE).sum()) for values in found.values())
     n = sum(map(len, found.values()))
     caption = (
         "Each mark is one training: the share of the images it was trained on that it gets right when it is asked as "
-        f"in use, in %. Below the line, {100 * ENOUGH:g} %, the result warns: {below} of {n} trainings. No intervals: "
-        f"every training is shown.{looks.rest(len(shown), len(found), 'rows')}"
+        f"in use, in %. Below the line, {100 * ADEQUATE:g} %, the result warns: {below} of {n} trainings. No "
+        f"intervals: every training is shown.{looks.rest(len(shown), len(found), 'rows')}"
     )
     alt = " ".join(
         f"{titles[who]}: {percent(values.mean())} in the mean of {len(values)}, {percent(values.min())} to "
@@ -60,7 +59,7 @@ def fits(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     )
     title = "Did the models learn what they were trained on?"
     return Figure(
-        "fits", title, caption, f"{below} of {n} below {100 * ENOUGH:g} %. {alt}", drawing.svg(figure, "fits")
+        "fits", title, caption, f"{below} of {n} below {100 * ADEQUATE:g} %. {alt}", drawing.svg(figure, "fits")
     )
 
 

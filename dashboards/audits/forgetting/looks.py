@@ -38,6 +38,16 @@ def floor() -> dict[str, Any]:
     return {"color": drawing.light("muted"), "linewidth": 1.4, "linestyle": (0, (1, 1.5))}
 
 
+def two_sided(size: float = 5.5) -> dict[str, Any]:
+    """The mark of what the published, two-sided distance gives in the same run."""
+    return {
+        "color": drawing.light("violet"),
+        "marker": "v",
+        "markersize": size,
+        "markerfacecolor": drawing.light("paper"),
+    }
+
+
 def of_line(label: str, **look: Any) -> Any:
     from matplotlib.lines import Line2D
 

@@ -13,12 +13,16 @@ from numpy.typing import NDArray
 from dashboards import drawing
 from dashboards.audits.forgetting import looks
 from dashboards.audits.forgetting.targets import span_of
-from dashboards.columns import integers, numbers
+from dashboards.columns import integers, numbers, texts
 from dashboards.figure import Figure
+from tasks.audits.forgetting.distance import Score
+from tasks.audits.forgetting.power import smallest_detected
 
 Array = NDArray[np.float64]
-NEEDED = {"share", "models", "detected", "power", "power_low", "power_high", "rho", "low", "high"}
+NUMBERS = ("share", "power", "power_low", "power_high", "rho", "low", "high")
+NEEDED = {*NUMBERS, "models", "detected", "score", "decision"}
 PANEL = 1.95  # inches
+BESIDE = 0.015  # of the axis: from the curve of one score to that of the other
 APART = 0.6  # decades from the smallest share to where none is, at least
 NEAR = 0.11  # of the axis: ticks that are closer have no words of their own
 
@@ -36,83 +40,102 @@ class Power:
     rho: Array
     low: Array
     high: Array
+    decision: NDArray[np.str_]  # on all models of the share together
 
-    def since(self, part: float) -> float | None:
-        """The share of D_Q from which on at least this part of the models is detected."""
-        found = None
-        for share, models, detected in zip(self.share[::-1], self.models[::-1], self.detected[::-1], strict=True):
-            if share == 0 or detected < part * models:
-                break
-            found = float(share)
-        return found
+    @property
+    def smallest(self) -> float | None:
+        """The smallest share detected, as the summary has it."""
+        decisions: Any = dict(zip(self.share.tolist(), self.decision.tolist(), strict=True))
+        return smallest_detected(decisions)
 
     def said(self) -> str:
         """The smallest share detected, in words."""
-        half, every = self.since(0.5), self.since(1.0)
-        if half is None:
-            return "no share that was tried is detected in half of the models"
-        if half == every:
-            return f"from {percent(half)} of D_Q on every model is detected"
-        rest = "of no share tried all are" if every is None else f"all of them from {percent(every)} on"
-        return f"from {percent(half)} of D_Q on at least half of the models are detected, {rest}"
+        if self.smallest is None:
+            return "no share that was tried is detected by all of its models together"
+        return f"from {percent(self.smallest)} of D_Q on each share is detected by all of its models together"
 
 
-def read(table: pa.Table) -> Power | None:
-    """The table's rows that have a share and a power; None where there is none."""
+def read(table: pa.Table, score: Score = "one-sided") -> Power | None:
+    """The table's rows of this score that have a share and a power; None where there is none."""
     if not set(table.column_names) >= NEEDED:
         return None
+    of_score = texts(table, "score") == score
     share, rate = numbers(table, "share"), numbers(table, "power")
-    there = np.flatnonzero(~np.isnan(share) & ~np.isnan(rate))
+    there = np.flatnonzero(of_score & ~np.isnan(share) & ~np.isnan(rate))
     if not len(there):
         return None
     order = there[np.argsort(share[there], kind="stable")]
-    of = {name: numbers(table, name)[order] for name in NEEDED - {"models", "detected"}}
-    return Power(models=integers(table, "models")[order], detected=integers(table, "detected")[order], **of)
+    models, detected = (integers(table, name)[order] for name in ("models", "detected"))
+    of = {name: numbers(table, name)[order] for name in NUMBERS}
+    return Power(models=models, detected=detected, decision=texts(table, "decision")[order], **of)
 
 
 def power(table: pa.Table, margin: float | None) -> Figure | None:
-    """The share of models detected over the share of D_Q, with the false alarms apart, and rho below."""
-    found = read(table)
+    """The share of models detected over the share of D_Q, false alarms apart, and rho below; of both scores."""
+    found, two_sided = read(table), read(table, "published")
     if found is None:
         return None
+    # What the answer rests on comes last, over the other.
+    curves = [(found, drawing.SERIES[0])] if two_sided is None else [
+        (two_sided, drawing.SERIES[1]), (found, drawing.SERIES[0])
+    ]  # fmt: skip
     has_rho = bool((~np.isnan(found.rho)).any())
     panels = 1 + has_rho
-    figure = drawing.canvas(PANEL * panels + 0.35 + looks.ROW)
-    places = across([found])
+    handles = key([each for each, _ in curves])
+    figure = drawing.canvas(PANEL * panels + 0.32 + looks.ROW * -(-len(handles) // 2))
+    places = across([each for each, _ in curves])
+    beside = BESIDE * (max(places.values()) - min(places.values()) or 1.0)
+    offsets = [0.0] if two_sided is None else [beside / 2, -beside / 2]
     for at in range(panels):
         bottom = 0.55 + PANEL * (panels - 1 - at)
         axes = drawing.place(figure, looks.LEFT, bottom, drawing.WIDTH - looks.LEFT - looks.RIGHT, PANEL - 0.4)
         axes.set_title(("models detected, share", "rho of all models together")[at], fontsize=drawing.TEXT)
         if at == 0:
-            curve(axes, found, places, *drawing.SERIES[0])
+            for (each, look), offset in zip(curves, offsets, strict=True):
+                curve(axes, each, places, *look, offset=offset)
             axes.set_ylim(-0.03, 1.05)
         else:
-            of_rho(axes, found, places, margin)
+            of_rho(axes, curves, places, margin, offsets)
         drawing.ticks(axes, up=4)
         ticked(axes, places, at + 1 == panels)
     axes.set_xlabel("share of D_Q trained on, beside all of D_C")
-    accent = {"color": drawing.light("accent"), "marker": "o", "markersize": 5.5}
-    handles = [looks.of_line("some of D_Q, 95 % interval", linewidth=1.5, **accent)]
-    if (found.share == 0).any():
-        handles.append(
-            looks.of_line("none: false alarms", linewidth=0, markerfacecolor=drawing.light("paper"), **accent)
-        )
     looks.legend(figure, handles)
     caption = (
         "Above: of models that were trained on so much of D_Q beside all of D_C, the share that the audit calls not "
         "forgotten, each model audited alone, with 95 % Wilson intervals; hollow, none of D_Q: false alarms. "
     )
+    if two_sided is not None:
+        caption += "The answer rests on the one-sided distance; dashed: with the published, two-sided one. "
     if has_rho:
         caption += (
             "Below: rho of all of them together, with its 95 % bootstrap interval over images and models. Dashed: 1"
         )
         caption += ". " if margin is None else f"; line: {1 - margin:g}, below which they are called not forgotten. "
-    words = found.said()
-    caption += f"{words[0].upper()}{words[1:]}. The axis is logarithmic, with none apart. "
+    words = f"{capital(found.said())}."
+    words += "" if two_sided is None else f" Two-sided, {two_sided.said()}."
+    caption += f"{words} The axis is logarithmic, with none apart. "
     caption += f"n: {span_of(found.models.tolist())} models of each share."
     alt = " ".join(points(found))
+    alt += "" if two_sided is None else f" Two-sided: {' '.join(points(two_sided))}"
     title = "How little of the query set does the audit find?"
-    return Figure("power", title, caption, f"{words[0].upper()}{words[1:]}. {alt}", drawing.svg(figure, "power"))
+    return Figure("power", title, caption, f"{words} {alt}", drawing.svg(figure, "power"))
+
+
+def key(curves: Sequence[Power]) -> list[Any]:
+    """What the legend has to tell apart: the scores, the main one first, and false alarms."""
+    names = ("one-sided, 95 % interval", "two-sided, as published")
+    handles = []
+    for name, _, (colour, marker, dash) in zip(names, curves, drawing.SERIES, strict=False):
+        look = {"color": drawing.light(colour), "marker": marker, "linestyle": dash}
+        handles.append(looks.of_line(name, linewidth=1.5, markersize=5.5, **look))
+    if any((each.share == 0).any() for each in curves):
+        hollow = {"markerfacecolor": drawing.light("paper"), "marker": "o", "markersize": 5.5}
+        handles.append(looks.of_line("none of D_Q: false alarms", color=drawing.light("accent"), linewidth=0, **hollow))
+    return handles
+
+
+def capital(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}"
 
 
 def points(found: Power) -> Iterator[str]:
@@ -169,15 +192,21 @@ def marked(axes: Any, found: Power, x: Array, values: Array, colour: str, marker
     axes.plot(x[~some], values[~some], linestyle="none", markerfacecolor=drawing.light("paper"), zorder=3, **look)
 
 
-def of_rho(axes: Any, found: Power, places: dict[float, float], margin: float | None) -> None:
-    colour, marker, dash = drawing.SERIES[0]
-    x = np.array([places[share] for share in found.share.tolist()])
+def of_rho(
+    axes: Any,
+    curves: Sequence[tuple[Power, tuple[str, str, Any]]],
+    places: dict[float, float],
+    margin: float | None,
+    offsets: Sequence[float],
+) -> None:
     axes.axhline(1, **looks.null())
     if margin is not None:
         axes.axhline(1 - margin, **looks.bound())
-    bars(axes, x, found.low, found.high, colour)
-    marked(axes, found, x, found.rho, colour, marker, dash)
-    values = np.concatenate([found.rho, found.low, found.high])
+    for (found, (colour, marker, dash)), offset in zip(curves, offsets, strict=True):
+        x = np.array([places[share] for share in found.share.tolist()]) + offset
+        bars(axes, x, found.low, found.high, colour)
+        marked(axes, found, x, found.rho, colour, marker, dash)
+    values = np.concatenate([part for found, _ in curves for part in (found.rho, found.low, found.high)])
     axes.set_ylim(*drawing.span([0.0, 1.0, *values[~np.isnan(values)].tolist()], 0.05))
 
 

@@ -15,9 +15,11 @@ from dashboards.audits.forgetting import looks
 from dashboards.audits.forgetting.targets import replicates, span_of, things
 from dashboards.estimates import finite, shortened
 from dashboards.figure import Figure
+from tasks.audits.forgetting.distance import SCORES
 
-NEEDED = {"target", "name", "rho", "low", "high", "decision", "models", "images"}
+NEEDED = {"target", "name", "score", "rho", "low", "high", "decision", "models", "images"}
 METRIC = "rho"
+ABOVE, BELOW = 0.13, -0.24  # of a row: where the one-sided rho stands, and the published of the run and of the paper
 STRETCHED = 2.0  # times the largest rho, beyond which an interval is cut
 COLUMN = 0.75  # inches beside the axes for the published rule
 LETTER = 0.07  # inches of a reason's letter
@@ -26,10 +28,11 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Ratio:
-    """A target's row of the table, and the rho that the paper has of such a target."""
+    """A target's row of the one-sided score, that of the published score, and the rho that the paper has of it."""
 
     row: Row
-    published: float | None
+    other: Row
+    paper: float | None
 
     @property
     def name(self) -> str:
@@ -38,6 +41,10 @@ class Ratio:
     @property
     def rho(self) -> float | None:
         return self.row["rho"] if finite(self.row["rho"]) else None
+
+    @property
+    def two_sided(self) -> float | None:
+        return self.other["rho"] if finite(self.other.get("rho")) else None
 
     @property
     def ends(self) -> tuple[float, float] | None:
@@ -54,24 +61,25 @@ class Ratio:
 
     @property
     def values(self) -> list[float]:
-        return [each for each in (self.rho, self.published, self.floor) if each is not None]
+        return [each for each in (self.rho, self.two_sided, self.paper, self.floor) if each is not None]
 
     @property
     def rule(self) -> str:
         """In how many triples of models the paper's rule calls the target forgotten; empty where it is not known."""
-        forgotten, triples = self.row.get("rule_forgotten"), self.row.get("rule_triples")
+        forgotten, triples = self.other.get("rule_forgotten"), self.other.get("rule_triples")
         return f"{forgotten} of {triples}" if triples and forgotten is not None else ""
 
     def said(self) -> str:
         """The row in words, for who cannot see it."""
-        words = f"{self.name}: rho "
+        words = f"{self.name}: one-sided rho "
         words += "undefined" if self.rho is None else drawing.number(self.rho)
         words += drawing.interval(*self.ends) if self.ends else ""
         words += f", {self.row['decision'] or 'not decided'}"
         words += f" ({self.row['reason']})" if self.row.get("reason") else ""
         words += f", {self.row['right']} by what it was trained on" if self.row.get("right") else ""
-        words += "" if self.published is None else f", published {drawing.number(self.published)}"
-        words += f", rho ≥ 1 in {self.rule} triples" if self.rule else ""
+        words += "" if self.two_sided is None else f"; two-sided rho {drawing.number(self.two_sided)}"
+        words += f", ≥ 1 in {self.rule} triples" if self.rule else ""
+        words += "" if self.paper is None else f"; the paper's {drawing.number(self.paper)}"
         return f"{words}."
 
 
@@ -79,8 +87,14 @@ def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row], margin:
     """A row for each target: rho, its interval, and where models of D_Q and of D_C would lie."""
     if not set(table.column_names) >= NEEDED:
         return None
-    published = of_paper(summary)
-    found = [Ratio(row, published.get(row["name"])) for row in table.to_pylist() if row["target"] is not None]
+    rows = {score: [row for row in table.to_pylist() if row["score"] == score] for score in SCORES}
+    two_sided = {row["target"]: row for row in rows["published"]}
+    paper = of_paper(summary)
+    found = [
+        Ratio(row, two_sided.get(row["target"], {}), paper.get(row["name"]))
+        for row in rows["one-sided"]
+        if row["target"] is not None
+    ]
     if not found:
         return None
     shown = found[: looks.MOST]
@@ -135,21 +149,24 @@ def drawn(axes: Any, each: Ratio, y: float, limit: float) -> bool:
         fits = int(axes.get_position().width * drawing.WIDTH / LETTER)
         reason = shortened(f"undefined: {each.row['reason']}" if each.row.get("reason") else "undefined", fits)
         axes.annotate(
-            reason, (0.02, y), xycoords=("axes fraction", "data"), va="center", fontsize=drawing.TEXT - 1,
+            reason, (0.02, y + ABOVE), xycoords=("axes fraction", "data"), va="center", fontsize=drawing.TEXT - 1,
             color=drawing.light("muted"), backgroundcolor=drawing.light("paper"),
         )  # fmt: skip
     if each.ends and each.rho is not None:
         low, high = each.ends
         beyond = high > limit
-        axes.plot([low, min(high, limit)], [y, y], linewidth=2, solid_capstyle="butt", **look)
+        axes.plot([low, min(high, limit)], [y + ABOVE] * 2, linewidth=2, solid_capstyle="butt", **look)
         if beyond:
-            axes.plot([limit], [y], ">", markersize=6, clip_on=False, **look)
-    if each.published is not None:
-        if each.rho is not None:
-            axes.plot([each.rho, each.published], [y, y], color=drawing.light("muted"), linewidth=0.8, zorder=1)
-        axes.plot([each.published], [y], "D", markersize=8, color=drawing.light("ink"), markerfacecolor="none")
+            axes.plot([limit], [y + ABOVE], ">", markersize=6, clip_on=False, **look)
+    joined = [(each.rho, ABOVE), (each.two_sided, BELOW), (each.paper, BELOW)]
+    path = [(rho, y + offset) for rho, offset in joined if rho is not None]
+    axes.plot(*zip(*path, strict=True), color=drawing.light("muted"), linewidth=0.8, zorder=1)
+    if each.paper is not None:
+        axes.plot([each.paper], [y + BELOW], "D", markersize=7, color=drawing.light("ink"), markerfacecolor="none")
+    if each.two_sided is not None:
+        axes.plot([each.two_sided], [y + BELOW], zorder=3, **looks.two_sided(4.5))
     if each.rho is not None:
-        axes.plot([each.rho], [y], marker, markersize=6.5, zorder=3, **look)
+        axes.plot([each.rho], [y + ABOVE], marker, markersize=6.5, zorder=3, **look)
     return beyond
 
 
@@ -161,7 +178,7 @@ def ruled(axes: Any, shown: Sequence[Ratio], y: Sequence[float]) -> None:
     }  # fmt: skip
     for each, height in zip(shown, y, strict=True):
         axes.annotate(each.rule or "–", (1, height), (COLUMN * 72, 0), ha="right", **look)
-    axes.annotate("rho ≥ 1 in", (1, -0.6), (COLUMN * 72 + 3, -11), ha="right", **look)
+    axes.annotate("two-sided\nrho ≥ 1 in", (1, -0.6), (COLUMN * 72 + 3, -16), ha="right", **look)
 
 
 def key(shown: Sequence[Ratio], margin: float | None) -> list[Any]:
@@ -171,11 +188,13 @@ def key(shown: Sequence[Ratio], margin: float | None) -> list[Any]:
     for decision, (colour, marker) in looks.DECISIONS.items():
         if decision in present:
             look = {"color": drawing.light(colour), "marker": marker, "markersize": 6.5, "linewidth": 2}
-            handles.append(looks.of_line(decision, **look))
-    if any(each.published is not None for each in shown):
+            handles.append(looks.of_line(f"one-sided rho, {decision}", **look))
+    if any(each.two_sided is not None for each in shown):
+        handles.append(looks.of_line("two-sided rho, same run", linewidth=0, **looks.two_sided(4.5)))
+    if any(each.paper is not None for each in shown):
         ink = drawing.light("ink")
         hollow = {"marker": "D", "markersize": 7, "markerfacecolor": "none", "linewidth": 0}
-        handles.append(looks.of_line("published", color=ink, **hollow))
+        handles.append(looks.of_line("rho printed in the paper", color=ink, **hollow))
     handles.append(looks.of_line("1: trained as on D_C", **looks.null()))
     if margin is not None:
         handles.append(looks.of_line(f"{1 - margin:g}: bound of the decision", **looks.bound()))
@@ -193,9 +212,14 @@ def about(shown: Sequence[Ratio], distances: pa.Table, margin: float | None, has
         models = f"{', '.join(asked)}, {models}"
     images = span_of([each.row["images"] or 0 for each in shown])
     words = [
-        "rho: how far a target's confidences on the query set D_Q are from those of query models, which were trained "
-        "on it (KS distance), divided by how far those of calibration models are, which were trained on D_C."
+        "One-sided rho: how far a target's confidences on the query set D_Q lie below those of query models, which "
+        "were trained on it, divided by how far those of calibration models do, which were trained on D_C."
     ]
+    if any(each.two_sided is not None for each in shown):
+        words.append(
+            "Hollow: the published rho of the same run. Its KS distance has no sign, so that a target that is surer of "
+            "D_Q than query models counts as far from them, too."
+        )
     if any(each.ends for each in shown):
         words.append("Line: 95 % bootstrap interval over images and models, hidden where narrower than its mark.")
     without = sum(each.ends is None for each in shown)
@@ -213,10 +237,12 @@ def about(shown: Sequence[Ratio], distances: pa.Table, margin: float | None, has
             "Dotted: models trained on all of D_Q have a rho of "
             f"{least if least == most else f'{least} to {most}'}, not 0, since two such models differ, too."
         )
-    if any(each.published is not None for each in shown):
-        words.append("Diamond: the paper's number, which it gives without an interval.")
+    if any(each.paper is not None for each in shown):
+        words.append("Diamond: the paper's own number, two-sided and without an interval.")
     if has_rule:
-        words.append("On the right: single triples of models that the published rule, rho ≥ 1, calls forgotten.")
+        words.append(
+            "On the right: single triples of models that the published rule, two-sided rho ≥ 1, calls forgotten."
+        )
     known = Counter(each.row.get("right") for each in shown if each.row.get("right"))
     if known:
         words.append(

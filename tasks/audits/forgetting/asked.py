@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.forgetting.trainings import Model
+from tasks.confidences import Confidences, read, rounded
 from tasks.datasets.catalog import load
 from tasks.datasets.mixtures import Part
 from tasks.files import File, FileError
@@ -22,7 +23,6 @@ from tasks.job import Inputs, task
 from tasks.models.given import Interface, ModelFile
 
 if TYPE_CHECKING:
-    from tasks.confidences import Confidences
     from tasks.datasets.images import Labels, Pixels
 
 CONFIDENCES = pa.schema(
@@ -96,11 +96,10 @@ def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> 
 
 def sent(outputs: File, config: Ask, labels: Labels) -> Confidences:
     """The confidences in a table of outputs; ValueError where it does not say them of every image."""
-    from tasks import confidences
     from tasks.handout import image_of
 
     ids = [image_of(SET, row) for row in range(len(labels))]
-    return confidences.read(outputs, ids, labels, config.columns, config.interface.gives)
+    return read(outputs, ids, labels, config.columns, config.interface.gives)
 
 
 def check_table(config: Ask) -> None:
@@ -116,11 +115,8 @@ def check_table(config: Ask) -> None:
 
 def of_labels(log_p: NDArray[np.float64], labels: Labels, name: str) -> Confidences:
     """The confidences in log-probabilities (n, classes); ValueError where a label is beyond the classes."""
-    from tasks.confidences import Confidences
-
     if labels.max() >= log_p.shape[1]:
         raise ValueError(
             f"model {name} tells {log_p.shape[1]} classes apart; a label of the query set is {labels.max()}"
         )
-    p = np.exp(log_p[np.arange(len(labels)), labels])
-    return Confidences(p.astype(np.float32).astype(np.float64), 0.0)
+    return Confidences(rounded(np.exp(log_p[np.arange(len(labels)), labels]), 0.0), 0.0)

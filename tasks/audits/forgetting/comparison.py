@@ -12,24 +12,29 @@ from tasks.audits.forgetting import distance
 from tasks.audits.forgetting.decision import Decision, decided
 from tasks.audits.forgetting.distance import Score
 from tasks.audits.forgetting.ratio import Ratio, ratio
-from tasks.audits.forgetting.said import Name, Said
+from tasks.audits.forgetting.said import Said
+from tasks.audits.forgetting.trainings import Model
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """rho, the mean KS between query models (None for a single one), and the decision."""
+    """rho, the mean KS between query models (None for a single one), and the decision with what it takes for granted.
+
+    `separation` is as in `decision.decided`.
+    """
 
     ratio: Ratio
     floor: float | None
+    separation: float | None
     decision: Decision
 
 
-def compared(said: Said, target: Sequence[Name], score: Score, margin: float, resamples: int, seed: int) -> Comparison:
+def compared(said: Said, target: Sequence[Model], score: Score, margin: float, resamples: int, seed: int) -> Comparison:
     """The models of a target, or some of them, beside all query and calibration models there are.
 
     All targets meet the same resamples of the images. ValueError without a query model.
     """
-    query, calibration, models = said.alike(said.names("query"), said.names("calibration"), target)
+    query, calibration, models = said.alike(said.named("query"), said.named("calibration"), target)
     found = ratio(
         query, calibration, models, said.groups, resamples, seeds.generator(seed, "resamples of images"), score
     )
@@ -37,4 +42,4 @@ def compared(said: Said, target: Sequence[Name], score: Score, margin: float, re
     known = len(floor) and len(calibration)
     separation = float(found.to_calibration.min() - floor.max()) if known else None
     decision = decided(found.rho.value, found.rho.low, found.rho.high, separation, margin)
-    return Comparison(found, float(floor.mean()) if len(floor) else None, decision)
+    return Comparison(found, float(floor.mean()) if len(floor) else None, separation, decision)

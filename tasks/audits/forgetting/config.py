@@ -14,7 +14,7 @@ from tasks.datasets.mixtures import Part
 from tasks.models import catalog
 from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
-from tasks.training.classifier import OptimiserName
+from tasks.training.classifier import OptimiserName, check_schedule
 
 Measure = Literal["scores", "examples"]
 
@@ -91,8 +91,8 @@ class Forgetting:
     `learning_rate` (times the factors of `schedule`), where `crop` is above 0 on random squares of that side, which are
     central ones when models are asked. Each is trained `replicates` times, from other seeds and on other shares.
 
-    A target has forgotten where the interval of its rho, by `resamples` bootstrap samples of images and replicates,
-    lies above 1 - `margin`, and has not where it lies below. `seed` is the only source of chance.
+    A target has forgotten where the interval of its rho, from the spread of replicates and `resamples` resamples of
+    the images, lies above 1 - `margin`, and has not where it lies below. `seed` is the only source of chance.
     """
 
     query: Part = Part(Dataset("mnist"))
@@ -122,6 +122,7 @@ class Forgetting:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"learning_rate is {self.learning_rate}; it must be a number above 0")
+        check_schedule(self.schedule)
         if not 0 < self.margin < 1:
             raise ValueError(f"margin is {self.margin}; it must be a number between 0 and 1")
         if self.optimiser not in get_args(OptimiserName):

@@ -23,9 +23,7 @@ Array = NDArray[np.float64]
 Score = Literal["published", "one-sided"]
 SCORES: tuple[Score, ...] = ("published", "one-sided")
 
-POINTS = (
-    256  # quantiles of the pooled confidences, of which and of where the models differ most resamples are looked at
-)
+POINTS = 256  # quantiles of all confidences at which, and where models differ most, resamples are looked at
 
 
 class Farthest(NamedTuple):
@@ -38,7 +36,9 @@ class Farthest(NamedTuple):
 def ks(first: ArrayLike, second: ArrayLike, score: Score = "published") -> float:
     """KS of two lists of numbers, in [0, 1]: 0 for equal distributions, 1 where all of one lie below the other.
 
-    One-sided, it is 1 where all of the second lie below the first, and 0 where all of them lie above.
+    One-sided, it is 1 where all of the second lie below the first, and 0 where all of them lie above. That is the
+    statistic of scipy.stats.ks_2samp(first, second, alternative="less"), whose names are of the distribution functions:
+    the first's is the less where its values are the larger.
 
     ValueError where a list is empty or has a NaN.
     """
@@ -130,9 +130,8 @@ def indicators(below: NDArray[np.intp], points: int) -> Any:
 
 def between(counts: NDArray[np.int32], totals: NDArray[np.int64], first: int, points: int, score: Score) -> Array:
     """KS between the first models and the others from counts (models * points, resamples): (resamples, a, b)."""
-    functions = counts.reshape(-1, points, counts.shape[1]).cumsum(
-        axis=1, dtype=np.int32
-    )  # (models, points, resamples)
+    histograms = counts.reshape(-1, points, counts.shape[1])  # (models, points, resamples)
+    functions = histograms.cumsum(axis=1, dtype=np.int32)
     one, other = functions[:first], functions[first:]
     gaps = np.array([[apart(a, b, score).max(axis=0) for b in other] for a in one], np.float64)
     return np.moveaxis(gaps.reshape(first, len(other), -1) / totals, 2, 0)

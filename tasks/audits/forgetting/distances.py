@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -42,18 +43,18 @@ def distances(config: Distances, inputs: Inputs) -> pa.Table:  # noqa: ARG001
 
 def rows(answers: Said) -> Iterator[dict[str, Any]]:
     """The rows, by the other model and then by query model."""
-    order = {"query": 0, "calibration": 1, "target": 2}
-    others = sorted(
-        answers.models, key=lambda name: (order[name.model], -1 if name.target is None else name.target, name.replicate)
-    )
-    for other in others:
-        for query in answers.names("query"):
-            if other.model == "query" and query.replicate == other.replicate:
+    targets = sorted({model.target for model in answers.models if model.target is not None})
+    parts = [answers.named("query"), answers.named("calibration"), *(answers.named("target", each) for each in targets)]
+    for other in itertools.chain(*parts):
+        for query in parts[0]:
+            if query == other:
                 continue
             first, second = answers.alike([query], [other])
             yield {
                 "query": query.replicate,
-                **other._asdict(),
+                "model": other.kind,
+                "target": other.target,
+                "replicate": other.replicate,
                 "ks": distance.ks(first[0], second[0]),
                 "below": distance.ks(first[0], second[0], "one-sided"),
                 "images": answers.images,

@@ -12,6 +12,7 @@ import pyarrow as pa
 from tasks.audits.forgetting.trainings import Model
 from tasks.job import Inputs, task
 
+ADEQUATE = 0.95  # training accuracy, below which a result warns
 FITS = pa.schema(
     [
         ("model", pa.string()),  # query, calibration, target

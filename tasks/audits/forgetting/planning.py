@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import PurePath
 
 from tasks import seeds
 from tasks.audits.forgetting.asked import SET, Ask, ask, check_table
 from tasks.audits.forgetting.audited import Audited
-from tasks.audits.forgetting.config import Forgetting, Target
+from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.distances import Distances, distances
 from tasks.audits.forgetting.examples import Examples, examples
 from tasks.audits.forgetting.fits import Fit, fit
-from tasks.audits.forgetting.powers import Powers, powers
+from tasks.audits.forgetting.powers import Powers, beside_all, powers
 from tasks.audits.forgetting.published import repeats
 from tasks.audits.forgetting.ratios import Ratios, ratios
 from tasks.audits.forgetting.summary import Summary, summary
@@ -20,6 +22,7 @@ from tasks.audits.forgetting.trainings import Model, check, trained
 from tasks.datasets.catalog import load
 from tasks.datasets.images import Pixels
 from tasks.job import Job, Roots
+from tasks.models.given import Interface
 
 
 def plan(config: Forgetting) -> Roots:
@@ -29,6 +32,7 @@ def plan(config: Forgetting) -> Roots:
     trained.
     """
     check(config)
+    config = plainly(config)
     for job in given(config):
         check_table(job.config)
     roots: dict[str, Job | tuple[Job, ...]] = {}
@@ -39,8 +43,19 @@ def plan(config: Forgetting) -> Roots:
         roots["examples"] = Job(examples, Examples(**parts, seed=seeds.derive(config.seed, "examples")))
     read = tuple(job for found in roots.values() for job in (found if isinstance(found, tuple) else (found,)))
     asked = tuple(job for job in read if job.function is not ask)  # what they said is in the tables made of it
-    roots["summary"] = Job(summary, Summary(audited(config), repeats(config)), asked)
+    about = Summary(audited(config), repeats(config)) if "scores" in config.measures else Summary(())
+    roots["summary"] = Job(summary, about, asked)
     return roots
+
+
+def plainly(config: Forgetting) -> Forgetting:
+    """The config with each part of the data written in one way, since its trainings and answers are keyed by it."""
+    parts = {
+        name: part.plainly(load(part.data))
+        for name in ("query", "calibration", "outside")
+        if (part := getattr(config, name)) is not None
+    }
+    return replace(config, **parts)
 
 
 def scored(config: Forgetting) -> dict[str, Job | tuple[Job, ...]]:
@@ -53,14 +68,9 @@ def scored(config: Forgetting) -> dict[str, Job | tuple[Job, ...]]:
         "confidences": said,
         "fits": tuple(Job(fit, Fit(model), (job,)) for model, job in models),
     }
-    if any(on_the_curve(target) for target in config.targets):
+    if any(beside_all(target) and target.remembers for target in ratio.targets):
         found["power"] = Job(powers, Powers(ratio), said)
     return found
-
-
-def on_the_curve(target: Target) -> bool:
-    """Whether a target is trained on all of the calibration set and some of the query set: a point of power."""
-    return target.calibration == 1 and target.query > 0 and not target.outside
 
 
 def given(config: Forgetting) -> Iterator[Job]:
@@ -68,21 +78,26 @@ def given(config: Forgetting) -> Iterator[Job]:
     about = config.given
     for number, file in enumerate(about.models):
         yield Job(ask, Ask(Model("target", number, 0), config.query, file=file, interface=about.interface))
+    gives = Interface(gives=about.interface.gives)  # what a table is read by; the rest says how a model is asked
     for number, outputs in enumerate(about.outputs, start=len(about.models)):
         model = Model("target", number, 0)
-        yield Job(ask, Ask(model, config.query, outputs=outputs, interface=about.interface, columns=about.columns))
+        yield Job(ask, Ask(model, config.query, outputs=outputs, interface=gives, columns=about.columns))
 
 
 def audited(config: Forgetting) -> tuple[Audited, ...]:
-    """The targets in their order: those that are trained here, or the given ones."""
-    if not config.given.there:
-        return tuple(
-            Audited(str(target), "training", target.query, target.calibration, target.outside)
-            for target in config.targets
-        )
+    """The targets in their order: those that are trained here, or the given ones, by their files without the folders.
+
+    Each has a name of its own, by which its numbers are known: of equal ones all but the first are numbered.
+    """
+    trained = [Audited(str(each), "training", each.query, each.calibration, each.outside) for each in config.targets]
     models = [Audited(PurePath(file.path).name, "model") for file in config.given.models]
     tables = [Audited(PurePath(file.path).name, "outputs") for file in config.given.outputs]
-    return (*models, *tables)
+    found: dict[str, Audited] = {}
+    for each in (*trained, *models, *tables):
+        names = itertools.chain((each.name,), (f"{each.name} ({number})" for number in itertools.count(2)))
+        name = next(name for name in names if name not in found)
+        found[name] = replace(each, name=name)
+    return tuple(found.values())
 
 
 def probes(config: Forgetting) -> Iterator[tuple[str, Pixels]]:

@@ -51,13 +51,13 @@ def powers(config: Powers, inputs: Inputs) -> pa.Table:
     shares = sorted(
         (target.query or 0.0, number) for number, target in enumerate(config.ratios.targets) if beside_all(target)
     )
-    there = [(share, number) for share, number in shares if answers.names("target", number) and answers.names("query")]
+    there = [(share, number) for share, number in shares if answers.named("target", number) and answers.named("query")]
     rows = [row(config.ratios, answers, share, number, score) for share, number in there for score in SCORES]
     return pa.Table.from_pylist(rows, POWER)
 
 
 def row(config: Ratios, answers: Said, share: float, number: int, score: Score) -> dict[str, Any]:
-    models = answers.names("target", number)
+    models = answers.named("target", number)
     how = score, config.margin, config.resamples, config.seed
     found = detections([compared(answers, [model], *how).decision.answer for model in models])
     together = compared(answers, models, *how)

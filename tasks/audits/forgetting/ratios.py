@@ -13,7 +13,8 @@ from tasks.audits.forgetting.comparison import compared
 from tasks.audits.forgetting.decision import right
 from tasks.audits.forgetting.distance import SCORES, Score
 from tasks.audits.forgetting.ratio import Ratio
-from tasks.audits.forgetting.said import Name, Said, said
+from tasks.audits.forgetting.said import Said, said
+from tasks.audits.forgetting.trainings import Model
 from tasks.job import Inputs, task
 
 # One row per target that a model answers for, and score.
@@ -42,6 +43,7 @@ RATIOS = pa.schema(
         ("ks_calibration_low", pa.float64()),
         ("ks_calibration_high", pa.float64()),
         ("floor", pa.float64()),  # the mean KS between query models, at the target's resolution
+        ("separation", pa.float64()),  # smallest KS(q_i, c_k) - largest KS(q_i, q_j), there too; above 0, or no power
         ("images", pa.int64()),
     ]
 )
@@ -64,7 +66,7 @@ class Ratios:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
 
 
-@task(version=1, name="forgetting.ratios", gathers=True)
+@task(version=2, name="forgetting.ratios", gathers=True)
 def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
     """What is said of each target (RATIOS), by its number, from tables of CONFIDENCES.
 
@@ -73,13 +75,13 @@ def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
     answers = said(inputs)
     rows = []
     for number, target in enumerate(config.targets):
-        if answers.names("query") and answers.names("target", number):
+        if answers.named("query") and answers.named("target", number):
             rows += [row(config, answers, number, target, score) for score in SCORES]
     return pa.Table.from_pylist(rows, RATIOS)
 
 
 def row(config: Ratios, answers: Said, number: int, target: Audited, score: Score) -> dict[str, Any]:
-    models = answers.names("target", number)
+    models = answers.named("target", number)
     found = compared(answers, models, score, config.margin, config.resamples, config.seed)
     forgotten, triples = published_rule(found.ratio, answers, models, given=target.source != "training")
     a, b, rho = found.ratio.target, found.ratio.calibration, found.ratio.rho
@@ -107,18 +109,19 @@ def row(config: Ratios, answers: Said, number: int, target: Audited, score: Scor
         "ks_calibration_low": b.low,
         "ks_calibration_high": b.high,
         "floor": found.floor,
+        "separation": found.separation,
         "images": answers.images,
     }
 
 
-def published_rule(found: Ratio, answers: Said, models: Sequence[Name], given: bool) -> tuple[int, int]:
+def published_rule(found: Ratio, answers: Said, models: Sequence[Model], given: bool) -> tuple[int, int]:
     """Of how many triples (q_r, c_r, t_r) rho >= 1, and of how many there is a rho.
 
     A triple lacks one where a training is missing or KS(q_r, c_r) is 0. A model that is given is in every triple.
     """
-    query = {name.replicate: place for place, name in enumerate(answers.names("query"))}
-    calibration = {name.replicate: place for place, name in enumerate(answers.names("calibration"))}
-    target = {name.replicate: place for place, name in enumerate(models)}
+    query = {model.replicate: place for place, model in enumerate(answers.named("query"))}
+    calibration = {model.replicate: place for place, model in enumerate(answers.named("calibration"))}
+    target = {model.replicate: place for place, model in enumerate(models)}
     rhos = []
     for replicate in query.keys() & calibration.keys():
         if not given and replicate not in target:

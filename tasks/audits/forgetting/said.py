@@ -9,52 +9,35 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.audits.forgetting.trainings import Kind, Model
+from tasks.confidences import Confidences, rounded
+
 Array = NDArray[np.float64]
-Part = Literal["query", "calibration", "target"]
-
-
-class Name(NamedTuple):
-    """Which model: what it is compared as, the number of the target (None for the others) and the replicate."""
-
-    model: str
-    target: int | None
-    replicate: int
-
-
-@dataclass(frozen=True, eq=False)
-class Model:
-    """The confidence of one model in the true class of each image, (n,), and their last printed place.
-
-    The place is 0 for float32.
-    """
-
-    confidences: Array
-    resolution: float
 
 
 @dataclass(frozen=True, eq=False)
 class Said:
     """All models' confidences about the same images; `groups` (n,) is None where each image is its own."""
 
-    models: Mapping[Name, Model]
+    models: Mapping[Model, Confidences]
     images: int
     groups: NDArray[np.int64] | None
 
-    def names(self, model: Part, target: int | None = None) -> list[Name]:
+    def named(self, kind: Kind, target: int | None = None) -> list[Model]:
         """The replicates there are, in their order."""
-        return sorted(name for name in self.models if name[:2] == (model, target))
+        found = (model for model in self.models if (model.kind, model.target) == (kind, target))
+        return sorted(found, key=lambda model: model.replicate)
 
-    def alike(self, *parts: Sequence[Name]) -> Iterator[Array]:
+    def alike(self, *parts: Sequence[Model]) -> Iterator[Array]:
         """The confidences of each part, (models, n), all at the coarsest resolution among them."""
-        coarsest = max(self.models[name].resolution for part in parts for name in part)
+        coarsest = max(self.models[model].resolution for part in parts for model in part)
         for part in parts:
-            every = [rounded(self.models[name].confidences, coarsest) for name in part]
+            every = [rounded(self.models[model].values, coarsest) for model in part]
             yield np.stack(every) if every else np.empty((0, self.images))
 
 
@@ -63,24 +46,24 @@ def said(tables: Iterable[pa.Table]) -> Said:
 
     All have the rows of D_Q in the same order, or another task went wrong.
     """
-    models: dict[Name, Model] = {}
+    models: dict[Model, Confidences] = {}
     rows: NDArray[np.int64] | None = None
     groups = np.empty(0, np.int64)
     for table in tables:
-        for name, answers in by_model(table):
+        for model, answers in by_model(table):
             asked = answers["row"].to_numpy()
             if rows is None:
                 rows, groups = asked, answers["group"].to_numpy()
-            assert np.array_equal(rows, asked), f"{name} was asked about other images than the models before it"
-            assert name not in models, f"{name} is there twice"
+            assert np.array_equal(rows, asked), f"{model} was asked about other images than the models before it"
+            assert model not in models, f"{model} is there twice"
             place = answers["resolution"][0].as_py()
-            models[name] = Model(answers["confidence"].to_numpy(), place)
+            models[model] = Confidences(answers["confidence"].to_numpy(), place)
     if rows is None:
         return Said({}, 0, None)
     return Said(models, len(rows), None if np.array_equal(rows, groups) else groups)
 
 
-def by_model(table: pa.Table) -> Iterator[tuple[Name, pa.Table]]:
+def by_model(table: pa.Table) -> Iterator[tuple[Model, pa.Table]]:
     """Each model of a table whose models come one after another, and its rows."""
     if not table.num_rows:
         return
@@ -92,11 +75,5 @@ def by_model(table: pa.Table) -> Iterator[tuple[Name, pa.Table]]:
     ends = [0, *(np.flatnonzero((which[:, 1:] != which[:, :-1]).any(axis=0)) + 1), table.num_rows]
     for first, end in itertools.pairwise(ends):
         part = table.slice(first, end - first)
-        name = (part[column][0].as_py() for column in ("model", "target", "replicate"))
-        yield Name(*name), part
-
-
-def rounded(values: Array, resolution: float) -> Array:
-    """The values at a last printed place, and no finer than float32: a softmax of float64 is not yet 1 where it is."""
-    printed = values if not resolution else np.round(values, round(-np.log10(resolution)))
-    return printed.astype(np.float32).astype(np.float64)
+        which_one = (part[column][0].as_py() for column in ("model", "target", "replicate"))
+        yield Model(*which_one), part

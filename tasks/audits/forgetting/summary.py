@@ -29,7 +29,7 @@ RIGHTS = {"right": "targets decided rightly", "undecided": "targets undecided", 
 
 @dataclass(frozen=True)
 class Summary:
-    """What the tables do not say of the run: which targets there are, and the paper's table that it repeats."""
+    """What the tables do not say of the run: which targets there should be, and the paper's table that it repeats."""
 
     audited: tuple[Audited, ...]
     published: str = ""
@@ -56,14 +56,22 @@ def rows(config: Summary, inputs: Inputs) -> Iterator[Row]:
 
 
 def of_ratios(found: list[Row], config: Summary) -> Iterator[Row]:
-    """rho of each target and both of its distances, how many are decided how, and what the published rule says."""
+    """rho of each target and both of its distances, how many are decided how, and what the published rule says.
+
+    A target that nothing is known of, since no model of it answered, has a row without a value. One known by a table
+    has its own separation, at the precision of the table.
+    """
     published = numbers(config.published)
+    answered = {each["name"] for each in found}
     for score in SIDED_FIRST:
         prefix = PREFIX[score]
         for each in (each for each in found if each["score"] == score):
             theirs = published.get(each["name"]) if score == "published" else None
             rho = Estimate(each["rho"], each["low"], each["high"], each["models"])
             yield row(f"{prefix}rho", {"target": each["name"]}, rho, "training", 1.0, published=theirs and theirs.rho)
+        for target in config.audited:
+            if target.name not in answered:
+                yield row(f"{prefix}rho", {"target": target.name}, Estimate(None, None, None, 0), "training", 1.0)
         for each in (each for each in found if each["score"] == score):
             theirs = published.get(each["name"]) if score == "published" else None
             ks = Estimate(each["ks"], each["ks_low"], each["ks_high"], each["models"])
@@ -74,6 +82,9 @@ def of_ratios(found: list[Row], config: Summary) -> Iterator[Row]:
             if known:
                 setting = {"score": score}
                 yield row(metric, setting, statistics.proportion(known.count(right), len(known)), "target")
+        for each in (each for each in found if each["score"] == score and each["source"] == "outputs"):
+            setting = {"score": score, "target": each["name"]}
+            yield row("separation", setting, alone(each["separation"]), "pair of trainings", 0.0)
     for each in (each for each in found if each["score"] == "published"):
         rule = statistics.proportion(each["rule_forgotten"], each["rule_triples"])
         yield row("published rule says forgotten", {"target": each["name"]}, rule, "triple of trainings")
@@ -83,13 +94,12 @@ def of_distances(found: list[Row]) -> Iterator[Row]:
     """How far calibration models are from query models, and these from one another: what the audit can tell apart."""
     for score, column in (("one-sided", "below"), ("published", "ks")):
         apart = {kind: [each[column] for each in found if each["model"] == kind] for kind in ("calibration", "query")}
-        widest = [each["ks"] for each in found if each["model"] == "query"]  # the larger of either order
         for kind, values in apart.items():
             if values:
                 mean = alone(sum(values) / len(values), len(values))
                 yield row(f"{PREFIX[score]}KS to query models", {"models": kind}, mean, "pair of trainings")
         if apart["calibration"] and apart["query"]:
-            least = alone(min(apart["calibration"]) - max(widest), sum(map(len, apart.values())))
+            least = alone(min(apart["calibration"]) - max(apart["query"]), sum(map(len, apart.values())))
             yield row("separation", {"score": score}, least, "pair of trainings", 0.0)
 
 

@@ -85,7 +85,7 @@ def classes(config: Forgetting) -> int:
 def check(config: Forgetting) -> None:
     """A DatasetError where the data cannot serve: too few images, other shapes or classes, or images in common.
 
-    The calibration set must hold no image of the query set, nor one made of it: the first such images are named.
+    No other set may hold an image of the query set, nor one made of it: the first such images are named.
     """
     query = load(config.query.data)
     for part in config.parts:
@@ -104,13 +104,20 @@ def check(config: Forgetting) -> None:
             )
     if config.crop > min(query.shape[:2]):
         raise DatasetError(f"crop is {config.crop}; it must be at most {min(query.shape[:2])}, the side of the images")
-    common = in_common(config.query, config.calibration)
+    apart(config.query, config.calibration, "the calibration set")
+    if config.outside is not None:
+        apart(config.query, config.outside, "the set out of domain")
+
+
+def apart(query: Part, other: Part, named: str) -> None:
+    """A DatasetError where the other part, so named, holds an image of the query set, or one made of it."""
+    common = in_common(query, other)
     if common:
-        named = ", ".join(f"{first} is {second}" for first, second in common[:NAMED])
+        rows = ", ".join(f"{first} is {second}" for first, second in common[:NAMED])
         more = f", and {len(common) - NAMED:,} more" if len(common) > NAMED else ""
         raise DatasetError(
-            f"the query set {config.query.data.name} and the calibration set {config.calibration.data.name} have "
-            f"{len(common):,} images in common: training image {named}{more}; the calibration set must hold none of "
+            f"the query set {query.data.name} and {named} {other.data.name} have {len(common):,} "
+            f"image{'s' if len(common) > 1 else ''} in common: training image {rows}{more}; {named} must hold none of "
             "the query set, nor any made of it: leave these out of it"
         )
 

@@ -14,18 +14,18 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.decision import decided
+from tasks.audits.forgetting.decision import Decision, decided
+from tasks.audits.forgetting.fits import ADEQUATE
 from tasks.job import Answer, Verdict
 
 Row = Mapping[str, Any]
-ADEQUATE = 0.95  # training accuracy
 SURER = 0.05  # of rho: what the two distances may differ by without being spoken of
 ONE_SIDED = json.dumps({"score": "one-sided"})
 LISTED = 12  # targets that are told one by one
 LIMITS = (
-    "This compares what models say of the query set as a whole: a few of its images may be held without moving rho. It "
-    "is as good as the calibration set's likeness to what the target was trained on instead: a target of another "
-    "domain, or better trained, has another rho for reasons that are no memory."
+    "The audit compares what models say of the query set as a whole: a few of its images may be held without moving "
+    "rho. It is as good as the calibration set's likeness to what the target was trained on instead: a target of "
+    "another domain, or better trained, has another rho for reasons that are no memory."
 )
 
 
@@ -38,15 +38,13 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
     if not found:
         why = "this run shows images only" if "scores" not in config.measures else "no target has been asked"
         return Verdict("undecided", f"Undecided: {why}.", LIMITS, tuple(rows)[:1])
-    separation = rows.get(("separation", ONE_SIDED))
-    apart = None if separation is None else separation["estimate"]
-    answers = [decided(row["estimate"], row["low"], row["high"], apart, config.margin) for row in found]
+    answers = [decision(rows, row, config.margin) for row in found]
     kinds = [each.answer for each in answers]
     answer: Answer = (
         "not forgotten" if "not forgotten" in kinds else "undecided" if "undecided" in kinds else "forgotten"
     )
     said = [
-        f"{name(row)} {each.answer}: {evidence(row, each.reason)}" for row, each in zip(found, answers, strict=True)
+        f"{name(row)} is {each.answer}: {evidence(row, each.reason)}" for row, each in zip(found, answers, strict=True)
     ]
     if len(found) == 1:
         sentence = f"{answer.capitalize()}: {evidence(found[0], answers[0].reason)}"
@@ -55,7 +53,7 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
             f"{kinds.count(kind)} {kind}" for kind in ("forgotten", "not forgotten", "undecided") if kind in kinds
         )
         listed = "; ".join(said[:LISTED])
-        sentence = f"{answer.capitalize()}: of {len(found)} targets {counts}. {listed}"
+        sentence = f"{answer.capitalize()}: of {len(found)} targets, {counts}. {listed}"
     sentence = " ".join([f"{sentence}.", *rightly(rows, len(found)), threshold(config), *smallest(rows)])
     limits = " ".join(
         [*unlearnt(rows), *of_another_design(config), *surer(rows, found), *published(rows, found), LIMITS]
@@ -67,19 +65,33 @@ def name(row: Row) -> str:
     return str(json.loads(row["setting"])["target"])
 
 
+def decision(rows: Mapping[tuple[str, str], Row], row: Row, margin: float) -> Decision:
+    """The decision on the target of a row of rho, as its table of ratios has it."""
+    if not row["n"]:
+        return Decision("undecided", "no model of it, or no query model, has answered")
+    own = rows.get(("separation", json.dumps({"score": "one-sided", "target": name(row)})))
+    separation = own or rows.get(("separation", ONE_SIDED))
+    apart = None if separation is None else separation["estimate"]
+    return decided(row["estimate"], row["low"], row["high"], apart, margin)
+
+
 def evidence(row: Row, reason: str | None) -> str:
     """rho in words, and why nothing is decided where nothing is."""
+    if not row["n"]:
+        return str(reason)
     if row["estimate"] is None:
         return f"rho is undefined ({reason})"
     interval = "no interval" if row["low"] is None else f"95 % interval {row['low']:.3g} to {row['high']:.3g}"
     models = f"{row['n']} model{'s' if row['n'] > 1 else ''}"
-    return f"one-sided rho {row['estimate']:.3g} ({interval}, {models})" + (f"; {reason}" if reason else "")
+    why = f": {reason}" if reason else ""
+    return f"one-sided rho {row['estimate']:.3g} ({interval}, {models}{why})"
 
 
 def threshold(config: Forgetting) -> str:
     return (
-        f"rho is about 1 where the query set was never trained on; wholly below {1 - config.margin:.4g} it counts as "
-        "not forgotten."
+        "rho is about 1 where the query set D_Q was never trained on, as in models of the calibration set D_C, and "
+        f"about 0 in models of D_Q; an interval wholly below {1 - config.margin:.4g} counts as not forgotten, wholly "
+        "above it as forgotten."
     )
 
 
@@ -99,8 +111,9 @@ def smallest(rows: Mapping[tuple[str, str], Row]) -> list[str]:
     if row is None:
         return []
     if row["estimate"] is None:
-        return ["No share of the query set that was tried is found beside all of the calibration set."]
-    return [f"Beside all of the calibration set, {row['estimate']:.3g} of the query set or more is found."]
+        return ["Beside all of D_C, no share of D_Q that was tried is found."]
+    least = f"{row['estimate']:.3%}".rstrip("%").rstrip("0").rstrip(".")
+    return [f"Beside all of D_C, {least} % of D_Q {'or more ' if row['estimate'] < 1 else ''}is found."]
 
 
 def unlearnt(rows: Mapping[tuple[str, str], Row]) -> list[str]:
@@ -109,8 +122,8 @@ def unlearnt(rows: Mapping[tuple[str, str], Row]) -> list[str]:
     if row is None or row["estimate"] >= ADEQUATE:
         return []
     return [
-        f"Warning: a training gets only {row['estimate']:.1%} of its own images right; below {ADEQUATE:.0%} what "
-        "models say is no good likeness of their data: train longer."
+        f"Warning: a training gets only {100 * row['estimate']:.3g} % of its own images right; below "
+        f"{100 * ADEQUATE:g} % what models say is no good likeness of their data: train longer."
     ]
 
 
@@ -152,6 +165,6 @@ def published(rows: Mapping[tuple[str, str], Row], found: Sequence[Row]) -> list
     if not told:
         return []
     return [
-        f"The published rule, rho >= 1 of one query, one calibration and one target model, calls forgotten: "
-        f"{', '.join(told[:LISTED])}."
+        "The published rule, two-sided rho >= 1 of one query, one calibration and one target model, calls forgotten so "
+        f"many of these triples: {', '.join(told[:LISTED])}."
     ]

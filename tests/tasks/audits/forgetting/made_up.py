@@ -6,29 +6,24 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from tasks.audits.forgetting.asked import CONFIDENCES
 
-CONFIDENCES = pa.schema(
-    [
-        ("model", pa.string()),
-        ("target", pa.int32()),
-        ("replicate", pa.int32()),
-        ("row", pa.int64()),
-        ("group", pa.int64()),
-        ("label", pa.int32()),
-        ("confidence", pa.float64()),
-        ("resolution", pa.float64()),
-    ]
-)
+Array = NDArray[np.float64]
 
 
 def models(
-    chance: np.random.Generator, replicates: int, targets: int, images: int, share: float = 0.0
+    chance: np.random.Generator,
+    replicates: int,
+    targets: int,
+    images: int,
+    share: float = 0.0,
+    crossing: bool = False,
 ) -> tuple[Array, Array, Array]:
     """Query, calibration and target models (models, images): effects of models and images, and noise of both.
 
     Float32 sigmoids, many of the query models' exactly 1. Of a `share` of the images a target says what a query model
-    says, and of the rest what a calibration model does: its true rho is 1 - share.
+    says, and of the rest what a calibration model does: its true rho is 1 - share. Query models are the surer of all
+    images, or where the functions are `crossing` the surer of easy ones and the less sure of hard ones.
     """
     difficulty = 3 * chance.normal(size=images)
 
@@ -38,8 +33,8 @@ def models(
         return confidences(shift + slope * difficulty + chance.normal(size=(count, images)))
 
     def query(count: int) -> Array:
-        shift = 8 + chance.normal(size=(count, 1))
-        return confidences(shift + 1.5 * difficulty + chance.normal(size=(count, images)))
+        shift = (0.5 if crossing else 8) + chance.normal(size=(count, 1))
+        return confidences(shift + (3 if crossing else 1.5) * difficulty + chance.normal(size=(count, images)))
 
     target = calibration(targets)
     remembered = chance.random(target.shape) < share

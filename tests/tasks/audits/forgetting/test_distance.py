@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tasks.audits.forgetting.distance import POINTS, among, distances, ks, resampled
+from tasks.audits.forgetting.distance import POINTS, SCORES, Score, among, distances, ks, resampled
 from tests.tasks.audits.forgetting.made_up import models
 
 
@@ -15,7 +15,14 @@ def test_the_distance_is_that_of_the_two_sample_test(kind: str, seed: int) -> No
         first, second = first.round(1), second.round(1)
     if kind == "saturated":
         first[:60], second[:20] = 1.0, 1.0
-    assert stats.ks_2samp(first, second, method="asymp").statistic == pytest.approx(ks(first, second), abs=1e-15)
+    theirs = {
+        alternative: stats.ks_2samp(first, second, alternative, method="asymp").statistic
+        for alternative in ("two-sided", "less", "greater")
+    }
+    assert theirs["two-sided"] == pytest.approx(ks(first, second), abs=1e-15)
+    assert theirs["less"] == pytest.approx(ks(first, second, "one-sided"), abs=1e-15)
+    assert theirs["greater"] == pytest.approx(ks(second, first, "one-sided"), abs=1e-15)
+    assert ks(first, second) == max(ks(first, second, "one-sided"), ks(second, first, "one-sided"))
 
 
 def test_a_distance_by_hand_counts_ties_once_all_of_them_are_passed() -> None:
@@ -23,10 +30,18 @@ def test_a_distance_by_hand_counts_ties_once_all_of_them_are_passed() -> None:
     assert 0.5 == ks([0.2, 1, 1, 1], [0.2, 0.5, 0.5, 1])
 
 
+def test_one_sided_only_what_lies_below_the_first_list_counts() -> None:
+    low, high = [0.1, 0.2, 0.3, 0.9], [0.4, 0.5, 0.6, 0.8]
+    assert 0.75 == ks(high, low, "one-sided")  # at 0.3 the shares at or below are 0 and 3/4
+    assert 0.25 == ks(low, high, "one-sided")  # at 0.8 they are 3/4 and 1
+    assert 0.75 == ks(high, low) == ks(low, high)
+    assert (0.0, 1.0) == (ks([0.1, 0.2], [0.3, 0.4], "one-sided"), ks([0.3, 0.4], [0.1, 0.2], "one-sided"))
+
+
 def test_equal_lists_lie_0_apart_in_any_order_and_disjoint_ones_1() -> None:
     values = np.random.default_rng(0).random(50)
     assert 0.0 == ks(values, values[::-1])
-    assert 0.0 == ks(values, np.repeat(values, 3))
+    assert 0.0 == ks(values, np.repeat(values, 3)) == ks(values, values, "one-sided")
     assert 1.0 == ks(values, values + 1)
 
 
@@ -45,27 +60,37 @@ def test_lists_that_no_distance_is_known_of_are_refused() -> None:
         ks([0.5], [np.nan, 0.1, np.nan])
 
 
-def test_matrices_hold_the_distances_of_the_pairs_and_where_they_are_reached() -> None:
+@pytest.mark.parametrize("score", SCORES)
+def test_matrices_hold_the_distances_of_the_pairs_and_where_they_are_reached(score: Score) -> None:
     query, calibration, _ = models(np.random.default_rng(0), 3, 1, 60)
-    found, at = distances(query, calibration)
-    assert [[ks(q, c) for c in calibration] for q in query] == found.tolist()
-    gap = np.mean(query[1] <= at[1, 2]) - np.mean(calibration[2] <= at[1, 2])
-    assert found[1, 2] == pytest.approx(abs(gap))
-    assert [[ks(q, p) for p in query] for q in query] == among(query).tolist()
+    found, at = distances(query, calibration, score)
+    assert [[ks(q, c, score) for c in calibration] for q in query] == found.tolist()
+    gap = np.mean(calibration[2] <= at[1, 2]) - np.mean(query[1] <= at[1, 2])
+    assert found[1, 2] == pytest.approx(gap)
+    assert [[ks(q, p, score) for p in query] for q in query] == among(query, score).tolist()
 
 
+def test_the_published_distances_among_models_are_the_larger_of_the_one_sided_ones_in_either_order() -> None:
+    query, _, _ = models(np.random.default_rng(0), 4, 1, 60)
+    below = among(query, "one-sided")
+    assert np.maximum(below, below.T).tolist() == among(query, "published").tolist()
+    assert [0.0] * 4 == np.diag(below).tolist()
+    assert (below != below.T).any()
+
+
+@pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("images", [40, 3000])
-def test_resamples_give_the_distances_of_repeated_images(images: int) -> None:
+def test_resamples_give_the_distances_of_repeated_images(images: int, score: Score) -> None:
     chance = np.random.default_rng(0)
     query, calibration, _ = models(chance, 2, 1, images)
     weights = chance.integers(0, 4, (images, 3), dtype=np.int32)
     weights[:, 0] = 1
-    exact, at = distances(query, calibration)
-    found = resampled(query, calibration, iter([weights[:, :2], weights[:, 2:]]), at)
+    exact, at = distances(query, calibration, score)
+    found = resampled(query, calibration, iter([weights[:, :2], weights[:, 2:]]), at, score)
     assert (3, 2, 2) == found.shape
     assert exact == pytest.approx(found[0], abs=1e-15)  # where all count once, however many images
     for number in (1, 2):
         times = weights[:, number]
-        expected = [[ks(np.repeat(q, times), np.repeat(c, times)) for c in calibration] for q in query]
+        expected = [[ks(np.repeat(q, times), np.repeat(c, times), score) for c in calibration] for q in query]
         # Few values are all looked at; of many, points between which at most 1 / POINTS of all lie.
         assert found[number] == pytest.approx(np.array(expected), abs=1e-15 if images < 100 else 4 / POINTS)

@@ -1,9 +1,7 @@
-import math
-
 import numpy as np
 import pytest
 
-from tasks.audits.forgetting.distance import ks, resampled
+from tasks.audits.forgetting.distance import SCORES, Score, ks, resampled
 from tasks.audits.forgetting.ratio import Part, Ratio, Term, half, quotient, ratio, weights
 from tests.tasks.audits.forgetting.made_up import models
 
@@ -14,37 +12,58 @@ def chance(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def simulated(replicates: int, targets: int, share: float = 0.0, runs: int = NULLS) -> list[Ratio]:
+def simulated(
+    replicates: int, targets: int, score: Score, share: float = 0.0, crossing: bool = False, runs: int = NULLS
+) -> list[Ratio]:
     source = chance(1)
-    return [ratio(*models(source, replicates, targets, 200, share), None, 60, source) for _ in range(runs)]
+    worlds = (models(source, replicates, targets, 100, share, crossing) for _ in range(runs))
+    return [ratio(*world, None, 40, source, score) for world in worlds]
 
 
+@pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize(("replicates", "targets"), [(3, 3), (5, 5), (5, 1)])
 def test_the_interval_covers_1_where_the_target_is_trained_as_the_calibration_models_are(
-    replicates: int, targets: int
+    replicates: int, targets: int, score: Score
 ) -> None:
-    found = [each.rho for each in simulated(replicates, targets)]
+    # Where calibration models are the less sure throughout, both scores are one.
+    found = [each.rho for each in simulated(replicates, targets, score, crossing=score == "one-sided")]
     assert 0.9 <= np.mean([each.low <= 1 <= each.high for each in found])
     assert 0.01 >= np.mean([each.high < 0.9 for each in found])  # false decisions at a margin of 0.1
 
 
 def test_the_interval_lies_below_the_margin_where_a_quarter_is_remembered() -> None:
-    found = [each.rho for each in simulated(5, 5, share=0.25, runs=50)]
+    found = [each.rho for each in simulated(5, 5, "one-sided", share=0.25, runs=50)]
     assert 0.75 == pytest.approx(np.mean([each.value for each in found]), abs=0.02)
     assert 0.7 <= np.mean([each.high < 0.9 for each in found])
     assert 0.9 <= np.mean([each.low <= 0.75 <= each.high for each in found])
 
 
-def test_rho_is_the_quotient_of_the_mean_distances() -> None:
+def test_the_interval_lies_below_the_margin_and_not_below_0_where_the_target_says_what_query_models_say() -> None:
+    found = [each.rho for each in simulated(5, 5, "one-sided", share=1.0, runs=30)]
+    assert all(0 <= each.low < each.value < each.high < 0.9 for each in found)
+    expected = np.mean([each.value for each in found])
+    assert 0.8 <= np.mean([each.low <= expected <= each.high for each in found])  # so near 0 they are too short
+
+
+def test_a_target_surer_than_the_query_models_is_far_from_them_but_not_below_them() -> None:
+    grid = np.linspace(0.4, 0.6, 50) + np.linspace(0, 0.01, 3)[:, None]  # (models, images)
+    published, sided = (ratio(grid, grid - 0.3, grid + 0.3, None, 20, chance(), score) for score in SCORES)
+    assert (1.0, 1.0, 1.0) == (published.rho.value, published.target.value, published.calibration.value)
+    assert (0.0, 0.0, 1.0) == (sided.rho.value, sided.target.value, sided.calibration.value)
+    assert (0.0, pytest.approx(1 / 50)) == (sided.rho.low, sided.rho.high)  # up to one image
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_rho_is_the_quotient_of_the_mean_distances(score: Score) -> None:
     query, calibration, target = models(chance(), 2, 3, 50)
-    found = ratio(query, calibration, target, None, 20, chance())
-    a = np.mean([ks(q, t) for q in query for t in target])
-    b = np.mean([ks(q, c) for q in query for c in calibration])
+    found = ratio(query, calibration, target, None, 20, chance(), score)
+    a = np.mean([ks(q, t, score) for q in query for t in target])
+    b = np.mean([ks(q, c, score) for q in query for c in calibration])
     values = (found.target.value, found.calibration.value, found.rho.value)
     assert (a, b, a / b) == pytest.approx(values)
     assert (3, 2, 3) == (found.target.n, found.calibration.n, found.rho.n)
     for each in (found.target, found.calibration, found.rho):
-        assert each.low < each.value < each.high
+        assert 0 <= each.low < each.value < each.high
     assert 0 < found.target.low < found.target.high < 1
 
 
@@ -58,9 +77,9 @@ def test_the_interval_adds_the_variances_of_models_and_images_by_hand() -> None:
     )
     from scipy import stats
 
-    factor = math.exp(stats.t.ppf(0.975, freedom) * math.sqrt(sum(variances)))
+    reach = stats.t.ppf(0.975, freedom) * np.sqrt(sum(variances))
     found = quotient(target, calibration, 50)
-    assert (2.0, 2 / factor, 2 * factor) == pytest.approx((found.value, found.low, found.high))
+    assert (2.0, 2 * (1 - reach), 2 * (1 + reach)) == pytest.approx((found.value, found.low, found.high))
 
 
 def test_one_given_model_is_taken_to_vary_as_the_calibration_models_do() -> None:
@@ -70,13 +89,14 @@ def test_one_given_model_is_taken_to_vary_as_the_calibration_models_do() -> None
     # Of v = 0.8, 1.2 the variance is 0.08: of one model, and half of it for the mean of two, on one degree of freedom.
     from scipy import stats
 
-    assert math.log(found.high / found.value) == pytest.approx(stats.t.ppf(0.975, 1) * math.sqrt(0.08 + 0.04))
+    assert found.high / found.value == pytest.approx(1 + stats.t.ppf(0.975, 1) * np.sqrt(0.08 + 0.04))
+    assert 0.0 == found.low  # where the interval would go on below
 
 
 def test_the_degrees_of_freedom_are_satterthwaites() -> None:
     from scipy import stats
 
-    assert half((Term(1.0, 3), Term(1.0, 3))) == pytest.approx(stats.t.ppf(0.975, 6) * math.sqrt(2))
+    assert half((Term(1.0, 3), Term(1.0, 3))) == pytest.approx(stats.t.ppf(0.975, 6) * np.sqrt(2))
     assert 0.0 == half((Term(0.0, 3), Term(0.0, 999)))
 
 
@@ -141,7 +161,7 @@ def test_copies_of_images_say_no_more_than_one_where_they_are_a_group() -> None:
     assert grouped.rho.high == pytest.approx(once.rho.high, rel=1e-3)
 
     def variance(units: np.ndarray) -> float:
-        resamples = resampled(copied[0], copied[1], weights(units, 400, chance()), np.empty(0))
+        resamples = resampled(copied[0], copied[1], weights(units, 400, chance()), np.empty(0), "published")
         return float(resamples.mean(axis=(1, 2)).var())
 
     assert 4 == pytest.approx(variance(groups) / variance(np.arange(200)), rel=0.25)

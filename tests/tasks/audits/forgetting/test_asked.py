@@ -1,0 +1,139 @@
+"""What models say of the query set: trained here, in a file of somebody's, or in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from tasks.audits.forgetting.asked import CONFIDENCES, Ask, ask
+from tasks.audits.forgetting.trainings import Model
+from tasks.datasets import catalog
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.mixtures import Part, Share
+from tasks.files import File
+from tasks.models.catalog import Network
+from tasks.models.given import Interface, ModelFile
+from tasks.models.weights import architecture_of, weights_of
+from tasks.training.mixed import Mixture, logits, train
+from tests.tasks.audits.forgetting import published_data
+
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:FutureWarning")
+
+DIGITS = pin(Dataset("digits"))
+QUERY = Part(DIGITS, 10, 30)
+ROWS = range(10, 40)
+PICTURES, LABELS = load(DIGITS).train_images[10:40], load(DIGITS).train_labels[10:40]
+
+
+def softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of each row."""
+    raised = np.exp(values - values.max(axis=1, keepdims=True))
+    return np.asarray(raised / raised.sum(axis=1, keepdims=True))
+
+
+def in_single(p: NDArray[np.float64], labels: NDArray[np.int64] = LABELS) -> list[float]:
+    """The confidence in the true class, in float32."""
+    return [float(value) for value in p[np.arange(len(labels)), labels].astype(np.float32)]
+
+
+def linear(path: Path, classes: int = 10) -> tuple[torch.nn.Linear, ModelFile]:
+    """A model in TorchScript that says a linear function of the pixels."""
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(784, classes)
+    torch.jit.script(torch.nn.Sequential(torch.nn.Flatten(), layer)).save(str(path))
+    return layer, ModelFile(str(path))
+
+
+def csv(path: Path, header: str, lines: Sequence[str]) -> File:
+    path.write_text("\n".join([header, *(f"query/{at:06d}.png,{line}" for at, line in enumerate(lines)), ""]))
+    return File(str(path))
+
+
+def test_a_trained_model_says_the_float32_softmax_of_its_logits() -> None:
+    mixture = Mixture((Share(Part(DIGITS, 0, 60)),), DIGITS, 10, network=Network("mlp1"), epochs=30)
+    trained = train(mixture, [])
+    table = ask(Ask(Model("calibration", None, 3), QUERY), [trained])
+    said = logits(architecture_of(trained), weights_of(trained), PICTURES).astype(np.float64)
+    assert in_single(softmax(said)) == table["confidence"].to_pylist()
+    assert CONFIDENCES == table.schema
+    about = {name: set(table[name].to_pylist()) for name in ("model", "target", "replicate", "resolution")}
+    assert {"model": {"calibration"}, "target": {None}, "replicate": {3}, "resolution": {0.0}} == about
+    assert [list(ROWS)] * 2 == [table[name].to_pylist() for name in ("row", "group")]
+    assert LABELS.tolist() == table["label"].to_pylist()
+
+
+def test_a_model_file_says_what_the_model_in_it_says(tmp_path: Path) -> None:
+    layer, file = linear(tmp_path / "theirs.pt")
+    table = ask(Ask(Model("target", 2, 0), QUERY, file=file), [])
+    with torch.no_grad():
+        said = layer(torch.from_numpy(PICTURES.reshape(30, 784).copy()).float() / 255).double().numpy()
+    assert pytest.approx(in_single(softmax(said)), rel=1e-6) == table["confidence"].to_pylist()
+    assert ({2}, {0.0}) == tuple(set(table[name].to_pylist()) for name in ("target", "resolution"))
+
+
+def test_a_label_beyond_the_models_classes_is_refused(tmp_path: Path) -> None:
+    _, file = linear(tmp_path / "theirs.pt", classes=5)
+    with pytest.raises(ValueError, match="tells 5 classes apart; a label of the query set is 9") as caught:
+        ask(Ask(Model("target", 0, 0), QUERY, file=file), [])
+    assert "\n" not in str(caught.value)
+
+
+def test_confidences_that_are_all_but_1_are_1_in_float32(tmp_path: Path) -> None:
+    layer, file = linear(tmp_path / "theirs.pt")
+    with torch.no_grad():
+        layer.weight.zero_()
+        layer.bias.copy_(torch.tensor([0.0, 20.0, *[0.0] * 8]))  # 1 - p is 2e-8
+    torch.jit.script(torch.nn.Sequential(torch.nn.Flatten(), layer)).save(file.path)
+    said = np.array(ask(Ask(Model("target", 0, 0), QUERY, file=file), [])["confidence"].to_pylist())
+    assert {1.0} == set(said[LABELS == 1].tolist())
+
+
+def test_a_table_is_read_at_its_precision(tmp_path: Path) -> None:
+    p = np.random.default_rng(0).dirichlet(np.ones(10), 30).round(3)
+    p[:, 0] += 1 - p.sum(axis=1)
+    p = p.round(3)
+    lines = [",".join(f"{value:.3f}" for value in row) for row in p]
+    file = csv(tmp_path / "said.csv", ",".join(["image", *(f"p{label}" for label in range(10))]), lines)
+    table = ask(Ask(Model("target", 1, 0), QUERY, outputs=file), [])
+    assert pytest.approx(p[np.arange(30), LABELS].tolist()) == table["confidence"].to_pylist()
+    assert {0.001} == set(table["resolution"].to_pylist())
+    assert list(ROWS) == table["row"].to_pylist()
+
+
+def test_a_column_of_ones_own_is_read_as_the_interface_says(tmp_path: Path) -> None:
+    chance = np.random.default_rng(0)
+    values = -chance.random(30)
+    file = csv(tmp_path / "said.csv", "image,theirs", [f"{value:.17g}" for value in values])
+    about = Ask(Model("target", 0, 0), QUERY, outputs=file, columns=("theirs",))
+    table = ask(replace(about, interface=Interface(gives="log-probabilities")), [])
+    assert pytest.approx(np.exp(values).tolist(), rel=1e-6) == table["confidence"].to_pylist()
+
+
+def test_a_table_without_all_of_the_query_set_is_refused(tmp_path: Path) -> None:
+    file = csv(tmp_path / "said.csv", "image,confidence", ["0.25"] * 29)
+    with pytest.raises(ValueError, match=r"said\.csv") as caught:
+        ask(Ask(Model("target", 0, 0), QUERY, outputs=file), [])
+    assert "\n" not in str(caught.value)
+
+
+def test_images_of_one_patient_have_one_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "_loaded", {})
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
+    published_data.acdc(tmp_path / "acdc")
+    hearts = pin(Dataset("acdc-3t"))
+    patients = load(hearts).train_groups
+    assert patients is not None
+    file = csv(tmp_path / "said.csv", "image,confidence", ["0.25"] * 5)
+    table = ask(Ask(Model("target", 0, 0), Part(hearts, 3, 5), outputs=file), [])
+    assert patients[3:8].tolist() == table["group"].to_pylist()
+    assert list(range(3, 8)) == table["row"].to_pylist()
+    assert 2 == len(set(table["group"].to_pylist()))
+    assert pa.int64() == table["group"].type

@@ -1,0 +1,86 @@
+"""What a run may be asked for, and how it is refused."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tasks.audits.forgetting.config import PUBLISHED, Forgetting, Target, tiny
+from tasks.audits.forgetting.given import Given
+from tasks.audits.forgetting.presets import QUICKSTART, TABLE1, TABLE2
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.mixtures import Part
+from tasks.files import File
+from tasks.models.catalog import Network
+
+THEIRS = Given(outputs=(File("theirs.csv"),))
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"replicates": 0}, "replicates is 0; it must be at least 1"),
+        ({"epochs": 0}, "epochs is 0; it must be at least 1"),
+        ({"batch": 0}, "batch is 0; it must be at least 1"),
+        ({"resamples": 0}, "resamples is 0; it must be at least 1"),
+        ({"crop": -1}, "crop is -1; it must be at least 0"),
+        ({"seed": -1}, "seed is -1; it must be at least 0"),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be a number above 0"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan; it must be a number above 0"),
+        ({"schedule": ((5, 0.1), (2, 0.5))}, "it must be pairs of an epoch from 1, ascending, and a factor above 0"),
+        ({"margin": 1.0}, "margin is 1.0; it must be a number between 0 and 1"),
+        ({"optimiser": "best"}, "optimiser is 'best'; it must be one of"),
+        ({"measures": ("all",)}, "it must be some of scores, examples"),
+        ({"measures": ()}, "it must be some of scores, examples"),
+        ({"targets": ()}, "targets is empty; there must be at least one, or a given model or table of outputs"),
+        ({"targets": (Target(0.5), Target(0.5, 0))}, "targets has 0.5 D_Q twice; each must be there once"),
+        ({"outside": None}, "outside is none; it must be a data set for targets that are trained on it"),
+        ({"network": Network("cnn9")}, "cnn9"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)) as caught:
+        Forgetting(**fields)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("shares", "told"),
+    [
+        ({"query": 1.5}, "query is 1.5; it must be a share from 0 to 1"),
+        ({"calibration": -0.1}, "calibration is -0.1; it must be a share from 0 to 1"),
+        ({"outside": float("nan")}, "outside is nan; it must be a share from 0 to 1"),
+        ({}, "a target is trained on nothing; one of query, calibration and outside must be above 0"),
+    ],
+)
+def test_a_target_is_trained_on_shares_of_something(shares: dict[str, float], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        Target(**shares)
+
+
+def test_targets_are_called_by_what_they_are_trained_on() -> None:
+    targets = (*PUBLISHED, Target(outside=1.0))
+    expected = ["D_Q", "0.5 D_C", "0.75 D_C", "D_C", "D_C + 0.1 D_Q", "D_C + 0.5 D_Q", "D_C + D_Q", "out of domain"]
+    assert expected == [str(target) for target in targets]
+    assert [True, False, False, False, True, True, True, False] == [target.remembers for target in targets]
+
+
+def test_given_models_are_audited_in_place_of_targets() -> None:
+    config = replace(TABLE1, given=THEIRS)
+    assert ((), None) == (config.targets, config.outside)
+
+
+def test_a_set_out_of_domain_has_to_be_there_only_for_targets_that_train_on_it() -> None:
+    assert Part(Dataset("cifar10#28x28#grey")) == TABLE1.outside
+    assert [TABLE1.query, TABLE1.calibration] == list(replace(TABLE1, targets=PUBLISHED).parts)
+
+
+@pytest.mark.parametrize("config", [TABLE1, TABLE2, QUICKSTART])
+def test_the_tiny_audit_has_the_same_targets_on_embedded_data(config: Forgetting) -> None:
+    small = tiny(config)
+    assert (config.targets, config.network, bool(config.crop)) == (small.targets, small.network, bool(small.crop))
+    assert {"digits", "photos", "digits-on-photos"} >= {part.data.name.partition("#")[0] for part in small.parts}
+    assert (small.replicates, small.epochs) <= (2, 2)

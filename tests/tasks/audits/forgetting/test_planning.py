@@ -1,0 +1,129 @@
+"""From a config to jobs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from orchestrator.plan import Plan
+from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target, plan
+from tasks.audits.forgetting.given import Given
+from tasks.audits.forgetting.planning import audited, probes
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.mixtures import Part
+from tasks.files import File
+from tasks.job import Job, marks
+from tasks.models.given import Interface, ModelFile
+
+DIGITS, ON_PHOTOS = (pin(Dataset(name)) for name in ("digits", "digits-on-photos"))
+smoke = PRESETS["smoke"]
+assert isinstance(smoke, Forgetting)
+SMOKE = replace(smoke, query=Part(DIGITS, 1237, 200), calibration=Part(ON_PHOTOS, 0, 200))
+THEIRS = Given(
+    models=(ModelFile("theirs/model.pt", "a" * 64), ModelFile("others/model.pt", "b" * 64)),
+    outputs=(File("theirs/said.csv", "c" * 64),),
+    interface=Interface(gives="probabilities", batch=7),
+)
+
+
+def config_of(root: Any) -> Any:
+    assert isinstance(root, Job)
+    return root.config
+
+
+def keys(config: Forgetting) -> set[str]:
+    return set(Plan.below(plan(config)).jobs)
+
+
+def test_each_measure_has_its_tables() -> None:
+    assert {"ratios", "distances", "confidences", "fits", "power", "summary"} == set(plan(SMOKE))
+    assert {"examples", "summary"} == set(plan(replace(SMOKE, measures=("examples",))))
+    both = plan(replace(SMOKE, measures=("scores", "examples")))
+    assert {"ratios", "distances", "confidences", "fits", "power", "examples", "summary"} == set(both)
+
+
+def test_the_summary_reads_what_was_made_of_the_confidences_and_neither_these_nor_weights() -> None:
+    summary = plan(SMOKE)["summary"]
+    assert isinstance(summary, Job)
+    read = {marks(job.function).name for job in summary.inputs}
+    assert {"forgetting.ratios", "forgetting.distances", "forgetting.power", "forgetting.fit"} == read
+
+
+def test_one_part_of_the_data_has_one_key_however_it_is_written() -> None:
+    query, whole = replace(SMOKE, query=Part(DIGITS, 1237)), replace(SMOKE, outside=None)
+    assert keys(SMOKE) == keys(query) == keys(whole)
+
+
+@pytest.mark.parametrize(
+    ("fields", "trained", "ratios"),
+    [
+        ({"seed": 1}, False, False),
+        ({"epochs": 3}, False, False),
+        ({"margin": 0.2}, True, False),
+        ({"resamples": 7}, True, False),
+        ({"given": Given(columns=("p",))}, True, True),  # nothing is given that it could be read from
+    ],
+)
+def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trained: bool, ratios: bool) -> None:
+    before, after = Plan.below(plan(SMOKE)), Plan.below(plan(replace(SMOKE, **fields)))
+    for name, same in (("mixed.train", trained), ("forgetting.ratios", ratios)):
+        found = [
+            {key for key, job in each.jobs.items() if marks(job.function).name == name} for each in (before, after)
+        ]
+        assert same == (found[0] == found[1])
+
+
+def test_a_given_model_or_table_is_a_target_of_its_own() -> None:
+    config = replace(SMOKE, given=THEIRS)
+    roots = plan(config)
+    assert {"ratios", "distances", "confidences", "fits", "summary"} == set(roots)
+    expected = [("model.pt", "model"), ("model.pt (2)", "model"), ("said.csv", "outputs")]
+    assert expected == [(each.name, each.source) for each in audited(config)]
+    assert [None] * 3 == [each.remembers for each in audited(config)]
+    asked = roots["confidences"]
+    assert isinstance(asked, tuple)
+    given = [job.config for job in asked if job.config.model.kind == "target"]
+    assert [(0, 0), (1, 0), (2, 0)] == [(each.model.target, each.model.replicate) for each in given]
+    assert [*THEIRS.models, None] == [each.file for each in given]
+    # How a model is asked says nothing of a table.
+    assert [THEIRS.interface, THEIRS.interface, Interface(gives="probabilities")] == [each.interface for each in given]
+
+
+def test_targets_whose_names_round_to_one_are_told_apart() -> None:
+    config = replace(SMOKE, targets=(Target(query=0.12341), Target(query=0.12342)))
+    assert ["0.1234 D_Q", "0.1234 D_Q (2)"] == [each.name for each in audited(config)]
+
+
+def test_the_ratios_know_the_targets_in_their_order() -> None:
+    assert audited(SMOKE) == config_of(plan(SMOKE)["ratios"]).targets
+    assert ["D_C", "D_C + D_Q"] == [each.name for each in audited(SMOKE)]
+
+
+def test_an_owner_is_handed_the_query_set_alone() -> None:
+    ((name, pixels),) = probes(SMOKE)
+    assert "query" == name
+    assert np.array_equal(load(DIGITS).train_images[1237:], pixels)
+    assert AUDIT.probes is probes
+
+
+def test_planning_loads_neither_torch_nor_scipy() -> None:
+    code = """
+import sys
+from dataclasses import replace
+from tasks.audits.forgetting import AUDIT
+from tasks.datasets.catalog import pin
+config = AUDIT.presets["smoke"]
+parts = {name: getattr(config, name) for name in ("query", "calibration")}
+AUDIT.plan(replace(config, **{name: replace(part, data=pin(part.data)) for name, part in parts.items()}))
+print([name for name in ("torch", "scipy", "sklearn", "pandas") if name in sys.modules])
+"""
+    root = Path(__file__).resolve().parents[4]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+    assert "[]" == done.stdout.strip()

@@ -1,0 +1,104 @@
+"""Every preset plans what the paper trained, at its full size."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from orchestrator.cells import pinned
+from orchestrator.plan import Plan
+from orchestrator.runs import Cell
+from tasks.audits.forgetting import AUDIT, PRESETS
+from tasks.datasets import catalog
+from tasks.job import Job, Roots, marks
+from tests.tasks.audits.forgetting import published_data
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Roots]]:
+    """The roots of each preset's cells; all of them together, since the data takes longer than the plans."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(catalog, "_loaded", {})
+        patch.setenv("ENGRAM_DATA", str(published_data.write(tmp_path_factory.mktemp("published"))))
+        digests: dict[str, str] = {}
+        return {name: [AUDIT.plan(cell.config) for cell in cells(name, digests)] for name in PRESETS}
+
+
+def cells(name: str, digests: dict[str, str]) -> list[Cell]:
+    return pinned([Cell("forgetting", config) for config in AUDIT.cells(name)], digests)
+
+
+def calls(roots: list[Roots]) -> Counter[str]:
+    """Jobs of each task in all of these plans, equal ones once."""
+    whole = Plan.union(Plan.below(each) for each in roots)
+    return Counter(marks(job.function).name for job in whole.jobs.values())
+
+
+@pytest.mark.parametrize(
+    ("preset", "models", "replicates"),
+    [
+        ("table1", 2 + 8, 5),  # query and calibration models, and the paper's eight columns
+        ("table1-without-svhn", 2 + 8 + 3, 5),  # with shares below the paper's
+        ("table2", 2 + 7, 5),
+        ("quickstart", 2 + 4, 5),
+        ("null", 2 + 1, 5),
+        ("smoke", 2 + 2, 2),
+    ],
+)
+def test_every_model_is_trained_as_often_as_there_are_replicates(
+    planned: dict[str, list[Roots]], preset: str, models: int, replicates: int
+) -> None:
+    found = calls(planned[preset])
+    assert models * replicates == found["mixed.train"] == found["forgetting.ask"] == found["forgetting.fit"]
+    assert 1 == found["forgetting.ratios"] == found["forgetting.distances"] == found["forgetting.summary"]
+
+
+def test_the_figure_trains_nothing(planned: dict[str, list[Roots]]) -> None:
+    assert {"forgetting.examples": 1, "forgetting.summary": 1} == calls(planned["figure2"])
+
+
+def test_sizes_of_the_query_set_share_the_models_that_never_see_it(planned: dict[str, list[Roots]]) -> None:
+    sizes = planned["sensitivity"]
+    assert [(2 + 8) * 5] * 3 == [calls([each])["mixed.train"] for each in sizes]
+    # Calibration models and the targets trained like these are the same for all three.
+    assert (3 * 8 + 2) * 5 == calls(sizes)["mixed.train"]
+
+
+def test_all_of_mnist_is_one_query_set_however_it_is_written(planned: dict[str, list[Roots]]) -> None:
+    largest = planned["sensitivity"][-1]
+    # It adds the four shares that the paper has not to the table's models.
+    assert (2 + 8 + 4) * 5 == calls([*planned["table1"], largest])["mixed.train"]
+
+
+def test_the_null_is_a_part_of_the_quickstart(planned: dict[str, list[Roots]]) -> None:
+    both = calls([*planned["quickstart"], *planned["null"]])
+    assert calls(planned["quickstart"])["mixed.train"] == both["mixed.train"]
+
+
+def test_power_is_told_where_shares_of_the_query_set_lie_beside_all_of_the_calibration_set(
+    planned: dict[str, list[Roots]],
+) -> None:
+    told = {name for name, roots in planned.items() if any("power" in each for each in roots)}
+    assert {"quickstart", "smoke", "table1", "table1-without-svhn", "table2", "sensitivity"} == told
+
+
+def test_the_papers_numbers_stand_beside_its_tables_alone(planned: dict[str, list[Roots]]) -> None:
+    def table(roots: Roots) -> Any:
+        summary = roots["summary"]
+        assert isinstance(summary, Job)
+        return summary.config.published
+
+    found = {name: [table(each) for each in roots] for name, roots in planned.items()}
+    beside = {"table1": ["table 1"], "table2": ["table 2"], "sensitivity": ["", "", "table 1"]}
+    assert {name: beside.get(name, [""]) for name in PRESETS} == found
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_keeps_its_shape_at_tiny_scale(name: str, planned: dict[str, list[Roots]]) -> None:
+    for config, roots in zip(AUDIT.cells(name), planned[name], strict=True):
+        (cell,) = pinned([Cell("forgetting", AUDIT.tiny(config))], {})
+        small = AUDIT.plan(cell.config)
+        assert set(roots) == set(small)
+        assert len(config.targets) == len(cell.config.targets)

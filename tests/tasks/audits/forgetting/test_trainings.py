@@ -1,0 +1,173 @@
+"""Which images each model is trained on, from which seed, and which data is refused before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.audits.forgetting.config import Forgetting, Target
+from tasks.audits.forgetting.presets import QUICKSTART
+from tasks.audits.forgetting.trainings import Model, check, trained
+from tasks.datasets import catalog
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.mixtures import Part
+from tasks.training.mixed import Mixture
+from tests.tasks.audits.forgetting import published_data
+
+DIGITS, ON_PHOTOS, PHOTOS = (pin(Dataset(name)) for name in ("digits", "digits-on-photos", "photos"))
+TARGETS = (
+    Target(query=1.0),
+    Target(calibration=1.0),
+    Target(calibration=0.5),
+    Target(calibration=0.75),
+    *(Target(query=share, calibration=1.0) for share in (0.1, 0.5)),
+    Target(outside=1.0),
+)
+CONFIG = replace(
+    QUICKSTART,
+    query=Part(DIGITS, 0, 200),
+    calibration=Part(ON_PHOTOS, 200, 200),
+    outside=Part(PHOTOS),
+    targets=TARGETS,
+    replicates=2,
+)
+
+
+def mixtures(config: Forgetting) -> dict[Model, Mixture]:
+    return {model: job.config for model, job in trained(config)}
+
+
+def by_name(config: Forgetting) -> dict[tuple[str, str, int], Mixture]:
+    """The trainings by what their models stand for, whatever number a target has."""
+    return {
+        (model.kind, "" if model.target is None else str(config.targets[model.target]), model.replicate): mixture
+        for model, mixture in mixtures(config).items()
+    }
+
+
+def rows(mixture: Mixture, data: Dataset) -> set[int]:
+    """The rows of a data set that a model is trained on."""
+    shares = [share for share in mixture.shares if share.part.data == data]
+    return {row for share in shares for row in share.rows(load(data)).tolist()}
+
+
+def target(shares: Target, replicate: int = 0) -> Mixture:
+    return by_name(CONFIG)["target", str(shares), replicate]
+
+
+def test_no_two_models_share_a_training() -> None:
+    found = mixtures(CONFIG)
+    assert (2 + len(TARGETS)) * 2 == len(found) == len(set(found.values()))
+    assert len(found) == len({mixture.seed for mixture in found.values()})
+
+
+def test_a_training_does_not_depend_on_which_targets_there_are_beside_it() -> None:
+    few = by_name(replace(CONFIG, targets=TARGETS[:2:-2], replicates=1))
+    assert few.items() <= by_name(CONFIG).items()
+
+
+def test_a_target_like_the_query_or_the_calibration_models_is_trained_on_its_own() -> None:
+    found = by_name(CONFIG)
+    for kind, like in (("query", "D_Q"), ("calibration", "D_C")):
+        theirs, own = found[kind, "", 0], found["target", like, 0]
+        assert theirs.shares == own.shares
+        assert theirs != own
+        assert theirs == replace(own, seed=theirs.seed)
+
+
+def test_models_are_trained_on_their_shares_of_the_parts() -> None:
+    query, calibration = set(range(200)), set(range(200, 400))
+    found = by_name(CONFIG)
+    assert (query, set()) == tuple(rows(found["query", "", 1], data) for data in (DIGITS, ON_PHOTOS))
+    assert (set(), calibration) == tuple(rows(found["calibration", "", 1], data) for data in (DIGITS, ON_PHOTOS))
+    some = target(Target(query=0.1, calibration=1.0))
+    assert (20, calibration) == (len(rows(some, DIGITS)), rows(some, ON_PHOTOS))
+    assert rows(some, DIGITS) < query
+    assert set(range(len(load(PHOTOS).train_images))) == rows(target(Target(outside=1.0)), PHOTOS)
+
+
+@pytest.mark.parametrize(
+    ("data", "less", "more"),
+    [
+        (ON_PHOTOS, Target(calibration=0.5), Target(calibration=0.75)),
+        (DIGITS, Target(query=0.1, calibration=1.0), Target(query=0.5, calibration=1.0)),
+    ],
+)
+def test_shares_are_nested_within_a_replicate_and_drawn_anew_for_the_next(
+    data: Dataset, less: Target, more: Target
+) -> None:
+    small, large = ([rows(target(shares, replicate), data) for replicate in (0, 1)] for shares in (less, more))
+    assert small[0] < large[0]
+    assert small[1] < large[1]
+    assert small[0] != small[1]
+
+
+def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "_loaded", {})
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
+    published_data.acdc(tmp_path / "acdc")
+    three, one_and_a_half = (pin(Dataset(name)) for name in ("acdc-3t", "acdc-1.5t"))
+    half = Target(calibration=0.5)
+    config = replace(
+        CONFIG, query=Part(three), calibration=Part(one_and_a_half), outside=None, targets=(half,), replicates=4
+    )
+    check(config)
+    patients = load(one_and_a_half).train_groups
+    assert patients is not None
+    drawn = []
+    for mixture in (mixture for model, mixture in mixtures(config).items() if model.kind == "target"):
+        chosen = sorted(rows(mixture, one_and_a_half))
+        of = set(patients[chosen].tolist())
+        assert (2, [row for row in range(len(patients)) if patients[row] in of]) == (len(of), chosen)
+        drawn.append(frozenset(of))
+    assert len(set(drawn)) > 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        (
+            {"calibration": Part(Dataset("digits-on-photos#16x16"), 200, 200)},
+            "images of digits-on-photos#16x16 are 16 x 16 x 1, those of the query set digits 28 x 28 x 1; all must be "
+            "of one shape: add #28x28, or another height x width, and #grey or #rgb",
+        ),
+        (
+            {"query": Part(PHOTOS), "outside": None, "targets": TARGETS[:2]},
+            "digits-on-photos has 10 classes, the query set photos 1; it must have no more",
+        ),
+        (
+            {"calibration": Part(ON_PHOTOS, 1400, 38)},
+            "digits-on-photos has the training images 0 to 1436, not those from 1400 to 1437",
+        ),
+        ({"crop": 29}, "crop is 29; it must be at most 28, the side of the images"),
+        (
+            {"calibration": Part(DIGITS, 190, 30)},
+            "the query set digits and the calibration set digits have 10 images in common: training image 190 is 190, "
+            "191 is 191, 192 is 192, 193 is 193, 194 is 194, and 5 more; the calibration set must hold none of the "
+            "query set, nor any made of it: leave these out of it",
+        ),
+        (
+            {"calibration": Part(ON_PHOTOS, 199, 30)},  # other pixels, made of the same digit
+            "the query set digits and the calibration set digits-on-photos have 1 image in common: training image 199 "
+            "is 199; the calibration set must hold none of the query set, nor any made of it: leave these out of it",
+        ),
+        (
+            {"outside": Part(DIGITS, 198, 30)},
+            "the query set digits and the set out of domain digits have 2 images in common: training image 198 is 198, "
+            "199 is 199; the set out of domain must hold none of the query set, nor any made of it: leave these out of "
+            "it",
+        ),
+    ],
+)
+def test_data_that_cannot_serve_is_refused(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(DatasetError) as caught:
+        check(replace(CONFIG, **fields))
+    assert told == str(caught.value)
+
+
+def test_data_that_can_serve_is_not_refused() -> None:
+    check(CONFIG)

@@ -1,0 +1,136 @@
+"""What each task computes, beside its version: neither may change without the other.
+
+A test here that fails says that stored results are no longer what the task would compute. If that is meant, raise the
+task's version and write the new numbers below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tasks.audits.forgetting.asked import Ask, ask
+from tasks.audits.forgetting.audited import Audited
+from tasks.audits.forgetting.distances import Distances, distances
+from tasks.audits.forgetting.examples import Examples, examples
+from tasks.audits.forgetting.fits import Fit, fit
+from tasks.audits.forgetting.powers import Powers, powers
+from tasks.audits.forgetting.ratios import Ratios, ratios
+from tasks.audits.forgetting.summary import Summary, summary
+from tasks.audits.forgetting.trainings import Model
+from tasks.datasets.catalog import pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.mixtures import Part, Share
+from tasks.job import marks
+from tasks.models.catalog import Network
+from tasks.training.mixed import Mixture, train
+from tests.tasks.audits.forgetting.made_up import models, table, tables
+
+TARGETS = (
+    Audited("D_C", "training", 0.0, 1.0, 0.0),
+    Audited("D_C + 0.5 D_Q", "training", 0.5, 1.0, 0.0),
+    Audited("said.csv", "outputs"),
+)
+RATIOS = Ratios(TARGETS, resamples=50, seed=1)
+DIGITS = Part(pin(Dataset("digits")), 0, 60)
+
+
+@cache
+def said() -> list[pa.Table]:
+    query, calibration, null = models(np.random.default_rng(0), 3, 3, 200)
+    held = np.concatenate((query[:, :100], null[:, 100:]), axis=1)
+    printed = table("target", 2, 0, null[0].round(2), resolution=0.01)
+    return [*tables(query, calibration, null, held), printed]
+
+
+@cache
+def trained() -> pa.Table:
+    shares = Share(DIGITS, 0.5, 3), Share(Part(pin(Dataset("digits-on-photos")), 60, 60))
+    return train(Mixture(shares, DIGITS.data, 10, network=Network("mlp1"), epochs=5, seed=1), [])
+
+
+def of_the_training() -> pa.Table:
+    (found,) = trained().to_pylist()
+    return pa.Table.from_pylist([epoch | {"train_accuracy": found["train_accuracy"]} for epoch in found["history"]])
+
+
+def of_the_question() -> pa.Table:
+    return ask(Ask(Model("query", None, 0), DIGITS), [trained()])
+
+
+def of_the_fit() -> pa.Table:
+    return fit(Fit(Model("query", None, 0)), [trained()])
+
+
+@cache
+def of_ratios() -> pa.Table:
+    return ratios(RATIOS, said())
+
+
+@cache
+def of_distances() -> pa.Table:
+    return distances(Distances(), said())
+
+
+@cache
+def of_power() -> pa.Table:
+    return powers(Powers(RATIOS), said())
+
+
+def of_all() -> pa.Table:
+    return summary(Summary(TARGETS, "table 1"), [of_ratios(), of_distances(), of_power()])
+
+
+def of_images() -> pa.Table:
+    """Which rows are drawn, as numbers that `total` sees."""
+    found = examples(Examples(DIGITS, Part(pin(Dataset("digits-on-photos")), 60, 60), seed=4), [])
+    return found.set_column(found.schema.get_field_index("row"), "row", found["row"].cast(pa.float64()))
+
+
+def total(table: pa.Table) -> float:
+    """One number that all measured ones of a table move: their sum, each column counted once more than the last."""
+    columns = [table[name] for name in table.column_names if pa.types.is_floating(table[name].type)]
+    return float(
+        sum(
+            weight * np.nansum(column.to_numpy(zero_copy_only=False).astype(np.float64))
+            for weight, column in enumerate(columns, start=1)
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "version", "computed", "rows", "expected"),
+    [
+        (ratios, 2, of_ratios, 6, 351.6886174),
+        (distances, 1, of_distances, 36, 51.175),
+        (powers, 1, of_power, 4, 76.62203780),
+        (summary, 1, of_all, 35, 141.617297),
+        (examples, 1, of_images, 20, 1101.0),
+    ],
+)
+def test_a_task_computes_what_its_version_says(
+    function: Callable[..., pa.Table], version: int, computed: Callable[[], pa.Table], rows: int, expected: float
+) -> None:
+    table = computed()
+    assert (version, rows) == (marks(function).version, table.num_rows)
+    assert expected == pytest.approx(total(table), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("function", "version", "computed", "rows", "expected"),
+    [
+        (train, 1, of_the_training, 5, 48.92723),
+        (ask, 1, of_the_question, 60, 22.6747326),
+        (fit, 1, of_the_fit, 1, 4.02206),
+    ],
+)
+def test_a_task_that_trains_computes_what_its_version_says(
+    function: Callable[..., pa.Table], version: int, computed: Callable[[], pa.Table], rows: int, expected: float
+) -> None:
+    table = computed()
+    assert (version, rows) == (marks(function).version, table.num_rows)
+    assert expected == pytest.approx(total(table), rel=5e-3)  # processors differ in the last digits of a step
