@@ -23,11 +23,12 @@ from torch import nn
 
 from orchestrator import status
 from orchestrator.cells import pinned
+from orchestrator.fields import coerce, plain, text
 from orchestrator.identity import key_of
 from orchestrator.journal import Journal
 from orchestrator.runs import Cell
 from orchestrator.store import open_store
-from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting
+from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target
 from tasks.audits.forgetting.trainings import trained
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
@@ -122,7 +123,7 @@ def test_every_preset_runs_at_tiny_scale(
         (
             [("target", 1, 1)],
             {"D_C": 2, "D_C + D_Q": 1},
-            "D_C + D_Q undecided: one-sided rho {rho:.3g} (no interval, 1 model); too few models, or images",
+            "one-sided rho {rho:.3g} (95 % interval {low:.3g} to {high:.3g}, 1 model)",
         ),
         ([("target", 1, 0), ("target", 1, 1)], {"D_C": 2}, "Undecided: "),
         ([("query", None, 0), ("query", None, 1)], {}, "Undecided: "),
@@ -133,17 +134,16 @@ def test_missing_replicates_are_told_by_the_number_of_models(
 ) -> None:
     asked = config("smoke")
     tables(AUDIT.plan(asked), done=done)
-    jobs = [job for model, job in trained(asked) if (model.kind, model.target, model.replicate) in lost]
-    gone = {key_of(job, []) for job in jobs}
+    named = {key_of(job, []): (model.kind, model.target, model.replicate) for model, job in trained(asked)}
+    gone = {key for key, model in named.items() if model in lost}
     weights = {key: table for key, table in done.items() if table.schema.equals(MIXED) and key not in gone}
-    summary = tables(AUDIT.plan(asked), absent=lambda job: job in jobs, done=weights)["summary"]
+    summary = tables(AUDIT.plan(asked), absent=lambda job: key_of(job, []) in gone, done=weights)["summary"]
     rows = {name: row for name, row in one_sided(summary.to_pylist()).items() if row["n"]}
     assert models == {name: row["n"] for name, row in rows.items()}
     assert AUDIT.verdict is not None
     sentence = AUDIT.verdict(asked, summary).sentence
-    rho = rows["D_C + D_Q"]["estimate"] if "D_C + D_Q" in rows else 0
-    assert says.format(rho=rho) in sentence
-    assert [row["low"] is None for row in rows.values()] == [row["n"] == 1 for row in rows.values()]
+    shown = rows.get("D_C + D_Q", {"estimate": 0, "low": 0, "high": 0})
+    assert says.format(rho=shown["estimate"], low=shown["low"], high=shown["high"]) in sentence
 
 
 @pytest.mark.slow
@@ -280,6 +280,13 @@ def test_a_table_that_says_something_else_is_refused_before_anything_is_trained(
         (("given.outputs=gone.csv",), 1, "there is no file "),
         (("given.models=gone.pt",), 1, "there is no file "),
         (("given.models=gone.txt",), 2, "it must be model.pt (TorchScript), model.pt2 (torch.export), model.onnx"),
+        (("given.columns=a,b",), 2, "columns is a, b; there are no outputs with such columns: give them"),
+        (("given.interface.layout=nhwc",), 2, "interface says how to ask a model, and there is none; give models or"),
+        (
+            ("given.output=a.csv",),
+            2,
+            "unknown field 'given.output': Given has models, outputs, interface, columns; did",
+        ),
         (("--preset", "table3"), 2, "unknown preset 'table3' of forgetting; it has quickstart, null, smoke, table1"),
     ],
 )
@@ -288,6 +295,12 @@ def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, 
     assert says in said
     assert 1 == len(said.strip().splitlines())
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("preset", ["table1", "null"])
+def test_what_a_report_says_of_targets_can_be_given_to_a_command(preset: str) -> None:
+    targets = AUDIT.cells(preset)[0].targets
+    assert targets == coerce(text(plain(targets)), tuple[Target, ...], "targets")
 
 
 def test_a_calibration_set_made_of_images_of_the_query_set_is_refused_by_their_numbers(tmp_path: Path) -> None:
@@ -319,7 +332,9 @@ def test_trainings_that_all_fail_are_told_a_line_each_and_leave_no_answer(tmp_pa
     engram, absurd = Here(tmp_path), (*RUN, "learning_rate=1e30", "replicates=1", "targets=D_C")
     for tolerated in ([], ["--tolerate", "9"]):
         said = engram(*absurd, *tolerated, code=3)
-        assert 3 == said.stderr.count("TrainingError: loss is not finite")
+        failed = {line for line in said.stderr.splitlines() if "mixed.train" in line}
+        assert 3 == len(failed), said.stderr
+        assert all("loss is not finite" in line and "try a lower learning rate" in line for line in failed)
         assert "Traceback" not in said.stderr
         assert "rho" not in said.stdout
 

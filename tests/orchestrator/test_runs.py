@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import toys
 
+from orchestrator import results
 from orchestrator.errors import EngramError, Held, SpecError, StoreError
 from orchestrator.execution import Execution
 from orchestrator.journal import Journal
@@ -25,6 +26,7 @@ from orchestrator.report import Report
 from orchestrator.runs import Cell, resume, start
 from orchestrator.status import status
 from orchestrator.store import Store, open_store
+from orchestrator.tracking import account
 
 HERE = Execution(address="none", mlflow="off", report=False)
 
@@ -124,6 +126,15 @@ def test_a_tolerated_failure_leaves_tables_of_what_is_there(store: Store, tmp_pa
     whole = resume(report.run, store, HERE)
     assert [15.0] == whole.table("summary")["estimate"].to_pylist()
     assert [15.0] == pq.read_table(folder / "summary")["estimate"].to_pylist()
+
+
+def test_where_all_failed_and_that_was_tolerated_there_is_no_summary_and_no_answer(store: Store) -> None:
+    report = run(store, replace(HERE, tolerate=1), parts=1, trouble="raise", at=0)
+    assert ("failed", 3) == (report.state, report.exit_code)
+    journal = Journal(store.folder("runs", report.run))
+    assert [] == results.summary(journal, store)
+    assert results.answer(journal, store) is None
+    assert {} == account.metrics(journal, store)
 
 
 def test_more_failures_than_tolerated_leave_no_summary(store: Store) -> None:

@@ -21,6 +21,12 @@ class Given:
     interface: Interface = Interface()
     columns: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.columns and not self.outputs:
+            raise ValueError(f"columns is {', '.join(self.columns)}; there are no outputs with such columns: give them")
+        if self.interface != Interface() and not self.there:
+            raise ValueError("interface says how to ask a model, and there is none; give models or outputs")
+
     @property
     def there(self) -> bool:
         """Whether models that are trained elsewhere are audited."""
