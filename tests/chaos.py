@@ -47,8 +47,8 @@ def command(store: Path, preset: str, *more: str) -> list[str]:
 
 
 def undisturbed(store: Path, preset: str) -> tuple[str, str, int]:
-    """The run's name, the digest of its scores and the number of its jobs, when nothing happens to it."""
-    done = subprocess.run(command(store, preset), capture_output=True, text=True, check=True)
+    """The run's name, the digest of its scores and the number of its jobs, when nothing happens to it, in a process."""
+    done = subprocess.run(command(store, preset, "--address", "none"), capture_output=True, text=True, check=True)
     report = json.loads(done.stdout)
     return report["run"], scores(store, report["run"]), report["jobs"]["planned"]
 

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -174,11 +175,12 @@ def test_a_server_that_goes_away_is_a_pause_and_the_same_command_goes_on(
 
 @pytest.mark.slow
 def test_a_cluster_s_workers_write_to_the_bucket_what_they_write_to_a_folder(
-    s3: Server, machine: Callable[[str], Shell]
+    s3: Server, machine: Callable[[str], Shell], ray_cluster: Any
 ) -> None:
     here = machine("here")
-    for store in (PLACE, "./engram-store"):
-        ended = here.json("run", "toys", "--preset", "few", "--address", "local", "--store", store)
+    # Workers have the keys to the bucket where the cluster was started with them.
+    for store, address in ((PLACE, "local"), ("./engram-store", ray_cluster.address)):
+        ended = here.json("run", "toys", "--preset", "few", "--address", address, "--store", store)
         assert ("finished", 7) == (ended["state"], ended["jobs"]["done"])
     bucket, folder = open_store(PLACE), open_store(here.folder / "engram-store")
     assert bucket.keys() == folder.keys()
