@@ -3,23 +3,27 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := uv==0.13.8
 
-.PHONY: quickstart test test-orchestration test-computation lint types chaos bench wheel lock clean
+.PHONY: quickstart test test-orchestration test-whole test-computation lint types chaos bench wheel lock clean
 
 quickstart: .venv/ready
 	$(BIN)/engram run unique_feature --preset quickstart
 
-# In two halves side by side: much of the first one is waiting for clusters, servers and disks.
-ORCHESTRATION := tests/orchestrator tests/test_cluster.py tests/test_whole.py
+# In three parts side by side: much of the first two is waiting for clusters, servers and disks.
+ORCHESTRATION := tests/orchestrator
+WHOLE := $(wildcard tests/test_*.py)
 
 test: lint types
-	@echo "the tests, in two halves side by side: each prints what it found at its end (about a quarter of an hour)"
-	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=line test-orchestration test-computation
+	@echo "the tests, in three parts side by side: each prints what it found at its end (about a quarter of an hour)"
+	@$(MAKE) --no-print-directory --jobs 3 --keep-going --output-sync=line test-orchestration test-whole test-computation
 
 test-orchestration: .venv/ready
 	$(BIN)/python -m pytest $(ORCHESTRATION)
 
+test-whole: .venv/ready
+	$(BIN)/python -m pytest $(WHOLE)
+
 test-computation: .venv/ready
-	$(BIN)/python -m pytest $(addprefix --ignore=,$(ORCHESTRATION))
+	$(BIN)/python -m pytest $(addprefix --ignore=,$(ORCHESTRATION) $(WHOLE))
 
 lint: .venv/ready
 	$(BIN)/ruff check .
