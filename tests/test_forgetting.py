@@ -149,8 +149,8 @@ def test_missing_replicates_are_told_by_the_number_of_models(
 @pytest.mark.slow
 def test_of_one_replicate_nothing_is_decided_and_it_is_said_why(here: Here) -> None:
     run = here(*RUN, "replicates=1").stdout
-    assert "Undecided: of 2 targets 2 undecided" in run
-    assert 2 == run.count("(no interval, 1 model); too few models, or images, to see how they vary")
+    assert "Undecided: of 2 targets, 2 undecided" in run
+    assert 2 == run.count("(no interval, 1 model: too few models, or images, to see how they vary)")
     (name,) = {path.name for path in (here.folder / "engram-store" / "runs").iterdir() if path.is_dir()}
     rows = read(here.folder, name, "ratios")
     assert {(1, None, None, "undecided")} == {

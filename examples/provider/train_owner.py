@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("probes", type=Path, help="the folder that the auditor sent")
     parser.add_argument("--out", type=Path, default=Path(), help="the folder for the tables; here")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--epochs", type=int, default=200)
+    parser.add_argument("--epochs", type=int, default=60)
     asked = parser.parse_args(arguments)
     torch.set_num_threads(1)
     with (asked.probes / "images.csv").open(newline="") as file:

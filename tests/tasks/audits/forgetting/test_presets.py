@@ -40,7 +40,7 @@ def calls(roots: list[Roots]) -> Counter[str]:
     ("preset", "models", "replicates"),
     [
         ("table1", 2 + 8, 5),  # query and calibration models, and the paper's eight columns
-        ("table1-without-svhn", 2 + 8 + 3, 5),  # with shares below the paper's
+        ("table1-without-svhn", 2 + 8 + 2, 5),  # with shares below the paper's
         ("table2", 2 + 7, 5),
         ("quickstart", 2 + 4, 5),
         ("null", 2 + 1, 5),
