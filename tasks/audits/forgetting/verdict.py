@@ -54,10 +54,10 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
         )
         listed = "; ".join(said[:LISTED])
         sentence = f"{answer.capitalize()}: of {len(found)} targets, {counts}. {listed}"
-    sentence = " ".join([f"{sentence}.", *rightly(rows, len(found)), threshold(config), *smallest(rows)])
-    limits = " ".join(
-        [*unlearnt(rows), *of_another_design(config), *surer(rows, found), *published(rows, found), LIMITS]
-    )
+    about = [*rightly(rows, len(found)), threshold(config), *smallest(rows)]
+    warnings = [*unlearnt(rows), *of_another_design(config)]
+    sentence = " ".join([f"{sentence}.", *about, *warnings])
+    limits = " ".join([*surer(rows, found), *published(rows, found), LIMITS])
     return Verdict(answer, sentence, limits, tuple((row["metric"], row["setting"]) for row in found))
 
 
