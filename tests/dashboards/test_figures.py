@@ -54,9 +54,9 @@ def summarised(store: Store, *rows: dict[str, Any]) -> dict[str, Figure]:
 
 @pytest.mark.slow
 def test_a_real_run_has_all_its_figures_with_the_numbers_of_its_tables(smoke: Run) -> None:
-    clock = time.monotonic()
+    clock = time.process_time()
     found = named(smoke)
-    assert time.monotonic() - clock < 6  # 1 s of an idle core
+    assert time.process_time() - clock < 6  # 1 s of an idle core; of a shared one the clock counts what others take
     assert [*OWN, "estimates"] == list(found)
     effect = next(row for row in smoke.summary if row["metric"] == "M_w effect")
     for name in ("estimate", "low", "high"):

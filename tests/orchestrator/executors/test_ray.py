@@ -87,8 +87,8 @@ def test_a_lost_node_is_not_its_jobs_fault(ray_cluster: Any, store: Store, monke
     try:
         assert 3 == executor.slots
         for number in (1, 2, 3):  # one per CPU, so one of them is on the second node
-            executor.submit(call("sleep", 4.0, first=number))
-        time.sleep(2.5)
+            executor.submit(call("sleep", 10.0, first=number))
+        time.sleep(6.0)  # a busy machine takes seconds to start a worker
         ray_cluster.remove_node(node, allow_graceful=False)
         found = outcomes(drain(executor, 3))
         lost = [outcome for outcome in found if isinstance(outcome, Lost)]
