@@ -25,6 +25,6 @@ def test_tables_from_a_stand_in_owner_are_judged_one_by_one(tmp_path: Path) -> N
 
     run = engram.json("run", "audit.yaml", "epochs=3", "replicates=2", "resamples=50")["run"]
     rows = engram.json("results", run, "--store", "store")
-    rho = {row["setting"]: row["estimate"] for row in rows if row["metric"] == "rho"}
+    rho = {row["setting"]: row["estimate"] for row in rows if row["metric"] == "one-sided rho"}
     assert {'{"target": "forgotten.csv"}', '{"target": "kept.csv"}'} == set(rho)
     assert rho['{"target": "kept.csv"}'] < rho['{"target": "forgotten.csv"}']
