@@ -34,9 +34,10 @@ CONFIDENCES = pa.schema(
         ("group", pa.int64()),  # such as the patient; the row where images have none
         ("label", pa.int32()),
         ("confidence", pa.float64()),
-        ("resolution", pa.float64()),  # the last place that was printed; 0: float32
+        ("resolution", pa.float64()),  # the last place that was printed, or that is compared; 0: float32
     ]
 )
+FLOAT32 = 8  # decimals, of which a float32 near 1 has no more
 SET = "query"  # the name of the pictures that a model's owner is given
 
 
@@ -50,6 +51,7 @@ class Ask:
     outputs: File | None = None
     interface: Interface = Interface()
     columns: tuple[str, ...] = ()
+    decimals: int = FLOAT32
 
 
 def alike(config: Ask) -> Ask:
@@ -72,9 +74,14 @@ def ask(config: Ask, inputs: Inputs) -> pa.Table:
         "group": pa.array(rows if data.train_groups is None else data.train_groups[rows]),
         "label": pa.array(labels.astype(np.int32)),
         "confidence": pa.array(said.values),
-        "resolution": pa.repeat(said.resolution, n),
+        "resolution": pa.repeat(max(said.resolution, compared(config.decimals)), n),
     }
     return pa.table(columns, CONFIDENCES)
+
+
+def compared(decimals: int) -> float:
+    """The last place that is looked at; 0 where float32 has no more."""
+    return 10.0**-decimals if decimals < FLOAT32 else 0.0
 
 
 def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> Confidences:

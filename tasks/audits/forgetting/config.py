@@ -18,7 +18,7 @@ from tasks.training.classifier import OptimiserName, check_schedule
 
 Measure = Literal["scores", "examples"]
 
-LEAST = {"crop": 0, "replicates": 1, "epochs": 1, "batch": 1, "resamples": 1, "seed": 0}
+LEAST = {"crop": 0, "replicates": 1, "decimals": 1, "epochs": 1, "batch": 1, "resamples": 1, "seed": 0}
 DEEP = ("densenet100", "resnet18")
 SETS = {"calibration": "D_C", "query": "D_Q", "outside": "out of domain"}  # field -> as it is told and may be written
 SHARE = re.compile(r"(?P<share>\d*\.?\d+(?:e-?\d+)?)?\s*\*?\s*(?P<name>[a-z_][a-z_ ]*)", re.IGNORECASE)
@@ -93,6 +93,10 @@ class Forgetting:
     of that side, and models are asked about central ones. Each is trained `replicates` times, from other seeds and on
     other shares.
 
+    Confidences are compared to so many `decimals`, or to those of a table that has fewer; from 8 on as float32 has
+    them, which is published. Models that know an image differ in how close to 1 they come, by chance and by how long
+    they trained, and a distance that counts .9999 and .99999 as different counts that.
+
     A target has forgotten where the interval of its rho, from the spread of replicates and `resamples` resamples of
     the images, lies above 1 - `margin`, and has not where it lies below. `seed` is the only source of chance.
     """
@@ -114,6 +118,7 @@ class Forgetting:
     learning_rate: float = 1e-3
     schedule: tuple[tuple[int, float], ...] = ((16, 0.1),)
     batch: int = 128
+    decimals: int = 2
     margin: float = 0.1
     resamples: int = 1000
     seed: int = 0

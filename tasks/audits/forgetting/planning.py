@@ -60,7 +60,10 @@ def plainly(config: Forgetting) -> Forgetting:
 
 def scored(config: Forgetting) -> dict[str, Job | tuple[Job, ...]]:
     models = tuple(trained(config))
-    said = (*(Job(ask, Ask(model, config.query), (job,)) for model, job in models), *given(config))
+    said = (
+        *(Job(ask, Ask(model, config.query, decimals=config.decimals), (job,)) for model, job in models),
+        *given(config),
+    )
     ratio = Ratios(audited(config), config.margin, config.resamples, seeds.derive(config.seed, "bootstrap"))
     found: dict[str, Job | tuple[Job, ...]] = {
         "ratios": Job(ratios, ratio, said),
@@ -77,11 +80,19 @@ def given(config: Forgetting) -> Iterator[Job]:
     """What models of somebody else are asked, each a target of its own."""
     about = config.given
     for number, file in enumerate(about.models):
-        yield Job(ask, Ask(Model("target", number, 0), config.query, file=file, interface=about.interface))
+        yield Job(
+            ask,
+            Ask(
+                Model("target", number, 0), config.query, file=file, interface=about.interface, decimals=config.decimals
+            ),
+        )
     gives = Interface(gives=about.interface.gives)  # what a table is read by; the rest says how a model is asked
     for number, outputs in enumerate(about.outputs, start=len(about.models)):
         model = Model("target", number, 0)
-        yield Job(ask, Ask(model, config.query, outputs=outputs, interface=gives, columns=about.columns))
+        yield Job(
+            ask,
+            Ask(model, config.query, outputs=outputs, interface=gives, columns=about.columns, decimals=config.decimals),
+        )
 
 
 def audited(config: Forgetting) -> tuple[Audited, ...]:

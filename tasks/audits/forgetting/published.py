@@ -69,6 +69,7 @@ def training(config: Forgetting) -> Forgetting:
         targets=PUBLISHED,  # without any out of domain, which leaves out its data
         measures=like.measures,
         replicates=like.replicates,
+        decimals=like.decimals,
         margin=like.margin,
         resamples=like.resamples,
         seed=like.seed,
