@@ -19,6 +19,8 @@ What is ours. KS has no sign: a target that trained on D_Q for longer than the q
 surer of D_Q than they are, hence far from them, and its published rho can reach 1 as if it had forgotten. So the answer
 rests on the one-sided distance, sup (cdf by the target - cdf by the query model): how far the target's confidence lies
 below that of models which were trained on D_Q. Both are computed; where the target is the less sure they are the same.
+And KS looks at ranks, so that in float32 .9999 and .99999 are as far apart as .1 and .9; confidences are compared to two
+decimals unless `decimals` says otherwise.
 The published rule, forgotten where rho >= 1, is a coin flip for a target that was trained like the calibration model,
 which is just where the answer is "forgotten"; every model is therefore trained on several seeds, rho has an interval
 over images and replicates, and the answer a margin. The paper's equations read literally compare each cdf at its own
