@@ -19,14 +19,13 @@ What is ours. KS has no sign: a target that trained on D_Q for longer than the q
 surer of D_Q than they are, hence far from them, and its published rho can reach 1 as if it had forgotten. So the answer
 rests on the one-sided distance, sup (cdf by the target - cdf by the query model): how far the target's confidence lies
 below that of models which were trained on D_Q. Both are computed; where the target is the less sure they are the same.
-And KS looks at ranks, so that in float32 .9999 and .99999 are as far apart as .1 and .9; confidences are compared to two
-decimals unless `decimals` says otherwise.
-The published rule, forgotten where rho >= 1, is a coin flip for a target that was trained like the calibration model,
-which is just where the answer is "forgotten"; every model is therefore trained on several seeds, rho has an interval
-over images and replicates, and the answer a margin. The paper's equations read literally compare each cdf at its own
-sorted values, which gives 0 always; the distance is taken on the pooled support. A calibration set that holds an image
-of the query set, or one made of it, is refused by content. The power curve says which share of D_Q in training the
-audit finds.
+And KS looks at ranks, so that in float32 .9999 and .99999 are as far apart as .1 and .9; confidences are compared to
+two decimals unless `decimals` says otherwise. The published rule, forgotten where rho >= 1, is a coin flip for a target
+that was trained like the calibration model, which is just where the answer is "forgotten"; every model is therefore
+trained on several seeds, rho has an interval over images and replicates, and the answer a margin. The paper's equations
+read literally compare each cdf at its own sorted values, which gives 0 always; the distance is taken on the pooled
+support. A calibration set that holds an image of the query set, or one made of it, is refused by content. The power
+curve says which share of D_Q in training the audit finds.
 
 Cost. Replicates x (2 + targets) trainings. `quickstart` takes about a minute of two cores.
 """
