@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.cli.terminal import emit, say, show, summary
 from orchestrator.counted import counted
-from orchestrator.errors import SpecError, StoreError
+from orchestrator.errors import StoreError
 
 if TYPE_CHECKING:
     from orchestrator.report import Report
@@ -104,11 +104,10 @@ def _summaries(report: Report) -> None:
     journal = Journal(report.store.folder("runs", report.run))
     settings = results.cells(journal)
     telling = labels.telling(list(settings.values()))
-    with suppress(SpecError):  # all that it is made of has failed, and that was tolerated
-        found = results.read(journal, report.store, "summary")
-        if found.table.num_rows:
-            summary(found.table.to_pylist(), found.varied)
-            show("")
+    found = results.summary(journal, report.store)
+    if found.table.num_rows:
+        summary(found.table.to_pylist(), found.varied)
+        show("")
     for each in report.cells or (report,):
         answer = results.answer(Journal(report.store.folder("runs", each.run)), report.store)
         if answer is not None:

@@ -95,7 +95,7 @@ def metrics(journal: Journal, store: Store) -> dict[str, float]:
     What is null or no number is left out.
     """
     found: dict[str, float] = {}
-    for row in results.summary(journal, store):
+    for row in results.summary(journal, store).table.to_pylist():
         name = metric_name(row["metric"], row.get("setting"))
         for suffix, column in (("", "estimate"), (".low", "low"), (".high", "high")):
             value = row.get(column)

@@ -39,7 +39,7 @@ def _question(audit: str) -> list[str]:
 
 
 def _answer(journal: Journal, store: Store) -> list[str]:
-    rows = results.summary(journal, store)
+    rows = results.summary(journal, store).table.to_pylist()
     verdict = results.answer(journal, store)
     if verdict is None:
         return [_table(rows[:10])] if rows else []

@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -117,9 +117,7 @@ def train_many(
             members[index] = member_of(config, images)
         except ValueError as error:
             yield index, error
-    order = list(members)
-    for place, outcome in many.train_many(spec, list(members.values())):
-        index = order[place]
+    for index, outcome in many.train_numbered(spec, members):
         yield index, outcome if isinstance(outcome, Exception) else model_table(configs[index], images, outcome)
 
 
@@ -175,14 +173,18 @@ def member_of(config: Training, images: Images) -> Member:
 
 def model_table(config: Training, images: Images, trained: Trained) -> pa.Table:
     """The MODEL table of a trained network: one row."""
+    return pa.Table.from_pylist([model_row(config.seed, architecture(config, images), trained)], schema=MODEL)
+
+
+def model_row(seed: int, network: Architecture, trained: Trained) -> dict[str, Any]:
+    """The row of MODEL of a network that was trained with this seed."""
     from tasks.models.weights import network_row, rows
 
-    row = {
-        "seed": config.seed,
-        "network": network_row(architecture(config, images)),
+    return {
+        "seed": seed,
+        "network": network_row(network),
         "epochs": len(trained.history),
         "best_epoch": trained.best_epoch,
         "history": [dataclasses.asdict(epoch) for epoch in trained.history],
         "weights": rows({name: values.astype(np.float32) for name, values in trained.weights.items()}),
     }
-    return pa.Table.from_pylist([row], schema=MODEL)

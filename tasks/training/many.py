@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 import torch
@@ -34,6 +34,13 @@ def train_many(spec: Spec, members: Sequence[Member], place: torch.device | None
     place = place or devices.device()
     check(spec, members)
     return under(lambda: devices.exactly(place), _trained(spec, members, place))
+
+
+def train_numbered(spec: Spec, members: Mapping[int, Member]) -> Iterator[Outcome]:
+    """The same of members that have numbers of their own, by which their models are told."""
+    numbers = list(members)
+    for place, outcome in train_many(spec, list(members.values())):
+        yield numbers[place], outcome
 
 
 def check(spec: Spec, members: Sequence[Member]) -> None:

@@ -24,7 +24,7 @@ from tasks.models import catalog
 from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
 from tasks.schemas import MODEL
-from tasks.training.classifier import OptimiserName, check_schedule
+from tasks.training.classifier import OptimiserName, check_schedule, model_row
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images, Pixels
@@ -100,9 +100,7 @@ def train_many(
             members[index] = Member(config.seed, pool.rows(config.shares), learning_rate=config.learning_rate)
         except ValueError as error:
             yield index, error
-    order = list(members)
-    for place, outcome in many.train_many(spec_of(configs[0], pool.images), list(members.values())):
-        index = order[place]
+    for index, outcome in many.train_numbered(spec_of(configs[0], pool.images), members):
         if isinstance(outcome, Exception):
             yield index, outcome
         else:
@@ -169,10 +167,7 @@ def architecture(config: Mixture, images: Images) -> Architecture:
     """The network that is trained."""
     from tasks.models.networks import Architecture
 
-    height, width, channels = images.shape
-    if config.crop > min(height, width):
-        raise ValueError(f"crop is {config.crop}; the images are {height} x {width}")
-    shape = (config.crop, config.crop, channels) if config.crop else images.shape
+    shape = (config.crop, config.crop, images.shape[2]) if config.crop else images.shape
     return Architecture(str(config.network), shape, config.classes, Regularisers(config.dropout, config.batch_norm))
 
 
@@ -188,20 +183,10 @@ def spec_of(config: Mixture, images: Images) -> Spec:
 
 def mixed_table(config: Mixture, images: Images, rows: Rows, trained: Trained) -> pa.Table:
     """The MIXED table of a trained network: one row."""
-    from tasks.models import weights
-
     network = architecture(config, images)
-    values = {name: value.astype(np.float32) for name, value in trained.weights.items()}
-    row = {
-        "seed": config.seed,
-        "network": weights.network_row(network),
-        "epochs": len(trained.history),
-        "best_epoch": trained.best_epoch,
-        "history": [dataclasses.asdict(epoch) for epoch in trained.history],
-        "weights": weights.rows(values),
-        "examples": len(rows),
-        "train_accuracy": accuracy(network, values, images, rows),
-    }
+    learnt = {name: values.astype(np.float32) for name, values in trained.weights.items()}
+    right = accuracy(network, learnt, images, rows)
+    row = model_row(config.seed, network, trained) | {"examples": len(rows), "train_accuracy": right}
     return pa.Table.from_pylist([row], schema=MIXED)
 
 

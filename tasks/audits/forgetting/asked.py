@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.forgetting.trainings import Model
-from tasks.confidences import Confidences, read, rounded
+from tasks.confidences import SINGLE, Confidences, read, rounded
 from tasks.datasets.catalog import load
 from tasks.datasets.mixtures import Part
 from tasks.files import File, FileError
@@ -37,7 +37,6 @@ CONFIDENCES = pa.schema(
         ("resolution", pa.float64()),  # the last place that was printed, or that is compared; 0: float32
     ]
 )
-FLOAT32 = 8  # decimals, of which a float32 near 1 has no more
 SET = "query"  # the name of the pictures that a model's owner is given
 
 
@@ -51,7 +50,7 @@ class Ask:
     outputs: File | None = None
     interface: Interface = Interface()
     columns: tuple[str, ...] = ()
-    decimals: int = FLOAT32
+    decimals: int = SINGLE
 
 
 def alike(config: Ask) -> Ask:
@@ -81,7 +80,7 @@ def ask(config: Ask, inputs: Inputs) -> pa.Table:
 
 def compared(decimals: int) -> float:
     """The last place that is looked at; 0 where float32 has no more."""
-    return 10.0**-decimals if decimals < FLOAT32 else 0.0
+    return 10.0**-decimals if decimals < SINGLE else 0.0
 
 
 def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> Confidences:

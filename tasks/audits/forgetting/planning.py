@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePath
 
 from tasks import seeds
@@ -79,20 +80,12 @@ def scored(config: Forgetting) -> dict[str, Job | tuple[Job, ...]]:
 def given(config: Forgetting) -> Iterator[Job]:
     """What models of somebody else are asked, each a target of its own."""
     about = config.given
+    asked = partial(Ask, query=config.query, decimals=config.decimals)
     for number, file in enumerate(about.models):
-        yield Job(
-            ask,
-            Ask(
-                Model("target", number, 0), config.query, file=file, interface=about.interface, decimals=config.decimals
-            ),
-        )
+        yield Job(ask, asked(Model("target", number, 0), file=file, interface=about.interface))
     gives = Interface(gives=about.interface.gives)  # what a table is read by; the rest says how a model is asked
     for number, outputs in enumerate(about.outputs, start=len(about.models)):
-        model = Model("target", number, 0)
-        yield Job(
-            ask,
-            Ask(model, config.query, outputs=outputs, interface=gives, columns=about.columns, decimals=config.decimals),
-        )
+        yield Job(ask, asked(Model("target", number, 0), outputs=outputs, interface=gives, columns=about.columns))
 
 
 def audited(config: Forgetting) -> tuple[Audited, ...]:

@@ -64,25 +64,25 @@ def of_ratios(found: list[Row], config: Summary) -> Iterator[Row]:
     published = numbers(config.published)
     answered = {each["name"] for each in found}
     for score in SIDED_FIRST:
-        prefix = PREFIX[score]
-        for each in (each for each in found if each["score"] == score):
+        prefix, scored = PREFIX[score], [each for each in found if each["score"] == score]
+        for each in scored:
             theirs = published.get(each["name"]) if score == "published" else None
             rho = Estimate(each["rho"], each["low"], each["high"], each["models"])
             yield row(f"{prefix}rho", {"target": each["name"]}, rho, "training", 1.0, published=theirs and theirs.rho)
         for target in config.audited:
             if target.name not in answered:
                 yield row(f"{prefix}rho", {"target": target.name}, Estimate(None, None, None, 0), "training", 1.0)
-        for each in (each for each in found if each["score"] == score):
+        for each in scored:
             theirs = published.get(each["name"]) if score == "published" else None
             ks = Estimate(each["ks"], each["ks_low"], each["ks_high"], each["models"])
             null = each["ks_calibration"]
             yield row(f"{prefix}KS", {"target": each["name"]}, ks, "training", null, published=theirs and theirs.ks)
-        known = [each["right"] for each in found if each["score"] == score and each["right"] is not None]
+        known = [each["right"] for each in scored if each["right"] is not None]
         for right, metric in RIGHTS.items():
             if known:
                 setting = {"score": score}
                 yield row(metric, setting, statistics.proportion(known.count(right), len(known)), "target")
-        for each in (each for each in found if each["score"] == score and each["source"] == "outputs"):
+        for each in (each for each in scored if each["source"] == "outputs"):
             setting = {"score": score, "target": each["name"]}
             yield row("separation", setting, alone(each["separation"]), "pair of trainings", 0.0)
     for each in (each for each in found if each["score"] == "published"):
