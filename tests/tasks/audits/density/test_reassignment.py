@@ -112,6 +112,19 @@ def test_impossible_to_all_that_held_it_out_is_as_high_as_a_score_can_be() -> No
     assert [NAN] == pytest.approx(undefined, nan_ok=True)
 
 
+def test_what_is_impossible_to_some_leaves_the_p_values_of_others_in_its_block() -> None:
+    log_p = np.array([[[-INF, -1.0, -2.0], [-INF, -3.0, -900.0]], [[-5.0, -1.0, -2.0], [-4.0, -1.0, -2.0]]])
+    assert [1 / 9, 1 / 9] == pytest.approx(p_values(log_p, np.zeros((2, 2), int), 99, chance()))
+
+
+@pytest.mark.parametrize("permutations", [6, 7, 8, 9])
+def test_all_nine_assignments_are_looked_at_or_so_many_are_drawn(permutations: int) -> None:
+    equal, alone = np.zeros((1, 2, 3)), np.array([[[-9.0, 0.0, 0.0], [-9.0, 0.0, 0.0]]])
+    assert [1.0] == p_values(equal, np.zeros((1, 2), int), permutations, chance()).tolist()
+    found = p_values(alone, np.zeros((1, 2), int), permutations, chance(1))[0]
+    assert found == pytest.approx(1 / 9) if permutations >= 8 else (found * (permutations + 1)).is_integer()
+
+
 def test_equal_answers_are_no_evidence() -> None:
     assert [1.0, 1.0] == p_values(np.full((2, 10, 10), -1234.5), np.zeros((2, 10), int), 99, chance()).tolist()
 
