@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from orchestrator import lease
+from orchestrator.errors import StoreError
 from orchestrator.journal import Journal
 
 
@@ -28,7 +30,9 @@ class Neighbours:
         theirs: set[str] = set()
         for folder in self._earlier():
             if folder.name not in self._keys:
-                self._keys[folder.name] = frozenset(Journal(folder).tasks())
+                self._keys[folder.name] = frozenset()
+                with suppress(StoreError):  # a plan that cannot be read claims nothing, and stops no other run
+                    self._keys[folder.name] = frozenset(Journal(folder).tasks())
             theirs |= ours & self._keys[folder.name]
         return theirs
 

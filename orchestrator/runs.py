@@ -66,7 +66,7 @@ def start(
         raise SpecError("two cells of the sweep are the same; vary something that bears on the result")
     for cell, part in zip(cells, parts, strict=True):
         part.journal.create(_about(cell), part.plan)
-        part.journal.tasks()  # one that cannot be read stops the run before anything is written
+        part.journal.check()  # one that cannot be read stops the run before anything is written
     if len(parts) == 1:
         return _run(parts, store, execution, observe, None, clock)
     names = sorted(part.journal.run for part in parts)
@@ -76,6 +76,7 @@ def start(
     settings = [dict(cell.setting) for cell in cells]
     about = {"audit": cells[0].audit, "cells": [part.journal.run for part in parts], "settings": settings}
     sweep.create(about, None)
+    sweep.check()
     return _run(parts, store, execution, observe, sweep, clock)
 
 
@@ -109,8 +110,8 @@ def reopened(journal: Journal) -> tuple[Cell, Plan]:
     """The cell and plan of a run from its folder; EngramError where today's code plans something else."""
     about = journal.about()
     found = audits.find(about["audit"])
-    config = coerce(about["config"], found.audit.config, "config")
-    cell = Cell(about["audit"], config, about["preset"], about["setting"])
+    config = coerce(about.get("config", {}), found.audit.config, "config")
+    cell = Cell(about["audit"], config, about.get("preset"), about.get("setting") or {})
     plan = planned(cell)
     before = journal.tasks()
     if set(before) != set(plan.jobs):

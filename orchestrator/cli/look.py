@@ -45,6 +45,9 @@ def runs(store: Where = None, json: Json = False) -> None:
 
     with opened_at(store) as opened:
         found = status.overview(opened)
+    for each in found:
+        if each.state == "unreadable":
+            say(f"engram: {each.note}")
     if json:
         emit({"runs": [verdict.shape(each) | {"created": each.created} for each in found]})
     elif found:
