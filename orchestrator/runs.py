@@ -14,11 +14,12 @@ from typing import Any
 
 from orchestrator import aftermath, audits, lease, timings
 from orchestrator.clock import SYSTEM, Clock
-from orchestrator.driver import Driver, Observer, Stop
-from orchestrator.errors import Absent, Damaged, EngramError, SpecError, StoreError
+from orchestrator.driver import Driver, Observer
+from orchestrator.errors import Absent, Damaged, EngramError, Held, SpecError, StoreError
 from orchestrator.execution import Execution
 from orchestrator.executors import open_executor
 from orchestrator.fields import coerce, plain
+from orchestrator.holder import taken
 from orchestrator.identity import run_id
 from orchestrator.journal import Journal
 from orchestrator.neighbours import Neighbours
@@ -27,6 +28,7 @@ from orchestrator.provenance import commit, versions
 from orchestrator.report import Report, reported
 from orchestrator.session import Part, Session
 from orchestrator.states import States
+from orchestrator.stop import Stop
 from orchestrator.store import Store
 from tasks.datasets.dataset import DatasetError
 
@@ -156,17 +158,24 @@ def _run(
     runs = store.folder("runs")
     names = sorted(part.journal.run for part in parts)
     with ExitStack() as held:
-        leases = [held.enter_context(lease.acquire(runs / name, clock.now)) for name in names]
+
+        def say(line: str) -> None:
+            if observe is not None:
+                observe({"event": "told", "line": line})
+
+        # A clock of somebody's own is what everything goes by; ours is not for heartbeats, the file system's is.
+        now = None if clock is SYSTEM else clock.now
+        leases = held.enter_context(lease.acquire([runs / name for name in names], now, tell=say))
         mirror = store.mirror
-        claims = [held.enter_context(mirror.claim(name)) for name in names] if mirror is not None else []
+        claims = held.enter_context(mirror.claim(*names)) if mirror is not None else None
         session = Session(sweep.run if sweep else names[0], parts, store, observe)
-        neighbours = Neighbours(runs, names, min(each.since for each in leases), clock.now)
+        neighbours = Neighbours(runs, names, leases.since, now, clock.monotonic)
         planned, states = session.plan, States(store, runs, names, execution.keep == "state")
 
-        def claimed(ours: set[str]) -> set[str]:
-            if any(each.lost for each in leases) or any(each.lost for each in claims):
-                stop.ask("another driver took this run over")
-            return neighbours.claimed(ours)
+        def ours() -> None:
+            """Held, where another driver has taken a run over: nothing may be written of it any more."""
+            if lost := leases.lost or (claims and claims.lost):
+                raise Held(taken(*lost))
 
         driver = Driver(
             store,
@@ -179,7 +188,9 @@ def _run(
             fail_fast=execution.fail_fast,
             deadline=None if execution.stop_after is None else clock.monotonic() + execution.stop_after,
             seconds=timings.known(runs),
-            elsewhere=claimed,
+            timeout=execution.timeout,
+            elsewhere=neighbours.claimed,
+            ours=ours,
             states=states,
             clock=clock,
         )
@@ -187,7 +198,7 @@ def _run(
         delivery = aftermath.delivery(session, sweep.run if sweep else None, execution)
         if delivery is not None:
             held.callback(delivery.close)
-        with stop.on_signals():
+        with stop.on_signals(say):
             session.begin()
             if delivery is not None and session.plan.missing(session.stored()):
                 delivery.begin()
@@ -195,10 +206,12 @@ def _run(
             try:
                 sound = _to_the_end(driver, session, execution.tolerate)
                 driver.close()
+                ours()
                 session.publish(last=True)
             except StoreError as error:  # it cannot be read for now
                 driver.progress.paused = driver.progress.paused or str(error)
                 driver.close()
+            ours()
             driver.progress.paused = driver.progress.paused or session.lacking
             if not driver.progress.paused:
                 states.clear(planned, session.stored())

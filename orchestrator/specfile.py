@@ -31,6 +31,7 @@ def read(path: Path) -> spec.Spec:
         tolerate: int | None = None
         fail_fast: bool | None = None
         stop_after: int | float | str | None = None
+        timeout: int | float | str | None = None
         keep: str | None = None
         mlflow: str | None = None
         experiment: str | None = None
@@ -61,8 +62,8 @@ def read(path: Path) -> spec.Spec:
     store = execution.pop("store", None)
     if "together" in execution:
         execution["together"] = spec.together(execution["together"])
-    if "stop_after" in execution:
-        execution["stop_after"] = spec.duration(execution["stop_after"])
+    for name in {"stop_after", "timeout"} & set(execution):
+        execution[name] = spec.duration(execution[name])
     sweep = {name: tuple(values) for name, values in file.sweep.items()}
     for name, values in sweep.items():
         if not values:

@@ -19,11 +19,12 @@ import pytest
 pytest.importorskip("ray")
 
 from orchestrator.calls import Done, Finished, Lost
-from orchestrator.driver import Driver, Stop
+from orchestrator.driver import Driver
 from orchestrator.errors import ClusterError
 from orchestrator.executors.ray import ROOT, RayExecutor
 from orchestrator.filling import SHARERS, part
 from orchestrator.plan import Plan
+from orchestrator.stop import Stop
 from orchestrator.store import Store, open_store
 from tasks.job import Job
 from tests.orchestrator.executors import jobs
