@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import signal
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from orchestrator.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
+from orchestrator.clock import SYSTEM, Clock
 from orchestrator.errors import StoreError
 from orchestrator.executors import Executor
 from orchestrator.plan import Plan
@@ -98,6 +98,7 @@ class Driver:
         seconds: Mapping[str, float] | None = None,
         elsewhere: Elsewhere | None = None,
         states: States | None = None,
+        clock: Clock = SYSTEM,
     ) -> None:
         self.store = store
         self.observe = observe
@@ -113,6 +114,7 @@ class Driver:
         self._seconds = dict(seconds or {})
         self._elsewhere = elsewhere
         self._states = states
+        self._clock = clock
         self._delayed: list[tuple[float, int, Call]] = []
         self._submitted = 0
 
@@ -134,14 +136,14 @@ class Driver:
         )
         polled = 0.0
         while not self.stop.reason:
-            if time.monotonic() - polled > POLL:
+            if self._clock.monotonic() - polled > POLL:
                 self._look_elsewhere(schedule)
-                polled = time.monotonic()
+                polled = self._clock.monotonic()
             self._send(schedule, executor)
             if schedule.over or schedule.paused:
                 break
             self._receive(schedule, executor)
-            if self._deadline is not None and time.monotonic() > self._deadline:
+            if self._deadline is not None and self._clock.monotonic() > self._deadline:
                 self.stop.ask("time limit")
         self._wind_down(schedule, executor)
         self.progress.failed.update(schedule.failed)
@@ -154,20 +156,20 @@ class Driver:
 
     def close(self) -> None:
         if self._executor is not None:
-            began = time.monotonic()
+            began = self._clock.monotonic()
             self._executor.close()
             self._executor = None
-            self.progress.around += time.monotonic() - began
+            self.progress.around += self._clock.monotonic() - began
 
     def _running_executor(self) -> Executor:
         if self._executor is None:
-            began = time.monotonic()
+            began = self._clock.monotonic()
             self._executor = self._open()
-            self.progress.around += time.monotonic() - began
+            self.progress.around += self._clock.monotonic() - began
         return self._executor
 
     def _send(self, schedule: Schedule, executor: Executor) -> None:
-        now = time.monotonic()
+        now = self._clock.monotonic()
         while self._delayed and self._delayed[0][0] <= now:
             self._submit(heapq.heappop(self._delayed)[-1], executor)
         schedule.slots, schedule.gpus = executor.slots, executor.gpus
@@ -185,7 +187,7 @@ class Driver:
 
     def _receive(self, schedule: Schedule, executor: Executor) -> None:
         if not self._submitted:
-            time.sleep(0.05)  # all that is left waits: for its back-off, or for another run
+            self._clock.sleep(0.05)  # all that is left waits: for its back-off, or for another run
             return
         for finished in executor.wait(POLL if self._delayed or schedule.elsewhere else 1.0):
             self._settle(schedule, finished)
@@ -198,8 +200,9 @@ class Driver:
         outcomes = tuple(self._settled(outcome) for outcome in finished.outcomes)
         for outcome in outcomes:
             self._tell(schedule, outcome)
-        known = len(schedule.failed)
+        known, damaged = len(schedule.failed), schedule.damaged
         schedule.record(replace(finished, outcomes=outcomes))
+        self.progress.damaged += schedule.damaged - damaged
         for failed in list(schedule.failed.values())[known:]:
             self._tell_failure(schedule, failed)
         if self._states is not None:
@@ -226,7 +229,6 @@ class Driver:
                 if outcome.differs:
                     self.observe({"event": "differs", **about})
             case Missing():
-                self.progress.damaged += len(outcome.inputs)
                 self.observe({"event": "missing", **about, "inputs": list(outcome.inputs)})
             case Lost():
                 self.observe({"event": "lost", **about, "cause": outcome.cause})
@@ -255,8 +257,8 @@ class Driver:
     def _wind_down(self, schedule: Schedule, executor: Executor) -> None:
         """Give what is running a moment to end, then give it up."""
         self._delayed.clear()
-        end = time.monotonic() + GRACE
-        while self._submitted and (left := end - time.monotonic()) > 0:
+        end = self._clock.monotonic() + GRACE
+        while self._submitted and (left := end - self._clock.monotonic()) > 0:
             for finished in executor.wait(left):
                 self._settle(schedule, finished)
         if self._submitted:

@@ -57,15 +57,16 @@ class Holder:
 
 
 class Lease:
-    """Held from `acquire` to `release`; a context manager. A daemon thread keeps its heart beating."""
+    """Held from `acquire` to `release`; a context manager. With a `heart`, a thread calls `renew` every `beat`."""
 
-    def __init__(self, folder: Path, mine: Holder, now: Clock, beat: float) -> None:
+    def __init__(self, folder: Path, mine: Holder, now: Clock, beat: float, heart: bool = True) -> None:
         self._folder, self._mine, self._now, self._beat = folder, mine, now, beat
         self._seen = now()  # when the lease was last found to be ours
         self._lost = False
         self._ended = threading.Event()
         self._heart = threading.Thread(target=self._keep, name="lease", daemon=True)
-        self._heart.start()
+        if heart:
+            self._heart.start()
 
     @property
     def since(self) -> float:
@@ -77,7 +78,7 @@ class Lease:
         """Whether someone else has taken it over (this machine slept, or was cut off): the driver must stop."""
         # After a sleep the heart may not have beaten yet, so look.
         if not self._lost and self._now() - self._seen > 2 * self._beat:
-            self._renew()
+            self.renew()
         return self._lost
 
     def release(self) -> None:
@@ -85,7 +86,8 @@ class Lease:
         if self._ended.is_set() or os.getpid() != self._mine.pid:  # a forked child does not hold it
             return
         self._ended.set()
-        self._heart.join()
+        if self._heart.ident is not None:
+            self._heart.join()
         with suppress(OSError), locked(self._folder / LOCK):
             if _is(_read(self._folder), self._mine):
                 (self._folder / LEASE).unlink()
@@ -98,9 +100,10 @@ class Lease:
 
     def _keep(self) -> None:
         while not self._lost and not self._ended.wait(self._beat):
-            self._renew()
+            self.renew()
 
-    def _renew(self) -> None:
+    def renew(self) -> None:
+        """One heartbeat: say that the holder lives, or find out that another one has it."""
         # A full disk, or one that is away for a while, is no reason to let go.
         with suppress(OSError), locked(self._folder / LOCK):
             there = _read(self._folder)
@@ -116,11 +119,12 @@ class Lease:
                 os.utime(self._folder / LEASE)  # takes no room, and counts as a heartbeat too
 
 
-def acquire(folder: Path, now: Clock = time.time, beat: float = BEAT) -> Lease:
+def acquire(folder: Path, now: Clock = time.time, beat: float = BEAT, heart: bool = True) -> Lease:
     """Become the driver of the run in this folder, made if need be.
 
     Held, at once, when another living driver has it, in this process or any other; a dead one's lease is taken over.
-    Unwritable when the lease cannot be written. `beat` is the time between heartbeats in seconds.
+    Unwritable when the lease cannot be written. `beat` is the time between heartbeats in seconds;
+    without a `heart` whoever holds the lease calls its `renew`.
     """
     path = folder / LEASE
     with aside.writing(path):
@@ -131,7 +135,7 @@ def acquire(folder: Path, now: Clock = time.time, beat: float = BEAT) -> Lease:
             _refuse(folder, now())
             mine = me(now())
             _write(folder, mine)
-    return Lease(folder, mine, now, beat)
+    return Lease(folder, mine, now, beat, heart)
 
 
 def holder(folder: Path, now: Clock = time.time) -> Holder | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,9 +18,10 @@ class Neighbours:
     Which of two runs is the earlier one is the same question to both, so that one of them computes what they share.
     """
 
-    def __init__(self, runs: Path, own: Collection[str], since: float) -> None:
+    def __init__(self, runs: Path, own: Collection[str], since: float, now: Callable[[], float] = time.time) -> None:
         self._runs = runs
         self._own = own
+        self._now = now
         self._since = (since, min(own))
         self._keys: dict[str, frozenset[str]] = {}  # by run; a plan does not change
 
@@ -39,6 +41,6 @@ class Neighbours:
             folder = path.parent
             if folder.name in self._own:
                 continue
-            holder = lease.holder(folder)
+            holder = lease.holder(folder, self._now)
             if holder is not None and (holder.since, folder.name) < self._since:
                 yield folder

@@ -6,7 +6,6 @@ Its id follows from its plan's keys, so starting it again reopens it. Kill it at
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import aftermath, audits, lease, timings
+from orchestrator.clock import SYSTEM, Clock
 from orchestrator.driver import Driver, Observer, Stop
 from orchestrator.errors import EngramError, SpecError, StoreError
 from orchestrator.execution import Execution
@@ -43,7 +43,14 @@ class Cell:
     setting: Mapping[str, Any] = field(default_factory=dict)
 
 
-def start(cells: Sequence[Cell], store: Store, execution: Execution, observe: Observer | None = None) -> Report:
+def start(
+    cells: Sequence[Cell],
+    store: Store,
+    execution: Execution,
+    observe: Observer | None = None,
+    *,
+    clock: Clock = SYSTEM,
+) -> Report:
     """Run an audit's cell, or a sweep's cells as one plan, to the end. Results that are stored are not computed again.
 
     Raises Held where another living driver has the run, Unwritable where its folder cannot be made, and ClusterError
@@ -61,7 +68,7 @@ def start(cells: Sequence[Cell], store: Store, execution: Execution, observe: Ob
         part.journal.create(_about(cell), part.plan)
         part.journal.check()  # one that cannot be read stops the run before anything is written
     if len(parts) == 1:
-        return _run(parts, store, execution, observe, None)
+        return _run(parts, store, execution, observe, None, clock)
     names = sorted(part.journal.run for part in parts)
     name = f"{cells[0].audit}-sweep-{hashlib.sha256(' '.join(names).encode()).hexdigest()[:8]}"
     sweep = Journal(runs / name)
@@ -70,10 +77,12 @@ def start(cells: Sequence[Cell], store: Store, execution: Execution, observe: Ob
     about = {"audit": cells[0].audit, "cells": [part.journal.run for part in parts], "settings": settings}
     sweep.create(about, None)
     sweep.check()
-    return _run(parts, store, execution, observe, sweep)
+    return _run(parts, store, execution, observe, sweep, clock)
 
 
-def resume(run: str, store: Store, execution: Execution, observe: Observer | None = None) -> Report:
+def resume(
+    run: str, store: Store, execution: Execution, observe: Observer | None = None, *, clock: Clock = SYSTEM
+) -> Report:
     """Go on with a run or sweep where it was left, by its full name."""
     runs = store.folder("runs")
     journal = Journal(runs / run)
@@ -81,10 +90,10 @@ def resume(run: str, store: Store, execution: Execution, observe: Observer | Non
         raise SpecError(f"unknown run {run!r} in {store.location}")
     about = journal.about()
     if "cells" not in about:
-        return _run([Part(reopened(journal)[1], journal)], store, execution, observe, None)
+        return _run([Part(reopened(journal)[1], journal)], store, execution, observe, None, clock)
     journals = [Journal(runs / name) for name in about["cells"]]
     parts = [Part(reopened(each)[1], each) for each in journals]
-    return _run(parts, store, execution, observe, journal)
+    return _run(parts, store, execution, observe, journal, clock)
 
 
 def planned(cell: Cell) -> Plan:
@@ -135,18 +144,23 @@ def _about(cell: Cell) -> dict[str, Any]:
 
 
 def _run(
-    parts: Sequence[Part], store: Store, execution: Execution, observe: Observer | None, sweep: Journal | None
+    parts: Sequence[Part],
+    store: Store,
+    execution: Execution,
+    observe: Observer | None,
+    sweep: Journal | None,
+    clock: Clock,
 ) -> Report:
     """Drive these runs, held by this driver alone, and say how they ended."""
     stop = Stop()
     runs = store.folder("runs")
     names = sorted(part.journal.run for part in parts)
     with ExitStack() as held:
-        leases = [held.enter_context(lease.acquire(runs / name)) for name in names]
+        leases = [held.enter_context(lease.acquire(runs / name, clock.now)) for name in names]
         mirror = store.mirror
         claims = [held.enter_context(mirror.claim(name)) for name in names] if mirror is not None else []
         session = Session(sweep.run if sweep else names[0], parts, store, observe)
-        neighbours = Neighbours(runs, names, min(each.since for each in leases))
+        neighbours = Neighbours(runs, names, min(each.since for each in leases), clock.now)
         planned, states = session.plan, States(store, runs, names, execution.keep == "state")
 
         def claimed(ours: set[str]) -> set[str]:
@@ -163,10 +177,11 @@ def _run(
             way=execution.way,
             runs=(sweep.run, *names) if sweep else (names[0], *_sweeps(runs, names[0])),
             fail_fast=execution.fail_fast,
-            deadline=None if execution.stop_after is None else time.monotonic() + execution.stop_after,
+            deadline=None if execution.stop_after is None else clock.monotonic() + execution.stop_after,
             seconds=timings.known(runs),
             elsewhere=claimed,
             states=states,
+            clock=clock,
         )
         held.callback(driver.close)
         delivery = aftermath.delivery(session, sweep.run if sweep else None, execution)

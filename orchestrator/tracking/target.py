@@ -36,6 +36,12 @@ class Target:
         return self.uri.startswith(("http://", "https://"))
 
     @property
+    def database(self) -> Path | None:
+        """The SQLite file, where the tracking store is one."""
+        path = self.uri.removeprefix("sqlite:///")
+        return None if path == self.uri or "?" in path else Path(path)
+
+    @property
     def public_uri(self) -> str:
         """The URI without a name and password in it."""
         parts = urlsplit(self.uri)

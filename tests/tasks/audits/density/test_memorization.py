@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import numpy as np
@@ -155,6 +156,27 @@ def test_a_repetition_without_either_kind_of_models_leaves_the_matched_count_sco
     assert [2.5] == pytest.approx(score)
     said = terms(log_p, np.array([[1, 1, 1, 1]]))
     assert ([4], [2]) == (said.trained_models.sum(axis=1).tolist(), said.held_out_models.sum(axis=1).tolist())
+
+
+def test_an_observation_scores_alike_beside_others_that_have_more_models() -> None:
+    # 3 x 3, 3, 1 and 7 x 7 choices in one block: where there are fewer the rest of the block's draws must not count.
+    log_p = np.full((4, 2, 8), NAN)
+    log_p[:, :, 0] = -5.0
+    log_p[0, :, 1:4] = [[-1.0, -2.0, -4.0], [-3.0, -30.0, -8.0]]
+    log_p[1, :, 1:4] = [[-1.0, -2.0, -40.0], [-7.0, NAN, NAN]]
+    log_p[2, :, 1] = [-6.0, -9.0]
+    log_p[3, :, 1:] = noise(chance(), 1, 2, 7, 3.0)[0]
+    held_out = np.zeros((4, 2), np.int64)
+    together, without = matched(log_p, held_out, 50, chance())
+    alone = [matched(log_p[[row]], held_out[[row]], 50, chance()) for row in range(4)]
+    assert [score[0] for score, _ in alone] == pytest.approx(together)
+    assert np.concatenate([each for _, each in alone]) == pytest.approx(without)
+    every = [logsumexp(pair) for pair in itertools.product((-1, -2, -4), (-3, -30, -8))]
+    assert np.mean(every) - logsumexp([-5, -5]) == pytest.approx(together[0])
+    assert np.mean([logsumexp([each, -7]) for each in (-1, -2, -40)]) - logsumexp([-5, -5]) == pytest.approx(
+        together[1]
+    )
+    assert logsumexp([-6, -9]) - logsumexp([-5, -5]) == pytest.approx(together[2])
 
 
 def test_draws_that_choose_nothing_but_the_impossible_stay_out_of_the_mean() -> None:

@@ -9,6 +9,7 @@ import pytest
 from tasks.audits.unique_feature import AUDIT, UniqueFeature
 from tasks.audits.unique_feature.verdict import ROWS, verdict
 from tasks.datasets.features import Glyph
+from tasks.datasets.features import called as name_of
 from tasks.schemas import SUMMARY
 
 A = Glyph()
@@ -72,6 +73,26 @@ def test_it_says_how_often_the_published_test_accuses_the_innocent() -> None:
 def test_a_null_run_says_that_it_is_one() -> None:
     assert "carried another feature" in verdict(A, GLYPH, table(0.0, -0.01, 0.02)).sentence
     assert "carried another" not in verdict(GLYPH, GLYPH, table(0.0, -0.01, 0.02)).sentence
+
+
+@pytest.mark.parametrize(
+    ("asked", "carried", "drawn", "image", "probe"),
+    [
+        (A, A, False, "the letter A", "the letter A"),
+        (A, GLYPH, False, "another one", "the letter A"),
+        (GLYPH, A, False, "another one", name_of(GLYPH)),
+        (A, A, True, "a feature drawn from the family of the letter A", "that feature"),
+        (A, GLYPH, True, "another one", "that feature"),
+    ],
+)
+def test_it_names_the_feature_that_was_in_the_image_and_the_one_asked_about(
+    asked: Glyph, carried: Glyph, drawn: bool, image: str, probe: str
+) -> None:
+    said = verdict(asked, carried, table(0.4, 0.2, 0.6), drawn).sentence
+    told = (
+        f"a single training image with {image} changes log P(its label | {probe}) - log P(its label | a random patch)"
+    )
+    assert said.startswith(f"Memorised: {told}")
 
 
 def test_the_audit_offers_its_verdict() -> None:
