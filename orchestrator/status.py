@@ -101,7 +101,8 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
     last = last_start(journal)
     # What was computed without the failed jobs has other keys than planned.
     known = {*tasks, *(key for each in last if each["event"] == "tolerated" for key in each["instead"])}
-    failed = {each["key"]: each for each in last if each["event"] == "failed" and each.get("key") in known - stored}
+    failed = {each["key"]: each for each in last if each["event"] == "failed" and "key" in each}
+    failed = {key: each for key, each in failed.items() if key not in stored}
     jobs = {
         "planned": len(tasks),
         "stored": len(known & stored),
