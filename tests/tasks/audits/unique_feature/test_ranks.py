@@ -20,7 +20,7 @@ def test_scores_are_standardised_over_the_family_and_averaged_over_models() -> N
     assert [0.5, -0.5, -0.5, 0.5] == found.tolist()
     spread = np.std([8, 4, 4, 0])
     assert [2 / spread, 0, 0, -2 / spread] == pytest.approx(ranks.label_directed(np.stack([one, other]), 1).tolist())
-    assert 1 == ranks.favoured(np.stack([one, other]))
+    assert [1, 0] == [ranks.favoured(np.stack([one, other]), label) for label in (None, 0)]
 
 
 def test_with_the_label_unknown_members_stand_where_they_stand_highest() -> None:
