@@ -6,7 +6,6 @@ Its id follows from its plan's keys, so starting it again reopens it. Kill it at
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -14,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import aftermath, audits, lease, timings
-from orchestrator.driver import Driver, Observer, Stop
-from orchestrator.errors import Absent, Damaged, EngramError, SpecError, StoreError
+from orchestrator.clock import SYSTEM, Clock
+from orchestrator.driver import Driver, Observer
+from orchestrator.errors import Absent, Damaged, EngramError, Held, SpecError, StoreError
 from orchestrator.execution import Execution
 from orchestrator.executors import open_executor
 from orchestrator.fields import coerce, plain
+from orchestrator.holder import taken
 from orchestrator.identity import run_id
 from orchestrator.journal import Journal
 from orchestrator.neighbours import Neighbours
@@ -27,6 +28,7 @@ from orchestrator.provenance import commit, versions
 from orchestrator.report import Report, reported
 from orchestrator.session import Part, Session
 from orchestrator.states import States
+from orchestrator.stop import Stop
 from orchestrator.store import Store
 from tasks.datasets.dataset import DatasetError
 
@@ -43,7 +45,14 @@ class Cell:
     setting: Mapping[str, Any] = field(default_factory=dict)
 
 
-def start(cells: Sequence[Cell], store: Store, execution: Execution, observe: Observer | None = None) -> Report:
+def start(
+    cells: Sequence[Cell],
+    store: Store,
+    execution: Execution,
+    observe: Observer | None = None,
+    *,
+    clock: Clock = SYSTEM,
+) -> Report:
     """Run an audit's cell, or a sweep's cells as one plan, to the end. Results that are stored are not computed again.
 
     Raises Held where another living driver has the run, Unwritable where its folder cannot be made, and ClusterError
@@ -59,9 +68,9 @@ def start(cells: Sequence[Cell], store: Store, execution: Execution, observe: Ob
         raise SpecError("two cells of the sweep are the same; vary something that bears on the result")
     for cell, part in zip(cells, parts, strict=True):
         part.journal.create(_about(cell), part.plan)
-        part.journal.tasks()  # one that cannot be read stops the run before anything is written
+        part.journal.check()  # one that cannot be read stops the run before anything is written
     if len(parts) == 1:
-        return _run(parts, store, execution, observe, None)
+        return _run(parts, store, execution, observe, None, clock)
     names = sorted(part.journal.run for part in parts)
     name = f"{cells[0].audit}-sweep-{hashlib.sha256(' '.join(names).encode()).hexdigest()[:8]}"
     sweep = Journal(runs / name)
@@ -69,10 +78,13 @@ def start(cells: Sequence[Cell], store: Store, execution: Execution, observe: Ob
     settings = [dict(cell.setting) for cell in cells]
     about = {"audit": cells[0].audit, "cells": [part.journal.run for part in parts], "settings": settings}
     sweep.create(about, None)
-    return _run(parts, store, execution, observe, sweep)
+    sweep.check()
+    return _run(parts, store, execution, observe, sweep, clock)
 
 
-def resume(run: str, store: Store, execution: Execution, observe: Observer | None = None) -> Report:
+def resume(
+    run: str, store: Store, execution: Execution, observe: Observer | None = None, *, clock: Clock = SYSTEM
+) -> Report:
     """Go on with a run or sweep where it was left, by its full name."""
     runs = store.folder("runs")
     journal = Journal(runs / run)
@@ -80,10 +92,10 @@ def resume(run: str, store: Store, execution: Execution, observe: Observer | Non
         raise SpecError(f"unknown run {run!r} in {store.location}")
     about = journal.about()
     if "cells" not in about:
-        return _run([Part(reopened(journal)[1], journal)], store, execution, observe, None)
+        return _run([Part(reopened(journal)[1], journal)], store, execution, observe, None, clock)
     journals = [Journal(runs / name) for name in about["cells"]]
     parts = [Part(reopened(each)[1], each) for each in journals]
-    return _run(parts, store, execution, observe, journal)
+    return _run(parts, store, execution, observe, journal, clock)
 
 
 def planned(cell: Cell) -> Plan:
@@ -100,8 +112,8 @@ def reopened(journal: Journal) -> tuple[Cell, Plan]:
     """The cell and plan of a run from its folder; EngramError where today's code plans something else."""
     about = journal.about()
     found = audits.find(about["audit"])
-    config = coerce(about["config"], found.audit.config, "config")
-    cell = Cell(about["audit"], config, about["preset"], about["setting"])
+    config = coerce(about.get("config", {}), found.audit.config, "config")
+    cell = Cell(about["audit"], config, about.get("preset"), about.get("setting") or {})
     plan = planned(cell)
     before = journal.tasks()
     if set(before) != set(plan.jobs):
@@ -134,24 +146,36 @@ def _about(cell: Cell) -> dict[str, Any]:
 
 
 def _run(
-    parts: Sequence[Part], store: Store, execution: Execution, observe: Observer | None, sweep: Journal | None
+    parts: Sequence[Part],
+    store: Store,
+    execution: Execution,
+    observe: Observer | None,
+    sweep: Journal | None,
+    clock: Clock,
 ) -> Report:
     """Drive these runs, held by this driver alone, and say how they ended."""
     stop = Stop()
     runs = store.folder("runs")
     names = sorted(part.journal.run for part in parts)
     with ExitStack() as held:
-        leases = [held.enter_context(lease.acquire(runs / name)) for name in names]
+
+        def say(line: str) -> None:
+            if observe is not None:
+                observe({"event": "told", "line": line})
+
+        # A clock of somebody's own is what everything goes by; ours is not for heartbeats, the file system's is.
+        now = None if clock is SYSTEM else clock.now
+        leases = held.enter_context(lease.acquire([runs / name for name in names], now, tell=say))
         mirror = store.mirror
-        claims = [held.enter_context(mirror.claim(name)) for name in names] if mirror is not None else []
+        claims = held.enter_context(mirror.claim(*names)) if mirror is not None else None
         session = Session(sweep.run if sweep else names[0], parts, store, observe)
-        neighbours = Neighbours(runs, names, min(each.since for each in leases))
+        neighbours = Neighbours(runs, names, leases.since, now, clock.monotonic)
         planned, states = session.plan, States(store, runs, names, execution.keep == "state")
 
-        def claimed(ours: set[str]) -> set[str]:
-            if any(each.lost for each in leases) or any(each.lost for each in claims):
-                stop.ask("another driver took this run over")
-            return neighbours.claimed(ours)
+        def ours() -> None:
+            """Held, where another driver has taken a run over: nothing may be written of it any more."""
+            if lost := leases.lost or (claims and claims.lost):
+                raise Held(taken(*lost))
 
         driver = Driver(
             store,
@@ -162,16 +186,19 @@ def _run(
             way=execution.way,
             runs=(sweep.run, *names) if sweep else (names[0], *_sweeps(runs, names[0])),
             fail_fast=execution.fail_fast,
-            deadline=None if execution.stop_after is None else time.monotonic() + execution.stop_after,
+            deadline=None if execution.stop_after is None else clock.monotonic() + execution.stop_after,
             seconds=timings.known(runs),
-            elsewhere=claimed,
+            timeout=execution.timeout,
+            elsewhere=neighbours.claimed,
+            ours=ours,
             states=states,
+            clock=clock,
         )
         held.callback(driver.close)
         delivery = aftermath.delivery(session, sweep.run if sweep else None, execution)
         if delivery is not None:
             held.callback(delivery.close)
-        with stop.on_signals():
+        with stop.on_signals(say):
             session.begin()
             if delivery is not None and session.plan.missing(session.stored()):
                 delivery.begin()
@@ -179,10 +206,12 @@ def _run(
             try:
                 sound = _to_the_end(driver, session, execution.tolerate)
                 driver.close()
+                ours()
                 session.publish(last=True)
             except StoreError as error:  # it cannot be read for now
                 driver.progress.paused = driver.progress.paused or str(error)
                 driver.close()
+            ours()
             driver.progress.paused = driver.progress.paused or session.lacking
             if not driver.progress.paused:
                 states.clear(planned, session.stored())

@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from orchestrator.cli.terminal import say, span
+from orchestrator.cli.terminal import say
+from orchestrator.counted import span
 from orchestrator.tally import Event, Tally
 
 SECONDS = 10.0  # between plain lines

@@ -152,7 +152,10 @@ def is_there(location: str | Path) -> bool:
     """Whether there is something at a store's place: a file or folder, or in a bucket a store. StoreError as above."""
     path = _path(location)
     if path is not None:
-        return path.expanduser().exists()
+        try:
+            return path.exists()
+        except OSError as error:
+            raise StoreError(f"cannot open the store {location}: {error.strerror}") from None
     from orchestrator.store import objects
     from orchestrator.store.bucket import Bucket
 
@@ -163,7 +166,10 @@ def _path(location: str | Path) -> Path | None:
     """Where a store lies on this machine; None for one in an object store."""
     scheme, separator, rest = str(location).partition("://")
     if not separator:
-        return Path(location)
+        try:
+            return Path(location).expanduser()
+        except RuntimeError:
+            raise StoreError(f"cannot open the store {location}: there is no home of that name") from None
     if scheme.lower() == "file" and rest.startswith("/"):
         from urllib.parse import unquote
 

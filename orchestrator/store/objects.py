@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator.errors import Absent, Damaged, Held, StoreError, Unwritable
-from orchestrator.lease import STALE
+from orchestrator.holder import STALE
 from orchestrator.store import JOURNEYS, KEPT, Written, aside, claims, entry, marker, state
 from orchestrator.store.bucket import PATIENCE, Away, Bucket
 from orchestrator.store.content import content
