@@ -5,7 +5,9 @@ from __future__ import annotations
 import builtins
 import errno
 import os
+import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,10 +137,9 @@ def test_a_cell_of_a_sweep_is_finished_where_another_ones_result_cannot_be_read(
 
 
 def test_a_cell_that_was_not_begun_since_another_failed_is_not_called_finished(store: Store) -> None:
-    cells = [Cell("toys", toys.Config(parts=1, first=first, trouble="raise", at=0, seconds=0)) for first in (0, 10)]
-    swept = start(cells, store, Execution(address="none", mlflow="off", report=False, fail_fast=True))
-    assert {cell.state: cell.jobs["stored"] for cell in swept.cells}.get("finished", 2) == 2
-    assert swept.exit_code != 0
+    cells = [Cell("toys", toys.Config(parts=1, first=first, trouble="raise", at=first)) for first in (0, 10)]
+    swept = start(cells, store, replace(HERE, fail_fast=True))
+    assert [("failed", 0), ("interrupted", 0)] == [(cell.state, cell.jobs["stored"]) for cell in swept.cells]
 
 
 # Commits that are refused
@@ -282,11 +283,12 @@ def test_a_result_that_is_gone_is_left_out_and_said_and_the_others_are_published
     assert list(range(1, 150)) == numbers(folder)
 
 
-def test_what_another_run_stored_is_in_the_tables_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_run_stored_is_in_the_tables_too(store: Store) -> None:
     spare = run(store, parts=6)
     kept = {key: store.read(key) for key in spare.roots["parts"]}
     for key in (*kept, *spare.roots["summary"]):
         place(store, key).unlink()
+    shutil.rmtree(Path(store.location) / "runs" / spare.run)
 
     def elsewhere(event: Mapping[str, Any]) -> None:
         if event["event"] == "planned":

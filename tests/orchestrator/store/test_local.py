@@ -334,6 +334,18 @@ def test_verify_names_exactly_what_is_wrong_in_order(store: LocalStore) -> None:
     assert 2 == len(inside(store, "quarantine"))
 
 
+def test_what_a_run_keeps_is_set_aside_only_while_it_is_what_was_found_wrong(store: LocalStore) -> None:
+    store.folder("runs", "one")
+    store.keep("one", "way.json", b"odd")
+    path = Path(store.location, "runs", "one", "ways", "way.json")
+    path.write_bytes(b"mended by another")
+    store.unkeep("one", "way.json", b"odd", "it makes no sense")
+    assert (b"mended by another", []) == (store.kept("one", "way.json"), inside(store, "quarantine", ".json"))
+    store.unkeep("one", "way.json", b"mended by another", "it makes no sense")
+    assert store.kept("one", "way.json") is None
+    assert [b"mended by another"] == [each.read_bytes() for each in inside(store, "quarantine", ".json")]
+
+
 # Making and opening a store
 
 
