@@ -142,9 +142,10 @@ def _ray(address: str | None) -> Iterator[Check]:
 def _store(location: str) -> Check:
     from orchestrator.store import open_store
 
-    path = Path(location.removeprefix("file://")).expanduser().absolute()
-    near = next(each for each in (path, *path.parents) if each.exists())
+    path = Path(location.removeprefix("file://"))
     try:
+        path = path.expanduser().absolute()
+        near = next(each for each in (path, *path.parents) if each.exists())
         results = "not made yet"
         if path.exists() and any(path.iterdir()):
             results = f"{len(open_store(location, create=False).keys()):,} results"
@@ -152,9 +153,9 @@ def _store(location: str) -> Check:
             file.write(b"\0" * 4096)
     except EngramError as error:
         return Check("store", False, str(error), "give another place with --store or ENGRAM_STORE")
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # which the home of nobody is
         advice = "make room or give another place with --store or ENGRAM_STORE"
-        return Check("store", False, f"{path} cannot be written: {error.strerror or error}", advice)
+        return Check("store", False, f"{path} cannot be written: {getattr(error, 'strerror', None) or error}", advice)
     free = shutil.disk_usage(near).free
     advice = "" if free > ROOM else "make room, or give another place with --store or ENGRAM_STORE"
     return Check("store", True if free > ROOM else None, f"{path}: {results}, writable, {size(free)} free", advice)
@@ -166,9 +167,12 @@ def _tracking(location: str, uri: str | None) -> Check:
     if uri == OFF:
         return Check("tracking", True, "off")
     if uri is None:
-        place = Path(location.removeprefix("file://")).expanduser().absolute() / FOLDER / DATABASE
+        place = Path(os.path.expanduser(location.removeprefix("file://"))).absolute() / FOLDER / DATABASE
         uri = f"sqlite:///{place}"
-    uri = absolute(uri)
+    try:
+        uri = absolute(uri)
+    except EngramError as error:
+        return Check("tracking", False, str(error), "mend MLFLOW_TRACKING_URI")
     if uri.startswith(("http://", "https://")):
         shown = Target(uri).public_uri
         reached = _answers(f"{shown.rstrip('/')}/health")

@@ -195,8 +195,9 @@ class Driver:
         outcomes = tuple(self._settled(outcome) for outcome in finished.outcomes)
         for outcome in outcomes:
             self._tell(schedule, outcome)
-        known = len(schedule.failed)
+        known, damaged = len(schedule.failed), schedule.damaged
         schedule.record(replace(finished, outcomes=outcomes))
+        self.progress.damaged += schedule.damaged - damaged
         for failed in list(schedule.failed.values())[known:]:
             self._tell_failure(schedule, failed)
         if self._states is not None:
@@ -224,7 +225,6 @@ class Driver:
                 if outcome.differs:
                     self.observe({"event": "differs", **about})
             case Missing():
-                self.progress.damaged += len(outcome.inputs)
                 self.observe({"event": "missing", **about, "inputs": list(outcome.inputs)})
             case Lost():
                 self.observe({"event": "lost", **about, "cause": outcome.cause})

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator import lease
+from orchestrator.errors import StoreError
 from orchestrator.holder import Holder
 from orchestrator.journal import Journal
 
@@ -56,7 +57,7 @@ class Neighbours:
                 continue
             other = self._others.get(run)
             if other is None or other.holder.token != holder.token:
-                keys = other.keys if other else frozenset(Journal(self._runs / run).tasks())  # a plan does not change
+                keys = other.keys if other else self._planned(run)  # a plan does not change
                 other = self._others[run] = Other(holder, keys, -1, now)
             shared = ours & other.keys
             if shared:
@@ -65,6 +66,13 @@ class Neighbours:
                     other.size, other.since = size, now
                 found[run] = (holder, shared, now - other.since)
         return found
+
+    def _planned(self, run: str) -> frozenset[str]:
+        """A run's keys. A plan that cannot be read claims nothing, and stops no other run."""
+        try:
+            return frozenset(Journal(self._runs / run).tasks())
+        except StoreError:
+            return frozenset()
 
     def _size(self, run: str) -> int:
         try:

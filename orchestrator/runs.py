@@ -15,7 +15,7 @@ from typing import Any
 from orchestrator import aftermath, audits, lease, timings
 from orchestrator.clock import SYSTEM, Clock
 from orchestrator.driver import Driver, Observer
-from orchestrator.errors import EngramError, Held, SpecError, StoreError
+from orchestrator.errors import Absent, Damaged, EngramError, Held, SpecError, StoreError
 from orchestrator.execution import Execution
 from orchestrator.executors import open_executor
 from orchestrator.fields import coerce, plain
@@ -68,7 +68,7 @@ def start(
         raise SpecError("two cells of the sweep are the same; vary something that bears on the result")
     for cell, part in zip(cells, parts, strict=True):
         part.journal.create(_about(cell), part.plan)
-        part.journal.tasks()  # one that cannot be read stops the run before anything is written
+        part.journal.check()  # one that cannot be read stops the run before anything is written
     if len(parts) == 1:
         return _run(parts, store, execution, observe, None, clock)
     names = sorted(part.journal.run for part in parts)
@@ -78,6 +78,7 @@ def start(
     settings = [dict(cell.setting) for cell in cells]
     about = {"audit": cells[0].audit, "cells": [part.journal.run for part in parts], "settings": settings}
     sweep.create(about, None)
+    sweep.check()
     return _run(parts, store, execution, observe, sweep, clock)
 
 
@@ -111,8 +112,8 @@ def reopened(journal: Journal) -> tuple[Cell, Plan]:
     """The cell and plan of a run from its folder; EngramError where today's code plans something else."""
     about = journal.about()
     found = audits.find(about["audit"])
-    config = coerce(about["config"], found.audit.config, "config")
-    cell = Cell(about["audit"], config, about["preset"], about["setting"])
+    config = coerce(about.get("config", {}), found.audit.config, "config")
+    cell = Cell(about["audit"], config, about.get("preset"), about.get("setting") or {})
     plan = planned(cell)
     before = journal.tasks()
     if set(before) != set(plan.jobs):
@@ -201,22 +202,22 @@ def _run(
             session.begin()
             if delivery is not None and session.plan.missing(session.stored()):
                 delivery.begin()
+            sound: set[str] | None = None
             try:
-                _to_the_end(driver, session, execution.tolerate)
+                sound = _to_the_end(driver, session, execution.tolerate)
                 driver.close()
                 ours()
-                session.publish()
-            except StoreError as error:  # it cannot be read for now, or holds what has just been found damaged
+                session.publish(last=True)
+            except StoreError as error:  # it cannot be read for now
                 driver.progress.paused = driver.progress.paused or str(error)
                 driver.close()
             ours()
-            driver.progress.paused = driver.progress.paused or session.unwritable
+            driver.progress.paused = driver.progress.paused or session.lacking
             if not driver.progress.paused:
                 states.clear(planned, session.stored())
             if driver.progress.around:
                 driver.progress.seconds[timings.around(execution.address)].append(driver.progress.around)
-            report = reported(driver, session, sweep.run if sweep else None)
-            _log_end(report, session, driver)
+            report = _ended(driver, session, sweep.run if sweep else None, sound)
             return aftermath.follow(report, session, execution, delivery, stop)
 
 
@@ -228,30 +229,47 @@ def _sweeps(runs: Path, cell: str) -> Iterator[str]:
                 yield folder.name
 
 
-def _to_the_end(driver: Driver, session: Session, tolerate: int) -> None:
-    """Drive until every planned result is there and verifies, or there is a reason to stop."""
+def _to_the_end(driver: Driver, session: Session, tolerate: int) -> set[str] | None:
+    """Drive until every planned result is there and verifies, or there is a reason to stop.
+
+    The keys whose results verify; None where it was stopped before that was looked at.
+    """
     progress = driver.progress
     for _ in range(1 + MENDED):
         driver.drive(session.plan, session.store.keys())
         if 0 < len(progress.failed) <= tolerate and not driver.stopped:
             session.tolerate(set(progress.failed))
             driver.drive(session.plan, session.store.keys())
-        if driver.stopped or (progress.failed and driver.fail_fast):
-            return
-        session.publish()
+        unfinished = driver.stopped and session.plan.missing(session.stored())
+        if unfinished or (progress.failed and driver.fail_fast):
+            return None
+        wrong = dict(session.store.verify(session.plan.jobs))
+        sound = set(session.plan.jobs) - set(wrong)
+        stuck = [error for error in wrong.values() if not isinstance(error, Absent | Damaged)]
+        if stuck:  # they cannot be read, or are damaged and cannot be set aside: nothing can take their place
+            more = f" (and {len(stuck) - 1} more)" if len(stuck) > 1 else ""
+            progress.paused = progress.paused or f"{stuck[0]}{more}"
+            return sound
         hopeless = session.plan.upon(progress.failed)
-        damaged = {key: why for key, why in session.store.verify(session.plan.jobs) if key not in hopeless}
-        if not damaged:
-            return
-        for key, why in damaged.items():
-            session.take({"event": "damaged", "key": key, "task": session.plan.task(key), "problem": why})
+        damaged = {key: error for key, error in wrong.items() if key not in hopeless}
+        if not damaged or driver.stopped:
+            return sound
+        for key, error in damaged.items():
+            session.take({"event": "damaged", "key": key, "task": session.plan.task(key), "problem": str(error)})
         progress.damaged += len(damaged)
     progress.paused = "results are damaged again and again after they were written; check the disk"
+    return sound
 
 
-def _log_end(report: Report, session: Session, driver: Driver) -> None:
+def _ended(driver: Driver, session: Session, sweep: str | None, sound: set[str] | None) -> Report:
+    """How the runs ended, once that is logged too."""
+    report = reported(driver, session, sweep, sound)
     ends = zip(session.parts, report.cells or (report,), strict=True)
     session.end((part, {"event": each.state, "jobs": dict(each.jobs), "note": each.note}) for part, each in ends)
     for part in session.parts:
         timings.write(part.journal.folder, driver.progress.seconds)
+    if session.lacking and not driver.progress.paused:
+        driver.progress.paused = session.lacking
+        report = reported(driver, session, sweep, sound)
     session.tell({"event": report.state, "run": report.run})
+    return report

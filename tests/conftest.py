@@ -28,6 +28,35 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch or numpy is fir
 os.environ |= {"MLFLOW_TRACKING_URI": "off", "ENGRAM_REPORT": "no"}
 
 
+class CpuDurations:
+    """Says at the end which tests took most processor time, that of their ended child processes included."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = {}
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        before = sum(os.times()[:4])
+        result = yield
+        self.spent[item.nodeid] = sum(os.times()[:4]) - before
+        return result
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        terminalreporter.section(f"processor time of {len(self.spent)} tests: {sum(self.spent.values()):.1f} s")
+        for name, seconds in sorted(self.spent.items(), key=lambda entry: -entry[1]):
+            if seconds >= 0.5:
+                terminalreporter.line(f"{seconds:8.2f} s {name}")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cpu-durations", action="store_true", help="say at the end which tests took processor time")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--cpu-durations"):
+        config.pluginmanager.register(CpuDurations())
+
+
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[Any]:
     """A `ray.cluster_utils.Cluster` whose head has 2 CPUs; its token is in this process's environment."""

@@ -28,7 +28,7 @@ from orchestrator.cli.options import (
     What,
     Where,
 )
-from orchestrator.cli.place import opened_at
+from orchestrator.cli.place import opened_at, path_of
 from orchestrator.cli.terminal import emit, show, table
 from orchestrator.counted import span
 
@@ -172,12 +172,10 @@ def probes(
 
     Nothing is trained. The folder tells in README.txt how its model's answers are given back.
     """
-    from pathlib import Path
-
     from orchestrator.counted import counted
     from orchestrator.probes import hand_out
 
-    said = hand_out(_specified(what, fields, preset, None, store, {}), Path(out).expanduser())
+    said = hand_out(_specified(what, fields, preset, None, store, {}), path_of("--out", out))
     if json:
         emit(said)
         return

@@ -192,6 +192,23 @@ def test_a_result_deleted_during_the_run_is_computed_again_and_said(store: Store
     assert Counter({**dict.fromkeys(range(6), 1), 0: 2}) == computed(tmp_path)
 
 
+def test_one_flipped_bit_under_many_readers_costs_one_computation_and_fails_nothing(
+    store: Store, tmp_path: Path
+) -> None:
+    fields: dict[str, Any] = {"parts": 12, "first": 1, "share": True, "folder": str(tmp_path)}
+    before = run(store, **fields)
+    (shared,) = store.keys() - {key for keys in before.roots.values() for key in keys}
+    for key in before.roots["parts"]:
+        _file(store, key).unlink()
+    data = bytearray(_file(store, shared).read_bytes())
+    data[len(data) // 3] ^= 1
+    _file(store, shared).write_bytes(data)
+    after = run(store, replace(HERE, together=12), **fields)
+    assert ("finished", 0) == (after.state, after.exit_code)
+    assert (13, 0, 1) == (after.jobs["done"], after.jobs["failed"], after.damaged)
+    assert Counter(dict.fromkeys(range(13), 2)) == computed(tmp_path)
+
+
 def test_a_second_driver_is_refused_while_the_first_lives(store: Store, tmp_path: Path) -> None:
     fields = {"seconds": 0.1, "folder": str(tmp_path)}
     first = threading.Thread(target=lambda: run(store, **fields))
