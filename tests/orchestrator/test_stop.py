@@ -39,15 +39,21 @@ def test_the_first_reason_stands() -> None:
 def test_what_is_computed_in_this_thread_gets_its_grace_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stop_module, "GRACE", 0.01)
     monkeypatch.setattr(stop_module, "AGAIN", 0.01)
-    stop, swallowed = Stop(), []
-    with stop.on_signals():
-        with pytest.raises(OutOfTime), stop.computing_here():
+    stop = Stop()
+    swallowed: list[OutOfTime] = []
+
+    def compute() -> None:
+        with stop.computing_here():
             os.kill(os.getpid(), signal.SIGINT)
             try:
                 time.sleep(60)
             except OutOfTime as error:  # as a task may that catches all there is
                 swallowed.append(error)
             time.sleep(60)
+
+    with stop.on_signals():
+        with pytest.raises(OutOfTime):
+            compute()
         time.sleep(0.05)  # nothing is interrupted that is not computed
     assert 1 == len(swallowed)
 
