@@ -125,6 +125,22 @@ def test_one_signal_stops_a_run_on_ray_and_says_how_to_go_on(
     assert Counter(range(40)) == computed(engram.folder)  # nothing that had ended was lost
 
 
+@pytest.mark.slow  # a cluster of its own, whose processes get the signal too
+def test_a_signal_to_the_whole_process_group_stops_a_run_as_one_to_the_driver_does(engram: Shell) -> None:
+    fields = ("parts=40", "trouble=wait", "at=1", f"folder={engram.folder}")
+    command = [sys.executable, "-m", "orchestrator", "run", "toys", *fields, "--address", "local"]
+    run = subprocess.Popen(
+        command, cwd=engram.folder, env=engram.env, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    engram.await_begun(1, run)
+    os.killpg(run.pid, signal.SIGTERM)
+    _, said = run.communicate(timeout=240)
+    assert 130 == run.returncode, said
+    assert "SIGTERM: nothing more is begun" in said
+    assert "engram resume toys-" in said
+    assert "Traceback" not in said
+
+
 def test_a_second_driver_is_refused_at_once_and_names_the_first(engram: Shell, ray_cluster: Any) -> None:
     fields = ("parts=20", "trouble=wait", "at=2", f"folder={engram.folder}")
     command = ("run", "toys", *fields, "--address", ray_cluster.address)

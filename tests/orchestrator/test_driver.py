@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import toys
 
+from orchestrator import driver as driver_module
 from orchestrator import limits, waiting
 from orchestrator import stop as stop_module
-from orchestrator.calls import Finished
+from orchestrator.calls import Call, Finished
 from orchestrator.driver import Driver
 from orchestrator.errors import ClusterError
 from orchestrator.execution import Execution
@@ -77,6 +78,39 @@ def test_a_cluster_that_cannot_start_since_the_run_is_to_stop_is_an_interrupt(st
     driver = Driver(store, opened, lambda event: None, stop)
     driver.drive(Plan.below(toys.plan(toys.Config())), set())
     assert "SIGTERM" == driver.stopped
+
+
+class Busy(LocalExecutor):
+    """An executor that says of each call that it has been running for a week, and notes which it is asked to end."""
+
+    def __init__(self, store: str) -> None:
+        super().__init__(store)
+        self.asked: list[tuple[str, str, int]] = []
+        self._last: Call | None = None
+
+    def submit(self, call: Call) -> None:
+        self._last = call
+        super().submit(call)
+
+    def running(self) -> Sequence[tuple[Call, float]]:
+        return [(self._last, 7 * 86400.0)] if self._last else []
+
+    def end(self, call: Call, why: str) -> None:
+        self.asked.append((call.task, why, len(self._store.keys())))
+
+
+@pytest.mark.parametrize(("given", "limit", "after"), [(None, "10 min", 1), (90.0, "1 min 30 s", 0)])
+def test_a_call_is_ended_after_a_time_that_is_given_or_learnt_from_jobs_of_its_kind(
+    store: Store, monkeypatch: pytest.MonkeyPatch, given: float | None, limit: str, after: int
+) -> None:
+    monkeypatch.setattr(driver_module, "POLL", 0.0)
+    executor = Busy(store.location)
+    events: list[Mapping[str, Any]] = []
+    driver = Driver(store, lambda: executor, events.append, Stop(), together=1, timeout=given)
+    driver.drive(Plan.below(toys.plan(toys.Config(parts=3, seconds=0.001))), set())
+    assert set(driver.progress.computed) == store.keys()
+    assert ("toys.part", f"it was ended after {limit}, which is all that it may take") == executor.asked[0][:2]
+    assert after <= min(there for _, _, there in executor.asked)
 
 
 def test_an_interrupt_waits_for_a_job_of_this_process_no_longer_than_the_grace(
