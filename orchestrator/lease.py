@@ -239,7 +239,7 @@ def _text(said: dict[str, object]) -> bytes:
 def _read(path: Path) -> Holder | None:
     """Who a file names, alive or not. One that cannot be made out is somebody's, until its file is old."""
     try:
-        touched = path.stat().st_mtime
+        touched = _stat(path).st_mtime
         data = path.read_bytes()
     except FileNotFoundError:
         return None
@@ -254,10 +254,19 @@ def _read(path: Path) -> Holder | None:
 def _sign(folder: Path) -> tuple[int, int] | None:
     """What tells a lease's file from one that is put in its place; None where there is none."""
     try:
-        found = (folder / LEASE).stat()
+        found = _stat(folder / LEASE)
     except FileNotFoundError:
         return None
     return found.st_ino, found.st_mtime_ns
+
+
+def _stat(path: Path) -> os.stat_result:
+    """Of the file as it is now: a file system of another machine may remember it for a minute, but not once opened."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        return os.fstat(handle)
+    finally:
+        os.close(handle)
 
 
 def _touch(path: Path, now: Clock | None) -> None:
@@ -269,7 +278,7 @@ def _beat(path: Path, holder: Holder) -> float:
     runs = path.parent if path.parent.name == DRIVERS else path.parent.parent
     for each in (_file(runs, holder), path):
         with suppress(FileNotFoundError):
-            return each.stat().st_mtime
+            return _stat(each).st_mtime
     return 0.0
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.executors.guard import Guard, state
+from orchestrator.executors.guard import MARK, Guard, family, marked, state, sweep
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="the guard reads /proc")
 
@@ -62,6 +62,30 @@ def test_closing_takes_what_carries_the_mark_and_nothing_else() -> None:
     finally:
         other.kill()
         other.wait()
+
+
+def test_what_carries_a_mark_is_found_with_its_descendants_and_swept() -> None:
+    mark = os.urandom(16).hex()
+    forgetful = (
+        "import subprocess, sys, time; sleep = [sys.executable, '-c', 'import time; time.sleep(60)']; "
+        "print(subprocess.Popen(sleep, env={}).pid, flush=True); time.sleep(60)"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", forgetful], env={**os.environ, MARK: mark}, stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    assert [parent.pid] == list(marked(mark))
+    known = family(mark)
+    assert {parent.pid, child} == set(known)
+    assert 0 == sweep("another mark", {child: "another start"})  # a number that another process has got
+    assert alive(child)
+    assert 2 == sweep(mark, known)
+    assert -signal.SIGKILL == parent.wait()
+    while alive(child):
+        time.sleep(0.01)
+    assert 0 == sweep(mark, known)
+    parent.stdout.close()
 
 
 def test_of_what_carries_the_mark_only_what_is_stopped_can_be_ended_alone() -> None:
