@@ -18,6 +18,8 @@ from importlib import metadata
 from pathlib import Path
 
 from orchestrator.errors import EngramError
+from orchestrator.executors.address import host_and_port
+from orchestrator.spec import PLACES
 
 NEEDED = ("ray", "torch", "torchvision", "numpy", "scipy", "pyarrow", "scikit-learn", "pillow", "pydantic", "pyyaml")
 USEFUL = {"mlflow": "runs are then not tracked", "faiss-gpu|faiss-cpu": "nearest neighbours then go by torch"}
@@ -113,9 +115,13 @@ def _ray(address: str | None) -> Iterator[Check]:
     if address == "none":
         yield Check("ray cluster", True, "not used: with address none all runs in one process")
         return
-    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
-    if host and port.isdigit():
-        reached = _reaches(host, int(port))
+    if address and address not in PLACES:
+        try:
+            host, port = host_and_port(address)
+        except EngramError as error:
+            yield Check("ray cluster", False, *str(error).split("; ", 1))
+            return
+        reached = _reaches(host, port)
         advice = "" if reached else "start the cluster, open the port, or use --address local"
         yield Check("ray cluster", reached, f"{address} {'answers' if reached else 'does not answer'}", advice)
         return
@@ -180,10 +186,10 @@ def _tracking(location: str, uri: str | None) -> Check:
         return Check("tracking", True if reached else None, f"{shown} {'answers' if reached else 'is away'}", advice)
     if uri.startswith("sqlite:///"):
         path = Path(uri.removeprefix("sqlite:///"))
-        near = next(each for each in (path, *path.parents) if each.exists())
+        near = next(each for each in (path, *path.parents) if os.path.exists(each))
         if not os.access(near, os.W_OK):
             return Check("tracking", None, f"{path} cannot be written", "name another place by MLFLOW_TRACKING_URI")
-        return Check("tracking", True, f"{path}{'' if path.exists() else ', not made yet'}")
+        return Check("tracking", True, f"{path}{'' if os.path.exists(path) else ', not made yet'}")
     return Check("tracking", True, f"by {uri.partition(':')[0]}, not looked at")
 
 

@@ -164,6 +164,8 @@ def is_there(location: str | Path) -> bool:
 
 def _path(location: str | Path) -> Path | None:
     """Where a store lies on this machine; None for one in an object store."""
+    if "\0" in str(location):
+        raise StoreError(f"cannot open the store {str(location)!r}: no path holds a NUL")
     scheme, separator, rest = str(location).partition("://")
     if not separator:
         try:

@@ -174,7 +174,8 @@ def tiny(config: Config) -> Config:
 def probes(config: Config) -> Iterator[tuple[str, NDArray[np.uint8]]]:
     from tasks.datasets.catalog import load
 
-    assert config.data is not None
+    if config.data is None:
+        raise ValueError("data is not given; the pictures are taken from it")
     clean = load(config.data).test_images[: config.parts]
     yield "clean", clean
     yield "inverted", 255 - clean
