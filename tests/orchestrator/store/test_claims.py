@@ -65,6 +65,39 @@ def test_a_driver_that_was_not_heard_of_for_long_is_taken_over(bucket: Bucket, m
         assert name not in [each.name for each in bucket.objects("claims")]
 
 
+def test_a_claim_is_as_fresh_as_its_drivers_last_heartbeat(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = elsewhere(bucket)
+    monkeypatch.setattr(claims, "STALE", 1.0)
+    time.sleep(2.1)
+    bucket.put(f"claims/.beats/{name.rpartition('/')[2]}", b"{}")
+    with pytest.raises(Held, match=r"process 77 on other\.cluster"):
+        claims.claim(bucket, RUN)
+
+
+def test_one_heart_beats_for_all_runs_of_a_driver(bucket: Bucket) -> None:
+    runs = [f"toys-{number}" for number in range(5)]
+    with claims.claim(bucket, *runs, beat=0.05) as claim:
+        assert 1 == [thread.name for thread in threading.enumerate()].count("claim")
+        assert eventually(lambda: 6 == len(bucket.objects("claims")))
+        [beat] = bucket.objects("claims/.beats")
+        bucket.delete("claims/" + "/".join(("toys-3", beat.name.rpartition("/")[2])))
+        assert eventually(lambda: 6 == len(bucket.objects("claims")))
+        assert not claim.lost
+        with pytest.raises(Held, match="toys-3 already has a driver"):
+            claims.claim(bucket, "toys-9", "toys-3")
+        assert [] == bucket.objects("claims/toys-9")
+    assert [] == bucket.objects("claims")
+
+
+def test_how_old_a_claim_is_is_judged_by_the_store_s_clock(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere(bucket)
+    now = time.time()
+    for away in (-7200.0, 7200.0):
+        monkeypatch.setattr(claims.time, "time", lambda away=away: now + away)
+        assert [RUN] == list(claims.living(bucket))
+    assert 1 == len(bucket.objects("claims"))  # what told the time is gone
+
+
 def test_of_drivers_that_start_at_once_one_gets_the_run(bucket: Bucket) -> None:
     got: list[claims.Claim] = []
     refused: list[str] = []
