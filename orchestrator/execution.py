@@ -20,6 +20,7 @@ class Execution:
     tolerate: int = 0  # failed jobs that the tables may go without
     fail_fast: bool = False
     stop_after: float | None = None  # seconds
+    timeout: float | None = None  # seconds that a job may take; None: what jobs of its kind take in this run tells
     way: WayName = "auto"  # of training models; auto takes the fastest, chosen once per run, device and network
     # What stays of a finished training's state, which another run may go on from to train longer. An unfinished run's
     # stays in any case.

@@ -21,7 +21,7 @@ NEIGHBOURS = 1000  # stored results of the same task that are looked at for the 
 def run(journal: Journal, store: Store) -> dict[str, Any]:
     """Per task of a run: jobs planned, there before its last start, computed by it, failed, and absent now."""
     about = journal.about()
-    runs = [Journal(store.folder("runs", name)) for name in about.get("cells", ())] or [journal]
+    runs = [journal.beside(name) for name in about.get("cells", ())] or [journal]
     stored = store.keys()
     tasks: dict[str, str] = {}
     events: dict[str, set[str]] = {"stored": set(), "done": set(), "failed": set()}

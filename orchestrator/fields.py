@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Union
 
 from orchestrator.errors import SpecError
+from orchestrator.plain_yaml import YamlError, loaded
 
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
@@ -228,12 +229,10 @@ def _dataclass(value: Any, to: type, where: str) -> Any:
 
 def _mapping(text: str, where: str) -> Any:
     """The fields in `{query: 1.0, calibration: 1.0}`, as YAML or JSON has them."""
-    import yaml
-
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise SpecError(f"{where} is {text!r}; write it as {{name: value, ...}}") from None
+        return loaded(text)
+    except YamlError as error:
+        raise SpecError(f"{where} is {text!r}; write it as {{name: value, ...}}: {error}") from None
 
 
 def _literal(value: Any, allowed: tuple[Any, ...], where: str) -> Any:

@@ -32,7 +32,7 @@ class Tally:
         """Count an event. `started` (of the log) and `planned` (of an observer) begin anew."""
         match event["event"]:
             case "planned" | "started":
-                self.planned, self.stored = event["planned"], event["stored"]
+                self.planned, self.stored = event.get("planned", 0), event.get("stored", 0)
                 self.tasks = Counter(event.get("tasks", {}))
                 self.done = self.failed = self.lost = self.models = 0
                 self.seconds.clear()

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import pytest
 import toys
@@ -49,7 +49,7 @@ class Shell:
         )
 
     def results(self) -> list[Path]:
-        return sorted(self.folder.glob("engram-store/results/*/*.arrow"))
+        return results(self.folder)
 
     def await_results(self, count: int, run: subprocess.Popen[str]) -> None:
         """Wait until so many results are stored by a run that has not ended yet."""
@@ -74,19 +74,40 @@ class Shell:
 
 
 class Said(NamedTuple):
-    """What a command said, and nothing else of it."""
+    """What a command said, and the code with which it ended."""
 
     stdout: str
     stderr: str
+    returncode: int
 
 
 class Here:
-    """`engram` in a folder, as `Shell` has it but in this very process: no interpreter and no torch load anew."""
+    """`engram` in a folder, as `Shell` has it but in this very process: no interpreter and no torch load anew.
+
+    `env` is set beside the process's own environment, of which the tester's settings are left out.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.env: dict[str, str] = {}
 
     def __call__(self, *arguments: str, code: int = 0) -> Said:
+        said = self.run(*arguments)
+        assert code == said.returncode, said
+        return said
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads(self(*arguments, "--json", code=code).stdout)
+
+    def into(self, path: str, *arguments: str) -> Said:
+        """The command with its standard output opened on this path."""
+        from orchestrator.cli.streams import Output
+
+        with open(path, "wb") as file:
+            return self.run(*arguments, stdout=io.TextIOWrapper(Output(file.fileno(), "w", closefd=False)))
+
+    def run(self, *arguments: str, stdout: TextIO | None = None) -> Said:
+        """The command, however it ends."""
         from orchestrator.cli import main
 
         out, err = io.StringIO(), io.StringIO()
@@ -95,15 +116,25 @@ class Here:
             patch.setattr(sys, "argv", ["engram", *arguments])
             for name in OURS:
                 patch.delenv(name, raising=False)
+            for name, value in self.env.items():
+                patch.setenv(name, value)
             try:
-                with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as end:
+                with (
+                    contextlib.redirect_stdout(stdout or out),
+                    contextlib.redirect_stderr(err),
+                    pytest.raises(SystemExit) as end,
+                ):
                     main()
             finally:
                 for number, handler in handlers.items():
                     signal.signal(number, handler)
-        said = Said(out.getvalue(), err.getvalue())
-        assert code == end.value.code, said
-        return said
+        assert isinstance(end.value.code, int)
+        return Said(out.getvalue(), err.getvalue(), end.value.code)
 
-    def json(self, *arguments: str, code: int = 0) -> Any:
-        return json.loads(self(*arguments, "--json", code=code).stdout)
+    def results(self) -> list[Path]:
+        return results(self.folder)
+
+
+def results(folder: Path) -> list[Path]:
+    """The files of all results in the folder's store."""
+    return sorted(folder.glob("engram-store/results/*/*.arrow"))

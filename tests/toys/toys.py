@@ -45,7 +45,7 @@ class Part:
 class Config:
     """How many parts, and what becomes of them. With the trouble `nothing` there is nothing to sum up.
 
-    `data` are the pictures that a model would be asked about.
+    `data` are the pictures that a model would be asked about. Where they `share`, each part reads one more part.
     """
 
     parts: int = 6
@@ -56,6 +56,7 @@ class Config:
     folder: str = ""
     label: str = ""
     data: Dataset | None = None
+    share: bool = False
 
     def __post_init__(self) -> None:
         if self.parts < 1:
@@ -158,8 +159,9 @@ def plan(config: Config) -> dict[str, Job | tuple[Job, ...]]:
     if config.trouble == "nothing":
         label = Label(config.label)
         return {"summary": Job(nothing, label), "pictures": Job(pictures, label)}
+    shared = (Job(part, Part(config.first - 1, folder=config.folder)),) if config.share else ()
     parts = tuple(
-        Job(part, Part(config.first + i, config.seconds, config.trouble, config.at, config.folder))
+        Job(part, Part(config.first + i, config.seconds, config.trouble, config.at, config.folder), shared)
         for i in range(config.parts)
     )
     return {"summary": Job(total, Label(config.label), parts), "parts": parts}
@@ -172,7 +174,8 @@ def tiny(config: Config) -> Config:
 def probes(config: Config) -> Iterator[tuple[str, NDArray[np.uint8]]]:
     from tasks.datasets.catalog import load
 
-    assert config.data is not None
+    if config.data is None:
+        raise ValueError("data is not given; the pictures are taken from it")
     clean = load(config.data).test_images[: config.parts]
     yield "clean", clean
     yield "inverted", 255 - clean

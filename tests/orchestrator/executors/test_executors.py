@@ -106,6 +106,18 @@ def test_nothing_comes_back_of_what_was_cancelled(executor: Executor, store: Sto
     assert [100] == [each.call.number for each in drain(executor, 1)]
 
 
+def test_what_is_submitted_is_pending_until_it_comes_back_or_is_given_up(executor: Executor) -> None:
+    assert (0, []) == (executor.pending, list(executor.running()))
+    executor.submit(call("double", 1.0, first=1))
+    assert 1 == executor.pending
+    drain(executor, 1)
+    assert (0, []) == (executor.pending, list(executor.running()))
+    executor.submit(call("sleep", 20.0, first=2))
+    executor.cancel()
+    executor.halt()
+    assert 0 == executor.pending
+
+
 def test_slots_and_window_say_how_much_to_submit(executor: Executor) -> None:
     assert 1 <= executor.slots <= executor.window <= 512
 

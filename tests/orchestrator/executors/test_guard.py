@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.executors.guard import Guard
+from orchestrator.executors.guard import Guard, state
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="the guard reads /proc")
 
@@ -62,6 +62,28 @@ def test_closing_takes_what_carries_the_mark_and_nothing_else() -> None:
     finally:
         other.kill()
         other.wait()
+
+
+def test_of_what_carries_the_mark_only_what_is_stopped_can_be_ended_alone() -> None:
+    guard = Guard()
+    stopped, busy = (subprocess.Popen(SLEEPER, env={**os.environ, **guard.variables}) for _ in range(2))
+    other = subprocess.Popen(SLEEPER)
+    try:
+        for each in (stopped, other):
+            os.kill(each.pid, signal.SIGSTOP)
+            while state(each.pid) != "T":
+                time.sleep(0.01)
+        guard.end_stopped()
+        assert -signal.SIGKILL == stopped.wait()
+        assert busy.poll() is None
+        assert "T" == state(other.pid)
+    finally:
+        guard.close()
+        other.kill()
+        other.wait()
+        busy.wait()
+    guard.end_stopped()
+    assert state(other.pid) is None
 
 
 def test_a_killed_driver_takes_what_carries_the_mark_with_it() -> None:

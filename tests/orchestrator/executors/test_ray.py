@@ -19,11 +19,12 @@ import pytest
 pytest.importorskip("ray")
 
 from orchestrator.calls import Done, Finished, Lost
-from orchestrator.driver import Driver, Stop
+from orchestrator.driver import Driver
 from orchestrator.errors import ClusterError
 from orchestrator.executors.ray import ROOT, RayExecutor
 from orchestrator.filling import SHARERS, part
 from orchestrator.plan import Plan
+from orchestrator.stop import Stop
 from orchestrator.store import Store, open_store
 from tasks.job import Job
 from tests.orchestrator.executors import jobs
@@ -108,6 +109,97 @@ def test_a_lost_node_is_not_its_jobs_fault(
         executor.close()
         if node in ray_cluster.worker_nodes:
             ray_cluster.remove_node(node)
+
+
+@pytest.fixture
+def holding(ray_cluster: Any, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayExecutor]:
+    """An executor with four calls that wait for `go`, of which two have begun: there are places for two."""
+    monkeypatch.setenv("ENGRAM_TOLD", str(tmp_path))
+    opened = RayExecutor(store.location, address=ray_cluster.address)
+    for number in range(1, 5):
+        opened.submit(call("until", number, first=number))
+    await_(lambda: 2 == len(list(tmp_path.glob("began-*"))))
+    yield opened
+    opened.cancel()
+    opened.close()
+
+
+def test_once_it_is_halted_nothing_begins_and_what_runs_goes_on(holding: RayExecutor, tmp_path: Path) -> None:
+    holding.halt()
+    await_(lambda: list(holding.wait(0.1)) == [] and 2 == holding.pending)
+    (tmp_path / "go").touch()
+    found = outcomes(drain(holding, 2))
+    assert [Done, Done] == [type(outcome) for outcome in found]
+    assert {f"began-{int(outcome.key, 16)}" for outcome in found} == {path.name for path in tmp_path.glob("began-*")}
+    assert 0 == holding.pending
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_call_that_is_ended_comes_back_as_lost_and_the_others_go_on(
+    holding: RayExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    monkeypatch.setattr("orchestrator.executors.ray.BEGUN_SECONDS", 0.0)
+    monkeypatch.setattr(holding, "_own", own)  # whether others may be using the cluster
+    (one, seconds), (other, _) = holding.running()
+    assert (1, 2) == (one.number, other.number)
+    assert seconds >= 0.0
+    found: list[Any] = []
+
+    def lost() -> bool:
+        holding.end(one, "it was ended")
+        found.extend(outcomes(list(holding.wait(0.1))))
+        return bool(found)
+
+    await_(lost)
+    assert [Lost(key_of(1), "it was ended", died=True)] == found
+    assert [2, 3] == [each.number for each, _ in holding.running()]
+    (tmp_path / "go").touch()
+    assert [Done] * 3 == [type(outcome) for outcome in outcomes(drain(holding, 3))]
+
+
+def test_a_call_that_had_not_begun_when_it_was_to_be_ended_is_sent_again(holding: RayExecutor, tmp_path: Path) -> None:
+    holding.slots = 4  # as it would be if others took two of them
+    third = holding.running()[2][0]
+    holding.end(third, "it was ended")
+    assert [] == list(holding.wait(1.0))
+    assert [1, 2, 4, 3] == [each.number for each, _ in holding.running()]
+    (tmp_path / "go").touch()
+    assert [Done] * 4 == [type(outcome) for outcome in outcomes(drain(holding, 4))]
+
+
+def test_a_call_whose_worker_does_not_even_end_is_given_up(
+    holding: RayExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.executors.ray.END_SECONDS", 0.0)
+    monkeypatch.setattr("ray.cancel", lambda reference, force: None)  # as if it never heard
+    monkeypatch.setattr(holding, "_own", True)
+    one = holding.running()[0][0]
+    holding.end(one, "it was ended")
+    assert [Lost(key_of(1), "it was ended", died=True)] == outcomes(list(holding.wait(0.0)))
+    monkeypatch.undo()
+
+
+def test_a_job_that_hangs_is_ended_sent_again_and_set_aside_in_the_end(
+    ray_cluster: Any, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.executors.ray.BEGUN_SECONDS", 0.0)
+    monkeypatch.setattr("orchestrator.driver.POLL", 0.05)
+    monkeypatch.setenv("ENGRAM_TOLD", str(tmp_path))
+    plan = Plan.below({"summary": (Job(jobs.until, jobs.Number(7)), Job(jobs.double, jobs.Number(1)))})
+    executor = RayExecutor(store.location, address=ray_cluster.address)
+    events: list[Mapping[str, Any]] = []
+    driver = Driver(store, lambda: executor, events.append, Stop(), together=1, timeout=1.0)
+    try:
+        driver.drive(plan, set())
+    finally:
+        driver.close()
+    hung, sound = plan.roots["summary"]
+    assert {sound} == driver.progress.computed
+    assert (
+        "its worker died 3 times; the last time: it was ended after 1 s, which is all that it may take"
+        == driver.progress.failed[hung].error
+    )
+    assert 3 == sum(event["event"] == "lost" for event in events)
 
 
 def test_a_wrong_token_is_said_at_once(ray_cluster: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

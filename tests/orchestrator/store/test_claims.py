@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import lease
 from orchestrator.errors import Held
+from orchestrator.holder import me
 from orchestrator.store import claims
 from orchestrator.store.bucket import Bucket
 from tests.s3 import BUCKET, Server
@@ -28,7 +28,7 @@ def bucket(s3: Server) -> Bucket:
 
 def elsewhere(bucket: Bucket, held: bool = True) -> str:
     """A claim of a driver on another machine; the name of its object."""
-    holder = replace(lease.me(time.time()), host="other.cluster", boot="another", pid=77)
+    holder = replace(me(time.time()), host="other.cluster", boot="another", pid=77)
     name = f"claims/{RUN}/{holder.token}.json"
     bucket.put(name, json.dumps({"holder": asdict(holder), "held": held}).encode())
     return name

@@ -1,12 +1,14 @@
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 
 from tasks import statistics
 from tasks.audits.density.memorization import terms
-from tasks.audits.density.reassignment import p_values, reassigned, smallest_p_value
+from tasks.audits.density.reassignment import TOLERANCE, p_values, reassigned, smallest_p_value
 from tests.tasks.audits.density.made_up import noise, partitions
 
 INF, NAN = float("inf"), float("nan")
@@ -47,6 +49,49 @@ def test_p_values_agree_with_every_assignment_scored_on_its_own() -> None:
     assert len(set(map(tuple, held_out[20:30]))) > 3
 
 
+@pytest.mark.parametrize("sd", [100.0, 1000.0])
+def test_models_a_thousand_nats_apart_leave_the_p_values_exact(sd: float) -> None:
+    # exp of 709 nats and more is no number any more; times 0 it must not make a draw disappear.
+    log_p, held_out = noise(chance(3), 60, 3, 4, sd), partitions(chance(1), 60, 3, 4)
+    log_p[40:, 1, 2] = NAN
+    log_p[30:50, 0, 0] = -INF
+    found = p_values(log_p, held_out, 99, chance())
+    defined = np.flatnonzero(~np.isnan(terms(log_p, held_out).score))
+    expected = []
+    for row in defined:
+        models = [np.flatnonzero(~np.isnan(each)) for each in log_p[row]]
+        kept = [each if fold in each else [fold] for each, fold in zip(models, held_out[row], strict=True)]
+        sums = [log_sum(log_p[row], each) for each in itertools.product(*kept)]
+        expected.append(np.mean(np.array(sums) <= log_sum(log_p[row], held_out[row]) + TOLERANCE))
+    assert expected == pytest.approx(found[defined])
+    assert found[defined].min() < 0.1
+
+
+def log_sum(log_p: np.ndarray, chosen: Sequence[int]) -> float:
+    said = log_p[np.arange(len(log_p)), list(chosen)]
+    return float(logsumexp(said[~np.isnan(said)]))
+
+
+def test_the_lowest_of_models_a_thousand_nats_apart_is_one_of_as_many_as_there_are() -> None:
+    log_p = np.array([[[-2000.0, 0.0, -1000.0]]])
+    found = [p_values(log_p, np.array([[fold]]), 99, chance())[0] for fold in range(3)]
+    assert [1 / 3, 3 / 3, 2 / 3] == found
+
+
+def test_sums_that_are_equal_but_for_rounding_are_ties() -> None:
+    # Held out by .1 and .2, or by .3 and next to nothing: .3 either way, and 0.1 + 0.2 > 0.3 to a machine.
+    log_p = np.log([[0.1, 0.3], [0.2, 1e-300]]) + chance().uniform(-100, 0, (300, 1, 1))
+    for fold in (0, 1):
+        assert {3 / 4} == set(p_values(log_p, np.full((300, 2), fold), 99, chance()).tolist())
+
+
+def test_a_repetition_that_held_nothing_out_says_nothing_in_any_draw() -> None:
+    # The one model left of the second repetition trained on it: whichever it is drawn to be, S is the first's alone.
+    log_p = np.array([[[-1.0, -2.0, -3.0], [NAN, -9.0, 50.0]]])
+    found = [p_values(log_p, np.array([[fold, 0]]), 99, chance())[0] for fold in range(3)]
+    assert [3 / 3, 2 / 3, 1 / 3] == pytest.approx(found)
+
+
 def test_drawn_assignments_give_what_all_of_them_give() -> None:
     log_p, held_out = noise(chance(), 300, 4, 5, 4.0, 2.0), partitions(chance(1), 300, 4, 5)
     exact = p_values(log_p, held_out, 5**4 - 1, chance())
@@ -65,6 +110,19 @@ def test_impossible_to_all_that_held_it_out_is_as_high_as_a_score_can_be() -> No
     assert [9 / 9] == pytest.approx(p_values(np.array([[[-INF, 0.0], [-INF, 0.0]]]), np.array([[1, 1]]), 99, chance()))
     undefined = p_values(np.full((1, 2, 3), -INF), np.array([[0, 0]]), 99, chance())
     assert [NAN] == pytest.approx(undefined, nan_ok=True)
+
+
+def test_what_is_impossible_to_some_leaves_the_p_values_of_others_in_its_block() -> None:
+    log_p = np.array([[[-INF, -1.0, -2.0], [-INF, -3.0, -900.0]], [[-5.0, -1.0, -2.0], [-4.0, -1.0, -2.0]]])
+    assert [1 / 9, 1 / 9] == pytest.approx(p_values(log_p, np.zeros((2, 2), int), 99, chance()))
+
+
+@pytest.mark.parametrize("permutations", [6, 7, 8, 9])
+def test_all_nine_assignments_are_looked_at_or_so_many_are_drawn(permutations: int) -> None:
+    equal, alone = np.zeros((1, 2, 3)), np.array([[[-9.0, 0.0, 0.0], [-9.0, 0.0, 0.0]]])
+    assert [1.0] == p_values(equal, np.zeros((1, 2), int), permutations, chance()).tolist()
+    found = p_values(alone, np.zeros((1, 2), int), permutations, chance(1))[0]
+    assert found == pytest.approx(1 / 9) if permutations >= 8 else (found * (permutations + 1)).is_integer()
 
 
 def test_equal_answers_are_no_evidence() -> None:

@@ -254,13 +254,15 @@ def test_where_trainings_are_missing_the_rows_are_the_same_and_one_more() -> Non
 
 
 def total(table: pa.Table) -> float:
-    """One number that every number of the table moves."""
+    """One number that every number of the table moves, and in which row it is."""
+    places = 1 + np.arange(table.num_rows) % 7
     columns = [column for column in table.columns if not pa.types.is_string(column.type)]
-    return float(sum(weight * np.nansum(column.to_numpy().astype(float)) for weight, column in enumerate(columns, 1)))
+    numbers = [column.to_numpy().astype(float) for column in columns]
+    return float(sum(weight * np.nansum(each * places) for weight, each in enumerate(numbers, 1)))
 
 
 def test_the_task_computes_what_its_version_says() -> None:
     # Where this fails stored summaries are no longer what the task would compute. If that is meant, raise its version.
     table = summary(Summary(12, 0.015625, "MNIST, 1e-4"), whole())
     assert ("density.summary", 1) == (marks(summary).name, marks(summary).version)
-    assert [36, 16204.0999755] == pytest.approx([table.num_rows, total(table)], rel=1e-6)
+    assert [36, 30496.8122712] == pytest.approx([table.num_rows, total(table)], rel=1e-6)

@@ -55,25 +55,26 @@ def of_points() -> pa.Table:
 
 
 def total(table: pa.Table) -> float:
-    """One number that every number of a table moves: their sum, each column counted once more than the last."""
+    """One number that every number of a table moves, and where it stands: a sum weighed by column and by row."""
     together = 0.0
     for weight, column in enumerate(table.columns, start=1):
         while pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type):
             column = column.combine_chunks().flatten()
         if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
-            together += weight * np.nansum(column.to_numpy(zero_copy_only=False).astype(np.float64))
+            numbers = column.to_numpy(zero_copy_only=False).astype(np.float64)
+            together += weight * np.nansum(numbers * (1 + np.arange(len(numbers)) % 7))
     return together
 
 
 @pytest.mark.parametrize(
     ("function", "name", "version", "computed", "rows", "expected"),
     [
-        (outliers, "density.outliers", 1, of_outliers, 18, 25199.3638059),
-        (neighbours, "density.neighbours", 1, of_neighbours, 100, 214631.29575951),
-        (ratios, "density.ratios", 2, of_ratios, 11, 1794.31665225),
-        (duplicates, "density.duplicates", 1, of_duplicates, 20, 18946.68926031),
-        (kernel, "density.kernel", 1, of_kernel, 50, 110.52597437),
-        (points, "density.points", 1, of_points, 21, -80.04721006),
+        (outliers, "density.outliers", 1, of_outliers, 18, 97597.20815734),
+        (neighbours, "density.neighbours", 1, of_neighbours, 100, 834089.42673458),
+        (ratios, "density.ratios", 2, of_ratios, 11, 7679.22329066),
+        (duplicates, "density.duplicates", 1, of_duplicates, 20, 75121.53335315),
+        (kernel, "density.kernel", 1, of_kernel, 50, 475.05196657),
+        (points, "density.points", 1, of_points, 21, -190.61030052),
     ],
 )
 def test_a_task_computes_what_its_version_says(

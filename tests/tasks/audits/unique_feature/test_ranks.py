@@ -20,7 +20,7 @@ def test_scores_are_standardised_over_the_family_and_averaged_over_models() -> N
     assert [0.5, -0.5, -0.5, 0.5] == found.tolist()
     spread = np.std([8, 4, 4, 0])
     assert [2 / spread, 0, 0, -2 / spread] == pytest.approx(ranks.label_directed(np.stack([one, other]), 1).tolist())
-    assert 1 == ranks.favoured(np.stack([one, other]))
+    assert [1, 0] == [ranks.favoured(np.stack([one, other]), label) for label in (None, 0)]
 
 
 def test_with_the_label_unknown_members_stand_where_they_stand_highest() -> None:
@@ -49,6 +49,27 @@ def test_the_push_is_the_distance_from_the_rest_of_the_family() -> None:
     low, high = np.quantile([0.0, -0.2, 0.2], (0.025, 0.975))
     assert [1.0 - high, 1.0 - low] == pytest.approx([estimate.low, estimate.high])
     assert (1, 0.0) == (estimate.n, null)
+
+
+def test_a_family_with_a_tail_to_one_side_shifts_the_interval_to_the_other() -> None:
+    # The others deviate by -2, -1 and 3 from their mean 2: what was seen, 5 above it, may be an effect of 2 to 7.
+    log_p = np.array([[[7.0], [0.0], [1.0], [5.0]]])
+    estimate, _ = ranks.push(log_p, log_p, 0)
+    assert 5.0 == estimate.value
+    # Quantiles of three: 97.5 % is 0.95 of the way from the second to the third.
+    assert [5.0 - (-1 + 0.95 * 4), 5.0 - (-2 + 0.05)] == pytest.approx([estimate.low, estimate.high])
+
+
+def test_with_the_label_unknown_each_of_the_others_chooses_its_own() -> None:
+    # By log P the asked one stands highest in label 1, and the others in 0, 2 and 2: their odds there are chosen.
+    log_p = np.array([[[0.0, 9.0, 0.0], [9.0, 0.0, 1.0], [1.0, 1.0, 8.0], [2.0, 2.0, 9.0]]])
+    log_odds = np.array([[[0.0, 7.0, 0.0], [3.0, 1.0, 0.0], [0.0, 4.0, 6.0], [0.0, 1.0, 9.0]]])
+    estimate, null = ranks.push(log_p, log_odds)
+    assert 7 - (1 + 4 + 1) / 3 == pytest.approx(estimate.value)
+    # Less their means 1 of label 0 and 5 of label 2.
+    assert np.mean([3 - 1, 6 - 5, 9 - 5]) == pytest.approx(null)
+    _, known = ranks.push(log_p, log_odds, 1)
+    assert 0.0 == known
 
 
 def test_with_the_label_unknown_the_null_has_the_same_choice_of_labels() -> None:
