@@ -10,7 +10,7 @@ quickstart: .venv/ready
 
 # In three parts side by side, lint and types beside them: much of the first two is waiting for clusters, servers and disks.
 ORCHESTRATION := tests/orchestrator
-WHOLE := $(wildcard tests/test_*.py)
+WHOLE := $(wildcard tests/test_*.py) tests/dashboards
 PARTS := lint types test-orchestration test-whole test-computation
 BESIDE := $(MAKE) --no-print-directory --jobs $(words $(PARTS)) --keep-going --output-sync=line $(PARTS)
 PYTEST := $(BIN)/python -m pytest

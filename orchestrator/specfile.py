@@ -62,10 +62,13 @@ def read(path: Path) -> spec.Spec:
         raise SpecError(f"{path}: {_problem(error.errors()[0], names)}") from None
     execution = file.execution.model_dump(exclude_none=True)
     store = execution.pop("store", None)
-    if "together" in execution:
-        execution["together"] = spec.together(execution["together"])
-    for name in {"stop_after", "timeout"} & set(execution):
-        execution[name] = spec.duration(execution[name])
+    means = {"together": spec.together, "stop_after": spec.duration, "timeout": spec.duration}
+    try:
+        for name, meant in means.items():
+            if name in execution:
+                execution[name] = meant(execution[name])
+    except SpecError as error:
+        raise SpecError(f"{path}: {error}") from None
     sweep = {name: tuple(values) for name, values in file.sweep.items()}
     for name, values in sweep.items():
         if not values:

@@ -101,8 +101,8 @@ def check_regular(path: Path) -> os.stat_result:
     """The state of a regular file; FileError for anything else, of which reading might have no end, and OSError."""
     state = path.stat()
     if not stat.S_ISREG(state.st_mode):
-        kind = "a folder" if stat.S_ISDIR(state.st_mode) else "a device, a pipe or a socket"
-        raise FileError(f"{path} cannot be read: it is {kind}, not a file")
+        kind = "Is a directory" if stat.S_ISDIR(state.st_mode) else "it is a device, a pipe or a socket, not a file"
+        raise FileError(f"{path} cannot be read: {kind}")
     return state
 
 

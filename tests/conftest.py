@@ -62,6 +62,18 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(CpuDurations())
 
 
+@pytest.fixture(autouse=True)
+def surroundings() -> Iterator[None]:
+    """Give the environment back as it was, but for what leads to the cluster that all share."""
+    before = dict(os.environ)
+    yield
+    for name in {*before, *os.environ} - {*VARIABLES, "PYTEST_CURRENT_TEST"}:
+        if name not in before:
+            del os.environ[name]
+        elif os.environ.get(name) != before[name]:
+            os.environ[name] = before[name]
+
+
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[Any]:
     """A `ray.cluster_utils.Cluster` whose head has 2 CPUs; its token is in this process's environment."""

@@ -382,7 +382,7 @@ class Place:
     def _state(self) -> frozenset[tuple[str, int]]:
         """What the store holds, but for digests of data sets: they are known once they were worked out."""
         found = ((path.name, path) for path in (self.folder / "engram-store").rglob("*") if path.is_file())
-        return frozenset((str(path), path.lstat().st_size) for name, path in found if name != "digests.json")
+        return frozenset((str(path), path.lstat().st_size) for name, path in found if not name.startswith("digests."))
 
     def _restore(self) -> None:
         """Take away what the line has made."""

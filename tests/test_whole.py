@@ -71,9 +71,11 @@ def test_a_run_outlives_a_node_of_its_cluster(engram: Shell, ray_cluster: Any) -
     node = ray_cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
     fields = ("parts=24", "trouble=wait", "at=5", f"folder={engram.folder}")
     run = engram.start("run", "toys", *fields, "--address", ray_cluster.address)
-    engram.await_results(5, run)
-    engram.await_begun(3, run)  # one per CPU, so one of them is on the second node
-    ray_cluster.remove_node(node, allow_graceful=False)
+    try:
+        engram.await_results(5, run)
+        engram.await_begun(3, run)  # one per CPU, so one of them is on the second node
+    finally:  # the cluster is others' too
+        ray_cluster.remove_node(node, allow_graceful=False)
     engram.go()
     _, said = run.communicate(timeout=240)
     assert 0 == run.returncode, said

@@ -239,6 +239,15 @@ def test_probes_that_cannot_be_had_are_one_line(
         (("status", "nope"), "there is no store at ./engram-store"),
         (("run", "toys", "--nope"), "No such option: --nope"),
         (("nope",), "No such command 'nope'"),
+        (("run", "toys", "--address", "a b"), "'a b' is no address of a Ray cluster; give HOST:PORT"),
+        (("run", "toys", "--address", "host:65536"), "'host:65536' is no address of a Ray cluster"),
+        (("plan", "toys", "--address", "x" * 64 + ":1"), "is no address of a Ray cluster"),
+        (("run", "toys", "--mlflow", "http://[::1"), "the tracking store's URI is none: Invalid IPv6 URL"),
+        (("run", "toys", "--mlflow", "http://"), "the tracking store's URI names no server"),
+        (("resume", "--mlflow", "https://x:y"), "the tracking store's URI is none: "),
+        (("run", "time.yaml"), "time.yaml, line 2, column 14: 'x' is no timestamp"),
+        (("run", "./pipe"), "pipe cannot be read: it is a device, a pipe or a socket, not a file"),
+        (("probes", "toys", "data=digits", "--out", "~nobody-here/x"), "there is no home of that name"),
         (("run",), "Missing argument 'AUDIT|FILE'"),
     ],
 )
@@ -246,6 +255,8 @@ def test_bad_usage_is_one_line_and_exit_2(engram: Shell, arguments: tuple[str, .
     (engram.folder / "corrupt.yaml").write_text("audit: [toys\npreset: x")
     (engram.folder / "unsafe.yaml").write_text("audit: !!python/object/apply:os.system ['touch owned']")
     (engram.folder / "list.yaml").write_text("- audit: toys")
+    (engram.folder / "time.yaml").write_text("audit: toys\nset: {label: !!timestamp x}")
+    os.mkfifo(engram.folder / "pipe")
     before = sorted(engram.folder.iterdir())
     done = engram(*arguments, code=2)
     assert said in done.stderr
@@ -311,6 +322,12 @@ def test_an_unknown_table_is_refused_with_the_nearest(engram: Shell) -> None:
     [
         (("run", "unique_feature", "--address", "none"), "data set 'mnist' not found"),
         ((*RUN, "--store", "taken"), "taken"),
+        ((*RUN, "--store", "x" * 300), "File name too long"),
+        ((*RUN, "--store", "~nobody-here/x"), "there is no home of that name"),
+        (("status", "--store", "x" * 300), "File name too long"),
+        (("plan", "unique_feature", "--preset", "smoke", "feature=picture:/dev/zero"), "not a file"),
+        (("plan", "unique_feature", "--preset", "smoke", "feature=picture:~nobody-here/x"), "no home of that name"),
+        (("plan", "toys", "data=folder:~nobody-here/x"), "there is no home of that name"),
         (("run", "toys", "--address", "127.0.0.1:1"), "127.0.0.1:1"),
     ],
 )
@@ -380,7 +397,9 @@ def test_results_are_written_in_the_format_that_the_ending_names(engram: Shell) 
     assert [0, 1, 2] == pq.read_table(engram.folder / "parts.parquet")["number"].to_pylist()
     assert [0, 1, 2] == csv.read_csv(engram.folder / "parts.csv")["number"].to_pylist()
     assert ".parquet, .csv, .arrow" in engram("results", "toys", "parts", "--out", "parts.xls", code=2).stderr
-    assert "nowhere" in engram("results", "toys", "parts", "--out", "nowhere/parts.csv", code=1).stderr
+    for place in ("nowhere/parts.csv", "/dev/null/parts.csv", "x" * 300 + ".csv"):
+        assert f"cannot write {place}: " in engram("results", "toys", "parts", "--out", place, code=1).stderr
+    assert "no home" in engram("results", "toys", "parts", "--out", "~nobody-here/parts.csv", code=2).stderr
 
 
 @pytest.mark.slow

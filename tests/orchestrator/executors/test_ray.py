@@ -107,6 +107,8 @@ def test_a_lost_node_is_not_its_jobs_fault(
         await_(lambda: list(executor.wait(0.1)) == [] and 2 == executor.slots)
     finally:
         executor.close()
+        if node in ray_cluster.worker_nodes:
+            ray_cluster.remove_node(node)
 
 
 @pytest.fixture
@@ -347,7 +349,7 @@ def test_a_cluster_of_our_own_is_silent_writes_nowhere_else_and_does_not_outlive
     assert {"1": "Done", "2": "Lost", "3": "Done", "4": "Done"} == answer["outcomes"]
     (row,) = open_store(tmp_path / "store").read(key_of(3)).to_pylist()
     assert row["pid"] != driver.pid
-    assert 0 == row["nice"]
+    assert os.nice(0) == row["nice"]
     assert "RAY_AUTH_MODE=token" in row["environment"]
     assert left_over(answer["mark"]) > 4
     driver.kill()

@@ -52,7 +52,7 @@ def test_a_second_driver_is_refused_at_once_and_told_by_whom(bucket: Bucket) -> 
 
 def test_a_driver_on_another_machine_is_named_and_left_alone(bucket: Bucket) -> None:
     name = elsewhere(bucket)
-    with pytest.raises(Held, match=r"process 77 on other\.cluster, since .*, heard of \d s ago"):
+    with pytest.raises(Held, match=r"process 77 on other\.cluster, since .*, heard of \d+ s ago"):
         claims.claim(bucket, RUN)
     assert [name] == [each.name for each in bucket.objects("claims")]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pytest
 from scipy import stats
 
 from tasks.audits.unique_feature.canaries import CANARY_SCORES
-from tasks.audits.unique_feature.estimates.effects import white_box
+from tasks.audits.unique_feature.estimates.effects import effect, white_box
 from tasks.audits.unique_feature.estimates.units import units
 from tasks.audits.unique_feature.summary import Summary, summary
 from tasks.audits.unique_feature.verdict import SMALLEST, panel_verdict, verdict
@@ -26,7 +27,7 @@ PAIRS = 6
 def answers(effects: np.ndarray) -> Counter[str]:
     """The answers to so many tables of canary scores whose effects on M_w are these (tables, pairs)."""
     found: Counter[str] = Counter()
-    row = dict.fromkeys(CANARY_SCORES.names)
+    row: dict[str, Any] = dict.fromkeys(CANARY_SCORES.names)
     for each in effects.tolist():
         scores = [
             row
@@ -43,8 +44,8 @@ def answers(effects: np.ndarray) -> Counter[str]:
 
 @pytest.mark.slow  # 5,000 summaries
 def test_a_canary_without_effect_is_called_memorised_in_one_run_of_forty() -> None:
-    # The 95 % interval has two sides, of which one accuses: 2.5 %. That it is below SMALLEST, 4 standard errors away, is
-    # that a t with 5 degrees of freedom around -4 is below minus its quantile; where it is above 0 too that comes first.
+    # The 95 % interval has two sides, of which one accuses: 2.5 %. It is below SMALLEST, 4 standard errors away, where
+    # a t with 5 degrees of freedom around -4 is below minus its quantile, but for those that are above 0 too.
     error = SMALLEST / 4
     effects = np.random.default_rng(0).normal(0, error * np.sqrt(PAIRS), (DRAWS, PAIRS))
     found = answers(effects)
@@ -56,6 +57,21 @@ def test_a_canary_without_effect_is_called_memorised_in_one_run_of_forty() -> No
     assert DRAWS == found.total()
 
 
+def test_the_effect_of_a_canary_on_the_published_score_has_the_level_of_its_test() -> None:
+    # Both models of a pair share their seed's part of M; what is left differs by chance alone.
+    rng = np.random.default_rng(5)
+    seeds, canary, twin = rng.normal(0.05, [[[0.05]], [[0.02]], [[0.02]]], (3, DRAWS, PAIRS))
+    covered, called = 0, 0
+    for m, other in zip(seeds + canary, seeds + twin, strict=True):
+        pairs = [{"m": a, "twin_m": b, "m_effect": a - b} for a, b in zip(m, other, strict=True)]
+        found = effect("M effect", {}, pairs, "m", "pair of trainings")
+        covered += found["low"] <= 0 <= found["high"]
+        called += found["p_value"] <= 0.05
+    assert_rate(0.95, covered)
+    assert_rate(0.05, called)
+
+
+@pytest.mark.slow  # 5,000 summaries
 def test_the_rank_of_a_feature_that_no_model_saw_is_called_at_the_level_that_the_family_allows() -> None:
     # Of 41 members the first two have p <= 5 %: 2 / 41. Models agree on much, and the asked member is like any other.
     rng = np.random.default_rng(1)

@@ -16,9 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 import toys
 
-from orchestrator import tables
 from orchestrator.cli import verdict
-from orchestrator.errors import StoreError, Unwritable
+from orchestrator.errors import Unwritable
 from orchestrator.execution import Execution
 from orchestrator.journal import Journal
 from orchestrator.report import Report
@@ -226,61 +225,6 @@ def test_what_the_log_could_not_take_for_a_while_is_written_in_its_order(
     events = list(Journal(Path(store.location) / "runs" / report.run).events())
     assert done == [event["key"] for event in events if event["event"] == "done"]
     assert ["started", *["done"] * 7, "finished"] == [event["event"] for event in events]
-
-
-# Tables of two drivers
-
-
-def publishers(store: Store, count: int) -> tuple[Path, tuple[str, ...], list[tables.Publisher]]:
-    """A finished run's folder for its parts, the keys behind it, and so many drivers' publishers, all new."""
-    report = run(store, parts=150)
-    folder = Path(store.location) / "runs" / report.run / "tables" / "parts"
-    for part in folder.glob("*.parquet"):
-        part.unlink()
-    keys = report.roots["parts"]
-    return folder, keys, [tables.Publisher(folder, store, keys) for _ in range(count)]
-
-
-def numbers(folder: Path) -> list[int]:
-    return sorted(pq.read_table(folder)["number"].to_pylist())
-
-
-def test_two_drivers_leave_each_result_in_one_part(store: Store) -> None:
-    folder, keys, (woken, other) = publishers(store, 2)
-    woken.publish(keys[:70])
-    other.publish(keys[:100])
-    woken.publish(keys[:75])
-    other.publish(keys, look=True)
-    woken.publish(keys)
-    assert list(range(150)) == numbers(folder)
-
-
-def test_parts_that_hold_a_result_twice_are_mended_at_the_end(store: Store, tmp_path: Path) -> None:
-    folder, keys, (one, other) = publishers(store, 2)
-    elsewhere = tables.Publisher(tmp_path / "elsewhere", store, keys)
-    elsewhere.publish(keys[30:120])
-    one.publish(keys)
-    for part in (tmp_path / "elsewhere").glob("*.parquet"):  # put there without the lock, which not all disks have
-        part.rename(folder / part.name)
-    assert 240 == len(numbers(folder))
-    other.publish(keys)
-    assert list(range(150)) == numbers(folder)
-
-
-def test_a_part_that_a_killed_driver_left_unfinished_is_in_no_readers_way(store: Store) -> None:
-    folder, keys, (one,) = publishers(store, 1)
-    (folder / f".abc.parquet.1{tables.aside.SUFFIX}").write_bytes(b"half a part")
-    (folder / "torn.parquet").write_bytes(b"PAR1")
-    one.publish(keys)
-    assert list(range(150)) == numbers(folder)
-
-
-def test_a_result_that_is_gone_is_left_out_and_said_and_the_others_are_published(store: Store) -> None:
-    folder, keys, (one,) = publishers(store, 1)
-    place(store, keys[0]).unlink()
-    with pytest.raises(StoreError, match=keys[0]):
-        one.publish(keys)
-    assert list(range(1, 150)) == numbers(folder)
 
 
 def test_what_another_run_stored_is_in_the_tables_too(store: Store) -> None:
