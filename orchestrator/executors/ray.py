@@ -12,7 +12,6 @@ import os
 import pickle
 import secrets
 import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,7 +25,7 @@ from orchestrator.calls import Call, Finished, Lost
 from orchestrator.errors import ClusterError
 from orchestrator.executors import threads, worker
 from orchestrator.executors.address import host_and_port, probe, reachable
-from orchestrator.executors.environment import variables
+from orchestrator.executors.environment import handler_kept, no_stderr, variables
 from orchestrator.executors.guard import Guard
 from orchestrator.executors.sent import Sent, placed
 from orchestrator.filling import SHARERS
@@ -279,10 +278,10 @@ def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
     """ray.init, silent, its signal handler put aside, any trouble as a ClusterError in one line."""
     stack.callback(ray.shutdown)
     _hush()
-    with _kept_handler(signal.SIGTERM):
+    with handler_kept(signal.SIGTERM):
         try:
             if address != "local" and not address.startswith("ray://"):
-                with _no_stderr():
+                with no_stderr():
                     ray._raylet.GcsClient(address=address)  # says at once what ray.init says in 20 s: a wrong token
             ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL, **options)
         except Exception as error:
@@ -330,31 +329,6 @@ def read_token() -> None:
     """Have Ray take mode and token from the environment as it is now."""
     ray._raylet.Config.initialize("")
     ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
-
-
-@contextlib.contextmanager
-def _kept_handler(number: signal.Signals) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handler = signal.getsignal(number)
-    try:
-        yield
-    finally:
-        signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _no_stderr() -> Iterator[None]:
-    """The process's stderr goes nowhere for a moment: Ray's C++ part writes to it whatever the logging level."""
-    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-        os.close(nowhere)
 
 
 def _hush() -> None:
