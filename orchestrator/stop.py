@@ -58,7 +58,7 @@ class Stop:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             for number, handler in before.items():
-                signal.signal(number, handler)
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not of Python's making
 
     @contextmanager
     def computing_here(self) -> Iterator[None]:

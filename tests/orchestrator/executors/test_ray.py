@@ -115,6 +115,7 @@ def test_a_lost_node_is_not_its_jobs_fault(
 def holding(ray_cluster: Any, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayExecutor]:
     """An executor with four calls that wait for `go`, of which two have begun: there are places for two."""
     monkeypatch.setenv("ENGRAM_TOLD", str(tmp_path))
+    monkeypatch.setattr("orchestrator.executors.ray.LOOK_SECONDS", 3600.0)
     opened = RayExecutor(store.location, address=ray_cluster.address)
     for number in range(1, 5):
         opened.submit(call("until", number, first=number))
@@ -185,7 +186,7 @@ def test_a_job_that_hangs_is_ended_sent_again_and_set_aside_in_the_end(
     monkeypatch.setattr("orchestrator.executors.ray.BEGUN_SECONDS", 0.0)
     monkeypatch.setattr("orchestrator.driver.POLL", 0.05)
     monkeypatch.setenv("ENGRAM_TOLD", str(tmp_path))
-    plan = Plan.below({"summary": (Job(jobs.until, jobs.Number(7)), Job(jobs.double, jobs.Number(1)))})
+    plan = Plan.below({"summary": Job(jobs.until, jobs.Number(7))})
     executor = RayExecutor(store.location, address=ray_cluster.address)
     events: list[Mapping[str, Any]] = []
     driver = Driver(store, lambda: executor, events.append, Stop(), together=1, timeout=1.0)
@@ -193,8 +194,7 @@ def test_a_job_that_hangs_is_ended_sent_again_and_set_aside_in_the_end(
         driver.drive(plan, set())
     finally:
         driver.close()
-    hung, sound = plan.roots["summary"]
-    assert {sound} == driver.progress.computed
+    (hung,) = plan.roots["summary"]
     assert (
         "its worker died 3 times; the last time: it was ended after 1 s, which is all that it may take"
         == driver.progress.failed[hung].error
