@@ -282,7 +282,9 @@ class Driver:
         executor.halt()
         end = self._clock.monotonic() + GRACE
         while executor.pending and (left := end - self._clock.monotonic()) > 0:
-            for finished in executor.wait(min(left, POLL)):
+            ended = executor.wait(min(left, POLL))
+            self._ours()
+            for finished in ended:
                 self._settle(schedule, finished)
         if executor.pending:
             executor.cancel()
