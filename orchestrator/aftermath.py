@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator import pages
-from orchestrator.driver import Stop
 from orchestrator.errors import EngramError, StoreError
 from orchestrator.execution import Execution
 from orchestrator.report import Report
 from orchestrator.session import Session
+from orchestrator.stop import Stop
 from orchestrator.tracking.delivery import Delivery, addresses
 from orchestrator.tracking.target import Untracked, target
 

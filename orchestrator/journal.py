@@ -103,10 +103,17 @@ class Journal:
         stamp = now()
         text = "".join(json.dumps({"time": stamp, **event}, default=str) + "\n" for event in events)
         try:
-            with open(self.folder / "events.jsonl", "a+b") as log:
-                if log.tell() and (log.seek(-1, os.SEEK_END), log.read(1))[1] != b"\n":
+            with open(self.folder / "events.jsonl", "a+b", buffering=0) as log:
+                end = log.tell()
+                if end and (log.seek(-1, os.SEEK_END), log.read(1))[1] != b"\n":
                     text = "\n" + text  # after a line that a kill has torn
-                log.write(text.encode())
+                rest = memoryview(text.encode())
+                try:
+                    while rest:
+                        rest = rest[log.write(rest) :]
+                except OSError:
+                    log.truncate(end)  # none of them rather than some: they may come again
+                    raise
         except OSError as error:
             raise Unwritable(f"cannot write {self.folder / 'events.jsonl'}: {error.strerror or error}") from None
 

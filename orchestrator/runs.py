@@ -14,11 +14,12 @@ from typing import Any
 
 from orchestrator import aftermath, audits, lease, timings
 from orchestrator.clock import SYSTEM, Clock
-from orchestrator.driver import Driver, Observer, Stop
-from orchestrator.errors import EngramError, SpecError, StoreError
+from orchestrator.driver import Driver, Observer
+from orchestrator.errors import Absent, Damaged, EngramError, Held, SpecError, StoreError
 from orchestrator.execution import Execution
 from orchestrator.executors import open_executor
 from orchestrator.fields import coerce, plain
+from orchestrator.holder import taken
 from orchestrator.identity import run_id
 from orchestrator.journal import Journal
 from orchestrator.neighbours import Neighbours
@@ -27,6 +28,7 @@ from orchestrator.provenance import commit, versions
 from orchestrator.report import Report, reported
 from orchestrator.session import Part, Session
 from orchestrator.states import States
+from orchestrator.stop import Stop
 from orchestrator.store import Store
 from tasks.datasets.dataset import DatasetError
 
@@ -156,17 +158,24 @@ def _run(
     runs = store.folder("runs")
     names = sorted(part.journal.run for part in parts)
     with ExitStack() as held:
-        leases = [held.enter_context(lease.acquire(runs / name, clock.now)) for name in names]
+
+        def say(line: str) -> None:
+            if observe is not None:
+                observe({"event": "told", "line": line})
+
+        # A clock of somebody's own is what everything goes by; ours is not for heartbeats, the file system's is.
+        now = None if clock is SYSTEM else clock.now
+        leases = held.enter_context(lease.acquire([runs / name for name in names], now, tell=say))
         mirror = store.mirror
-        claims = [held.enter_context(mirror.claim(name)) for name in names] if mirror is not None else []
+        claims = held.enter_context(mirror.claim(*names)) if mirror is not None else None
         session = Session(sweep.run if sweep else names[0], parts, store, observe)
-        neighbours = Neighbours(runs, names, min(each.since for each in leases), clock.now)
+        neighbours = Neighbours(runs, names, leases.since, now, clock.monotonic)
         planned, states = session.plan, States(store, runs, names, execution.keep == "state")
 
-        def claimed(ours: set[str]) -> set[str]:
-            if any(each.lost for each in leases) or any(each.lost for each in claims):
-                stop.ask("another driver took this run over")
-            return neighbours.claimed(ours)
+        def ours() -> None:
+            """Held, where another driver has taken a run over: nothing may be written of it any more."""
+            if lost := leases.lost or (claims and claims.lost):
+                raise Held(taken(*lost))
 
         driver = Driver(
             store,
@@ -179,7 +188,9 @@ def _run(
             fail_fast=execution.fail_fast,
             deadline=None if execution.stop_after is None else clock.monotonic() + execution.stop_after,
             seconds=timings.known(runs),
-            elsewhere=claimed,
+            timeout=execution.timeout,
+            elsewhere=neighbours.claimed,
+            ours=ours,
             states=states,
             clock=clock,
         )
@@ -187,24 +198,26 @@ def _run(
         delivery = aftermath.delivery(session, sweep.run if sweep else None, execution)
         if delivery is not None:
             held.callback(delivery.close)
-        with stop.on_signals():
+        with stop.on_signals(say):
             session.begin()
             if delivery is not None and session.plan.missing(session.stored()):
                 delivery.begin()
+            sound: set[str] | None = None
             try:
-                _to_the_end(driver, session, execution.tolerate)
+                sound = _to_the_end(driver, session, execution.tolerate)
                 driver.close()
-                session.publish()
-            except StoreError as error:  # it cannot be read for now, or holds what has just been found damaged
+                ours()
+                session.publish(last=True)
+            except StoreError as error:  # it cannot be read for now
                 driver.progress.paused = driver.progress.paused or str(error)
                 driver.close()
-            driver.progress.paused = driver.progress.paused or session.unwritable
+            ours()
+            driver.progress.paused = driver.progress.paused or session.lacking
             if not driver.progress.paused:
                 states.clear(planned, session.stored())
             if driver.progress.around:
                 driver.progress.seconds[timings.around(execution.address)].append(driver.progress.around)
-            report = reported(driver, session, sweep.run if sweep else None)
-            _log_end(report, session, driver)
+            report = _ended(driver, session, sweep.run if sweep else None, sound)
             return aftermath.follow(report, session, execution, delivery, stop)
 
 
@@ -216,30 +229,47 @@ def _sweeps(runs: Path, cell: str) -> Iterator[str]:
                 yield folder.name
 
 
-def _to_the_end(driver: Driver, session: Session, tolerate: int) -> None:
-    """Drive until every planned result is there and verifies, or there is a reason to stop."""
+def _to_the_end(driver: Driver, session: Session, tolerate: int) -> set[str] | None:
+    """Drive until every planned result is there and verifies, or there is a reason to stop.
+
+    The keys whose results verify; None where it was stopped before that was looked at.
+    """
     progress = driver.progress
     for _ in range(1 + MENDED):
         driver.drive(session.plan, session.store.keys())
         if 0 < len(progress.failed) <= tolerate and not driver.stopped:
             session.tolerate(set(progress.failed))
             driver.drive(session.plan, session.store.keys())
-        if driver.stopped or (progress.failed and driver.fail_fast):
-            return
-        session.publish()
+        unfinished = driver.stopped and session.plan.missing(session.stored())
+        if unfinished or (progress.failed and driver.fail_fast):
+            return None
+        wrong = dict(session.store.verify(session.plan.jobs))
+        sound = set(session.plan.jobs) - set(wrong)
+        stuck = [error for error in wrong.values() if not isinstance(error, Absent | Damaged)]
+        if stuck:  # they cannot be read, or are damaged and cannot be set aside: nothing can take their place
+            more = f" (and {len(stuck) - 1} more)" if len(stuck) > 1 else ""
+            progress.paused = progress.paused or f"{stuck[0]}{more}"
+            return sound
         hopeless = session.plan.upon(progress.failed)
-        damaged = {key: why for key, why in session.store.verify(session.plan.jobs) if key not in hopeless}
-        if not damaged:
-            return
-        for key, why in damaged.items():
-            session.take({"event": "damaged", "key": key, "task": session.plan.task(key), "problem": why})
+        damaged = {key: error for key, error in wrong.items() if key not in hopeless}
+        if not damaged or driver.stopped:
+            return sound
+        for key, error in damaged.items():
+            session.take({"event": "damaged", "key": key, "task": session.plan.task(key), "problem": str(error)})
         progress.damaged += len(damaged)
     progress.paused = "results are damaged again and again after they were written; check the disk"
+    return sound
 
 
-def _log_end(report: Report, session: Session, driver: Driver) -> None:
+def _ended(driver: Driver, session: Session, sweep: str | None, sound: set[str] | None) -> Report:
+    """How the runs ended, once that is logged too."""
+    report = reported(driver, session, sweep, sound)
     ends = zip(session.parts, report.cells or (report,), strict=True)
     session.end((part, {"event": each.state, "jobs": dict(each.jobs), "note": each.note}) for part, each in ends)
     for part in session.parts:
         timings.write(part.journal.folder, driver.progress.seconds)
+    if session.lacking and not driver.progress.paused:
+        driver.progress.paused = session.lacking
+        report = reported(driver, session, sweep, sound)
     session.tell({"event": report.state, "run": report.run})
+    return report

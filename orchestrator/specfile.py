@@ -33,6 +33,7 @@ def read(path: Path) -> spec.Spec:
         tolerate: int | None = None
         fail_fast: bool | None = None
         stop_after: int | float | str | None = None
+        timeout: int | float | str | None = None
         keep: str | None = None
         mlflow: str | None = None
         experiment: str | None = None
@@ -61,8 +62,9 @@ def read(path: Path) -> spec.Spec:
         raise SpecError(f"{path}: {_problem(error.errors()[0], names)}") from None
     execution = file.execution.model_dump(exclude_none=True)
     store = execution.pop("store", None)
+    means = {"together": spec.together, "stop_after": spec.duration, "timeout": spec.duration}
     try:
-        for name, meant in (("together", spec.together), ("stop_after", spec.duration)):
+        for name, meant in means.items():
             if name in execution:
                 execution[name] = meant(execution[name])
     except SpecError as error:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -19,6 +20,7 @@ import toys
 ROOT = Path(__file__).resolve().parents[1]
 PATHS = os.pathsep.join(map(str, (ROOT, Path(toys.__file__).parent)))
 OURS = ("ENGRAM_STORE", "ENGRAM_RUNS", "ENGRAM_DATA", "RAY_ADDRESS", "FORCE_COLOR")
+HANGING = 150.0  # seconds
 
 
 class Shell:
@@ -51,9 +53,22 @@ class Shell:
 
     def await_results(self, count: int, run: subprocess.Popen[str]) -> None:
         """Wait until so many results are stored by a run that has not ended yet."""
-        deadline = time.monotonic() + 60
-        while len(self.results()) < count:
-            assert run.poll() is None, run.communicate()
+        self.until(lambda: len(self.results()) >= count, run)
+
+    def await_begun(self, count: int, run: subprocess.Popen[str]) -> None:
+        """Wait until so many of the toys' parts have begun to wait for `go`, of a run whose `folder` is this one."""
+        log = self.folder / "began.log"
+        self.until(lambda: log.exists() and len(log.read_text().splitlines()) >= count, run)
+
+    def go(self) -> None:
+        """Let the toys' parts go that wait."""
+        (self.folder / "go").touch()
+
+    def until(self, condition: Callable[[], bool], run: subprocess.Popen[str] | None = None) -> None:
+        """Wait until this holds, while a run has not ended yet. Only what hangs takes as long as is waited here."""
+        deadline = time.monotonic() + HANGING
+        while not condition():
+            assert run is None or run.poll() is None, run.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.02)
 

@@ -233,7 +233,7 @@ def verify(store: Where = None, json: Json = False) -> int:
         keys = sorted(opened.keys())
         damaged = list(opened.verify(keys))
     for _, problem in damaged:
-        say(problem)
+        say(str(problem))
     if json:
         emit({"checked": len(keys), "damaged": [key for key, _ in damaged]})
     else:

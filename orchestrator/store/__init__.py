@@ -45,7 +45,11 @@ class Store(Protocol):
         """All keys under which a result lies."""
 
     def read(self, key: str) -> pa.Table:
-        """The table, after a digest over every byte; raises Absent, or Damaged once the file is set aside."""
+        """The table, after a digest over every byte.
+
+        Raises Absent; Damaged once the file is set aside; Unwritable where it is damaged and cannot be; another
+        StoreError (Unreadable in a folder) where nobody can say for now whether it is sound.
+        """
 
     def record(self, key: str, check: bool = True) -> Mapping[str, Any]:
         """What was recorded with the table; checked and raising like `read`.
@@ -60,8 +64,8 @@ class Store(Protocol):
         where the store refuses writes, TypeError where table or record cannot be stored at all.
         """
 
-    def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """(key, what is wrong) of those that are absent or damaged, in order; the damaged ones are set aside."""
+    def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, StoreError]]:
+        """(key, what `read` would raise) of those that are not sound, in order; the damaged ones are set aside."""
 
     def write_failure(self, key: str, text: str) -> None:
         """Keep the traceback of a failed job, over an earlier one."""

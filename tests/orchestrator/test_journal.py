@@ -50,7 +50,7 @@ def other(engram: Here) -> str:
 
 
 def run_of(engram: Here, parts: int) -> str:
-    journals = [Journal(path) for path in (engram.folder / "engram-store" / "runs").iterdir()]
+    journals = [Journal(path) for path in (engram.folder / "engram-store" / "runs").glob("[!.]*")]
     (run,) = (journal.run for journal in journals if parts == journal.about()["config"]["parts"])
     return run
 

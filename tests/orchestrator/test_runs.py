@@ -19,6 +19,7 @@ import pytest
 import toys
 
 from orchestrator import results
+from orchestrator.clock import Clock
 from orchestrator.errors import EngramError, Held, SpecError, StoreError
 from orchestrator.execution import Execution
 from orchestrator.journal import Journal
@@ -248,6 +249,36 @@ def test_what_a_dead_run_left_is_taken_over_by_another_that_shares_it(store: Sto
     assert "finished" == report.state
     assert set(range(10)) == set(computed(tmp_path))
     assert sum(computed(tmp_path).values()) <= 11  # at most what was running when it died
+
+
+def test_a_driver_that_was_taken_over_writes_nothing_more_and_says_who_has_the_run(store: Store) -> None:
+    hours = [0.0]
+    runs = Path(store.location) / "runs"
+    seen: list[tuple[bytes, list[Path]]] = []
+    events: list[Mapping[str, Any]] = []
+
+    def files() -> tuple[bytes, list[Path]]:
+        [log] = runs.glob("*/events.jsonl")
+        return log.read_bytes(), sorted(path for path in runs.rglob("*") if path.is_file() and path.name != "clock")
+
+    def observe(event: Mapping[str, Any]) -> None:
+        events.append(event)
+        if event["event"] == "done" and not seen:  # this machine sleeps for an hour, and another one takes over
+            [lease] = runs.glob("*/lease.json")
+            theirs = {**json.loads(lease.read_text()), "host": "another", "pid": 77, "token": "theirs"}
+            lease.with_name("theirs").write_text(json.dumps(theirs))
+            lease.with_name("theirs").rename(lease)
+            hours[0] = 1.0
+            seen.append(files())
+
+    clock = Clock(now=lambda: time.time() + 3600 * hours[0])
+    with pytest.raises(Held, match=r"toys-\w+ was taken over .* cut off: process 77 on another has it now; what was"):
+        start([Cell("toys", toys.Config())], store, HERE, observe, clock=clock)
+    [(log, paths)] = seen
+    assert (log, [path for path in paths if path.parent.name != ".drivers"]) == files()
+    assert {"planned", "done"} == {event["event"] for event in events}
+    [lease] = runs.glob("*/lease.json")
+    assert "theirs" == json.loads(lease.read_text())["token"]
 
 
 def test_a_sweep_computes_what_its_cells_share_once(store: Store, tmp_path: Path) -> None:

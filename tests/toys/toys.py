@@ -21,6 +21,8 @@ from tasks import manner, schemas
 from tasks.datasets.dataset import Dataset
 from tasks.job import Audit, Inputs, Job, task
 
+FORGOTTEN = 600.0  # seconds after which a part that waits gives up
+
 
 @dataclass(frozen=True)
 class Part:
@@ -28,6 +30,8 @@ class Part:
 
     With the trouble `choose` each part is computed in a way that is settled for the run, and says so; the one that
     chooses takes `seconds` for it, and logs it in `chosen.log`. With `choose, die` its process dies after that.
+    With the trouble `wait` each part from number `at` on says in `began.log` that it has begun, and waits for the file
+    `go`: so that a test knows what is under way, however busy the machine.
     """
 
     number: int = 0
@@ -68,6 +72,8 @@ def compute(config: Part) -> pa.Table:
     if config.folder:
         with open(Path(config.folder) / "computed.log", "a") as log:
             log.write(f"{config.number}\n")
+    if config.trouble == "wait" and config.number >= config.at:
+        await_go(config)
     if config.trouble.startswith("choose"):
         choose_way(config)
     elif config.seconds:
@@ -78,6 +84,17 @@ def compute(config: Part) -> pa.Table:
         if config.trouble == "die":
             os.kill(os.getpid(), signal.SIGKILL)
     return pa.table({"number": pa.array([config.number], pa.int64()), "pid": pa.array([os.getpid()], pa.int64())})
+
+
+def await_go(config: Part) -> None:
+    folder = Path(config.folder)
+    with open(folder / "began.log", "a") as log:
+        log.write(f"{config.number}\n")
+    forgotten = time.monotonic() + FORGOTTEN
+    while not (folder / "go").exists():
+        if time.monotonic() > forgotten:
+            raise TimeoutError(f"nobody let part {config.number} go")
+        time.sleep(0.01)
 
 
 def choose_way(config: Part) -> None:

@@ -71,15 +71,17 @@ def push(log_p: Array, log_odds: Array, label: int | None = None) -> tuple[Estim
 
     e = mean over models of O[m, 0, y] - mean over f >= 1 of O[m, f, y], O the mean log P / (1 - P) over probe images,
     in nats; both arrays are (models, members, classes). The interval is that of shifts which the family does not
-    contradict: e less the 97.5th and the 2.5th percentile of the others' own deviations. With the label unknown y is
-    the favoured one (by log P), and the second number, the mean over the others of the same taken for each of them,
-    says what choosing it adds where nothing is memorised; else it is 0.
+    contradict: e less the 97.5th and the 2.5th percentile of the others' own deviations. Of n others the p-th is the
+    (n + 1) p-th in order, so that an untrained feature is as likely below it as p says; with fewer than 39 it is the
+    first or the last, and the interval covers (n - 1) / (n + 1). With the label unknown y is the favoured one (by log
+    P), and the second number, the mean over the others of the same taken for each of them, says what choosing it adds
+    where nothing is memorised; else it is 0.
     """
     y = favoured(log_p, label)
     mean = log_odds.mean(axis=0)  # (members, classes)
     others = mean[1:] - mean[1:].mean(axis=0)
     effect = float(mean[0, y] - mean[1:, y].mean())
-    low, high = np.quantile(others[:, y], (0.025, 0.975))
+    low, high = np.quantile(others[:, y], (0.025, 0.975), method="weibull")
     null = 0.0
     if label is None:
         chosen = highest(standardised(log_p).mean(axis=0))[1][1:]

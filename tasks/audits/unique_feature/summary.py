@@ -54,7 +54,7 @@ class Summary:
     published: str = ""
 
 
-@task(version=3, name="unique_feature.summary")
+@task(version=4, name="unique_feature.summary")
 def summary(config: Summary, inputs: Inputs) -> pa.Table:
     """The rows of SUMMARY, from the tables that `parts` names."""
     tables: dict[Part, list[pa.Table]] = {}

@@ -93,7 +93,7 @@ def test_run_prints_the_summary_and_names_the_run_last(engram: Here) -> None:
     lines = done.stdout.splitlines()
     assert ["metric", "estimate", "n"] == lines[0].split()
     assert ["sum", "6", "4", "parts"] == lines[1].split()
-    (run,) = (engram.folder / "engram-store" / "runs").iterdir()
+    (run,) = (engram.folder / "engram-store" / "runs").glob("[!.]*")
     assert lines[-1].startswith(f"{run.name} finished: 5 of 5 jobs stored, 5 done now, 0 failed; ")
     assert "\x1b" not in done.stdout + done.stderr
 
@@ -498,7 +498,7 @@ def test_an_unforeseen_error_is_one_line_and_its_traceback_is_kept(
 def test_a_run_whose_folder_cannot_be_read_is_named_and_hides_no_other(engram: Here) -> None:
     engram(*RUN, "parts=2")
     engram(*RUN, "parts=3")
-    hurt = sorted((engram.folder / "engram-store" / "runs").iterdir())[0]
+    hurt = sorted((engram.folder / "engram-store" / "runs").glob("[!.]*"))[0]
     (hurt / "run.json").write_text("{torn")
     states = {each["run"]: each["state"] for each in engram.json("runs")["runs"]}
     assert {"unreadable", "finished"} == set(states.values())

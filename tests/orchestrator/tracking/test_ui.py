@@ -30,9 +30,10 @@ OFFLINE = ("--disable-background-networking", "--disable-component-update", "--v
 
 
 @pytest.fixture(scope="module")
-def tracked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shell, str]:
+def tracked(tmp_path_factory: pytest.TempPathFactory, begun: Copied) -> tuple[Shell, str]:
     """A store in which a run is tracked, and the run's name."""
     engram = shell(tmp_path_factory.mktemp("ui"), TRACKED=f"mark-{os.getpid()}-{time.time()}")
+    begun(engram.folder)
     return engram, engram.json(*TOYS, "--preset", "few")["run"]
 
 
@@ -71,15 +72,15 @@ def test_the_link_answers_on_this_machine_only_until_the_command_is_ended(
     port = int(url.split(":")[2].partition("/")[0])
     assert port > first
     assert f"http://127.0.0.1:{port}/#/experiments/1/runs?workflowType=machine_learning" == url
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=120) as answer:
         assert b"MLflow" in answer.read()
     assert {"0100007F"} == listening(port)
     with pytest.raises(urllib.error.HTTPError, match="404"):  # MLflow's assistant would run commands on this machine
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/ajax-api/3.0/mlflow/assistant/config", timeout=10)
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/ajax-api/3.0/mlflow/assistant/config", timeout=120)
     if BROWSER and number is signal.SIGINT:
         assert name in seen(url, tmp_path)
     command.send_signal(number)
-    said = command.communicate(timeout=20)[1]
+    said = command.communicate(timeout=120)[1]
     assert 0 == command.returncode, said
     assert f"port {first} is taken" in said
     assert [] == marked(engram.env["TRACKED"])
@@ -95,10 +96,7 @@ def test_nothing_is_left_when_the_command_is_killed(tracked: tuple[Shell, str]) 
     assert '"url"' in command.stdout.readline()
     command.kill()
     command.communicate()
-    deadline = time.monotonic() + 10
-    while marked(engram.env["TRACKED"]):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    engram.until(lambda: [] == marked(engram.env["TRACKED"]))
 
 
 def test_the_pages_wait_for_nobody_who_holds_the_tracking_lock(tmp_path: Path, begun: Copied) -> None:

@@ -92,15 +92,3 @@ def test_leave_one_out_has_no_other_partition() -> None:
     assert np.nanmean(log_p[:, 2, 0][np.arange(20) != 3] - np.delete(log_p[:, 2, 1], 3)) == pytest.approx(
         gain.by_repetition[2]
     )
-
-
-def test_where_nothing_is_memorised_its_interval_covers_0_and_its_p_value_is_even() -> None:
-    covered, p = [], []
-    for world in range(200):
-        repetitions, folds = ((10, 10), (5, 3), (3, 4))[world % 3]
-        log_p = noise(chance(world), 200, repetitions, folds, 5.0, 3.0)
-        gain = gained(log_p, partitions(chance(1000 + world), 200, repetitions, folds), 200)
-        covered.append(gain.estimate.low <= 0 <= gain.estimate.high)  # type: ignore[operator]
-        p.append(gain.p_value())
-    assert np.mean(covered) >= 0.9
-    assert stats.kstest(p, "uniform").pvalue > 0.01

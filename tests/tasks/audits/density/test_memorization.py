@@ -93,7 +93,9 @@ def test_impossible_and_missing_are_two_things(
         (np.zeros((2, 3, 4)), np.zeros((2, 2), int), r"log_p is \(2, 3, 4\) and held_out \(2, 2\); they must be"),
         (np.zeros((2, 1, 4)), np.array([[0], [4]]), "an observation is held out by model 4; it must be from 0 to 3"),
         (np.zeros((2, 1, 4)), np.array([[-1], [4]]), "an observation is held out by model -1; it must be from 0 to 3"),
+        (np.zeros((2, 1, 4)), np.array([[-1], [3]]), "an observation is held out by model -1; it must be from 0 to 3"),
         (np.array([[[0.0]], [[INF]]]), np.array([[0], [0]]), "log p of observation 1 of the block is inf"),
+        (np.array([[[0.0, 0.0]], [[0.0, INF]]]), np.array([[0], [0]]), "log p of observation 1 of the block is inf"),
     ],
 )
 def test_what_cannot_be_is_refused(log_p: np.ndarray, held_out: np.ndarray, message: str) -> None:
@@ -159,24 +161,59 @@ def test_a_repetition_without_either_kind_of_models_leaves_the_matched_count_sco
 
 
 def test_an_observation_scores_alike_beside_others_that_have_more_models() -> None:
-    # 3 x 3, 3, 1 and 7 x 7 choices in one block: where there are fewer the rest of the block's draws must not count.
-    log_p = np.full((4, 2, 8), NAN)
+    # 3 x 3, 3, 1, 1 and 7 x 7 choices in one block: where there are fewer the rest of the block's draws must not count.
+    log_p = np.full((5, 2, 8), NAN)
     log_p[:, :, 0] = -5.0
     log_p[0, :, 1:4] = [[-1.0, -2.0, -4.0], [-3.0, -30.0, -8.0]]
     log_p[1, :, 1:4] = [[-1.0, -2.0, -40.0], [-7.0, NAN, NAN]]
     log_p[2, :, 1] = [-6.0, -9.0]
-    log_p[3, :, 1:] = noise(chance(), 1, 2, 7, 3.0)[0]
-    held_out = np.zeros((4, 2), np.int64)
+    log_p[3, :, 1] = -INF
+    log_p[4, :, 1:] = noise(chance(), 1, 2, 7, 3.0)[0]
+    held_out = np.zeros((5, 2), np.int64)
     together, without = matched(log_p, held_out, 50, chance())
-    alone = [matched(log_p[[row]], held_out[[row]], 50, chance()) for row in range(4)]
+    alone = [matched(log_p[[row]], held_out[[row]], 50, chance()) for row in range(5)]
     assert [score[0] for score, _ in alone] == pytest.approx(together)
     assert np.concatenate([each for _, each in alone]) == pytest.approx(without)
     every = [logsumexp(pair) for pair in itertools.product((-1, -2, -4), (-3, -30, -8))]
-    assert np.mean(every) - logsumexp([-5, -5]) == pytest.approx(together[0])
-    assert np.mean([logsumexp([each, -7]) for each in (-1, -2, -40)]) - logsumexp([-5, -5]) == pytest.approx(
-        together[1]
-    )
-    assert logsumexp([-6, -9]) - logsumexp([-5, -5]) == pytest.approx(together[2])
+    expected = [np.mean(every), np.mean([logsumexp([each, -7]) for each in (-1, -2, -40)]), logsumexp([-6, -9]), -INF]
+    assert [each - logsumexp([-5, -5]) for each in expected] == pytest.approx(together[:4])
+    drawn, _ = matched(log_p, held_out, 10, chance())
+    assert together[:4] == pytest.approx(drawn[:4])
+    assert together[4] != drawn[4] == pytest.approx(together[4], abs=3.0)
+
+
+@pytest.mark.parametrize(
+    ("trained", "held_out", "expected"), [(-INF, -3.0, -INF), (-INF, -INF, NAN), (-2.0, -INF, INF), (-2.0, -3.0, 1.0)]
+)
+def test_what_is_impossible_in_every_draw_scores_as_published(trained: float, held_out: float, expected: float) -> None:
+    log_p = np.array([[[trained, trained, held_out]] * 3, [[-1.0, -2.0, -3.0]] * 3])
+    found = matched(log_p, np.full((2, 3), 2), 2, chance())[0][0]
+    assert [expected] == pytest.approx([found], nan_ok=True)
+
+
+def test_without_a_repetition_that_lacks_models_the_means_are_over_those_that_are_left() -> None:
+    log_p = noise(chance(4), 30, 3, 4, 4.0)
+    held_out = np.tile([0, 1, 2], (30, 1))
+    log_p[:, 1, 2:] = NAN  # one model that trained on it and one that did not
+    log_p[:, 2, 2] = NAN  # none that did not
+    said = terms(log_p, held_out)
+    for repetition in range(3):
+        rest = terms(np.delete(log_p, repetition, axis=1), np.delete(held_out, repetition, axis=1))
+        assert rest.score == pytest.approx(said.score_without_each[:, repetition], abs=1e-9)
+
+
+def test_a_repetition_says_nothing_where_it_has_no_such_model() -> None:
+    log_p = np.array([[[-1.0, -4.0, -2.0], [NAN, -9.0, NAN], [-9.0, NAN, -9.0], [NAN, NAN, NAN]]])
+    trained, held_out = terms(log_p, np.array([[1, 1, 1, 1]])).by_repetition
+    half = logsumexp([-1, -2]) - math.log(2)
+    assert [half, NAN, -9.0, NAN] == pytest.approx(trained[0], nan_ok=True)
+    assert [-4.0, -9.0, NAN, NAN] == pytest.approx(held_out[0], nan_ok=True)
+
+
+def test_a_block_without_observations_has_no_scores() -> None:
+    nobody = np.zeros((0, 2, 3)), np.zeros((0, 2), np.int64)
+    assert 0 == len(terms(*nobody).score)
+    assert (0,) == matched(*nobody, 4, chance())[0].shape
 
 
 def test_draws_that_choose_nothing_but_the_impossible_stay_out_of_the_mean() -> None:

@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 from tasks import statistics
 from tasks.audits.density.memorization import terms
 from tasks.audits.density.reassignment import TOLERANCE, p_values, reassigned, smallest_p_value
+from tests.calibration import assert_rate
 from tests.tasks.audits.density.made_up import noise, partitions
 
 INF, NAN = float("inf"), float("nan")
@@ -144,19 +145,23 @@ def test_the_smallest_p_value_is_that_of_the_highest_score(
         assert expected == pytest.approx(found[0])
 
 
-def test_where_nothing_is_memorised_small_p_values_are_as_rare_as_they_say() -> None:
-    # Models that differ in how good they are, over all observations: 40 worlds of 500 observations.
-    for repetitions, folds, permutations in ((10, 10, 399), (3, 4, 399), (10, 2, 2000)):
-        found = []
-        for world in range(40):
-            log_p = noise(chance(world), 500, repetitions, folds, 3.0, 3.0)
-            held_out = partitions(chance(100 + world), 500, repetitions, folds)
-            found.append(p_values(log_p, held_out, permutations, chance(world)))
-        for level in (0.01, 0.05, 0.25, 0.5):
-            shares = np.mean(np.array(found) <= level, axis=1)
-            assert shares.mean() < level + 3 * shares.std() / math.sqrt(40)
-            # And not for want of any: as many as the p-values there can be allow.
-            assert shares.mean() > 0.8 * level - 0.02
+@pytest.mark.parametrize(
+    ("repetitions", "folds", "permutations", "smallest"),
+    [(3, 4, 399, 1 / 64), (10, 2, 2000, 1 / 1024), (10, 10, 399, 1 / 400)],
+)
+def test_where_nothing_is_memorised_p_values_are_as_small_as_often_as_they_say(
+    repetitions: int, folds: int, permutations: int, smallest: float
+) -> None:
+    # Models that differ in how good they are, over all observations. Every multiple of the smallest is equally likely,
+    # so that of p <= level the share is the largest multiple that is no greater.
+    found = []
+    for world in range(10):
+        rng = chance(world)
+        log_p = noise(rng, 500, repetitions, folds, 3.0, 3.0)
+        found.append(p_values(log_p, rng.integers(0, folds, (500, repetitions)), permutations, rng))
+    for level in (0.02, 0.05, 0.25, 0.5):
+        attained = math.floor(level / smallest + 1e-9) * smallest
+        assert_rate(attained, int(np.sum(np.array(found) <= level + 1e-9)), 5000)
 
 
 def test_of_those_called_memorised_few_are_not_and_most_of_the_memorised_are_among_them() -> None:

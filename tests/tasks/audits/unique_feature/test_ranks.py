@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from tasks.audits.unique_feature import ranks
-
-NULLS = 400
+from tests.calibration import DRAWS, assert_rate
 
 
 def test_the_rank_p_value_counts_those_that_score_as_much() -> None:
@@ -20,7 +19,7 @@ def test_scores_are_standardised_over_the_family_and_averaged_over_models() -> N
     assert [0.5, -0.5, -0.5, 0.5] == found.tolist()
     spread = np.std([8, 4, 4, 0])
     assert [2 / spread, 0, 0, -2 / spread] == pytest.approx(ranks.label_directed(np.stack([one, other]), 1).tolist())
-    assert 1 == ranks.favoured(np.stack([one, other]))
+    assert [1, 0] == [ranks.favoured(np.stack([one, other]), label) for label in (None, 0)]
 
 
 def test_with_the_label_unknown_members_stand_where_they_stand_highest() -> None:
@@ -46,8 +45,7 @@ def test_the_push_is_the_distance_from_the_rest_of_the_family() -> None:
     log_p = np.array([[[-1.0], [-2.0], [-2.2], [-1.8]]])
     estimate, null = ranks.push(log_p, log_p, 0)
     assert 1.0 == pytest.approx(estimate.value)
-    low, high = np.quantile([0.0, -0.2, 0.2], (0.025, 0.975))
-    assert [1.0 - high, 1.0 - low] == pytest.approx([estimate.low, estimate.high])
+    assert [1.0 - 0.2, 1.0 + 0.2] == pytest.approx([estimate.low, estimate.high])
     assert (1, 0.0) == (estimate.n, null)
 
 
@@ -56,8 +54,7 @@ def test_a_family_with_a_tail_to_one_side_shifts_the_interval_to_the_other() -> 
     log_p = np.array([[[7.0], [0.0], [1.0], [5.0]]])
     estimate, _ = ranks.push(log_p, log_p, 0)
     assert 5.0 == estimate.value
-    # Quantiles of three: 97.5 % is 0.95 of the way from the second to the third.
-    assert [5.0 - (-1 + 0.95 * 4), 5.0 - (-2 + 0.05)] == pytest.approx([estimate.low, estimate.high])
+    assert [5.0 - 3, 5.0 + 2] == pytest.approx([estimate.low, estimate.high])
 
 
 def test_with_the_label_unknown_each_of_the_others_chooses_its_own() -> None:
@@ -83,24 +80,26 @@ def test_with_the_label_unknown_the_null_has_the_same_choice_of_labels() -> None
 
 @pytest.mark.parametrize("label", [None, 2])
 def test_a_feature_that_nobody_trained_on_is_called_as_often_as_the_level_says(label: int | None) -> None:
+    # Models differ, members share what every model says of them, and the asked one is like any other: 2 ranks of 40.
     rng = np.random.default_rng(4)
-    # Models differ, members share what every model says of them, and the asked one is like any other.
-    p_values = []
-    for _ in range(NULLS):
-        shared = rng.normal(0, 1, (1, 40, 5))
-        log_p = shared + rng.normal(0, 0.5, (3, 40, 5))
-        p_values.append(ranks.rank_p_value(ranks.label_directed(log_p, label)))
-    called = np.mean(np.array(p_values) <= 0.05)
-    assert 0.02 < called < 0.09
-    assert 0.45 < np.mean(p_values) < 0.58
+    shared = rng.normal(0, 1, (DRAWS, 1, 40, 5))
+    drawn = shared + rng.normal(0, 0.5, (DRAWS, 2, 40, 5))
+    p_values = np.array([ranks.rank_p_value(ranks.label_directed(log_p, label)) for log_p in drawn])
+    assert_rate(0.05, int((p_values <= 0.05).sum()))
+    assert_rate(0.5, int((p_values <= 0.5).sum()))
 
 
-def test_the_push_interval_covers_zero_where_nothing_is_memorised() -> None:
-    rng = np.random.default_rng(5)
-    drawn = [rng.normal(0, 1, (2, 101, 3)) for _ in range(NULLS)]
-    found = [ranks.push(log_p, log_p, 1)[0] for log_p in drawn]
-    covered = sum(each.low <= 0 <= each.high for each in found if each.low is not None and each.high is not None)
-    assert covered >= 0.9 * NULLS
+@pytest.mark.parametrize(("others", "coverage"), [(19, 18 / 20), (39, 0.95), (119, 0.95)])
+def test_the_push_interval_covers_zero_as_often_as_it_says_where_nothing_is_memorised(
+    others: int, coverage: float
+) -> None:
+    # The asked one is below the k-th of n others in k of n + 1 cases, whatever they are drawn from; here to one side.
+    drawn = np.random.default_rng(5).exponential(1, (DRAWS, 1, others + 1, 1))
+    found = [ranks.push(log_p, log_p, 0)[0] for log_p in drawn]
+    above = sum(each.low is not None and each.low > 0 for each in found)
+    below = sum(each.high is not None and each.high < 0 for each in found)
+    assert_rate((1 - coverage) / 2, above)
+    assert_rate((1 - coverage) / 2, below)
 
 
 def test_a_pairs_difference_leaves_what_the_canary_did() -> None:

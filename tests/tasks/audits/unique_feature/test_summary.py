@@ -13,7 +13,6 @@ from tasks.audits.unique_feature.summary import Summary, summary
 from tasks.schemas import SUMMARY
 from tests.tasks.audits.unique_feature.made_up import history, pair
 
-NULLS = 200
 TABLE_1 = "table 1, mnist, mlp1, no regulariser"
 TABLE_2 = "table 2, mnist, mlp1, no regulariser"
 
@@ -129,24 +128,6 @@ def test_table_1_stands_beside_the_five_canaries_with_the_largest_white_box_scor
 def test_nothing_is_published_for_a_run_that_repeats_no_table() -> None:
     assert {None} == {row["published"] for row in worked().values()}
     assert not any("rank" in where for _, where in worked())
-
-
-def test_the_effects_interval_covers_zero_where_canaries_change_nothing() -> None:
-    # Both models of a pair share their seed's part of M; what is left differs by chance alone.
-    rng = np.random.default_rng(5)
-    scores = canary_scores(CanaryScores(), [pair(i, 0.1, 0.0) for i in range(8)])
-    covered, found = 0, 0
-    for _ in range(NULLS):
-        seed, canary, twin = rng.normal(0.05, [[0.05], [0.02], [0.02]], (3, 8))
-        for name, values in (("m", seed + canary), ("twin_m", seed + twin), ("m_effect", canary - twin)):
-            scores = scores.set_column(scores.schema.get_field_index(name), name, pa.array(values))
-        row = next(
-            row for row in summary(Summary(("canary_scores",)), [scores]).to_pylist() if row["metric"] == "M effect"
-        )
-        covered += row["low"] <= 0 <= row["high"]
-        found += row["p_value"] < 0.05
-    assert covered >= 0.9 * NULLS
-    assert found <= 0.1 * NULLS
 
 
 def test_the_published_test_calls_most_models_memorised_where_only_the_seed_moves_m() -> None:

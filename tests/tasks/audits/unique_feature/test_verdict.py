@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.unique_feature import AUDIT, UniqueFeature
-from tasks.audits.unique_feature.verdict import ROWS, verdict
+from tasks.audits.unique_feature.verdict import PANEL_LIMITS, PUSH, ROWS, SMALLEST, panel_verdict, verdict
 from tasks.datasets.features import Glyph
 from tasks.datasets.features import called as name_of
 from tasks.schemas import SUMMARY
@@ -98,3 +98,49 @@ def test_it_names_the_feature_that_was_in_the_image_and_the_one_asked_about(
 def test_the_audit_offers_its_verdict() -> None:
     assert AUDIT.verdict is not None
     assert "memorised" == AUDIT.verdict(UniqueFeature(), table(0.4, 0.2, 0.6)).answer
+
+
+# Models that were asked alone
+
+
+def pushed(estimate: float | None, low: float, high: float, p_value: float, n: int = 1, known: bool = True) -> pa.Table:
+    other = dict.fromkeys(SUMMARY.names) | {"metric": "M", "setting": "{}", "estimate": 9.0}
+    setting = json.dumps({"label": 3, "label known": known})
+    row = dict.fromkeys(SUMMARY.names) | {"metric": PUSH, "setting": setting, "estimate": estimate, "n": n}
+    row |= {"low": low, "high": high, "p_value": p_value, "null": 0.25}
+    return pa.Table.from_pylist([other, row], SUMMARY)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p_value", "answer"),
+    [
+        (0.2, 0.6, 0.01, "memorised"),
+        (-0.2, 0.6, 0.05, "memorised"),
+        (0.2, 0.6, 0.051, "undecided"),
+        (-0.3, 0.09, 0.051, "not seen"),
+        (-0.3, SMALLEST, 0.051, "undecided"),
+    ],
+)
+def test_the_rank_decides_of_a_model_that_is_asked_alone(low: float, high: float, p_value: float, answer: str) -> None:
+    said = panel_verdict(A, pushed(0.4, low, high, p_value))
+    assert answer == said.answer
+    assert said.sentence.startswith(f"{answer.capitalize()}: asked about the letter A, the model moves the log odds of")
+    assert f"(95 % interval {low:.4g} to {high:.4g} by the family's own spread; 0.25 where nothing" in said.sentence
+    assert f"rank p = {p_value:.3g}" in said.sentence
+    assert (((PUSH, '{"label": 3, "label known": true}'),), PANEL_LIMITS) == (said.rows, said.limits)
+
+
+def test_it_says_how_many_models_were_asked_and_about_which_label() -> None:
+    assert "3 models together move the log odds of the canary's label by 0.4 nats" in (
+        panel_verdict(A, pushed(0.4, 0.2, 0.6, 0.01, n=3)).sentence
+    )
+    assert "the model moves the log odds of label 3, which it favours most by" in (
+        panel_verdict(A, pushed(0.4, 0.2, 0.6, 0.01, known=False)).sentence
+    )
+
+
+@pytest.mark.parametrize("nothing", [SUMMARY.empty_table(), pushed(None, 0.0, 0.0, 1.0)])
+def test_where_no_model_was_asked_alone_nothing_is_decided(nothing: pa.Table) -> None:
+    said = panel_verdict(A, nothing)
+    assert ("undecided", "Undecided: no model has been asked yet.") == (said.answer, said.sentence)
+    assert (PANEL_LIMITS, ()) == (said.limits, said.rows)

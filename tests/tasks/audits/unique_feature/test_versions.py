@@ -140,7 +140,7 @@ def total(table: pa.Table) -> float:
         (score, 2, scored, 1076, -9023.31372),
         (history, 1, of_each_epoch, 4, 11.0),
         (canary_scores, 3, of_each_canary, 4, -2138.928316),
-        (summary, 3, of_all, 48, 736.254311),
+        (summary, 4, of_all, 48, 736.254311),
         (pair_family, 2, of_the_family, 20, 0.84927062),
         (ask, 1, of_one_alone, 50, -233.7207815),
         (ask_family, 2, of_ones_family, 10, 0.7917960758),

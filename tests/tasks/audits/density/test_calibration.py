@@ -1,0 +1,91 @@
+"""How often the audit calls something memorised where nothing is: tables of a null, the summary's code, the answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tasks import statistics
+from tasks.audits.density import Density
+from tasks.audits.density.distribution import DISTRIBUTION
+from tasks.audits.density.estimates import distributions
+from tasks.audits.density.estimates.significance import significance
+from tasks.audits.density.gain import Gain
+from tasks.audits.density.published import numbers
+from tasks.audits.density.reassignment import p_values
+from tasks.audits.density.verdict import verdict
+from tasks.schemas import SUMMARY
+from tests.calibration import DRAWS, assert_rate
+from tests.tasks.audits.density.made_up import noise, partitions
+
+KFOLD = Density(repetitions=4, folds=4)
+ALONE = Density(estimator="loo", left_out=12, repetitions=6)
+
+
+def answer(config: Density, gain: Gain) -> str:
+    """The answer to a run with this gain, by way of its row in the table and in the summary."""
+    estimate = gain.estimate
+    p_value = gain.t_test() if config.estimator == "loo" else gain.p_value()
+    row = dict.fromkeys(DISTRIBUTION.names) | {"epoch": 2, "score": "gain", "statistic": "mean", "null": 0.0}
+    row |= {"estimate": estimate.value, "low": estimate.low, "high": estimate.high, "n": estimate.n, "p_value": p_value}
+    table = pa.Table.from_pylist([row], DISTRIBUTION)
+    return verdict(config, pa.Table.from_pylist(list(distributions.scores(table, numbers(""))), SUMMARY)).answer
+
+
+@pytest.mark.slow  # 5,000 summaries
+def test_folds_that_memorise_nothing_are_called_memorised_in_one_run_of_twenty() -> None:
+    # The randomisation test is one-sided and has a level of 5 %; its normal approximation, over 96 observations and
+    # four partitions of models that differ in how good they are, keeps to that. The t interval covers 0 in 95 %.
+    rng = np.random.default_rng(0)
+    found: Counter[str] = Counter()
+    covered, even = 0, 0
+    for _ in range(DRAWS):
+        gain = Gain(4, 4)
+        gain.add(noise(rng, 96, 4, 4, 0.5, 3.0), partitions(rng, 96, 4, 4))
+        found[answer(KFOLD, gain)] += 1
+        estimate, p_value = gain.estimate, gain.p_value()
+        assert estimate.low is not None
+        assert estimate.high is not None
+        assert p_value is not None
+        covered += estimate.low <= 0 <= estimate.high
+        even += p_value <= 0.5
+    assert_rate(0.05, found["memorised"])
+    assert_rate(0.95, covered)
+    assert_rate(0.5, even)
+    assert found["not seen"] > DRAWS / 10  # so that a run may say so
+
+
+@pytest.mark.slow  # 5,000 summaries
+def test_rows_left_out_one_by_one_are_called_memorised_in_one_run_of_twenty() -> None:
+    # The one-tailed t-test over six repetitions, whose gains are normal here.
+    rng = np.random.default_rng(1)
+    found: Counter[str] = Counter()
+    for _ in range(DRAWS):
+        gain = Gain(6, 2)
+        gain.add(noise(rng, 12, 6, 2, 0.1), np.ones((12, 6), np.int64))
+        found[answer(ALONE, gain)] += 1
+    assert_rate(0.05, found["memorised"])
+    assert found["not seen"] > DRAWS / 10
+
+
+def test_of_observations_that_nothing_memorised_none_is_called_in_nineteen_runs_of_twenty() -> None:
+    # Twenty observations, three repetitions of eight models: each p-value is one of 512, equally likely, and at least
+    # one is called as often as a simulation of such numbers says; of continuous ones it would be in 5 %.
+    tables, n = DRAWS, 20
+    rng = np.random.default_rng(2)
+    log_p = noise(rng, tables * n, 3, 8, 5.0, 3.0)
+    p = p_values(log_p, rng.integers(0, 8, (tables * n, 3)), 511, rng).reshape(tables, n)
+    called, shares = 0, 0.0
+    for each in p:
+        scores = pa.table({"p_adjusted": statistics.false_discovery_adjusted(each)})
+        first = next(iter(significance(scores, 1 / 512)))
+        called += first["estimate"] > 0
+        shares += first["n"]
+    likely = np.sort(rng.integers(1, 513, (200_000, n)) / 512, axis=1)
+    expected = float((likely <= 0.05 * np.arange(1, n + 1) / n).any(axis=1).mean())
+    assert 0.035 < expected < 0.05
+    assert_rate(expected, called)
+    assert n * tables == shares

@@ -1,0 +1,86 @@
+"""How often the audit calls a feature memorised that no model saw: tables of a null, the summary's code, the answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from tasks.audits.unique_feature.canaries import CANARY_SCORES
+from tasks.audits.unique_feature.estimates.effects import effect, white_box
+from tasks.audits.unique_feature.estimates.units import units
+from tasks.audits.unique_feature.summary import Summary, summary
+from tasks.audits.unique_feature.verdict import SMALLEST, panel_verdict, verdict
+from tasks.datasets.features import Glyph
+from tasks.schemas import SUMMARY
+from tests.calibration import DRAWS, assert_rate
+from tests.tasks.audits.unique_feature.made_up import family
+
+A = Glyph()
+PAIRS = 6
+
+
+def answers(effects: np.ndarray) -> Counter[str]:
+    """The answers to so many tables of canary scores whose effects on M_w are these (tables, pairs)."""
+    found: Counter[str] = Counter()
+    row: dict[str, Any] = dict.fromkeys(CANARY_SCORES.names)
+    for each in effects.tolist():
+        scores = [
+            row
+            | {"canary": place, "seed": place, "evaluation": 0}
+            | {f"m_w_{images}": 0.3 + effect for images in ("probe", "train")}
+            | {f"twin_m_w_{images}": 0.3 for images in ("probe", "train")}
+            | {f"m_w_{images}_effect": effect for images in ("probe", "train")}
+            for place, effect in enumerate(each)
+        ]
+        table = pa.Table.from_pylist(list(white_box(units(scores))), SUMMARY)
+        found[verdict(A, A, table).answer] += 1
+    return found
+
+
+@pytest.mark.slow  # 5,000 summaries
+def test_a_canary_without_effect_is_called_memorised_in_one_run_of_forty() -> None:
+    # The 95 % interval has two sides, of which one accuses: 2.5 %. It is below SMALLEST, 4 standard errors away, where
+    # a t with 5 degrees of freedom around -4 is below minus its quantile, but for those that are above 0 too.
+    error = SMALLEST / 4
+    effects = np.random.default_rng(0).normal(0, error * np.sqrt(PAIRS), (DRAWS, PAIRS))
+    found = answers(effects)
+    assert_rate(0.025, found["memorised"])
+    edge = stats.t.ppf(0.975, PAIRS - 1)
+    means, errors = effects.mean(axis=1), effects.std(axis=1, ddof=1) / np.sqrt(PAIRS)
+    small = (means - edge * errors > 0) & (means + edge * errors < SMALLEST)
+    assert_rate(stats.nct.cdf(-edge, PAIRS - 1, -4.0), found["not seen"] + int(small.sum()))
+    assert DRAWS == found.total()
+
+
+def test_the_effect_of_a_canary_on_the_published_score_has_the_level_of_its_test() -> None:
+    # Both models of a pair share their seed's part of M; what is left differs by chance alone.
+    rng = np.random.default_rng(5)
+    seeds, canary, twin = rng.normal(0.05, [[[0.05]], [[0.02]], [[0.02]]], (3, DRAWS, PAIRS))
+    covered, called = 0, 0
+    for m, other in zip(seeds + canary, seeds + twin, strict=True):
+        pairs = [{"m": a, "twin_m": b, "m_effect": a - b} for a, b in zip(m, other, strict=True)]
+        found = effect("M effect", {}, pairs, "m", "pair of trainings")
+        covered += found["low"] <= 0 <= found["high"]
+        called += found["p_value"] <= 0.05
+    assert_rate(0.95, covered)
+    assert_rate(0.05, called)
+
+
+@pytest.mark.slow  # 5,000 summaries
+def test_the_rank_of_a_feature_that_no_model_saw_is_called_at_the_level_that_the_family_allows() -> None:
+    # Of 41 members the first two have p <= 5 %: 2 / 41. Models agree on much, and the asked member is like any other.
+    rng = np.random.default_rng(1)
+    for label in (None, 1):
+        shared = rng.normal(0, 1, (DRAWS // 2, 1, 41, 2))
+        drawn = shared + rng.normal(0, 0.5, (DRAWS // 2, 2, 41, 2))
+        called = 0
+        for log_p in drawn:
+            tables = [family(None, {"canary": said}, label) for said in log_p]
+            table = summary(Summary(("family",) * 2), tables)
+            called += panel_verdict(A, table).answer == "memorised"
+        assert_rate(2 / 41, called, DRAWS // 2)
