@@ -105,7 +105,13 @@ def test_addresses_are_read_in_their_usual_forms(address: str, expected: tuple[s
     assert expected == host_and_port(address)
 
 
-@pytest.mark.parametrize("address", ["", "head", "head:", ":6379", "head:port", "head:0", "head:65536", "http://h:1"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("", "head", "head:", ":6379", "head:port", "head:0", "head:65536", "http://h:1", "a b:1", "head:²", "head:٣"),
+        *("a..b:1", "[::1", "[::1:6379", "x" * 64 + ":1", "x." * 150 + "x:1", "ray://", "ray://a b", "a\nb:1"),
+    ],
+)
 def test_what_is_no_address_is_said_with_the_forms_that_are(address: str) -> None:
     with pytest.raises(ClusterError, match="is no address of a Ray cluster; give HOST:PORT"):
         host_and_port(address)
