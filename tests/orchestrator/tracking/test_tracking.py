@@ -69,7 +69,7 @@ def test_a_kill_a_second_driver_and_five_resumes_leave_one_run_with_every_step_o
     begun(engram.folder)
     first = engram.start(*command)
     engram.await_results(40, first)
-    (name,) = os.listdir(engram.folder / "engram-store" / "runs")
+    (name,) = [each.name for each in (engram.folder / "engram-store" / "runs").glob("[!.]*")]
     receipt = engram.folder / "engram-store" / "runs" / name / "mlflow.json"
     engram.until(receipt.exists, first)
     mlflow = database(engram)
