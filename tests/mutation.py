@@ -32,29 +32,13 @@ OURS = ("tasks", "orchestrator", "dashboards", "tests", "toys", "chains", "conft
 TIMES, MORE = 5, 10  # a change may take so many times the CPU time of the unchanged module, and so many seconds more
 WAITS = 120  # seconds by the clock after which nothing but a hang is left
 
-COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
-    ast.Lt: (ast.LtE, ast.GtE),
-    ast.LtE: (ast.Lt, ast.Gt),
-    ast.Gt: (ast.GtE, ast.LtE),
-    ast.GtE: (ast.Gt, ast.Lt),
-    ast.Eq: (ast.NotEq,),
-    ast.NotEq: (ast.Eq,),
-    ast.In: (ast.NotIn,),
-    ast.NotIn: (ast.In,),
-    ast.Is: (ast.IsNot,),
-    ast.IsNot: (ast.Is,),
-}
-COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.FloorDiv,
-    ast.Pow: ast.Mult,
-    ast.BitAnd: ast.BitOr,
-    ast.BitOr: ast.BitAnd,
-}
+EQUAL: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.LtE, ast.Gt: ast.GtE, ast.LtE: ast.Lt, ast.GtE: ast.Gt}
+NOT: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.GtE, ast.Gt: ast.LtE, ast.Eq: ast.NotEq}
+NOT |= {ast.In: ast.NotIn, ast.Is: ast.IsNot}
+NOT |= {other: one for one, other in NOT.items()}
+COMPUTED: dict[type[ast.operator], type[ast.operator]] = {ast.Add: ast.Sub, ast.Mult: ast.Div, ast.BitAnd: ast.BitOr}
+COMPUTED |= {other: one for one, other in COMPUTED.items()}
+COMPUTED |= {ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult}
 OPPOSITE = {"min": "max", "any": "all", "minimum": "maximum", "argmin": "argmax", "floor": "ceil", "append": "clear"}
 OPPOSITE |= {other: one for one, other in OPPOSITE.items() if other != "clear"}
 SYMMETRIC = ("min", "max", "minimum", "maximum")
@@ -123,7 +107,7 @@ def of_expression(node: ast.expr) -> Iterator[ast.expr]:
     match node:
         case ast.Compare(ops=ops):
             for place, op in enumerate(ops):
-                for other in COMPARED[type(op)]:
+                for other in [found[type(op)] for found in (EQUAL, NOT) if type(op) in found]:
                     yield ast.Compare(node.left, [*ops[:place], other(), *ops[place + 1 :]], node.comparators)
         case ast.BoolOp(op=op):
             yield ast.BoolOp(ast.Or() if isinstance(op, ast.And) else ast.And(), node.values)
