@@ -124,5 +124,7 @@ ANY: Mapping[str, Check] = {
 EVENTS: Mapping[str, Mapping[str, Check]] = {
     "stored": {"key": _text},
     "done": {"key": _text, "task": _text, "seconds": _seconds},
+    "missing": {"inputs": _texts},
+    "damaged": {"key": _text},
     "tolerated": {"keys": _texts, "instead": _texts, "roots": _mapping_of(_texts)},
 }
