@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.s3 import Server, served
-from tests.shell import PATHS
+from tests.shell import PATHS, STARTED
 
 VARIABLES = (
     "PYTHONPATH",
@@ -67,6 +67,8 @@ def surroundings() -> Iterator[None]:
     """Give the environment back as it was, but for what leads to the cluster that all share."""
     before = dict(os.environ)
     yield
+    while STARTED:
+        STARTED.pop().kill()  # nothing to one that has been waited for
     for name in {*before, *os.environ} - {*VARIABLES, "PYTEST_CURRENT_TEST"}:
         if name not in before:
             del os.environ[name]

@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PATHS = os.pathsep.join(map(str, (ROOT, Path(toys.__file__).parent)))
 OURS = ("ENGRAM_STORE", "ENGRAM_RUNS", "ENGRAM_DATA", "RAY_ADDRESS", "FORCE_COLOR")
 HANGING = 150.0  # seconds
+STARTED: list[subprocess.Popen[str]] = []  # by this test; whoever fails leaves some that wait for its word
 
 
 class Shell:
@@ -44,9 +45,11 @@ class Shell:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "orchestrator", *arguments]
-        return subprocess.Popen(
+        run = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder, env=self.env
         )
+        STARTED.append(run)
+        return run
 
     def results(self) -> list[Path]:
         return results(self.folder)
