@@ -32,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TOYS = ROOT / "tests" / "toys"  # an audit of another package, whose jobs do nothing
 sys.path[:0] = [str(ROOT), str(TOYS)]
 
+from orchestrator import explain  # noqa: E402
 from orchestrator.calls import Call, Done, Item  # noqa: E402
 from orchestrator.executors.ray import RayExecutor, connected  # noqa: E402
 from orchestrator.plan import Plan  # noqa: E402
@@ -218,12 +219,16 @@ def scale(jobs: int, folder: Path) -> dict[str, float]:
     assert plan.missing(store.keys()) == []
     sought = clock()
     command = [sys.executable, "-m", "orchestrator", "resume", ran.run, "--store", store.location, "--json"]
+    (total,) = (key for key in plan.jobs if plan.task(key) == "toys.total")
+    explain_from = clock()
+    assert len(explain.key(store, explain.key_named(store, total))["inputs"]) == jobs
     resume_from = clock()
     subprocess.run(command, check=True, capture_output=True)
     return {
         "plan, s": planned - began,
         "find what is missing, s": sought - seek_from,
         "run, ms per job": 1e3 * (ran_to - ran_from) / jobs,
+        "explain a key of as many inputs, s": resume_from - explain_from,
         "resume when finished, whole command, s": clock() - resume_from,
         "driver's peak memory, MB": memory,
     }

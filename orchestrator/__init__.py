@@ -32,6 +32,7 @@ def run(
     tolerate: int = 0,
     fail_fast: bool = False,
     stop_after: str | float | None = None,
+    timeout: str | float | None = None,
     keep: str | None = None,
     again: bool = False,
     mlflow: str | None = None,
@@ -63,8 +64,9 @@ def run(
         "experiment": experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME"),
     }
     execution |= {name: value for name, value in given.items() if value is not None}
-    if stop_after is not None:
-        execution["stop_after"] = spec.duration(stop_after)
+    for name, value in {"stop_after": stop_after, "timeout": timeout}.items():
+        if value is not None:
+            execution[name] = spec.duration(value)
     location = os.fspath(store) if store is not None else os.environ.get("ENGRAM_STORE")
     asked = cells.specified(audit, spec.Spec(audit, preset, fields, sweep or {}, execution, location))
     found = cells.wanted(asked)

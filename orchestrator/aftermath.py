@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator import pages
-from orchestrator.driver import Stop
 from orchestrator.errors import EngramError, StoreError
 from orchestrator.execution import Execution
 from orchestrator.report import Report
 from orchestrator.session import Session
+from orchestrator.stop import Stop
 from orchestrator.tracking.delivery import Delivery, addresses
 from orchestrator.tracking.target import Untracked, target
 
@@ -48,9 +48,8 @@ def _delivered(report: Report, session: Session, delivery: Delivery, stop: Stop)
     """The report with the addresses at which tracking shows the runs. What could not be delivered is told."""
     asked = stop.reason
     late = time.monotonic() + HURRY if report.state == "interrupted" else math.inf
-    problem = delivery.finish(lambda: stop.reason != asked or time.monotonic() > late)
-    if problem:
-        session.tell({"event": "told", "line": problem})
+    for line in delivery.finish(lambda: stop.reason != asked or time.monotonic() > late):
+        session.tell({"event": "told", "line": line})
     found = addresses(delivery, [each.run for each in (*report.cells, report)])
     cells = tuple(replace(each, mlflow=found.get(each.run)) for each in report.cells)
     return replace(report, mlflow=found.get(report.run), cells=cells)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -56,6 +58,12 @@ def _own() -> Mapping[str, str]:
 
 
 def _offered() -> Mapping[str, EntryPoint]:
+    return _offered_on(tuple(sys.path))
+
+
+@functools.cache
+def _offered_on(_path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
+    """Looked up once in a process and search path: to do so reads what every installed package says of itself."""
     return {point.name: point for point in entry_points(group=GROUP)}
 
 

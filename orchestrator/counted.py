@@ -1,4 +1,4 @@
-"""A number of things in words."""
+"""A number of things, or of seconds, in words."""
 
 from __future__ import annotations
 
@@ -12,3 +12,17 @@ def counted(number: int, thing: str) -> str:
     if ending and re.search("[^aeiou]y$", first):
         first, ending = first[:-1], "ies"
     return f"{number:,} {first}{ending}{blank}{rest}".rstrip()
+
+
+def span(seconds: float) -> str:
+    """A duration as a person says it: 45 s, 3 min 20 s, 2 h 5 min."""
+    whole = round(seconds)
+    if whole < 1:
+        return "under 1 s"
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"

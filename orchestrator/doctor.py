@@ -18,6 +18,8 @@ from importlib import metadata
 from pathlib import Path
 
 from orchestrator.errors import EngramError
+from orchestrator.executors.address import host_and_port
+from orchestrator.spec import PLACES
 
 NEEDED = ("ray", "torch", "torchvision", "numpy", "scipy", "pyarrow", "scikit-learn", "pillow", "pydantic", "pyyaml")
 USEFUL = {"mlflow": "runs are then not tracked", "faiss-gpu|faiss-cpu": "nearest neighbours then go by torch"}
@@ -113,9 +115,13 @@ def _ray(address: str | None) -> Iterator[Check]:
     if address == "none":
         yield Check("ray cluster", True, "not used: with address none all runs in one process")
         return
-    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
-    if host and port.isdigit():
-        reached = _reaches(host, int(port))
+    if address and address not in PLACES:
+        try:
+            host, port = host_and_port(address)
+        except EngramError as error:
+            yield Check("ray cluster", False, *str(error).split("; ", 1))
+            return
+        reached = _reaches(host, port)
         advice = "" if reached else "start the cluster, open the port, or use --address local"
         yield Check("ray cluster", reached, f"{address} {'answers' if reached else 'does not answer'}", advice)
         return
@@ -142,9 +148,10 @@ def _ray(address: str | None) -> Iterator[Check]:
 def _store(location: str) -> Check:
     from orchestrator.store import open_store
 
-    path = Path(location.removeprefix("file://")).expanduser().absolute()
-    near = next(each for each in (path, *path.parents) if each.exists())
+    path = Path(location.removeprefix("file://"))
     try:
+        path = path.expanduser().absolute()
+        near = next(each for each in (path, *path.parents) if each.exists())
         results = "not made yet"
         if path.exists() and any(path.iterdir()):
             results = f"{len(open_store(location, create=False).keys()):,} results"
@@ -152,9 +159,9 @@ def _store(location: str) -> Check:
             file.write(b"\0" * 4096)
     except EngramError as error:
         return Check("store", False, str(error), "give another place with --store or ENGRAM_STORE")
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # which the home of nobody is
         advice = "make room or give another place with --store or ENGRAM_STORE"
-        return Check("store", False, f"{path} cannot be written: {error.strerror or error}", advice)
+        return Check("store", False, f"{path} cannot be written: {getattr(error, 'strerror', None) or error}", advice)
     free = shutil.disk_usage(near).free
     advice = "" if free > ROOM else "make room, or give another place with --store or ENGRAM_STORE"
     return Check("store", True if free > ROOM else None, f"{path}: {results}, writable, {size(free)} free", advice)
@@ -166,9 +173,12 @@ def _tracking(location: str, uri: str | None) -> Check:
     if uri == OFF:
         return Check("tracking", True, "off")
     if uri is None:
-        place = Path(location.removeprefix("file://")).expanduser().absolute() / FOLDER / DATABASE
+        place = Path(os.path.expanduser(location.removeprefix("file://"))).absolute() / FOLDER / DATABASE
         uri = f"sqlite:///{place}"
-    uri = absolute(uri)
+    try:
+        uri = absolute(uri)
+    except EngramError as error:
+        return Check("tracking", False, str(error), "mend MLFLOW_TRACKING_URI")
     if uri.startswith(("http://", "https://")):
         shown = Target(uri).public_uri
         reached = _answers(f"{shown.rstrip('/')}/health")
@@ -176,10 +186,10 @@ def _tracking(location: str, uri: str | None) -> Check:
         return Check("tracking", True if reached else None, f"{shown} {'answers' if reached else 'is away'}", advice)
     if uri.startswith("sqlite:///"):
         path = Path(uri.removeprefix("sqlite:///"))
-        near = next(each for each in (path, *path.parents) if each.exists())
+        near = next(each for each in (path, *path.parents) if os.path.exists(each))
         if not os.access(near, os.W_OK):
             return Check("tracking", None, f"{path} cannot be written", "name another place by MLFLOW_TRACKING_URI")
-        return Check("tracking", True, f"{path}{'' if path.exists() else ', not made yet'}")
+        return Check("tracking", True, f"{path}{'' if os.path.exists(path) else ', not made yet'}")
     return Check("tracking", True, f"by {uri.partition(':')[0]}, not looked at")
 
 

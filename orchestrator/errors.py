@@ -31,6 +31,10 @@ class Damaged(StoreError):
     """A result's bytes are not what was written. It has been set aside."""
 
 
+class Unreadable(StoreError):
+    """A result lies there and cannot be read for now, so nobody can say whether it is sound."""
+
+
 class Held(EngramError):
     """Another living driver has this run."""
 

@@ -29,3 +29,4 @@ class Execution:
     experiment: str | None = None
     report: bool = True  # whether a page is drawn at the end
     show_images: bool = False  # whether images of the user's own may be seen in it
+    timeout: float | None = None  # seconds that a job may take; None: what jobs of its kind take in this run tells

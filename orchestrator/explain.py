@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from orchestrator import status
@@ -21,7 +21,7 @@ NEIGHBOURS = 1000  # stored results of the same task that are looked at for the 
 def run(journal: Journal, store: Store) -> dict[str, Any]:
     """Per task of a run: jobs planned, there before its last start, computed by it, failed, and absent now."""
     about = journal.about()
-    runs = [Journal(store.folder("runs", name)) for name in about.get("cells", ())] or [journal]
+    runs = [journal.beside(name) for name in about.get("cells", ())] or [journal]
     stored = store.keys()
     tasks: dict[str, str] = {}
     events: dict[str, set[str]] = {"stored": set(), "done": set(), "failed": set()}
@@ -47,10 +47,24 @@ def run(journal: Journal, store: Store) -> dict[str, Any]:
     }
 
 
+class Planned:
+    """What the runs of a store have planned, each plan read once: `tasks` are those of all keys, by key."""
+
+    def __init__(self, store: Store) -> None:
+        self._runs = [(journal, _tasks(journal)) for journal in status.journals(store).values()]
+        self.tasks: dict[str, str] = {}
+        for _, tasks in self._runs:
+            self.tasks |= tasks
+
+    def having(self, key: str) -> list[Journal]:
+        """The runs that have planned this key."""
+        return [journal for journal, tasks in self._runs if key in tasks]
+
+
 def key_named(store: Store, word: str) -> str:
     """The stored or planned key that begins so; SpecError for none or several."""
     if len(word) >= SHORTEST and set(word) <= set("0123456789abcdef"):
-        known = store.keys().union(*(_tasks(journal) for journal in status.journals(store).values()))
+        known = store.keys().union(Planned(store).tasks)
         close = sorted(key for key in known if key.startswith(word))
         if len(close) == 1:
             return close[0]
@@ -63,13 +77,15 @@ def key_named(store: Store, word: str) -> str:
 
 def key(store: Store, name: str) -> dict[str, Any]:
     """What there is to say of a key: its record if it is stored, else why not, and the nearest that is."""
-    runs = [journal for journal in status.journals(store).values() if name in _tasks(journal)]
+    known = Planned(store)
+    runs = known.having(name)
+    stored = store.keys()
     said: dict[str, Any] = {"key": name, "runs": [journal.run for journal in runs]}
-    if name in store:
+    if name in stored:
         try:
             record = dict(store.record(name))
             inputs = [
-                {"key": each, "task": _task_of(store, each), "stored": each in store} for each in record["inputs"]
+                {"key": each, "task": known.tasks.get(each, ""), "stored": each in stored} for each in record["inputs"]
             ]
             first = {name: record.pop(name) for name in ("task", "version", "config")}
             return said | {"state": "stored"} | first | {"inputs": inputs} | {"key": name, **record, "inputs": inputs}
@@ -77,8 +93,8 @@ def key(store: Store, name: str) -> dict[str, Any]:
             said["problem"] = str(error)
     if not runs:
         return said | {"state": "absent"}
-    job, plan = planned(store, name)
-    absent = [each for each in plan.waits(name) if each not in store]
+    job, plan = _planned(store, name, runs)
+    absent = [each for each in plan.waits(name) if each not in stored]
     traceback = store.failure(name)
     living = any(status.status(journal, store).state == "running" for journal in runs)
     mark = marks(job.function)
@@ -86,20 +102,23 @@ def key(store: Store, name: str) -> dict[str, Any]:
         "task": mark.name,
         "version": mark.version,
         "config": plain(job.config),
-        "inputs": [{"key": each, "task": plan.task(each), "stored": each in store} for each in plan.inputs[name]],
+        "inputs": [{"key": each, "task": plan.task(each), "stored": each in stored} for each in plan.inputs[name]],
         "state": "failed" if traceback else "waiting" if absent or living else "absent",
         "waits_for": absent,
         "traceback": traceback,
-        "nearest": _nearest(store, name, job, plan),
+        "nearest": _nearest(store, name, job, plan, [key for key, task in known.tasks.items() if task == mark.name]),
     }
 
 
 def planned(store: Store, name: str) -> tuple[Job, Plan]:
     """A key's job, and the plan of the newest run that has it. EngramError where today's code plans none."""
+    return _planned(store, name, Planned(store).having(name))
+
+
+def _planned(store: Store, name: str, having: Iterable[Journal]) -> tuple[Job, Plan]:
     from orchestrator.runs import reopened
 
     problem: EngramError | None = None
-    having = [journal for journal in status.journals(store).values() if name in _tasks(journal)]
     for journal in sorted(having, key=lambda each: each.about().get("created", ""), reverse=True):
         try:
             plan = reopened(journal)[1]
@@ -109,12 +128,15 @@ def planned(store: Store, name: str) -> tuple[Job, Plan]:
     raise problem or EngramError(f"no run in {store.location} plans {name[:12]}")
 
 
-def _nearest(store: Store, name: str, job: Job, plan: Plan) -> dict[str, Any] | None:
+def _nearest(store: Store, name: str, job: Job, plan: Plan, same_task: Iterable[str]) -> dict[str, Any] | None:
     """The stored result of the same task whose config differs in the fewest fields, and in which."""
+    stored = store.keys()
     mark = marks(job.function)
     config = plain(job.config)
     found: list[tuple[int, dict[str, Any]]] = []
-    for other in _same_task(store, mark.name):
+    for other in same_task:
+        if other not in stored:
+            continue
         if len(found) >= NEIGHBOURS:
             break
         try:
@@ -129,16 +151,6 @@ def _nearest(store: Store, name: str, job: Job, plan: Plan) -> dict[str, Any] | 
             says["inputs"] = "differ"
         found.append((len(fields) + ("version" in says) + ("inputs" in says), says))
     return min(found, key=lambda each: each[0])[1] if found else None
-
-
-def _same_task(store: Store, task: str) -> Iterator[str]:
-    stored = store.keys()
-    seen: set[str] = set()
-    for journal in status.journals(store).values():
-        for each, name in _tasks(journal).items():
-            if name == task and each in stored and each not in seen:
-                seen.add(each)
-                yield each
 
 
 def _differences(one: Any, other: Any, path: str = "") -> Iterator[tuple[str, tuple[Any, Any]]]:
@@ -156,7 +168,3 @@ def _tasks(journal: Journal) -> Mapping[str, str]:
         return journal.tasks() if (journal.folder / "plan.json").exists() else {}
     except StoreError:
         return {}
-
-
-def _task_of(store: Store, name: str) -> str:
-    return next((tasks[name] for each in status.journals(store).values() if name in (tasks := _tasks(each))), "")

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Union
 
 from orchestrator.errors import SpecError
+from orchestrator.plain_yaml import YamlError, loaded
 
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
@@ -45,6 +46,9 @@ def declared(config: Any) -> Mapping[str, Any]:
 
 def coerce(value: Any, to: Any, where: str) -> Any:
     """The value as the declared type `to`; SpecError naming `where` if it is not one."""
+    scalar = _SCALARS.get(to)
+    if scalar is not None:  # first: a large plan asks this of most of its fields
+        return scalar(value, where)
     origin = typing.get_origin(to)
     if origin is Literal:
         return _literal(value, typing.get_args(to), where)
@@ -54,8 +58,6 @@ def coerce(value: Any, to: Any, where: str) -> Any:
         return _tuple(value, typing.get_args(to), where)
     if dataclasses.is_dataclass(to) and isinstance(to, type):
         return _dataclass(value, to, where)
-    if to in _SCALARS:
-        return _SCALARS[to](value, where)
     raise SpecError(f"{where}: fields of type {to!r} have no stable form; use numbers, text, tuples or dataclasses")
 
 
@@ -228,11 +230,9 @@ def _dataclass(value: Any, to: type, where: str) -> Any:
 
 def _mapping(text: str, where: str) -> Any:
     """The fields in `{query: 1.0, calibration: 1.0}`, as YAML or JSON has them."""
-    import yaml
-
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
+        return loaded(text)
+    except YamlError:
         raise SpecError(f"{where} is {text!r}; write it as {{name: value, ...}}") from None
 
 

@@ -1,7 +1,8 @@
 """A run's folder: its config and plan, written once, and the log of its events, only ever appended to.
 
 runs/ID/run.json       audit, preset, config, what a sweep varied; or the cells of a sweep
-runs/ID/plan.json      the keys behind each root, every key with its task, and the link before each link of a chain
+runs/ID/plan.json      the keys behind each root, every key with its task, and the link before each link of a chain;
+                       both with a digest of themselves
 runs/ID/events.jsonl   one event a line
 runs/ID/ways/NAME.json how jobs are computed on a device, as chosen by the first who had to
 runs/ID/tables/NAME/   the run's tables as Parquet parts
@@ -18,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from orchestrator import sealed, shapes
 from orchestrator.errors import StoreError, Unwritable
 from orchestrator.plan import Plan
 
@@ -47,15 +49,15 @@ class Journal:
         """Make the folder with its config and plan, whole or not at all; nothing happens if it is there already."""
         if self.exists:
             return
-        aside = self.folder.with_name(f".{self.folder.name}.{os.getpid()}")
+        # Drivers in two containers may have one process number.
+        aside = self.folder.with_name(f".{self.folder.name}.{os.getpid()}.{os.urandom(8).hex()}")
         try:
-            shutil.rmtree(aside, ignore_errors=True)
             aside.mkdir(parents=True)
-            _write(aside / "run.json", json.dumps({"run": self.run, "created": now(), **about}, indent=2))
+            _write(aside / "run.json", sealed.seal({"run": self.run, "created": now(), **about}, indent=2))
             if plan is not None:
                 jobs = [[key, plan.task(key)] for key in plan.jobs]
                 chains = {"after": plan.after} if plan.after else {}
-                _write(aside / "plan.json", json.dumps({"roots": plan.roots, "jobs": jobs, **chains}))
+                _write(aside / "plan.json", sealed.seal({"roots": plan.roots, "jobs": jobs, **chains}))
             with contextlib.suppress(FileExistsError):
                 os.rename(aside, self.folder)
         except OSError as error:
@@ -66,8 +68,13 @@ class Journal:
 
     def about(self) -> dict[str, Any]:
         """The run's config and all that was known of it when it was made."""
-        about: dict[str, Any] = self._read("run.json")
+        about: dict[str, Any] = self._read("run.json", shapes.about)
         return about if self._told is None else self._told(self.folder, about)
+
+    def check(self) -> None:
+        """StoreError where the config or the plan cannot be read."""
+        if "cells" not in self.about():
+            self._plan()
 
     def beside(self, run: str) -> Journal:
         """The journal of another run of the same store, such as a sweep's cell, told in the same way."""
@@ -75,15 +82,15 @@ class Journal:
 
     def roots(self) -> dict[str, tuple[str, ...]]:
         """The keys behind each of the run's tables, as planned."""
-        return {name: tuple(keys) for name, keys in self._read("plan.json")["roots"].items()}
+        return {name: tuple(keys) for name, keys in self._plan()["roots"].items()}
 
     def tasks(self) -> dict[str, str]:
         """Every planned key with the name of its task."""
-        return dict(self._read("plan.json")["jobs"])
+        return dict(self._plan()["jobs"])
 
     def following(self) -> dict[str, set[str]]:
         """The planned links after each link of a chain."""
-        plan = self._read("plan.json")
+        plan = self._plan()
         planned = dict(plan["jobs"])
         found: dict[str, set[str]] = {}
         for key, before in plan.get("after", {}).items():
@@ -96,15 +103,22 @@ class Journal:
         stamp = now()
         text = "".join(json.dumps({"time": stamp, **event}, default=str) + "\n" for event in events)
         try:
-            with open(self.folder / "events.jsonl", "a+b") as log:
-                if log.tell() and (log.seek(-1, os.SEEK_END), log.read(1))[1] != b"\n":
+            with open(self.folder / "events.jsonl", "a+b", buffering=0) as log:
+                end = log.tell()
+                if end and (log.seek(-1, os.SEEK_END), log.read(1))[1] != b"\n":
                     text = "\n" + text  # after a line that a kill has torn
-                log.write(text.encode())
+                rest = memoryview(text.encode())
+                try:
+                    while rest:
+                        rest = rest[log.write(rest) :]
+                except OSError:
+                    log.truncate(end)  # none of them rather than some: they may come again
+                    raise
         except OSError as error:
             raise Unwritable(f"cannot write {self.folder / 'events.jsonl'}: {error.strerror or error}") from None
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """The events so far, oldest first; a line torn by a kill is passed over."""
+        """The events so far, oldest first; a line torn by a kill, or that is no event, is passed over."""
         yield from self.events_from(0)[0]
 
     def events_from(self, position: int) -> tuple[list[dict[str, Any]], int]:
@@ -119,17 +133,27 @@ class Journal:
             lines.pop()
         found = []
         for line in lines:
-            with contextlib.suppress(ValueError):
-                found.append(json.loads(line.decode(errors="replace")))
+            with contextlib.suppress(ValueError, RecursionError):
+                event = json.loads(line.decode(errors="replace"))
+                if shapes.is_event(event):
+                    found.append(event)
         return found, position + sum(map(len, lines))
 
-    def _read(self, name: str) -> Any:
+    def _plan(self) -> Any:
+        return self._read("plan.json", shapes.plan)
+
+    def _read(self, name: str, checked: Callable[[Any], None]) -> Any:
         path = self.folder / name
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            found = sealed.unseal(path.read_bytes())
+            checked(found)
+        except (OSError, ValueError, RecursionError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise StoreError(f"cannot read {path}: {reason}; put the file back from a copy, or start anew") from None
+            raise StoreError(
+                f"cannot read {path}: {reason}; put the file back from a copy, or move its folder away and start the "
+                "run anew, which finds its results as they are"
+            ) from None
+        return found
 
 
 def now() -> str:
@@ -137,8 +161,8 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _write(path: Path, text: str) -> None:
-    with open(path, "x", encoding="utf-8") as file:
-        file.write(text)
+def _write(path: Path, data: bytes) -> None:
+    with open(path, "xb") as file:
+        file.write(data)
         file.flush()
         os.fsync(file.fileno())

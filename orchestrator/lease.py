@@ -1,71 +1,55 @@
 """A run has one driver at a time: the one that holds its lease.
 
-The lease is a JSON file in the run's folder. It names the holder so exactly (host, boot, process, the process's start)
-that a dead one is known at once on the same machine; on another machine a heartbeat tells. So nobody ever unlocks
-anything by hand. A file lock makes reading, judging and writing one step; where a file system has no locks the JSON
-alone still refuses all but drivers that start in the same instant, and those find out at the next heartbeat.
+The lease is a JSON file in the run's folder that names the holder. A dead one of the same machine is known at once; of
+another machine the heartbeat tells. So nobody ever unlocks anything by hand. A file lock makes reading, judging and
+writing one step; where a file system has no locks the JSON alone still refuses all but drivers that start in the same
+instant, and those find out at the next heartbeat.
+
+One heart beats for all runs of a driver, in a file of its own beside their folders: it only touches that file, which
+costs no room and no wait for the disk. A touched file has the time of the file system's own clock, and so has another
+one that whoever judges it touches, so that no two machines' clocks are ever compared.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
-import socket
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from functools import cache
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 
 from orchestrator.errors import Held
+from orchestrator.holder import STALE, Holder, here, me, refusal
 from orchestrator.store import aside
 from orchestrator.store.lock import locked
 
 LEASE, LOCK = "lease.json", "lease.lock"
 ELSEWHERE = "elsewhere.json"  # the driver on another machine, as far as its claim has been heard of here
+DRIVERS = ".drivers"  # beside the runs' folders: a file for each driver, touched by its heart
+CLOCK = "clock"  # in it: touched to learn the time there
 BEAT = 5.0  # seconds between heartbeats
-STALE = 60.0  # seconds without one after which a holder on another machine counts as dead
 Clock = Callable[[], float]
-
-
-@dataclass(frozen=True)
-class Holder:
-    """Who holds a lease. `started` is the process's start as the system counts it, times are seconds since 1970."""
-
-    host: str
-    boot: str  # changes when the machine starts again
-    space: str  # the process's pid namespace: a number means nothing in another container
-    pid: int
-    started: str
-    since: float
-    beat: float
-    token: str  # this acquisition and no other
-
-    def alive(self, now: float) -> bool:
-        """Whether this driver still runs, as far as can be told from here."""
-        if self.host == socket.gethostname() and self.boot != _boot():
-            return False  # the machine has been started again since
-        if here(self):
-            started = _started(self.pid)
-            return started is not None and ("" in (started, self.started) or started == self.started)
-        return now - self.beat <= STALE
+Tell = Callable[[str], object]
 
 
 class Lease:
-    """Held from `acquire` to `release`; a context manager. A daemon thread keeps its heart beating."""
+    """Some runs, held from `acquire` to `release`; a context manager. With a heart, a thread calls `renew`."""
 
-    def __init__(self, folder: Path, mine: Holder, now: Clock, beat: float) -> None:
-        self._folder, self._mine, self._now, self._beat = folder, mine, now, beat
-        self._seen = now()  # when the lease was last found to be ours
-        self._lost = False
+    def __init__(self, folders: Sequence[Path], mine: Holder, now: Clock | None, beat: float) -> None:
+        self.folders = tuple(folders)
+        self._mine, self._stamp, self._beat = mine, now, beat
+        self._now: Clock = now or time.time
+        self._file = _file(folders[0].parent, mine)
+        self._signs: dict[Path, tuple[int, int] | None] = {folder: _sign(folder) for folder in folders}
+        self._seen = self._now()  # when the leases were last found to be ours
+        self._lost: tuple[str, Holder] | None = None
         self._ended = threading.Event()
-        self._heart = threading.Thread(target=self._keep, name="lease", daemon=True)
-        self._heart.start()
+        self._heart: threading.Thread | None = None
 
     @property
     def since(self) -> float:
@@ -73,22 +57,24 @@ class Lease:
         return self._mine.since
 
     @property
-    def lost(self) -> bool:
-        """Whether someone else has taken it over (this machine slept, or was cut off): the driver must stop."""
+    def lost(self) -> tuple[str, Holder] | None:
+        """A run that someone else has taken over, and who (this machine slept, or was cut off): the driver must stop.
+
+        None while all are ours.
+        """
         # After a sleep the heart may not have beaten yet, so look.
-        if not self._lost and self._now() - self._seen > 2 * self._beat:
-            self._renew()
+        if self._lost is None and self._now() - self._seen > 2 * self._beat:
+            self.renew()
         return self._lost
 
     def release(self) -> None:
-        """Give it back. Harmless when it is lost, and the second time."""
+        """Give them back. Harmless for what is lost, and the second time."""
         if self._ended.is_set() or os.getpid() != self._mine.pid:  # a forked child does not hold it
             return
         self._ended.set()
-        self._heart.join()
-        with suppress(OSError), locked(self._folder / LOCK):
-            if _is(_read(self._folder), self._mine):
-                (self._folder / LEASE).unlink()
+        if self._heart is not None:
+            self._heart.join()
+        _give_back(self.folders, self._mine, self.folders[0].parent)
 
     def __enter__(self) -> Lease:
         return self
@@ -96,143 +82,233 @@ class Lease:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.release()
 
+    def start_heart(self) -> None:
+        self._heart = threading.Thread(target=self._keep, name="lease", daemon=True)
+        self._heart.start()
+
     def _keep(self) -> None:
-        while not self._lost and not self._ended.wait(self._beat):
-            self._renew()
+        while self._lost is None and not self._ended.wait(self._beat):
+            self.renew()
 
-    def _renew(self) -> None:
-        # A full disk, or one that is away for a while, is no reason to let go.
-        with suppress(OSError), locked(self._folder / LOCK):
-            there = _read(self._folder)
-            if there is not None and not _is(there, self._mine):
-                self._lost = True
-                return
-            if there is None and self._ended.is_set():
-                return
-            self._seen = self._now()
+    def renew(self) -> None:
+        """One heartbeat: say that the holder lives, or find out that another one has a run."""
+        with suppress(OSError):  # a full disk, or one that is away for a while, is no reason to let go
             try:
-                _write(self._folder, replace(self._mine, beat=self._seen))
-            except OSError:
-                os.utime(self._folder / LEASE)  # takes no room, and counts as a heartbeat too
+                _touch(self._file, self._stamp)
+            except FileNotFoundError:
+                _write_driver(self.folders, self._mine, self._stamp)
+        for folder in self.folders:
+            with suppress(OSError):
+                if _sign(folder) != self._signs[folder]:
+                    self._look(folder)
+        self._seen = self._now()
 
-
-def acquire(folder: Path, now: Clock = time.time, beat: float = BEAT) -> Lease:
-    """Become the driver of the run in this folder, made if need be.
-
-    Held, at once, when another living driver has it, in this process or any other; a dead one's lease is taken over.
-    Unwritable when the lease cannot be written. `beat` is the time between heartbeats in seconds.
-    """
-    path = folder / LEASE
-    with aside.writing(path):
-        folder.mkdir(parents=True, exist_ok=True)
-        aside.sweep(folder, 60 * STALE)
-        _refuse(folder, now())  # without the lock too: a holder that was stopped may have stopped with it
+    def _look(self, folder: Path) -> None:
+        """A lease's file is not the one that was written: it was removed, or another driver's is in its place."""
         with locked(folder / LOCK):
-            _refuse(folder, now())
-            mine = me(now())
-            _write(folder, mine)
-    return Lease(folder, mine, now, beat)
+            there = _read(folder / LEASE)
+            if there is not None and not _is(there, self._mine):
+                self._lost = (folder.name, there)
+            elif not self._ended.is_set():
+                if there is None:
+                    _write(folder, self._mine)
+                self._signs[folder] = _sign(folder)
 
 
-def holder(folder: Path, now: Clock = time.time) -> Holder | None:
+def acquire(
+    folders: Sequence[Path],
+    now: Clock | None = None,
+    *,
+    beat: float = BEAT,
+    heart: bool = True,
+    tell: Tell = str,
+) -> Lease:
+    """Become the driver of the runs in these folders, which lie side by side and are made if need be.
+
+    Held, at once, when another living driver has one of them, in this process or any other; a dead one's lease is
+    taken over. Unwritable when a lease cannot be written. `beat` is the time between heartbeats in seconds; without a
+    `heart` whoever holds the lease calls its `renew`. Given a clock, `now` stamps and judges heartbeats in the place
+    of the file system's. Where a heartbeat lies in the future it is watched for STALE seconds, which is told.
+    """
+    runs = folders[0].parent
+    mine = me((now or time.time)())
+    got: list[Path] = []
+    try:
+        with aside.writing(runs / DRIVERS):
+            (runs / DRIVERS).mkdir(parents=True, exist_ok=True)
+            _sweep(runs, now)
+            _write_driver(folders, mine, now)
+        for folder in folders:
+            with aside.writing(folder / LEASE):
+                folder.mkdir(parents=True, exist_ok=True)
+                aside.sweep(folder, 60 * STALE)
+                # Without the lock too: a holder that was stopped may have stopped with it.
+                watched = _refuse(folder, now, tell)
+                with locked(folder / LOCK):
+                    _refuse(folder, now, tell, watched)
+                    _write(folder, mine)
+                    got.append(folder)
+    except BaseException:
+        _give_back(got, mine, runs)
+        raise
+    lease = Lease(folders, mine, now, beat)
+    if heart:
+        lease.start_heart()
+    return lease
+
+
+def holder(folder: Path, now: Clock | None = None) -> Holder | None:
     """The living driver of the run in this folder, if it has one."""
     for name in (LEASE, ELSEWHERE):
         with suppress(OSError):
-            found = _read(folder, name)
-            if found is not None and found.alive(now()):
+            found = _read(folder / name)
+            if found is not None and found.alive(_silent(folder / name, found, now)):
                 return found
     return None
 
 
-def here(holder: Holder) -> bool:
-    """Whether a holder's process is one of this machine, so that it can be seen whether it lives."""
-    return (holder.host, holder.boot, holder.space) == (socket.gethostname(), _boot(), _space())
+def driven(runs: Path, now: Clock | None = None) -> Iterator[tuple[str, Holder]]:
+    """The runs in a folder of runs that have a living driver. What is read are the drivers' own files, few as those."""
+    for path in sorted((runs / DRIVERS).glob("*.json")):
+        found = _read(path)
+        if found is not None and found.alive(_silent(path, found, now)):
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                yield from ((str(run), found) for run in json.loads(path.read_bytes())["runs"])
 
 
-def _refuse(folder: Path, now: float) -> None:
-    other = _read(folder)
-    if other is not None and other.alive(now):
-        raise Held(refusal(folder.name, other, now))
+def _refuse(folder: Path, now: Clock | None, tell: Tell, dead: Holder | None = None) -> Holder | None:
+    """Held where the run has a living driver; the one that it had, but for whom is known to be `dead`."""
+    path = folder / LEASE
+    other = _read(path)
+    if other is None or other == dead:
+        return other
+    silent = _silent(path, other, now)
+    if silent < -STALE:
+        # Its clock, or that of its disk, is ahead, or was when it died. It lives if its heart is seen to beat.
+        silent = _watched(path, other, tell, silent)
+    if other.alive(silent):
+        raise Held(refusal(folder.name, other, silent))
+    return other
 
 
-def refusal(run: str, other: Holder, now: float) -> str:
-    """Who drives a run already, and what to do about it."""
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(other.since))
-    line = f"{run} already has a driver: process {other.pid} on {other.host}, since {since}"
-    if other.host == socket.gethostname() and other.space == _space():
-        return f"{line}; wait for it to end, or stop it (kill {other.pid}) and try again"
-    ago = max(0, round(now - other.beat))
-    return f"{line}, heard of {ago} s ago; wait for it to end, or stop it there, and try again {STALE:.0f} s later"
+def _give_back(folders: Sequence[Path], mine: Holder, runs: Path) -> None:
+    for folder in folders:
+        with suppress(OSError), locked(folder / LOCK):
+            if _is(_read(folder / LEASE), mine):
+                (folder / LEASE).unlink()
+    with suppress(OSError):
+        _file(runs, mine).unlink()
 
 
-def me(now: float) -> Holder:
-    """This process as a holder, with a token of its own."""
-    pid = os.getpid()
-    token = os.urandom(16).hex()
-    return Holder(socket.gethostname(), _boot(), _space(), pid, _started(pid) or "", now, now, token)
+def _watched(path: Path, other: Holder, tell: Tell, silent: float) -> float:
+    """How long a heart has been silent, watched by our own clock until it beats or STALE seconds have passed."""
+    first, began = _beat(path, other), time.monotonic()
+    tell(f"{path.parent.name}: the last heartbeat of {other.name} lies {-silent:.0f} s in the future; watching for one")
+    while time.monotonic() - began <= STALE:
+        if _beat(path, other) != first:
+            return 0.0
+        time.sleep(BEAT / 10)
+    return math.inf
 
 
 def _is(one: Holder | None, other: Holder) -> bool:
     return one is not None and one.token == other.token
 
 
+def _file(runs: Path, holder: Holder) -> Path:
+    """The driver's own file; one that cannot be made out has none."""
+    return runs / DRIVERS / f"{holder.token or 'unknown'}.json"
+
+
 def _write(folder: Path, mine: Holder) -> None:
-    aside.replace(folder, folder / LEASE, (json.dumps(asdict(mine), indent=1) + "\n").encode())
+    aside.replace(folder, folder / LEASE, _text(asdict(mine)))
 
 
-def _read(folder: Path, name: str = LEASE) -> Holder | None:
-    """Who the lease names, alive or not. One that cannot be made out is somebody's, until its file is old."""
-    path = folder / name
+def _write_driver(folders: Sequence[Path], mine: Holder, now: Clock | None) -> None:
+    runs = folders[0].parent
+    path = _file(runs, mine)
+    aside.replace(path.parent, path, _text({**asdict(mine), "runs": [folder.name for folder in folders]}))
+    if now is not None:
+        _touch(path, now)
+
+
+def _text(said: dict[str, object]) -> bytes:
+    return (json.dumps(said, indent=1) + "\n").encode()
+
+
+def _read(path: Path) -> Holder | None:
+    """Who a file names, alive or not. One that cannot be made out is somebody's, until its file is old."""
     try:
-        touched = path.stat().st_mtime
+        touched = _stat(path).st_mtime
         data = path.read_bytes()
     except FileNotFoundError:
         return None
     try:
-        found = Holder(**json.loads(data))
-        # Where the disk is full the heart can only touch the file.
-        return replace(found, pid=int(found.pid), since=float(found.since), beat=max(float(found.beat), touched))
-    except (ValueError, TypeError):
-        return Holder("an unreadable lease", "", "", 0, "", touched, touched, "")
+        found = json.loads(data)
+        found = Holder(**{name: value for name, value in found.items() if name != "runs"})
+        return replace(found, pid=int(found.pid), since=float(found.since), token=str(found.token))
+    except (ValueError, TypeError, AttributeError):
+        return Holder("an unreadable lease", "", "", 0, "", touched, "")
 
 
-@cache
-def _boot() -> str:
-    """What changes when this machine starts again."""
-    with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return _ask("sysctl", "-n", "kern.boottime")
-
-
-@cache
-def _space() -> str:
-    with suppress(OSError):
-        return os.readlink("/proc/self/ns/pid")
-    return ""
-
-
-def _started(pid: int) -> str | None:
-    """When a process started, as a text to compare; "" where that cannot be told; None when there is no such process.
-
-    A process that is dead but not yet collected by its parent is none.
-    """
+def _sign(folder: Path) -> tuple[int, int] | None:
+    """What tells a lease's file from one that is put in its place; None where there is none."""
     try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError, ValueError):
+        found = _stat(folder / LEASE)
+    except FileNotFoundError:
         return None
-    except PermissionError:
-        pass  # it is another user's
-    if sys.platform != "linux":
-        return _ask("ps", "-o", "lstart=", "-p", str(pid))
+    return found.st_ino, found.st_mtime_ns
+
+
+def _stat(path: Path) -> os.stat_result:
+    """Of the file as it is now: a file system of another machine may remember it for a minute, but not once opened."""
+    handle = os.open(path, os.O_RDONLY)
     try:
-        # The name, in brackets, may itself hold blanks and brackets; state and start are fields 3 and 22.
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return os.fstat(handle)
+    finally:
+        os.close(handle)
+
+
+def _touch(path: Path, now: Clock | None) -> None:
+    os.utime(path, None if now is None else (now(),) * 2)
+
+
+def _beat(path: Path, holder: Holder) -> float:
+    """When the holder's heart last beat; where it has no file of its own, when it was last written of it."""
+    runs = path.parent if path.parent.name == DRIVERS else path.parent.parent
+    for each in (_file(runs, holder), path):
+        with suppress(FileNotFoundError):
+            return _stat(each).st_mtime
+    return 0.0
+
+
+def _silent(path: Path, holder: Holder, now: Clock | None) -> float:
+    """Seconds since the heart of the holder that this file names last beat; negative where that lies in the future."""
+    if here(holder):
+        return 0.0  # it can be seen whether it lives
+    beat = _beat(path, holder)
+    return (now or (lambda: _time(path)))() - beat
+
+
+def _time(path: Path) -> float:
+    """What time it is by the clock of the file system there; by ours where nothing can be written."""
+    probe = (path.parent if path.parent.name == DRIVERS else path.parent.parent / DRIVERS) / CLOCK
+    try:
+        try:
+            os.utime(probe)
+        except FileNotFoundError:
+            os.close(os.open(probe, os.O_WRONLY | os.O_CREAT, 0o666))
+            os.utime(probe)
+        return probe.stat().st_mtime
     except OSError:
-        return ""  # hidden from us, or gone this instant
-    return None if fields[0] in "ZX" else fields[19]
+        return time.time()
 
 
-def _ask(*command: str) -> str:
-    with suppress(OSError, subprocess.SubprocessError):
-        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
-    return ""
+def _sweep(runs: Path, now: Clock | None) -> None:
+    """Remove what dead drivers have left."""
+    aside.sweep(runs / DRIVERS, 60 * STALE)
+    for path in (runs / DRIVERS).glob("*.json"):
+        with suppress(OSError):
+            found = _read(path)
+            if found is not None and not found.alive(_silent(path, found, now)):
+                path.unlink()

@@ -83,9 +83,9 @@ class Plan:
         return [key for key in self.jobs if key not in stored]
 
     def waits(self, key: str) -> tuple[str, ...]:
-        """What must be there before the key is computed: its inputs, and the link before it where that is planned."""
+        """What must be there before the key is computed, each once: its inputs, and the link before it if planned."""
         before = self.after.get(key, "")
-        return (*self.inputs[key], before) if before in self.jobs else self.inputs[key]
+        return tuple(dict.fromkeys((*self.inputs[key], before) if before in self.jobs else self.inputs[key]))
 
     def chain(self, key: str) -> Iterator[str]:
         """The links before the key's, the nearest first, planned or not."""

@@ -23,7 +23,8 @@ EXIT_CODES: Mapping[State, int] = {"finished": 0, "failed": 3, "paused": 1, "int
 class Report:
     """How a run ended.
 
-    jobs: `planned`; `stored`, in the store now; `done`, computed by this start; `failed`. `page` is the report's file,
+    jobs: `planned`; `stored`, in the store now, and sound where that was looked at (always where it is `finished`);
+    `done`, computed by this start; `failed`. `page` is the report's file,
     `mlflow` where tracking shows the run; None where there is none.
     """
 
@@ -33,6 +34,7 @@ class Report:
     jobs: Mapping[str, int]
     failures: tuple[tuple[str, str, str], ...] = ()  # (key, task, error)
     damaged: int = 0  # results found damaged or gone, and computed again
+    differing: int = 0  # results computed that had another one already, which stays; the new ones lie in conflicts/
     note: str = ""
     cells: tuple[Report, ...] = ()
     roots: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
@@ -67,25 +69,32 @@ class Report:
         return rows
 
 
-def reported(driver: Driver, session: Session, sweep: str | None) -> Report:
-    """How the session's runs ended, and the sweep that they are, if they are one."""
+def reported(driver: Driver, session: Session, sweep: str | None, sound: set[str] | None) -> Report:
+    """How the session's runs ended, and the sweep that they are, if they are one.
+
+    `sound` are the keys whose results were found to verify; None where nobody has looked.
+    """
     stored = session.stored()
-    reports = [_report(part, driver, stored, session.store) for part in session.parts]
+    if sound is not None:
+        stored -= session.plan.jobs.keys() - sound
+    reports = [_report(part, driver, session, stored, sound or set()) for part in session.parts]
     whole = reports[0]
     if sweep is not None:
         worst = max((report.state for report in reports), key=list(EXIT_CODES).index)
         counts = _counts(session.plan.jobs, stored, driver)
         lost = tuple(dict.fromkeys(failure for report in reports for failure in report.failures))
         whole = replace(whole, run=sweep, state=worst, jobs=counts, failures=lost, cells=tuple(reports), roots={})
+        whole = replace(whole, differing=len(session.differing))
     return whole
 
 
-def _report(part: Part, driver: Driver, stored: set[str], store: Store) -> Report:
+def _report(part: Part, driver: Driver, session: Session, stored: set[str], sound: set[str]) -> Report:
     progress = driver.progress
     planned = part.journal.tasks()
     lost = [key for key in progress.failed if key in planned]
     state: State = "failed" if lost else "finished"
-    if not all(key in stored for key in part.plan.jobs) and driver.stopped:
+    whole = not session.lacking and all(key in sound for key in part.plan.jobs)
+    if not whole and (driver.stopped or not lost):
         state = "paused" if progress.paused else "interrupted"
     return Report(
         run=part.journal.run,
@@ -94,9 +103,10 @@ def _report(part: Part, driver: Driver, stored: set[str], store: Store) -> Repor
         jobs=_counts({**planned, **dict.fromkeys(part.plan.jobs)}, stored, driver) | {"planned": len(planned)},
         failures=tuple((key, planned[key], progress.failed[key].error) for key in lost),
         damaged=progress.damaged,
+        differing=sum(key in planned for key in session.differing),
         note=driver.stopped or "",
         roots=part.plan.roots,
-        store=store,
+        store=session.store,
     )
 
 

@@ -70,7 +70,8 @@ def differences(table: Any, stored: Any) -> list[dict[str, Any]]:
     for name in table.schema.names:
         if content(table.select([name])) != content(stored.select([name])):
             pairs = list(zip(table[name].to_pylist(), stored[name].to_pylist(), strict=True))
-            apart = [abs(a - b) for a, b in pairs if isinstance(a, int | float) and isinstance(b, int | float)]
+            numbers = [pair for pair in pairs if all(isinstance(each, int | float) and each == each for each in pair)]
+            apart = [abs(a - b) for a, b in numbers]
             rows = sum(a != b and not (a != a and b != b) for a, b in pairs)
             found.append({"column": name, "rows": rows, "largest": max(apart, default=None)})
     return found or [{"column": None, "problem": "the schemas' metadata differ"}]

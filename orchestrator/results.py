@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from orchestrator.fields import coerce, nearest, text
 from orchestrator.journal import Journal
 from orchestrator.jsonable import jsonable
 from orchestrator.store import Store
+from tasks.files import FileError, expanded
 from tasks.job import Verdict
 
 
@@ -109,16 +111,20 @@ def answer(journal: Journal, store: Store) -> Verdict | None:
 
 def write(table: pa.Table, out: str) -> None:
     """Write the table as the file's ending says: .parquet, .csv or .arrow; whole or not at all."""
-    path = Path(out).expanduser()
+    try:
+        path = expanded(out)
+    except FileError as error:
+        raise SpecError(f"--out {error}") from None
     writer = WRITERS.get(path.suffix)
     if writer is None:
         raise SpecError(f"--out {out}: a file must end in one of {', '.join(WRITERS)}")
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside = path.with_name(f".{os.getpid()}.{os.urandom(8).hex()}")
     try:
         writer(table, aside)
         os.replace(aside, path)
     except OSError as error:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink()
         raise EngramError(f"cannot write {path}: {os.strerror(error.errno) if error.errno else error}") from None
 
 

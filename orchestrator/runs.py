@@ -6,7 +6,6 @@ Its id follows from its plan's keys, so starting it again reopens it. Kill it at
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -14,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import aftermath, audits, lease, timings
-from orchestrator.driver import Driver, Observer, Stop
-from orchestrator.errors import EngramError, SpecError, StoreError
+from orchestrator.clock import SYSTEM, Clock
+from orchestrator.driver import Driver, Observer
+from orchestrator.errors import Absent, Damaged, EngramError, Held, SpecError, StoreError
 from orchestrator.execution import Execution
 from orchestrator.executors import open_executor
 from orchestrator.fields import coerce, plain
+from orchestrator.holder import taken
 from orchestrator.identity import run_id
 from orchestrator.journal import Journal
 from orchestrator.neighbours import Neighbours
@@ -27,6 +28,7 @@ from orchestrator.provenance import commit, versions
 from orchestrator.report import Report, reported
 from orchestrator.session import Part, Session
 from orchestrator.states import States
+from orchestrator.stop import Stop
 from orchestrator.store import Store
 from tasks.datasets.dataset import DatasetError
 
@@ -43,7 +45,14 @@ class Cell:
     setting: Mapping[str, Any] = field(default_factory=dict)
 
 
-def start(cells: Sequence[Cell], store: Store, execution: Execution, observe: Observer | None = None) -> Report:
+def start(
+    cells: Sequence[Cell],
+    store: Store,
+    execution: Execution,
+    observe: Observer | None = None,
+    *,
+    clock: Clock = SYSTEM,
+) -> Report:
     """Run an audit's cell, or a sweep's cells as one plan, to the end. Results that are stored are not computed again.
 
     Raises Held where another living driver has the run, Unwritable where its folder cannot be made, and ClusterError
@@ -59,9 +68,9 @@ def start(cells: Sequence[Cell], store: Store, execution: Execution, observe: Ob
         raise SpecError("two cells of the sweep are the same; vary something that bears on the result")
     for cell, part in zip(cells, parts, strict=True):
         part.journal.create(_about(cell), part.plan)
-        part.journal.tasks()  # one that cannot be read stops the run before anything is written
+        part.journal.check()  # one that cannot be read stops the run before anything is written
     if len(parts) == 1:
-        return _run(parts, store, execution, observe, None)
+        return _run(parts, store, execution, observe, None, clock)
     names = sorted(part.journal.run for part in parts)
     name = f"{cells[0].audit}-sweep-{hashlib.sha256(' '.join(names).encode()).hexdigest()[:8]}"
     sweep = Journal(runs / name)
@@ -69,10 +78,13 @@ def start(cells: Sequence[Cell], store: Store, execution: Execution, observe: Ob
     settings = [dict(cell.setting) for cell in cells]
     about = {"audit": cells[0].audit, "cells": [part.journal.run for part in parts], "settings": settings}
     sweep.create(about, None)
-    return _run(parts, store, execution, observe, sweep)
+    sweep.check()
+    return _run(parts, store, execution, observe, sweep, clock)
 
 
-def resume(run: str, store: Store, execution: Execution, observe: Observer | None = None) -> Report:
+def resume(
+    run: str, store: Store, execution: Execution, observe: Observer | None = None, *, clock: Clock = SYSTEM
+) -> Report:
     """Go on with a run or sweep where it was left, by its full name."""
     runs = store.folder("runs")
     journal = Journal(runs / run)
@@ -80,10 +92,10 @@ def resume(run: str, store: Store, execution: Execution, observe: Observer | Non
         raise SpecError(f"unknown run {run!r} in {store.location}")
     about = journal.about()
     if "cells" not in about:
-        return _run([Part(reopened(journal)[1], journal)], store, execution, observe, None)
+        return _run([Part(reopened(journal)[1], journal)], store, execution, observe, None, clock)
     journals = [Journal(runs / name) for name in about["cells"]]
     parts = [Part(reopened(each)[1], each) for each in journals]
-    return _run(parts, store, execution, observe, journal)
+    return _run(parts, store, execution, observe, journal, clock)
 
 
 def planned(cell: Cell) -> Plan:
@@ -100,8 +112,8 @@ def reopened(journal: Journal) -> tuple[Cell, Plan]:
     """The cell and plan of a run from its folder; EngramError where today's code plans something else."""
     about = journal.about()
     found = audits.find(about["audit"])
-    config = coerce(about["config"], found.audit.config, "config")
-    cell = Cell(about["audit"], config, about["preset"], about["setting"])
+    config = coerce(about.get("config", {}), found.audit.config, "config")
+    cell = Cell(about["audit"], config, about.get("preset"), about.get("setting") or {})
     plan = planned(cell)
     before = journal.tasks()
     if set(before) != set(plan.jobs):
@@ -134,24 +146,36 @@ def _about(cell: Cell) -> dict[str, Any]:
 
 
 def _run(
-    parts: Sequence[Part], store: Store, execution: Execution, observe: Observer | None, sweep: Journal | None
+    parts: Sequence[Part],
+    store: Store,
+    execution: Execution,
+    observe: Observer | None,
+    sweep: Journal | None,
+    clock: Clock,
 ) -> Report:
     """Drive these runs, held by this driver alone, and say how they ended."""
     stop = Stop()
     runs = store.folder("runs")
     names = sorted(part.journal.run for part in parts)
     with ExitStack() as held:
-        leases = [held.enter_context(lease.acquire(runs / name)) for name in names]
+
+        def say(line: str) -> None:
+            if observe is not None:
+                observe({"event": "told", "line": line})
+
+        # A clock of somebody's own is what everything goes by; ours is not for heartbeats, the file system's is.
+        now = None if clock is SYSTEM else clock.now
+        leases = held.enter_context(lease.acquire([runs / name for name in names], now, tell=say))
         mirror = store.mirror
-        claims = [held.enter_context(mirror.claim(name)) for name in names] if mirror is not None else []
+        claims = held.enter_context(mirror.claim(*names)) if mirror is not None else None
         session = Session(sweep.run if sweep else names[0], parts, store, observe)
-        neighbours = Neighbours(runs, names, min(each.since for each in leases))
+        neighbours = Neighbours(runs, names, leases.since, now, clock.monotonic)
         planned, states = session.plan, States(store, runs, names, execution.keep == "state")
 
-        def claimed(ours: set[str]) -> set[str]:
-            if any(each.lost for each in leases) or any(each.lost for each in claims):
-                stop.ask("another driver took this run over")
-            return neighbours.claimed(ours)
+        def ours() -> None:
+            """Held, where another driver has taken a run over: nothing may be written of it any more."""
+            if lost := leases.lost or (claims and claims.lost):
+                raise Held(taken(*lost))
 
         driver = Driver(
             store,
@@ -162,33 +186,38 @@ def _run(
             way=execution.way,
             runs=(sweep.run, *names) if sweep else (names[0], *_sweeps(runs, names[0])),
             fail_fast=execution.fail_fast,
-            deadline=None if execution.stop_after is None else time.monotonic() + execution.stop_after,
+            deadline=None if execution.stop_after is None else clock.monotonic() + execution.stop_after,
             seconds=timings.known(runs),
-            elsewhere=claimed,
+            timeout=execution.timeout,
+            elsewhere=neighbours.claimed,
+            ours=ours,
             states=states,
+            clock=clock,
         )
         held.callback(driver.close)
         delivery = aftermath.delivery(session, sweep.run if sweep else None, execution)
         if delivery is not None:
             held.callback(delivery.close)
-        with stop.on_signals():
+        with stop.on_signals(say):
             session.begin()
             if delivery is not None and session.plan.missing(session.stored()):
                 delivery.begin()
+            sound: set[str] | None = None
             try:
-                _to_the_end(driver, session, execution.tolerate)
+                sound = _to_the_end(driver, session, execution.tolerate)
                 driver.close()
-                session.publish()
-            except StoreError as error:  # it cannot be read for now, or holds what has just been found damaged
+                ours()
+                session.publish(last=True)
+            except StoreError as error:  # it cannot be read for now
                 driver.progress.paused = driver.progress.paused or str(error)
                 driver.close()
-            driver.progress.paused = driver.progress.paused or session.unwritable
+            ours()
+            driver.progress.paused = driver.progress.paused or session.lacking
             if not driver.progress.paused:
                 states.clear(planned, session.stored())
             if driver.progress.around:
                 driver.progress.seconds[timings.around(execution.address)].append(driver.progress.around)
-            report = reported(driver, session, sweep.run if sweep else None)
-            _log_end(report, session, driver)
+            report = _ended(driver, session, sweep.run if sweep else None, sound)
             return aftermath.follow(report, session, execution, delivery, stop)
 
 
@@ -200,30 +229,47 @@ def _sweeps(runs: Path, cell: str) -> Iterator[str]:
                 yield folder.name
 
 
-def _to_the_end(driver: Driver, session: Session, tolerate: int) -> None:
-    """Drive until every planned result is there and verifies, or there is a reason to stop."""
+def _to_the_end(driver: Driver, session: Session, tolerate: int) -> set[str] | None:
+    """Drive until every planned result is there and verifies, or there is a reason to stop.
+
+    The keys whose results verify; None where it was stopped before that was looked at.
+    """
     progress = driver.progress
     for _ in range(1 + MENDED):
         driver.drive(session.plan, session.store.keys())
         if 0 < len(progress.failed) <= tolerate and not driver.stopped:
             session.tolerate(set(progress.failed))
             driver.drive(session.plan, session.store.keys())
-        if driver.stopped or (progress.failed and driver.fail_fast):
-            return
-        session.publish()
+        unfinished = driver.stopped and session.plan.missing(session.stored())
+        if unfinished or (progress.failed and driver.fail_fast):
+            return None
+        wrong = dict(session.store.verify(session.plan.jobs))
+        sound = set(session.plan.jobs) - set(wrong)
+        stuck = [error for error in wrong.values() if not isinstance(error, Absent | Damaged)]
+        if stuck:  # they cannot be read, or are damaged and cannot be set aside: nothing can take their place
+            more = f" (and {len(stuck) - 1} more)" if len(stuck) > 1 else ""
+            progress.paused = progress.paused or f"{stuck[0]}{more}"
+            return sound
         hopeless = session.plan.upon(progress.failed)
-        damaged = {key: why for key, why in session.store.verify(session.plan.jobs) if key not in hopeless}
-        if not damaged:
-            return
-        for key, why in damaged.items():
-            session.take({"event": "damaged", "key": key, "task": session.plan.task(key), "problem": why})
+        damaged = {key: error for key, error in wrong.items() if key not in hopeless}
+        if not damaged or driver.stopped:
+            return sound
+        for key, error in damaged.items():
+            session.take({"event": "damaged", "key": key, "task": session.plan.task(key), "problem": str(error)})
         progress.damaged += len(damaged)
     progress.paused = "results are damaged again and again after they were written; check the disk"
+    return sound
 
 
-def _log_end(report: Report, session: Session, driver: Driver) -> None:
+def _ended(driver: Driver, session: Session, sweep: str | None, sound: set[str] | None) -> Report:
+    """How the runs ended, once that is logged too."""
+    report = reported(driver, session, sweep, sound)
     ends = zip(session.parts, report.cells or (report,), strict=True)
     session.end((part, {"event": each.state, "jobs": dict(each.jobs), "note": each.note}) for part, each in ends)
     for part in session.parts:
         timings.write(part.journal.folder, driver.progress.seconds)
+    if session.lacking and not driver.progress.paused:
+        driver.progress.paused = session.lacking
+        report = reported(driver, session, sweep, sound)
     session.tell({"event": report.state, "run": report.run})
+    return report

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from orchestrator.calls import Call, Done, Failed, Finished, Item, Lost, Missing, Refused
 from orchestrator.filling import SHARERS, Filling, part
@@ -18,7 +18,7 @@ from tasks.job import Job, marks
 TOGETHER_SECONDS = 0.5  # of work that one call should carry, so that sending it costs little beside it
 TOGETHER_MOST = 64
 DEATHS = 3  # worker processes that one job may take with it before it is set aside
-REOPENED = 3  # times that one result may turn out damaged before it is set aside
+REOPENED = 3  # times that one result may turn out missing or damaged before its job is set aside
 FRUITLESS = 10  # times that one job may be lost to its surroundings while nothing at all succeeds
 LONGEST_DELAY = 60.0
 
@@ -66,14 +66,18 @@ class Schedule:
         self._measured: dict[str, Filling] = {}  # by group, and by task for groups of which nothing is known yet
         self._running: set[str] = set()
         self._elsewhere: set[str] = set()
+        # Exactly the keys that can be sent now. They lie in `_retries` or `_ready`, beside entries that count no more.
+        self._sendable: set[str] = set()
         self._retries: deque[tuple[list[str], float]] = deque()
         self._deaths: dict[str, int] = defaultdict(int)
         self._losses: dict[str, int] = defaultdict(int)
         self._reopened: dict[str, int] = defaultdict(int)
+        self._renewed: dict[str, int] = {}  # the last call sent before a reopened key was done again
         self._number = 0
-        self._readers: dict[str, list[str]] = defaultdict(list)
+        self._readers: dict[str, list[str]] = defaultdict(list)  # of each key, those that wait for it and are linked
+        self._linked: set[str] = set()
         self._depth: dict[str, int] = {}
-        self._unmet: dict[str, int] = {}
+        self._unmet: dict[str, int] = {}  # what each key waits for; out of date while it runs or is done
         self._group: dict[str, str] = {}
         self._ready: dict[str, deque[str]] = {}  # by group
         # Of groups: the deepest first, so that tables fill as we go. Those that ask for a GPU have their own queue.
@@ -85,12 +89,8 @@ class Schedule:
             # before others begin, so that few states lie about.
             waits = plan.waits(key)
             self._depth[key] = 1 + max((self._depth[below] for below in waits), default=0)
-            if key in self.done:
-                continue
-            for below in waits:
-                self._readers[below].append(key)
-            self._unmet[key] = sum(below not in self.done for below in waits)
-            if not self._unmet[key]:
+            if key not in self.done:
+                self._await(key)
                 self._enqueue(key)
 
     @property
@@ -99,11 +99,15 @@ class Schedule:
         return len(self._running)
 
     @property
+    def damaged(self) -> int:
+        """Times that a result was missing or damaged when it was to be read; what all its readers find counts once."""
+        return sum(self._reopened.values())
+
+    @property
     def over(self) -> bool:
         """Nothing is running and nothing more can be sent or is awaited from elsewhere."""
         stopped = self.paused is not None or (self.fail_fast and bool(self.failed))
-        queued = self._queue or self._queue_for_gpus or self._retries or self._elsewhere
-        return not self._running and (stopped or not queued)
+        return not self._running and (stopped or not (self._sendable or self._elsewhere))
 
     def next(self, room: bool = True) -> Call | None:
         """The next call to send; None if there is none until something comes back. Without `room` only one for a GPU.
@@ -114,7 +118,7 @@ class Schedule:
             return None
         while self._retries and room:
             keys, delay = self._retries.popleft()
-            if keys := [key for key in keys if self._open(key)]:
+            if keys := [key for key in keys if key in self._sendable]:
                 return self._call(keys, delay)
         while queue := self._next_queue(room):
             group = queue[0][-1]
@@ -136,23 +140,26 @@ class Schedule:
                 case Failed():
                     self.failed[outcome.key] = outcome
                 case Missing():
-                    self._reopen(outcome)
+                    self._reopen(outcome, finished.call.number)
                 case Lost():
                     lost.append(outcome)
                 case Refused():
                     self.paused = outcome.cause
+                    self._await(outcome.key)
                     self._enqueue(outcome.key)
         if len(lost) == 1:
             self._retry(lost[0])
         elif lost:  # halves, then singles: a culprit is found, and does not take the others with it
             keys = [outcome.key for outcome in lost]
             half = len(keys) // 2
-            self._retries.append((keys[:half], 0.0))
-            self._retries.append((keys[half:], 0.0))
+            self._send_again(keys[:half])
+            self._send_again(keys[half:])
 
     def defer(self, keys: Iterable[str]) -> None:
         """Leave these to another living run that computes them too."""
-        self._elsewhere.update(key for key in keys if self._open(key))
+        left = {key for key in keys if self._open(key)}
+        self._elsewhere |= left
+        self._sendable -= left
 
     @property
     def elsewhere(self) -> frozenset[str]:
@@ -171,8 +178,7 @@ class Schedule:
         for key in keys:
             if key in self._elsewhere:
                 self._elsewhere.discard(key)
-                if not self._unmet[key]:
-                    self._enqueue(key)
+                self._enqueue(key)
 
     def _open(self, key: str) -> bool:
         """Whether the key is still to be sent from here."""
@@ -201,12 +207,14 @@ class Schedule:
         keys: list[str] = []
         while ready and len(keys) < share:
             key = ready.popleft()
-            if self._open(key) and not self._unmet[key] and key not in keys:
+            if key in self._sendable:
+                self._sendable.discard(key)
                 keys.append(key)
         return keys
 
     def _call(self, keys: list[str], delay: float = 0.0) -> Call:
         self._running.update(keys)
+        self._sendable.difference_update(keys)
         self._number += 1
         task, items = self.plan.task(keys[0]), tuple(map(self._item, keys))
         if not (self.gpus and self._asks(keys[0])):
@@ -269,6 +277,10 @@ class Schedule:
         return self._group[key]
 
     def _enqueue(self, key: str) -> None:
+        """Have a key sent in its turn, if it is to be sent and waits for nothing."""
+        if self._unmet[key] or key in self._sendable or not self._open(key):
+            return
+        self._sendable.add(key)
         group = self.group(key)
         if group not in self._ready:
             self._ready[group] = deque()
@@ -277,44 +289,59 @@ class Schedule:
             heapq.heappush(queue, (-self._depth[key], self._pushed, group))
         self._ready[group].append(key)
 
+    def _send_again(self, keys: Iterable[str], delay: float = 0.0) -> None:
+        """Send these once more in one call, without those that now wait for something: they are sent in their turn."""
+        for key in keys:
+            self._await(key)
+        if again := [key for key in keys if not self._unmet[key]]:
+            self._sendable.update(again)
+            self._retries.append((again, delay))
+
+    def _await(self, key: str) -> None:
+        """Make a key wait for what is not done (again) of what it waits for."""
+        waits = self.plan.waits(key)
+        if key not in self._linked:
+            self._linked.add(key)
+            for below in waits:
+                self._readers[below].append(key)
+        self._unmet[key] = sum(below not in self.done for below in waits)
+
     def _finish(self, key: str) -> None:
         if key in self.done:
             return
         self.done.add(key)
-        for reader in self._readers[key]:
-            if reader not in self.done and reader not in self._running:
-                self._unmet[reader] -= 1
-                if not self._unmet[reader]:
-                    self._enqueue(reader)
+        self._sendable.discard(key)
+        if key in self._reopened:
+            self._renewed[key] = self._number
+        for reader in self._waiting(key):
+            self._unmet[reader] -= 1
+            self._enqueue(reader)
 
-    def _reopen(self, outcome: Missing) -> None:
-        """Open the producers of absent or damaged inputs again; the reader waits for them."""
-        reader = outcome.key
+    def _waiting(self, key: str) -> Iterator[str]:
+        """The readers of a key that wait; the others find out what they wait for when they come back."""
+        return (each for each in self._readers[key] if each not in self.done and each not in self._running)
+
+    def _reopen(self, outcome: Missing, call: int) -> None:
+        """Have absent or damaged inputs computed again; the reader waits for them.
+
+        What is found twice was damaged once: an input that is not done is on its way, and what a call found that was
+        sent before the input was done again is old.
+        """
         for below in outcome.inputs:
-            self._reopened[below] += 1
-            if self._reopened[below] > REOPENED:
-                self.failed[reader] = Failed(reader, f"its input {below[:12]} was damaged {REOPENED} times", "")
-                return
-        reopened = [below for below in outcome.inputs if below in self.done]
-        for below in reopened:
+            if below not in self.done or call <= self._renewed.get(below, 0):
+                continue
             self.done.discard(below)
-            for other in self._readers[below]:
-                if other != reader and other not in self.done and other not in self._running:
-                    self._unmet[other] += 1
+            self._reopened[below] += 1
+            for reader in self._waiting(below):
+                self._unmet[reader] += 1
+                self._sendable.discard(reader)
+            if (times := self._reopened[below]) >= REOPENED:
+                error = f"its result was missing or damaged {times} times when it was to be read; check the disk"
+                self.failed[below] = Failed(below, error, "")
             self._await(below)
-        self._await(reader)
-
-    def _await(self, key: str) -> None:
-        """Make a key wait for what is not done (again) of what it waits for; ready at once if that is nothing."""
-        unmet = 0
-        for below in self.plan.waits(key):
-            if below not in self.done:
-                unmet += 1
-                if key not in self._readers[below]:
-                    self._readers[below].append(key)
-        self._unmet[key] = unmet
-        if not unmet:
-            self._enqueue(key)
+            self._enqueue(below)
+        self._await(outcome.key)
+        self._enqueue(outcome.key)
 
     def _retry(self, lost: Lost) -> None:
         key = lost.key
@@ -324,10 +351,9 @@ class Schedule:
             self.failed[key] = Failed(key, f"its worker died {DEATHS} times; the last time: {lost.cause}", "")
         elif self._losses[key] >= FRUITLESS:
             self.paused = f"nothing can be run: {lost.cause}"
-            self._enqueue(key)
+            self._send_again([key])
         else:
-            delay = min(LONGEST_DELAY, 0.25 * 2 ** self._losses[key])
-            self._retries.append(([key], delay))
+            self._send_again([key], min(LONGEST_DELAY, 0.25 * 2 ** self._losses[key]))
 
 
 def _too_big(lost: Lost) -> bool:

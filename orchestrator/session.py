@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,18 +30,26 @@ class Part:
 class Session:
     """The runs that are driven together: one, or the cells of a sweep.
 
-    `unwritable` says why its folders cannot be written, once they cannot.
+    What their folders cannot take is tried again until the end. `differing` are the keys that were computed and had
+    another result already.
     """
 
     def __init__(self, name: str, parts: Sequence[Part], store: Store, observe: Observer | None) -> None:
         self.name = name
         self.parts = parts
         self.store = store
-        self.unwritable: str | None = None
+        self.differing: set[str] = set()
         self._observe = observe
+        self._unlogged: dict[str, list[Event]] = {}  # by run
+        self._problems: dict[str, str] = {}  # why something is missing in the folders, by what that is
         self._stored: set[str] = set()
         self._published = 0.0
         self._renew()
+
+    @property
+    def lacking(self) -> str | None:
+        """Why the runs' logs or tables lack something that they should hold by now; None where they do not."""
+        return next(iter(self._problems.values()), None)
 
     def begin(self) -> None:
         """Log the start, and every job whose result is there already."""
@@ -76,20 +84,31 @@ class Session:
         event = {"time": now(), **event}  # one time, whoever hears of it
         key = event.get("key")
         parts = self.parts if key is None else self._owners.get(key, ())
-        with self._writing():
-            for part in parts:
-                part.journal.append([event])
+        for part in parts:
+            self._log(part, [event])
         if event["event"] == "done":
             self._stored.add(event["key"])
+        elif event["event"] == "differs":
+            self.differing.add(event["key"])
         self.tell(event)
         if time.monotonic() - self._published > PUBLISH_SECONDS:
             self.publish()
 
-    def publish(self) -> None:
-        """Bring the tables' Parquet parts up to what is stored."""
-        with self._writing():
-            for publisher in self._publishers:
-                publisher.publish(self._stored)
+    def publish(self, last: bool = False) -> None:
+        """Bring the tables' Parquet parts up to what is stored, and the logs to what has happened.
+
+        The `last` time to what is stored by whomever, whatever else has been put there.
+        """
+        if last:
+            self._stored = self.stored() & self.plan.jobs.keys()
+        self._problems.pop("tables", None)
+        for publisher in self._publishers:
+            try:
+                publisher.publish(self._stored, look=last)
+            except (StoreError, OSError) as error:
+                self._problems.setdefault("tables", str(error))
+        for part in self.parts:
+            self._log(part, [])
         self._published = time.monotonic()
         with suppress(StoreError):  # the last time counts
             self.share()
@@ -117,16 +136,15 @@ class Session:
                 "instead": sorted(set(part.plan.jobs) - before),
                 "roots": part.plan.roots,
             }
-            with self._writing():
-                part.journal.append([{"event": "tolerated", **tolerated}])
+            self._log(part, [{"event": "tolerated", **tolerated}])
         self._renew()
         self._stored = self.store.keys() & self.plan.jobs.keys()
 
     def end(self, states: Iterable[tuple[Part, Mapping[str, Any]]]) -> None:
         """Log how each run ended."""
-        with self._writing():
-            for part, state in states:
-                part.journal.append([state])
+        for part, state in states:
+            self._log(part, [state])
+            self._log(part, [])  # where it had to wait for what came before it
 
     def _renew(self) -> None:
         self.plan = Plan.union(part.plan for part in self.parts)
@@ -140,13 +158,24 @@ class Session:
             for name, keys in part.plan.roots.items()
         ]
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """What cannot be written is remembered; the results' own refusal is what pauses the run."""
+    def _log(self, part: Part, events: Sequence[Event]) -> None:
+        """Add to a run's log; what it cannot take waits, and is tried again when there are no new ones."""
+        run = part.journal.run
+        waiting = self._unlogged.get(run, [])
+        if waiting and events:
+            waiting.extend({"time": now(), **event} for event in events)
+            return
+        fresh = waiting or [{"time": now(), **event} for event in events]
+        if not fresh:
+            return
         try:
-            yield
+            part.journal.append(fresh)
         except Unwritable as error:
-            self.unwritable = str(error)
+            self._unlogged[run] = fresh
+            self._problems[f"log of {run}"] = str(error)
+        else:
+            self._unlogged.pop(run, None)
+            self._problems.pop(f"log of {run}", None)
 
     def tell(self, event: Event) -> None:
         """One event to the observer alone."""

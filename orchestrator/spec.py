@@ -12,10 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.errors import SpecError
+from orchestrator.errors import ClusterError, SpecError
 from orchestrator.execution import KEEPS, Execution
 from orchestrator.fields import nearest
 from tasks.manner import WAYS
+
+PLACES = ("none", "local", "auto")  # addresses that are words
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,24 @@ def execution(spec: Spec) -> Execution:
         raise SpecError(f"way is {way!r}; it must be one of {', '.join(WAYS)}{nearest(str(way), WAYS)}")
     if (keep := given.get("keep", "none")) not in KEEPS:
         raise SpecError(f"keep is {keep!r}; it must be one of {', '.join(KEEPS)}{nearest(str(keep), KEEPS)}")
+    if (address := given.get("address")) is not None:
+        _check_address(address)
+    if (uri := given.get("mlflow")) is not None:
+        from orchestrator.tracking.target import absolute
+
+        absolute(uri)
     return Execution(**given)
+
+
+def _check_address(address: str) -> None:
+    """SpecError for what can be no cluster's address; whether there is one is found out when it is used."""
+    from orchestrator.executors.address import host_and_port
+
+    if address not in PLACES:
+        try:
+            host_and_port(address)
+        except ClusterError as error:
+            raise SpecError(str(error)) from None
 
 
 def setting(text: str) -> tuple[str, str]:

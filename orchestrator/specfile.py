@@ -9,6 +9,8 @@ from typing import Any
 from orchestrator import spec
 from orchestrator.errors import SpecError
 from orchestrator.fields import flat, nearest
+from orchestrator.plain_yaml import YamlError, loaded
+from tasks.files import FileError, check_regular
 
 LARGEST = 1_000_000  # bytes
 
@@ -31,6 +33,7 @@ def read(path: Path) -> spec.Spec:
         tolerate: int | None = None
         fail_fast: bool | None = None
         stop_after: int | float | str | None = None
+        timeout: int | float | str | None = None
         keep: str | None = None
         mlflow: str | None = None
         experiment: str | None = None
@@ -59,10 +62,13 @@ def read(path: Path) -> spec.Spec:
         raise SpecError(f"{path}: {_problem(error.errors()[0], names)}") from None
     execution = file.execution.model_dump(exclude_none=True)
     store = execution.pop("store", None)
-    if "together" in execution:
-        execution["together"] = spec.together(execution["together"])
-    if "stop_after" in execution:
-        execution["stop_after"] = spec.duration(execution["stop_after"])
+    means = {"together": spec.together, "stop_after": spec.duration, "timeout": spec.duration}
+    try:
+        for name, meant in means.items():
+            if name in execution:
+                execution[name] = meant(execution[name])
+    except SpecError as error:
+        raise SpecError(f"{path}: {error}") from None
     sweep = {name: tuple(values) for name, values in file.sweep.items()}
     for name, values in sweep.items():
         if not values:
@@ -71,42 +77,24 @@ def read(path: Path) -> spec.Spec:
 
 
 def _loaded(path: Path) -> Any:
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        """YAML's plain values; each key once, and no aliases, which can make a short file immense."""
-
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.AliasEvent):
-                mark = self.get_event().start_mark  # type: ignore[no-untyped-call]
-                raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=mark)
-            return super().compose_node(parent, index)
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            seen = set()
-            for key, _ in node.value:
-                if str(key.value) in seen:
-                    raise yaml.MarkedYAMLError(problem=f"{key.value!r} is given twice", problem_mark=key.start_mark)
-                seen.add(str(key.value))
-            return super().construct_mapping(node, deep)
-
     try:
+        check_regular(path)
         with path.open("rb") as file:
             text = file.read(LARGEST + 1)
     except FileNotFoundError:
         raise SpecError(f"there is no file {path}") from None
-    except OSError as error:
-        raise SpecError(f"{path} cannot be read: {error.strerror or error}") from None
+    except FileError as error:
+        raise SpecError(str(error)) from None
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(text) > LARGEST:
         raise SpecError(f"{path} is larger than {LARGEST:,} bytes; it is no specification")
     try:
-        return yaml.load(text, Loader)  # a SafeLoader
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise SpecError(f"{path}{where}: {error.problem}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # bytes that are no text; dates that are none
-        raise SpecError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+        return loaded(text)
+    except YamlError as error:
+        if error.line is None:
+            raise SpecError(f"{path} is not YAML: {error}") from None
+        raise SpecError(f"{path}, line {error.line}, column {error.column}: {error}") from None
 
 
 def _problem(error: Mapping[str, Any], names: Mapping[str, list[str]]) -> str:

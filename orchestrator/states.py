@@ -22,6 +22,8 @@ class States:
         self._store, self._runs, self._own = store, runs, own
         self.keep = keep  # whether those that nobody needs any more stay where a chain ends
         self._following: dict[str, dict[str, set[str]]] = {}  # the links after each, by run; a plan does not change
+        self._runs_there: set[str] = set()
+        self._changed = 0  # when the folder of runs was, as far as it has been listed
 
     def pass_over(self, plan: Plan, key: str, done: Container[str]) -> None:
         """A key is stored. Where it is a link's, the state that it went on from goes, unless another needs it, too."""
@@ -43,14 +45,18 @@ class States:
 
     def _needed_elsewhere(self, key: str) -> bool:
         """Whether another run has planned a link after this one that is not stored."""
-        for path in self._runs.glob("*/plan.json"):
-            run = path.parent.name
-            if run in self._own or run.startswith("."):
-                continue
-            if run not in self._following:
+        return any(link not in self._store for run in self._others() for link in self._following[run].get(key, ()))
+
+    def _others(self) -> list[str]:
+        """The other runs with a plan. The folder is listed again only when a run was added to it or removed."""
+        changed = self._runs.stat().st_mtime_ns
+        if changed != self._changed:
+            self._changed = changed
+            self._runs_there = {path.name for path in self._runs.glob("[!.]*")} - set(self._own)
+        for run in self._runs_there - set(self._following):
+            journal = Journal(self._runs / run)
+            if (journal.folder / "plan.json").exists():  # a sweep has none
                 self._following[run] = {}
                 with suppress(StoreError):
-                    self._following[run] = Journal(path.parent).following()
-            if any(link not in self._store for link in self._following[run].get(key, ())):
-                return True
-        return False
+                    self._following[run] = journal.following()
+        return [run for run in self._following if run in self._runs_there]

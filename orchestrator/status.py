@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,7 @@ def overview(store: Store) -> list[Status]:
     return sorted(found, key=lambda each: (each.created, bool(each.cells), each.run))
 
 
-def status(journal: Journal, store: Store, stored: Collection[str] | None = None) -> Status:
+def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> Status:
     """Where a run or sweep stands. StoreError if its folder cannot be read."""
     about = journal.about()
     stored = store.keys() if stored is None else stored
@@ -99,13 +99,13 @@ def status(journal: Journal, store: Store, stored: Collection[str] | None = None
     holder = lease.holder(journal.folder)
     tasks = journal.tasks()
     last = last_start(journal)
+    # What was computed without the failed jobs has other keys than planned.
+    known = {*tasks, *(key for each in last if each["event"] == "tolerated" for key in each["instead"])}
     failed = {each["key"]: each for each in last if each["event"] == "failed" and "key" in each}
     failed = {key: each for key, each in failed.items() if key not in stored}
-    # What was computed without the failed jobs has other keys than planned.
-    instead = [key for each in last if each["event"] == "tolerated" for key in each.get("instead", ())]
     jobs = {
         "planned": len(tasks),
-        "stored": sum(key in stored for key in {*tasks, *instead}),
+        "stored": len(known & stored),
         "done": len({each["key"] for each in last if each["event"] == "done"}),
         "failed": len(failed),
     }
@@ -137,7 +137,7 @@ def roots(journal: Journal) -> dict[str, tuple[str, ...]]:
     """The keys behind each of a run's tables: as planned, or without the failed jobs that its last start tolerated."""
     found = journal.roots()
     for each in last_start(journal):
-        if each["event"] == "tolerated" and "roots" in each:
+        if each["event"] == "tolerated":
             found = {name: tuple(keys) for name, keys in each["roots"].items()}
     return found
 
@@ -148,7 +148,7 @@ def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Eve
     A sweep's are those of its cells, each once. `seconds` lie between looks.
     """
     about = journal.about()
-    runs = [Journal(store.folder("runs", name)) for name in about.get("cells", [journal.run])]
+    runs = [journal.beside(name) for name in about.get("cells", [journal.run])]
     positions = [0] * len(runs)
     begun, told = "", set[str]()
     while True:
@@ -188,9 +188,9 @@ def _planned(name: str, runs: Sequence[Journal], begun: str) -> Event:
     }
 
 
-def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Collection[str]) -> Status:
+def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set[str]) -> Status:
     """A sweep from its cells. Jobs that cells share count once."""
-    runs = [Journal(store.folder("runs", name)) for name in about["cells"]]
+    runs = [journal.beside(name) for name in about["cells"]]
     cells = [status(each, store, stored) for each in runs]
     keys = {key for each in runs for key in each.tasks()}
     failures = dict.fromkeys(failure for each in cells for failure in each.failures)
@@ -201,7 +201,7 @@ def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Col
         state=min((each.state for each in cells), key=WORST.index),
         jobs={
             "planned": len(keys),
-            "stored": sum(k in stored for k in keys),
+            "stored": len(keys & stored),
             "done": len(done),
             "failed": len(failures),
         },

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from orchestrator.errors import Absent, Unwritable
-from orchestrator.store import Store, read_each
+from orchestrator.errors import Absent, StoreError
+from orchestrator.store import Store, aside, read_each
+from orchestrator.store.lock import locked
 
 KEYS = b"engram.keys"  # in a part's metadata: whose results it holds
 PART = 64  # results in a part at most
+LOCK = ".lock"  # passed over by readers of the folder
+STALE = 3600.0  # seconds after which nobody can still be writing a part
 
 
 def read(store: Store, keys: Iterable[str]) -> pa.Table | None:
@@ -30,48 +33,85 @@ def read(store: Store, keys: Iterable[str]) -> pa.Table | None:
 
 
 class Publisher:
-    """Keeps a folder of Parquet parts for one table: each result behind the root is in exactly one of them."""
+    """Keeps a folder of Parquet parts for one table: each result behind the root is in exactly one of them.
+
+    That holds whatever another driver of the same run puts there, one from whom the run was taken over or who takes it
+    over now: parts are written and removed behind a lock, after a look at what is there.
+    """
 
     def __init__(self, folder: Path, store: Store, keys: Sequence[str]) -> None:
         self.folder = folder
         self.store = store
         self.keys = keys
         self.published: set[str] = set()
-        wanted = set(keys)
-        for part in sorted(folder.glob("*.parquet")):
-            held = _held(part)
-            if held and self.published.isdisjoint(held) and held <= wanted:
-                self.published |= held
-            else:  # torn, of other inputs, or twice
-                part.unlink()
+        self._parts: dict[str, frozenset[str]] | None = None  # what each holds, by name; None before the first look
 
-    def publish(self, stored: Iterable[str]) -> None:
-        """Write the parts of those of the table's results that are stored and in none yet."""
-        there = set(stored)
-        fresh = [key for key in self.keys if key in there and key not in self.published]
-        for start in range(0, len(fresh), PART):
-            self._write(fresh[start : start + PART])
+    def publish(self, stored: Container[str], look: bool = False) -> None:
+        """Write the parts of those of the table's results that are stored and in none yet.
 
-    def _write(self, keys: list[str]) -> None:
-        rows = read(self.store, keys)
-        if rows is None:
+        What lies there is looked at when there is something to write, the first time, or where that is asked for.
+        Raises Unwritable, or what reading a result raised once all others are published.
+        """
+        fresh = [key for key in self.keys if key in stored and key not in self.published]
+        if not (fresh or (self.folder.is_dir() and (look or self._parts is None))):
             return
-        table = rows.replace_schema_metadata({KEYS: ",".join(keys).encode()})
-        path = self.folder / f"{hashlib.sha256(','.join(keys).encode()).hexdigest()[:16]}.parquet"
-        aside = path.with_suffix(f".{os.getpid()}.tmp")
-        try:
+        with aside.writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            pq.write_table(table, aside)
-            os.replace(aside, path)
-        except OSError as error:
-            aside.unlink(missing_ok=True)
-            raise Unwritable(f"cannot write {path}: {error.strerror or error}") from None
-        self.published.update(keys)
+            with locked(self.folder / LOCK):
+                self._look()
+                fresh = [key for key in self.keys if key in stored and key not in self.published]
+                problems = [self._write(fresh[start : start + PART]) for start in range(0, len(fresh), PART)]
+        for problem in problems:
+            if problem is not None:
+                raise problem
+
+    def _look(self) -> None:
+        """Learn what the parts hold, and remove those that are torn, of other inputs, or hold what another does."""
+        aside.sweep(self.folder, STALE)
+        known = self._parts or {}
+        there = {part.name: known.get(part.name) or _held(part) for part in self.folder.glob("*.parquet")}
+        wanted = set(self.keys)
+        self.published = set()
+        self._parts = {}
+        for name, held in sorted(there.items(), key=lambda part: (-len(part[1]), part[0])):
+            if held and held <= wanted and self.published.isdisjoint(held):
+                self.published |= held
+                self._parts[name] = held
+            else:
+                (self.folder / name).unlink(missing_ok=True)
+
+    def _write(self, keys: list[str]) -> StoreError | OSError | None:
+        """Put what can be read of these in a part; what reading the first of the others raised, if there are any."""
+        found: dict[str, pa.Table] = {}
+        problem: StoreError | OSError | None = None
+        for key, table in read_each(self.store, keys):
+            if isinstance(table, StoreError | OSError):
+                problem = problem or table
+            else:
+                found[key] = table
+        if not found:
+            return problem
+        text = ",".join(found).encode()
+        rows = pa.concat_tables(found.values()).replace_schema_metadata({KEYS: text})
+        name = f"{hashlib.sha256(text).hexdigest()[:16]}.parquet"  # never of two meanings
+        draft = self.folder / f".{name}.{os.getpid()}{aside.SUFFIX}"
+        with aside.writing(self.folder / name):
+            try:
+                pq.write_table(rows, draft)
+                os.replace(draft, self.folder / name)
+            except OSError:
+                draft.unlink(missing_ok=True)
+                raise
+        self.published.update(found)
+        if self._parts is not None:
+            self._parts[name] = frozenset(found)
+        return problem
 
 
-def _held(part: Path) -> set[str]:
+def _held(part: Path) -> frozenset[str]:
+    """The keys of the results in a part; none where it cannot be read."""
     try:
         metadata = pq.read_schema(part).metadata or {}
     except (OSError, pa.ArrowException):
-        return set()
-    return set(metadata.get(KEYS, b"").decode().split(",")) - {""}
+        return frozenset()
+    return frozenset(metadata.get(KEYS, b"").decode().split(",")) - {""}

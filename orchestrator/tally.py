@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -21,6 +21,8 @@ class Tally:
     stored: int = 0  # there when the run was started
     done: int = 0
     failed: int = 0
+    gone: set[str] = field(default_factory=set)  # found absent or damaged, and not computed again yet
+    found_gone: int = 0  # times that this happened
     lost: int = 0
     tasks: Counter[str] = field(default_factory=Counter)  # planned
     models: int = 0  # networks trained by the jobs that are done
@@ -32,20 +34,26 @@ class Tally:
         """Count an event. `started` (of the log) and `planned` (of an observer) begin anew."""
         match event["event"]:
             case "planned" | "started":
-                self.planned, self.stored = event["planned"], event["stored"]
+                self.planned, self.stored = event.get("planned", 0), event.get("stored", 0)
                 self.tasks = Counter(event.get("tasks", {}))
-                self.done = self.failed = self.lost = self.models = 0
+                self.done = self.failed = self.lost = self.models = self.found_gone = 0
+                self.gone.clear()
                 self.seconds.clear()
                 self.since = self._time(event)
                 self.end = None
             case "done":
                 self.done += 1
+                self.gone.discard(event["key"])
                 self.models += event.get("models", 0)
                 self.seconds[event["task"]].append(event["seconds"])
             case "failed" if "key" in event:
                 self.failed += 1
             case "lost":
                 self.lost += 1
+            case "missing":
+                self._lose(event["inputs"])
+            case "damaged":
+                self._lose([event["key"]])
             case "finished" | "failed" | "interrupted" | "paused":
                 self.end = self._time(event)
 
@@ -61,7 +69,7 @@ class Tally:
     @property
     def there(self) -> int:
         """Results that are stored by now."""
-        return self.stored + self.done
+        return self.stored + self.done - self.found_gone
 
     @property
     def models_per_minute(self) -> float | None:
@@ -81,6 +89,12 @@ class Tally:
         work = sum(n * (sum(s) / len(s) if (s := self.seconds[name]) else mean) for name, n in waiting.items())
         share = to_do / max(1, sum(waiting.values()))
         return work * share * self.elapsed / spent
+
+    def _lose(self, keys: Iterable[str]) -> None:
+        """These were there and are not any more; what several readers find before it is computed again counts once."""
+        lost = set(keys) - self.gone
+        self.gone |= lost
+        self.found_gone += len(lost)
 
     def _time(self, event: Event) -> float:
         return seconds_of(event["time"]) if "time" in event else self.clock()

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from orchestrator import shapes
 from orchestrator.plan import Plan
 from orchestrator.schedule import group_of
 from tasks.job import marks
@@ -32,8 +33,8 @@ def known(runs: Path) -> dict[str, float]:
     taken: dict[str, list[float]] = defaultdict(list)
     for path in files[:RUNS]:
         try:
-            rows = json.loads(path.read_text())
-        except (OSError, ValueError):
+            rows = shapes.timings(json.loads(path.read_text()))
+        except (OSError, ValueError, RecursionError):  # a convenience: without it the time is not known beforehand
             continue
         for group, seconds in rows.items():
             taken[group].extend(seconds)

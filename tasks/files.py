@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import stat
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -60,15 +62,15 @@ def pin(file: File, known: MutableMapping[str, str] | None = None) -> File:
     `known` remembers digests by path, size and time of change; the caller keeps it between runs. A FileError where the
     file is not there, or not what a digest given already says.
     """
-    path = Path(file.path).expanduser().absolute()
+    path = expanded(file.path).absolute()
     known = {} if known is None else known
     try:
-        state = path.stat()
+        state = check_regular(path)
         stamp = json.dumps(["file", str(path), state.st_size, state.st_mtime_ns])
         if stamp not in known:
             with path.open("rb") as opened:
                 known[stamp] = hashlib.file_digest(opened, "sha256").hexdigest()
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise unreadable(path, error) from None
     check(file, known[stamp])
     return File(str(path), known[stamp])
@@ -76,20 +78,40 @@ def pin(file: File, known: MutableMapping[str, str] | None = None) -> File:
 
 def read(file: File) -> bytes:
     """The file's bytes. A FileError where it is not there, or not the one that was pinned."""
-    path = Path(file.path).expanduser()
+    path = expanded(file.path)
     try:
+        check_regular(path)
         content = path.read_bytes()
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise unreadable(path, error) from None
     if file.digest:
         check(file, hashlib.sha256(content).hexdigest())
     return content
 
 
-def unreadable(path: Path, error: OSError) -> FileError:
+def expanded(path: str) -> Path:
+    """The path with its `~` replaced; FileError where that is the home of nobody."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise FileError(f"{path}: there is no home of that name") from None
+
+
+def check_regular(path: Path) -> os.stat_result:
+    """The state of a regular file; FileError for anything else, of which reading might have no end, and OSError."""
+    state = path.stat()
+    if not stat.S_ISREG(state.st_mode):
+        kind = "Is a directory" if stat.S_ISDIR(state.st_mode) else "it is a device, a pipe or a socket, not a file"
+        raise FileError(f"{path} cannot be read: {kind}")
+    return state
+
+
+def unreadable(path: Path, error: Exception) -> FileError:
+    if isinstance(error, FileError):
+        return error
     if isinstance(error, FileNotFoundError):
         return FileError(f"there is no file {path}")
-    return FileError(f"{path} cannot be read: {error.strerror or error}")
+    return FileError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}")
 
 
 def check(file: File, found: str) -> None:

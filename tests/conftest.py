@@ -28,6 +28,52 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch or numpy is fir
 os.environ |= {"MLFLOW_TRACKING_URI": "off", "ENGRAM_REPORT": "no"}
 
 
+class CpuDurations:
+    """Says at the end which tests took most processor time, that of their ended child processes included."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = {}
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        before = sum(os.times()[:4])
+        result = yield
+        name = item.nodeid + (" (slow)" if item.get_closest_marker("slow") else "")
+        self.spent[name] = sum(os.times()[:4]) - before
+        return result
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        total, slow = (
+            sum(self.spent.values()),
+            sum(each for name, each in self.spent.items() if name.endswith("(slow)")),
+        )
+        terminalreporter.section(f"processor time of {len(self.spent)} tests: {total:.1f} s, of slow ones {slow:.1f} s")
+        for name, seconds in sorted(self.spent.items(), key=lambda entry: -entry[1]):
+            if seconds >= 0.5:
+                terminalreporter.line(f"{seconds:8.2f} s {name}")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cpu-durations", action="store_true", help="say at the end which tests took processor time")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--cpu-durations"):
+        config.pluginmanager.register(CpuDurations())
+
+
+@pytest.fixture(autouse=True)
+def surroundings() -> Iterator[None]:
+    """Give the environment back as it was, but for what leads to the cluster that all share."""
+    before = dict(os.environ)
+    yield
+    for name in {*before, *os.environ} - {*VARIABLES, "PYTEST_CURRENT_TEST"}:
+        if name not in before:
+            del os.environ[name]
+        elif os.environ.get(name) != before[name]:
+            os.environ[name] = before[name]
+
+
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[Any]:
     """A `ray.cluster_utils.Cluster` whose head has 2 CPUs; its token is in this process's environment."""

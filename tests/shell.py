@@ -10,8 +10,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import pytest
 import toys
@@ -19,6 +20,7 @@ import toys
 ROOT = Path(__file__).resolve().parents[1]
 PATHS = os.pathsep.join(map(str, (ROOT, Path(toys.__file__).parent)))
 OURS = ("ENGRAM_STORE", "ENGRAM_RUNS", "ENGRAM_DATA", "RAY_ADDRESS", "FORCE_COLOR")
+HANGING = 150.0  # seconds
 
 
 class Shell:
@@ -47,31 +49,65 @@ class Shell:
         )
 
     def results(self) -> list[Path]:
-        return sorted(self.folder.glob("engram-store/results/*/*.arrow"))
+        return results(self.folder)
 
     def await_results(self, count: int, run: subprocess.Popen[str]) -> None:
         """Wait until so many results are stored by a run that has not ended yet."""
-        deadline = time.monotonic() + 60
-        while len(self.results()) < count:
-            assert run.poll() is None, run.communicate()
+        self.until(lambda: len(self.results()) >= count, run)
+
+    def await_begun(self, count: int, run: subprocess.Popen[str]) -> None:
+        """Wait until so many of the toys' parts have begun to wait for `go`, of a run whose `folder` is this one."""
+        log = self.folder / "began.log"
+        self.until(lambda: log.exists() and len(log.read_text().splitlines()) >= count, run)
+
+    def go(self) -> None:
+        """Let the toys' parts go that wait."""
+        (self.folder / "go").touch()
+
+    def until(self, condition: Callable[[], bool], run: subprocess.Popen[str] | None = None) -> None:
+        """Wait until this holds, while a run has not ended yet. Only what hangs takes as long as is waited here."""
+        deadline = time.monotonic() + HANGING
+        while not condition():
+            assert run is None or run.poll() is None, run.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
 
 class Said(NamedTuple):
-    """What a command said, and nothing else of it."""
+    """What a command said, and the code with which it ended."""
 
     stdout: str
     stderr: str
+    returncode: int
 
 
 class Here:
-    """`engram` in a folder, as `Shell` has it but in this very process: no interpreter and no torch load anew."""
+    """`engram` in a folder, as `Shell` has it but in this very process: no interpreter and no torch load anew.
+
+    `env` is set beside the process's own environment, of which the tester's settings are left out.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.env: dict[str, str] = {}
 
     def __call__(self, *arguments: str, code: int = 0) -> Said:
+        said = self.run(*arguments)
+        assert code == said.returncode, said
+        return said
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads(self(*arguments, "--json", code=code).stdout)
+
+    def into(self, path: str, *arguments: str) -> Said:
+        """The command with its standard output opened on this path."""
+        from orchestrator.cli.streams import Output
+
+        with open(path, "wb") as file:
+            return self.run(*arguments, stdout=io.TextIOWrapper(Output(file.fileno(), "w", closefd=False)))
+
+    def run(self, *arguments: str, stdout: TextIO | None = None) -> Said:
+        """The command, however it ends."""
         from orchestrator.cli import main
 
         out, err = io.StringIO(), io.StringIO()
@@ -80,15 +116,25 @@ class Here:
             patch.setattr(sys, "argv", ["engram", *arguments])
             for name in OURS:
                 patch.delenv(name, raising=False)
+            for name, value in self.env.items():
+                patch.setenv(name, value)
             try:
-                with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as end:
+                with (
+                    contextlib.redirect_stdout(stdout or out),
+                    contextlib.redirect_stderr(err),
+                    pytest.raises(SystemExit) as end,
+                ):
                     main()
             finally:
                 for number, handler in handlers.items():
                     signal.signal(number, handler)
-        said = Said(out.getvalue(), err.getvalue())
-        assert code == end.value.code, said
-        return said
+        assert isinstance(end.value.code, int)
+        return Said(out.getvalue(), err.getvalue(), end.value.code)
 
-    def json(self, *arguments: str, code: int = 0) -> Any:
-        return json.loads(self(*arguments, "--json", code=code).stdout)
+    def results(self) -> list[Path]:
+        return results(self.folder)
+
+
+def results(folder: Path) -> list[Path]:
+    """The files of all results in the folder's store."""
+    return sorted(folder.glob("engram-store/results/*/*.arrow"))

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.journal import Journal
 from orchestrator.store import Store, open_store
 from orchestrator.store.content import content
-from tests.shell import Shell
+from tests.shell import Here, Shell
 
 FIELDS = ("density=true", "models=2", "epochs=8", "examples=300")
 RUN = ("run", "chains", *FIELDS, "--address", "none", "--way", "loop")
@@ -30,7 +30,7 @@ def tables(store: Store, run: str, root: str = "links") -> list[str]:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, str]:
     folder = tmp_path_factory.mktemp("undisturbed")
-    run = Shell(folder).json(*RUN, "link=2")["run"]
+    run = Here(folder).json(*RUN, "link=2")["run"]
     return open_store(folder / "engram-store"), run
 
 
@@ -55,7 +55,7 @@ def test_a_chain_killed_after_its_first_link_goes_on_from_there(tmp_path: Path, 
 
 
 def test_the_last_link_is_the_unbroken_training(tmp_path: Path, undisturbed: tuple[Store, str]) -> None:
-    engram = Shell(tmp_path)
+    engram = Here(tmp_path)
     whole = engram.json(*RUN, "link=0")["run"]
     store = open_store(tmp_path / "engram-store")
     for number, (key, _) in enumerate(links(store, whole)):
@@ -68,7 +68,7 @@ def test_the_last_link_is_the_unbroken_training(tmp_path: Path, undisturbed: tup
 
 
 def test_what_is_kept_lets_the_same_training_go_further(tmp_path: Path, undisturbed: tuple[Store, str]) -> None:
-    engram = Shell(tmp_path)
+    engram = Here(tmp_path)
     short = ("run", "chains", *FIELDS, "epochs=4", "link=2", "--address", "none", "--way", "loop")
     short = tuple(word for word in short if word != "epochs=8")
     engram(*short, "--keep", "state")

@@ -7,8 +7,6 @@ import re
 import secrets
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +134,7 @@ for line in sys.stdin:
     if line.strip() == "end":
         break
     worker = cluster.add_node(**node, num_cpus=2)
+    print("started", flush=True)
 cluster.shutdown()
 """
 
@@ -160,13 +159,17 @@ def test_such_a_cluster_runs_an_audit_though_a_spot_machine_is_taken_away(s3: Se
     assert nodes.stdout is not None
     try:
         place = ("--store", f"s3://{BUCKET}/audits", "--address", nodes.stdout.readline().strip())
-        run = shell.start("run", "toys", "parts=20", "seconds=1", f"folder={tmp_path}", *place)
-        _await(lambda: bool(s3.names("audits/runs")), run)
+        run = shell.start("run", "toys", "parts=20", "trouble=wait", "at=3", f"folder={tmp_path}", *place)
+        shell.until(lambda: bool(s3.names("audits/runs")), run)
         assert [] == s3.names("audits/results")
         print("start", file=nodes.stdin, flush=True)
-        _await(lambda: len(s3.names("audits/results")) > 2, run)
+        assert "started" == nodes.stdout.readline().strip()
+        shell.until(lambda: len(s3.names("audits/results")) > 2, run)
+        shell.await_begun(2, run)
         print("take away, and start another", file=nodes.stdin, flush=True)
-        out, err = run.communicate(timeout=180)
+        assert "started" == nodes.stdout.readline().strip()
+        shell.go()
+        out, err = run.communicate(timeout=240)
     finally:
         nodes.communicate("end\n", timeout=60)
     assert 0 == run.returncode, err
@@ -175,11 +178,3 @@ def test_such_a_cluster_runs_an_audit_though_a_spot_machine_is_taken_away(s3: Se
     numbers = (tmp_path / "computed.log").read_text().split()
     assert 20 == len(set(numbers))
     assert len(numbers) <= 24  # what ran on the machine that was taken away
-
-
-def _await(condition: Callable[[], bool], run: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 90
-    while not condition():
-        assert run.poll() is None, run.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

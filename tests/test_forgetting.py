@@ -151,7 +151,7 @@ def test_of_one_replicate_nothing_is_decided_and_it_is_said_why(here: Here) -> N
     run = here(*RUN, "replicates=1").stdout
     assert "Undecided: of 2 targets, 2 undecided" in run
     assert 2 == run.count("(no interval, 1 model: too few models, or images, to see how they vary)")
-    (name,) = {path.name for path in (here.folder / "engram-store" / "runs").iterdir() if path.is_dir()}
+    (name,) = {path.name for path in (here.folder / "engram-store" / "runs").glob("[!.]*") if path.is_dir()}
     rows = read(here.folder, name, "ratios")
     assert {(1, None, None, "undecided")} == {
         (row["models"], row["low"], row["high"], row["decision"]) for row in rows if row["score"] == "one-sided"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.shell import Shell
+from tests.shell import Here, Shell
 
 TINY = ("run", "unique_feature", "scale=tiny", "canaries=1", "epochs=1", "examples=100", "--address", "none")
 
@@ -35,7 +35,13 @@ def engram(tmp_path: Path) -> Shell:
     return shell
 
 
-def records(engram: Shell) -> list[dict[str, Any]]:
+@pytest.fixture
+def here(tmp_path: Path) -> Here:
+    """The same folder, for networks of ours: a user's own come from the process's path."""
+    return Here(tmp_path)
+
+
+def records(engram: Shell | Here) -> list[dict[str, Any]]:
     """What was recorded with every trained model."""
     from orchestrator.store import open_store
 
@@ -46,23 +52,23 @@ def records(engram: Shell) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("network", "more"), [("cnn1", "batch_norm=true"), ("resnet18", "data=digits#14x14")])
-def test_convolutional_networks_are_audited(engram: Shell, network: str, more: str) -> None:
-    done = engram.json(*TINY, f"network={network}", "augmentation=true", "batch=32", more)
+def test_convolutional_networks_are_audited(here: Here, network: str, more: str) -> None:
+    done = here.json(*TINY, f"network={network}", "augmentation=true", "batch=32", more)
     assert ("finished", 0) == (done["state"], done["jobs"]["failed"])
-    assert {"loop"} == {record["way"] for record in records(engram)}
+    assert {"loop"} == {record["way"] for record in records(here)}
 
 
 @pytest.mark.slow
-def test_a_way_that_is_asked_for_is_taken_and_recorded_and_changes_no_key(engram: Shell) -> None:
-    done = engram.json(*TINY, "--way", "stack", "--together", "4")
-    stacked = records(engram)
+def test_a_way_that_is_asked_for_is_taken_and_recorded_and_changes_no_key(here: Here) -> None:
+    done = here.json(*TINY, "--way", "stack", "--together", "4")
+    stacked = records(here)
     assert ["stack"] * 2 == [record["way"] for record in stacked]
     assert {2} == {record["stack"] for record in stacked}
     assert all(record["steps_per_second"] > 0 for record in stacked)
-    again = engram.json(*TINY, "--way", "loop")
+    again = here.json(*TINY, "--way", "loop")
     assert done["run"] == again["run"]
     assert 0 == again["jobs"]["done"]
-    assert stacked == records(engram)
+    assert stacked == records(here)
 
 
 def contents(engram: Shell, store: str = "engram-store") -> dict[str, Any]:
@@ -90,8 +96,8 @@ def test_a_run_killed_inside_a_stack_goes_on_in_another_size_to_the_same_bits(en
     assert contents(engram, "other") == contents(engram)
 
 
-def test_a_way_that_the_machine_has_not_fails_in_one_line(engram: Shell) -> None:
-    done = engram(*TINY, "--way", "graph", code=3)
+def test_a_way_that_the_machine_has_not_fails_in_one_line(here: Here) -> None:
+    done = here(*TINY, "--way", "graph", code=3)
     assert "way is graph; for mlp1 on cpu it must be auto or one of loop, stack" in done.stderr
     assert "Traceback" not in done.stderr
 

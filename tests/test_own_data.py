@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.shell import Shell
+from tests.shell import Here
 from tests.tasks.datasets import scans
 
 RUN = ("run", "unique_feature", "--preset", "smoke", "--address", "none")
@@ -15,7 +15,7 @@ SMALL = ("probe=photos", "canaries=2", "examples=0", "epochs=1")
 
 
 @pytest.fixture
-def engram(tmp_path: Path) -> Shell:
+def engram(tmp_path: Path) -> Here:
     for label, name in enumerate(scans.CLASSES):
         for number in range(10):
             scans.saved(tmp_path / "scans" / name / f"{number}.png", scans.pixels(label, number, 24, 40))
@@ -23,11 +23,11 @@ def engram(tmp_path: Path) -> Shell:
     stamp[..., 1] = 0
     stamp[0, :, 3] = 0
     scans.saved(tmp_path / "stamp.png", stamp)
-    return Shell(tmp_path)
+    return Here(tmp_path)
 
 
 @pytest.mark.slow
-def test_words_and_pictures_are_burnt_into_a_folder_of_ones_own(engram: Shell) -> None:
+def test_words_and_pictures_are_burnt_into_a_folder_of_ones_own(engram: Here) -> None:
     done = engram(*RUN, *SMALL, "data=folder:scans", "feature=words:JD", "feature.size=9")
     assert "with the words 'JD' changes" in done.stdout
     done = engram(*RUN, *SMALL, "data=folder:scans#20x20#rgb", "feature=picture:stamp.png", "feature.top=2")
@@ -48,7 +48,7 @@ def test_words_and_pictures_are_burnt_into_a_folder_of_ones_own(engram: Shell) -
         ("feature.font=a.ttf", 2, "unknown field 'feature.font': Glyph has kind, text, size, top, left, seed"),
     ],
 )
-def test_what_cannot_be_is_one_line(engram: Shell, setting: str, code: int, says: str) -> None:
+def test_what_cannot_be_is_one_line(engram: Here, setting: str, code: int, says: str) -> None:
     said = engram(*RUN, setting, code=code).stderr.strip()
     assert says in said
     assert 1 == len(said.splitlines())

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -70,11 +69,15 @@ def test_results_name_several_workers_and_none_of_them_is_the_driver(engram: She
 
 def test_a_run_outlives_a_node_of_its_cluster(engram: Shell, ray_cluster: Any) -> None:
     node = ray_cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
-    fields = ("parts=24", "seconds=0.5", f"folder={engram.folder}")
+    fields = ("parts=24", "trouble=wait", "at=5", f"folder={engram.folder}")
     run = engram.start("run", "toys", *fields, "--address", ray_cluster.address)
-    engram.await_results(5, run)
-    ray_cluster.remove_node(node, allow_graceful=False)
-    _, said = run.communicate(timeout=120)
+    try:
+        engram.await_results(5, run)
+        engram.await_begun(3, run)  # one per CPU, so one of them is on the second node
+    finally:  # the cluster is others' too
+        ray_cluster.remove_node(node, allow_graceful=False)
+    engram.go()
+    _, said = run.communicate(timeout=240)
     assert 0 == run.returncode, said
     assert set(range(24)) == set(computed(engram.folder))
     assert sum(computed(engram.folder).values()) <= 24 + 3  # at most what ran on the lost node
@@ -90,11 +93,12 @@ def test_a_job_that_always_kills_its_worker_is_set_aside_and_the_others_go_on(en
 @pytest.mark.slow
 def test_a_sweep_killed_midway_goes_on_and_computes_what_its_cells_share_once(engram: Shell, ray_cluster: Any) -> None:
     sweep = ("--sweep", "parts=12,16", "--sweep", "label=a,b", "--address", ray_cluster.address)
-    command = ("run", "toys", "seconds=0.25", f"folder={engram.folder}", *sweep)
+    command = ("run", "toys", "trouble=wait", "at=6", f"folder={engram.folder}", *sweep)
     first = engram.start(*command)
     engram.await_results(6, first)
     first.kill()
     first.communicate()
+    engram.go()
     kept = {path.stem for path in engram.results()}
     report = engram.json(*command)
     assert "finished" == report["state"]
@@ -108,11 +112,12 @@ def test_a_sweep_killed_midway_goes_on_and_computes_what_its_cells_share_once(en
 def test_one_signal_stops_a_run_on_ray_and_says_how_to_go_on(
     engram: Shell, ray_cluster: Any, number: signal.Signals
 ) -> None:
-    fields = ("parts=40", "seconds=0.3", f"folder={engram.folder}")
+    fields = ("parts=40", "seconds=0.3", "trouble=wait", "at=3", f"folder={engram.folder}")
     run = engram.start("run", "toys", *fields, "--address", ray_cluster.address)
     engram.await_results(3, run)
     run.send_signal(number)
-    _, said = run.communicate(timeout=60)
+    engram.go()
+    _, said = run.communicate(timeout=240)
     assert 130 == run.returncode, said
     assert "engram resume toys-" in said
     assert "Traceback" not in said
@@ -122,22 +127,41 @@ def test_one_signal_stops_a_run_on_ray_and_says_how_to_go_on(
     assert Counter(range(40)) == computed(engram.folder)  # nothing that had ended was lost
 
 
+@pytest.mark.slow  # a cluster of its own, whose processes get the signal too
+def test_a_signal_to_the_whole_process_group_stops_a_run_as_one_to_the_driver_does(engram: Shell) -> None:
+    fields = ("parts=40", "trouble=wait", "at=1", f"folder={engram.folder}")
+    command = [sys.executable, "-m", "orchestrator", "run", "toys", *fields, "--address", "local"]
+    run = subprocess.Popen(
+        command, cwd=engram.folder, env=engram.env, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    engram.await_begun(1, run)
+    os.killpg(run.pid, signal.SIGTERM)
+    _, said = run.communicate(timeout=240)
+    assert 130 == run.returncode, said
+    assert "SIGTERM: nothing more is begun" in said
+    assert "engram resume toys-" in said
+    assert "Traceback" not in said
+
+
 def test_a_second_driver_is_refused_at_once_and_names_the_first(engram: Shell, ray_cluster: Any) -> None:
-    command = ("run", "toys", "parts=20", "seconds=0.3", f"folder={engram.folder}", "--address", ray_cluster.address)
+    fields = ("parts=20", "trouble=wait", "at=2", f"folder={engram.folder}")
+    command = ("run", "toys", *fields, "--address", ray_cluster.address)
     first = engram.start(*command)
     engram.await_results(2, first)
-    began = time.monotonic()
     said = engram(*command, code=1).stderr
     assert str(first.pid) in said
-    assert time.monotonic() - began < 5
-    first.communicate(timeout=60)
+    assert first.poll() is None  # nobody has waited for its end
+    engram.go()
+    first.communicate(timeout=240)
     assert Counter(range(20)) == computed(engram.folder)
 
 
 def test_of_two_drivers_that_start_at_once_on_no_store_one_runs_and_one_is_refused(engram: Shell) -> None:
-    command = ("run", "toys", "parts=40", "seconds=0.1", f"folder={engram.folder}", "--address", "none")
+    command = ("run", "toys", "parts=40", "trouble=wait", f"folder={engram.folder}", "--address", "none")
     both = [engram.start(*command) for _ in range(2)]
-    said = [each.communicate(timeout=120)[1] for each in both]
+    engram.until(lambda: any(each.poll() is not None for each in both))
+    engram.go()
+    said = [each.communicate(timeout=240)[1] for each in both]
     assert [0, 1] == sorted(each.returncode for each in both), said
     assert 1 == sum("already has a driver" in text for text in said)
     assert Counter(range(40)) == computed(engram.folder)

@@ -7,14 +7,13 @@ these modules; what a command needs loads when it is called, so that `engram --h
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from typing import Annotated, NoReturn
 
 import typer
 
-from orchestrator.cli import browse, look, start
+from orchestrator.cli import browse, look, start, streams
 from orchestrator.cli.place import DEBUG, one_line
 from orchestrator.cli.terminal import say
 from orchestrator.errors import EngramError
@@ -36,6 +35,7 @@ def main() -> NoReturn:
     # but whoever sends it then means it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
+    streams.stand_in()
     try:
         arguments = [argument for argument in sys.argv[1:] if argument != DEBUG]  # wherever it stands
         code = app(arguments, prog_name="engram", standalone_mode=False)
@@ -43,9 +43,10 @@ def main() -> NoReturn:
     except EngramError as error:
         say(f"engram: {one_line(error)}")
         code = error.exit_code
+        if isinstance(error, streams.Unprintable):
+            streams.give_up_output()
     except BrokenPipeError:
-        # Whoever read it has seen enough; nor may the interpreter flush what is left.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        streams.give_up_output()  # whoever read it has seen enough
         code = 1
     except Exception as error:
         code = _ended_by(error)

@@ -8,7 +8,7 @@ import typer
 
 from orchestrator import STORE
 from orchestrator.cli.options import Address, Json, Run, ShowImages, SomeRun, Where
-from orchestrator.cli.place import one_line, opened_at
+from orchestrator.cli.place import one_line, opened_at, path_of
 from orchestrator.cli.terminal import cell, emit, say, show, stdout, summary, table
 from orchestrator.errors import EngramError, SpecError
 
@@ -45,6 +45,9 @@ def runs(store: Where = None, json: Json = False) -> None:
 
     with opened_at(store) as opened:
         found = status.overview(opened)
+    for each in found:
+        if each.state == "unreadable":
+            say(f"engram: {each.note}")
     if json:
         emit({"runs": [verdict.shape(each) | {"created": each.created} for each in found]})
     elif found:
@@ -151,7 +154,7 @@ def compare(
         journals = status.find(opened, a), status.find(opened, b)
         found = compare.compare(opened, *journals)
         if out is not None:
-            pages.compare(opened, found.runs, Path(out).expanduser())
+            pages.compare(opened, found.runs, path_of("--out", out))
     if json:
         emit(beside.shape(found))
     else:
@@ -230,7 +233,7 @@ def verify(store: Where = None, json: Json = False) -> int:
         keys = sorted(opened.keys())
         damaged = list(opened.verify(keys))
     for _, problem in damaged:
-        say(problem)
+        say(str(problem))
     if json:
         emit({"checked": len(keys), "damaged": [key for key, _ in damaged]})
     else:

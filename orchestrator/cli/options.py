@@ -38,6 +38,13 @@ Way = Annotated[
 Tolerate = Annotated[int | None, typer.Option(metavar="N", help="Failed jobs that the tables may go without.")]
 FailFast = Annotated[bool | None, typer.Option("--fail-fast", help="Stop at the first failed job.", show_default=False)]
 StopAfter = Annotated[str | None, typer.Option(metavar="3h50m", help="Stop in time to be resumed later.")]
+Timeout = Annotated[
+    str | None,
+    typer.Option(
+        metavar="10m",
+        help="End a job that takes longer, and send it again; not with --address none. [default: learnt in the run]",
+    ),
+]
 Keep = Annotated[
     str | None,
     typer.Option(

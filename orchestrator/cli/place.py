@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -49,9 +50,20 @@ def _kept(error: Exception, opened: Store) -> str:
     import traceback
 
     line = f"unexpected {type(error).__name__}: {one_line(error)}"
-    path = opened.folder("crashes") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{time.time_ns() % 10**9:09d}.txt"
-    path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    try:
+        path = opened.folder("crashes") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{time.time_ns() % 10**9:09d}.txt"
+        path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    except (EngramError, OSError) as refused:  # which is not what went wrong
+        return f"{line} (a fault of engram's own; with {DEBUG} you see where, since no note can be left: {refused})"
     return f"{line} (a fault of engram's own; its traceback is in {path})"
+
+
+def path_of(option: str, text: str) -> Path:
+    """The path that an option gives; SpecError for the home of nobody."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise SpecError(f"{option} {text}: there is no home of that name") from None
 
 
 def one_line(error: object) -> str:

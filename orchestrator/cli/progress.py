@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from orchestrator.cli.terminal import say, span
+from orchestrator.cli.terminal import say
+from orchestrator.counted import span
 from orchestrator.tally import Event, Tally
 
 SECONDS = 10.0  # between plain lines
@@ -30,6 +31,8 @@ def told(event: Event) -> str | None:
             return f"an input of {_job(event)} is gone or damaged; it is computed again"
         case "damaged":
             return f"damaged, to be computed again: {_job(event)}: {event['problem']}"
+        case "differs":
+            return f"{_job(event)} came out differently than the result that is stored; both are kept"
         case "refused":
             return f"the store refuses to be written: {event['cause']}"
         case "told":

@@ -21,14 +21,16 @@ from orchestrator.cli.options import (
     SomeRun,
     StopAfter,
     Sweep,
+    Timeout,
     Together,
     Tolerate,
     Way,
     What,
     Where,
 )
-from orchestrator.cli.place import opened_at
-from orchestrator.cli.terminal import emit, show, span, table
+from orchestrator.cli.place import opened_at, path_of
+from orchestrator.cli.terminal import emit, show, table
+from orchestrator.counted import span
 
 if TYPE_CHECKING:
     from orchestrator.spec import Spec
@@ -49,6 +51,7 @@ def plan(
     tolerate: Tolerate = None,
     fail_fast: FailFast = None,
     stop_after: StopAfter = None,
+    timeout: Timeout = None,
     keep: Keep = None,
     again: Again = False,
     json: Json = False,
@@ -59,7 +62,7 @@ def plan(
     """
     from orchestrator.preview import preview
 
-    execution = _execution(address, together, way, tolerate, fail_fast, stop_after, keep, again)
+    execution = _execution(address, together, way, tolerate, fail_fast, stop_after, timeout, keep, again)
     seen = preview(_specified(what, fields, preset, sweep, store, execution))
     if json:
         emit(seen)
@@ -86,6 +89,7 @@ def run(
     tolerate: Tolerate = None,
     fail_fast: FailFast = None,
     stop_after: StopAfter = None,
+    timeout: Timeout = None,
     keep: Keep = None,
     again: Again = False,
     mlflow: Mlflow = None,
@@ -105,7 +109,7 @@ def run(
     from orchestrator.runs import start
     from orchestrator.store import is_there
 
-    execution = _execution(address, together, way, tolerate, fail_fast, stop_after, keep, again)
+    execution = _execution(address, together, way, tolerate, fail_fast, stop_after, timeout, keep, again)
     execution |= _shown(mlflow, experiment, report, show_images)
     asked = _specified(what, fields, preset, sweep, store, execution)
     cells, how = wanted(asked), spec.execution(asked)
@@ -131,6 +135,7 @@ def resume(
     tolerate: Tolerate = None,
     fail_fast: FailFast = None,
     stop_after: StopAfter = None,
+    timeout: Timeout = None,
     keep: Keep = None,
     mlflow: Mlflow = None,
     experiment: Experiment = None,
@@ -146,7 +151,7 @@ def resume(
     from orchestrator.cli import verdict
     from orchestrator.cli.progress import watching
 
-    execution = _execution(address, together, way, tolerate, fail_fast, stop_after, keep, False)
+    execution = _execution(address, together, way, tolerate, fail_fast, stop_after, timeout, keep, False)
     how = spec.execution(spec.Spec("", execution=execution | _shown(mlflow, experiment, report, show_images)))
     with opened_at(store) as opened:
         name = (status.find(opened, run) if run else status.newest(opened, unfinished=True)).run
@@ -167,12 +172,10 @@ def probes(
 
     Nothing is trained. The folder tells in README.txt how its model's answers are given back.
     """
-    from pathlib import Path
-
     from orchestrator.counted import counted
     from orchestrator.probes import hand_out
 
-    said = hand_out(_specified(what, fields, preset, None, store, {}), Path(out).expanduser())
+    said = hand_out(_specified(what, fields, preset, None, store, {}), path_of("--out", out))
     if json:
         emit(said)
         return
@@ -188,6 +191,7 @@ def _execution(
     tolerate: int | None,
     fail_fast: bool | None,
     stop_after: str | None,
+    timeout: str | None,
     keep: str | None,
     again: bool,
 ) -> dict[str, Any]:
@@ -200,6 +204,7 @@ def _execution(
         "tolerate": tolerate,
         "fail_fast": fail_fast,
         "stop_after": spec.duration(stop_after) if stop_after is not None else None,
+        "timeout": spec.duration(timeout) if timeout is not None else None,
         "keep": keep,
         "again": again or None,
     }

@@ -118,17 +118,3 @@ def said(setting: str | None) -> str:
         return ", ".join(f"{name}={cell(value)}" for name, value in json.loads(setting or "{}").items())
     except (ValueError, AttributeError):
         return str(setting)
-
-
-def span(seconds: float) -> str:
-    """A duration as a person says it: 45 s, 3 min 20 s, 2 h 5 min."""
-    whole = round(seconds)
-    if whole < 1:
-        return "under 1 s"
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if minutes else f"{hours} h"

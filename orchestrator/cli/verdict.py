@@ -37,6 +37,11 @@ def told(report: Report, store: str | None, json: bool) -> int:
     failures(report.failures)
     if report.damaged:
         say(f"{report.damaged} results were found damaged or gone, and computed again")
+    if report.differing and report.store:
+        say(
+            f"{counted(report.differing, 'result')} came out differently when computed once more; "
+            f"the first stays, the other lies in {report.store.location}/conflicts"
+        )
     if report.state == "failed":
         say(f"{counted(report.jobs['failed'], 'job')} failed; try again with: {again}")
     elif report.state != "finished":

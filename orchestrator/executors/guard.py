@@ -47,6 +47,13 @@ class Guard:
         )
         os.close(reading)
 
+    def end_stopped(self) -> None:
+        """Kill what carries the mark and was stopped (by SIGSTOP, say): it would do nothing it is asked for."""
+        if self._pipe is not None:
+            for pid in marked(self._mark):
+                if state(pid) == "T":
+                    _kill(pid)
+
     def close(self) -> None:
         """Everything was shut down in good order: what is left goes at once."""
         if self._pipe is None:
@@ -74,12 +81,22 @@ def marked(mark: str) -> Iterator[int]:
 
 def stat(pid: int) -> tuple[int, str] | None:
     """The parent of a living process, and when it started: a number is given to another process one day."""
+    fields = _fields(pid)
+    return None if fields is None or fields[0] in "ZX" else (int(fields[1]), fields[19])
+
+
+def state(pid: int) -> str | None:
+    """A process's state as a letter: R runs, S sleeps, T is stopped; None where there is no such process."""
+    fields = _fields(pid)
+    return None if fields is None else fields[0]
+
+
+def _fields(pid: int) -> list[str] | None:
     try:
         with open(f"/proc/{pid}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()
+            return file.read().rpartition(")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in "ZX" else (int(fields[1]), fields[19])
 
 
 def family(mark: str) -> dict[int, str]:

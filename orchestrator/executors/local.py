@@ -12,16 +12,24 @@ from orchestrator.store import open_store
 
 
 class LocalExecutor:
-    """Runs each call inside `wait`. An interrupt in a task ends `wait` as it ends any other function."""
+    """Runs each call inside `wait`. An interrupt in a task ends `wait` as it ends any other function.
+
+    A call that hangs cannot be ended: there is no other process that could be.
+    """
 
     slots = 1
     window = 1
     sharers = 1
+    inside = True
 
     def __init__(self, store: str) -> None:
         self.gpus = min(1, gpus.count())  # torch takes the first
         self._store = open_store(store)
         self._calls: deque[Call] = deque()
+
+    @property
+    def pending(self) -> int:
+        return len(self._calls)
 
     def submit(self, call: Call) -> None:
         self._calls.append(call)
@@ -34,6 +42,15 @@ class LocalExecutor:
                 return (perform(self._calls.popleft(), self._store),)
         except Poisoned as error:
             raise EngramError(f"this process cannot compute any more ({error}); the same command goes on") from error
+
+    def running(self) -> Sequence[tuple[Call, float]]:
+        return ()  # nothing runs while anybody can ask
+
+    def end(self, call: Call, why: str) -> None:
+        raise AssertionError(f"{call.task} cannot be ended in its own process: {why}")
+
+    def halt(self) -> None:
+        self._calls.clear()
 
     def cancel(self) -> None:
         self._calls.clear()

@@ -12,7 +12,6 @@ import os
 import pickle
 import secrets
 import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,15 +25,18 @@ from orchestrator.calls import Call, Finished, Lost
 from orchestrator.errors import ClusterError
 from orchestrator.executors import threads, worker
 from orchestrator.executors.address import host_and_port, probe, reachable
-from orchestrator.executors.environment import variables
+from orchestrator.executors.environment import handler_kept, no_stderr, variables
 from orchestrator.executors.guard import Guard
+from orchestrator.executors.sent import Sent, placed
 from orchestrator.filling import SHARERS
 
 ROOT = str(Path(__file__).resolve().parents[2])
 OBJECT_STORE_BYTES = 100 * 2**20  # only outcomes travel
 LOOK_SECONDS = 2.0  # between looks at the cluster's size and health
 HEAD_SECONDS = 20.0  # a head may be away so long (it can be restarted); after 60 s Ray ends this process by itself
-CANCEL_SECONDS = 1.0  # for calls to end by themselves, before their workers are killed
+CANCEL_SECONDS = 0.3  # for Ray to say which calls had not begun; it needs a few milliseconds
+BEGUN_SECONDS = 10.0  # after which a call that was not taken out of the queue is known to run
+END_SECONDS = 10.0  # for a worker to end itself; after three times as long its call is given up
 # Enough to keep no-op calls at full rate; Ray gains nothing from a longer queue of its own.
 CALLS_PER_SLOT, MOST_CALLS = 16, 512
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
@@ -55,19 +57,22 @@ class RayExecutor:
     left open. Signal handlers stay as they are: Ray's own for SIGTERM is put aside.
     """
 
+    inside = False
+
     def __init__(self, store: str, address: str = "local", *, cpus: int | None = None) -> None:
         self.slots = self.window = 1
         self.gpus = 0
         self.sharers = SHARERS
         self._alone = False  # whether each call on a GPU has a process of its own
-        self._pending: dict[Any, Call] = {}
+        self._pending: dict[Any, Sent] = {}
+        self._halted = False
         self._remotes: dict[tuple[str, float, bool], Any] = {}
         self._proven = False  # a worker has answered
         self._looked = self._head_seen = time.monotonic()
         self._close = contextlib.ExitStack()
         try:
-            self._address, self._head = self._close.enter_context(connected(address, cpus))
-            self._own = address == "local"
+            self._address, self._head, self._guard = self._close.enter_context(connected(address, cpus))
+            self._own = self._guard is not None
             self._measure()
         except BaseException:
             self._close.close()
@@ -84,7 +89,7 @@ class RayExecutor:
         remote = self._remotes.get((call.task, gpus, self._alone))
         if remote is None:
             remote = self._remotes[call.task, gpus, self._alone] = self._remote(call.task, gpus)
-        self._pending[remote.remote(pickle.dumps(call))] = call
+        self._pending[remote.remote(pickle.dumps(call))] = Sent(call)
 
     def _remote(self, name: str, gpus: float) -> Any:
         """The function to call with such a part of a GPU.
@@ -105,21 +110,52 @@ class RayExecutor:
             answers: Sequence[Any] = ray.get(ready)
         except Exception:  # of one of them: ask one by one
             answers = [self._answer(reference) for reference in ready]
-        return [
-            self._finished(self._pending.pop(reference), answer)
-            for reference, answer in zip(ready, answers, strict=True)
-        ]
+        found = [self._finished(self._pending.pop(each), answer) for each, answer in zip(ready, answers, strict=True)]
+        return [each for each in (*found, *self._given_up()) if each is not None]
+
+    @property
+    def pending(self) -> int:
+        return len(self._pending)
+
+    def running(self) -> Sequence[tuple[Call, float]]:
+        return placed(self._pending.values(), self.slots, self.gpus, time.monotonic())
+
+    def end(self, call: Call, why: str) -> None:
+        """As `Executor.end`. On a cluster that others use, too, a call is first asked whether it has begun.
+
+        One that has may only just have, so that it is ended when the caller finds it overdue once more.
+        """
+        reference = next((each for each, sent in self._pending.items() if sent.call is call), None)
+        if reference is None:
+            return
+        sent, now = self._pending[reference], time.monotonic()
+        with contextlib.suppress(exceptions.RayError):
+            if sent.ending is not None:
+                if self._guard is not None and now - sent.ending > END_SECONDS:
+                    self._guard.end_stopped()  # a stopped process does not heed what it is asked
+            elif self._own or sent.begun:
+                sent.ending, sent.why = now, why
+                ray.cancel(reference, force=True)
+            elif sent.asked is None:
+                sent.asked = now
+                ray.cancel(reference)  # takes it out of the queue; one that runs does not heed it (see worker.entry)
+            elif now - sent.asked > BEGUN_SECONDS:
+                sent.begun, sent.since = True, sent.asked
+
+    def halt(self) -> None:
+        self._halted = True
+        with contextlib.suppress(exceptions.RayError):
+            for reference in self._pending:
+                ray.cancel(reference)
+            for reference in self._ready(CANCEL_SECONDS):
+                if isinstance(self._answer(reference), exceptions.TaskCancelledError):
+                    del self._pending[reference]
 
     def cancel(self) -> None:
         references = list(self._pending)
         self._pending.clear()
-        if not references:
-            return
         with contextlib.suppress(exceptions.RayError):
             for reference in references:
-                ray.cancel(reference)
-            _, running = ray.wait(references, num_returns=len(references), timeout=CANCEL_SECONDS)
-            for reference in running:
                 ray.cancel(reference, force=True)
 
     def close(self) -> None:
@@ -141,7 +177,17 @@ class RayExecutor:
             return error
         return answer
 
-    def _finished(self, call: Call, answer: bytes | str | Exception) -> Finished:
+    def _given_up(self) -> Iterator[Finished]:
+        """The calls that do not even end: their workers' machines may be cut off."""
+        now = time.monotonic()
+        for reference, sent in list(self._pending.items()):
+            if sent.ending is not None and now - sent.ending > 3 * END_SECONDS:
+                del self._pending[reference]
+                yield _lost(sent.call, sent.why, died=True)
+
+    def _finished(self, sent: Sent, answer: bytes | str | Exception) -> Finished | None:
+        """What became of a call; None where it had not begun, and is given up or sent again."""
+        call = sent.call
         if isinstance(answer, bytes):
             self._proven = True
             finished: Finished = pickle.loads(answer)
@@ -150,8 +196,16 @@ class RayExecutor:
             raise ClusterError(f"Ray's daemon on this machine died ({self._address}); the same command goes on")
         if isinstance(answer, str) and not self._proven:
             raise ClusterError(f"a worker cannot import Engram ({answer}); every node needs the same installation")
-        cause, died = reason(answer) if isinstance(answer, Exception) else (f"nothing to import there: {answer}", False)
-        return Finished(call, tuple(Lost(item.key, cause, died) for item in call.items))
+        if isinstance(answer, str):
+            return _lost(call, f"nothing to import there: {answer}", died=False)
+        if sent.ending is not None:
+            return _lost(call, sent.why, died=True)
+        if isinstance(answer, exceptions.TaskCancelledError) and self._halted:
+            return None
+        if isinstance(answer, exceptions.TaskCancelledError) and sent.asked is not None:
+            self.submit(call)
+            return None
+        return _lost(call, *reason(answer))
 
     def _look(self) -> None:
         """Follow the cluster as nodes come and go; ClusterError once its head is gone."""
@@ -178,6 +232,10 @@ class RayExecutor:
         )
 
 
+def _lost(call: Call, cause: str, died: bool) -> Finished:
+    return Finished(call, tuple(Lost(item.key, cause, died) for item in call.items))
+
+
 def reason(error: Exception) -> tuple[str, bool]:
     """Why Ray lost a call, in one line, and whether its worker process died of it."""
     for kind, (cause, died) in CAUSES.items():
@@ -189,12 +247,13 @@ def reason(error: Exception) -> tuple[str, bool]:
 
 
 @contextlib.contextmanager
-def connected(address: str, cpus: int | None = None) -> Iterator[tuple[str, tuple[str, int] | None]]:
-    """Be connected to a cluster; gives its address, and where its head listens (None for ray://)."""
+def connected(address: str, cpus: int | None = None) -> Iterator[tuple[str, tuple[str, int] | None, Guard | None]]:
+    """Be connected to a cluster; gives its address, where its head listens (None for ray://), and our own's guard."""
     if ray.is_initialized():
         head = ray.get_runtime_context().gcs_address
-        yield head, host_and_port(head)
+        yield head, host_and_port(head), None
         return
+    guard: Guard | None = None
     with contextlib.ExitStack() as stack:
         if address == "local":
             guard = Guard()
@@ -209,20 +268,20 @@ def connected(address: str, cpus: int | None = None) -> Iterator[tuple[str, tupl
             _set(stack, QUIET)
             _init(stack, address)
         if address.startswith("ray://"):
-            yield address, None
+            yield address, None, None
         else:
             head = ray.get_runtime_context().gcs_address
-            yield head if address == "local" else address, host_and_port(head)
+            yield head if address == "local" else address, host_and_port(head), guard
 
 
 def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
     """ray.init, silent, its signal handler put aside, any trouble as a ClusterError in one line."""
     stack.callback(ray.shutdown)
     _hush()
-    with _kept_handler(signal.SIGTERM):
+    with handler_kept(signal.SIGTERM):
         try:
             if address != "local" and not address.startswith("ray://"):
-                with _no_stderr():
+                with no_stderr():
                     ray._raylet.GcsClient(address=address)  # says at once what ray.init says in 20 s: a wrong token
             ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL, **options)
         except Exception as error:
@@ -270,31 +329,6 @@ def read_token() -> None:
     """Have Ray take mode and token from the environment as it is now."""
     ray._raylet.Config.initialize("")
     ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
-
-
-@contextlib.contextmanager
-def _kept_handler(number: signal.Signals) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handler = signal.getsignal(number)
-    try:
-        yield
-    finally:
-        signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _no_stderr() -> Iterator[None]:
-    """The process's stderr goes nowhere for a moment: Ray's C++ part writes to it whatever the logging level."""
-    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-        os.close(nowhere)
 
 
 def _hush() -> None:

@@ -7,9 +7,11 @@ packages are in place. This module imports the standard library alone.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import pickle
+import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -46,6 +48,9 @@ def entry(root: str, environment: Mapping[str, str], store: str) -> Callable[[by
     ready: list[Any] = []  # our module of calls and the open store, once per process
 
     def run(call: bytes) -> bytes | str:
+        # Ray's mild way to cancel is an interrupt. It is for calls that have not begun; one that has goes on.
+        with contextlib.suppress(ValueError):  # not in the main thread: there it cannot be interrupted anyway
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             if not ready:
                 os.environ.update(environment)  # before numpy or torch count their threads

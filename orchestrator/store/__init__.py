@@ -45,7 +45,11 @@ class Store(Protocol):
         """All keys under which a result lies."""
 
     def read(self, key: str) -> pa.Table:
-        """The table, after a digest over every byte; raises Absent, or Damaged once the file is set aside."""
+        """The table, after a digest over every byte.
+
+        Raises Absent; Damaged once the file is set aside; Unwritable where it is damaged and cannot be; another
+        StoreError (Unreadable in a folder) where nobody can say for now whether it is sound.
+        """
 
     def record(self, key: str, check: bool = True) -> Mapping[str, Any]:
         """What was recorded with the table; checked and raising like `read`.
@@ -60,8 +64,8 @@ class Store(Protocol):
         where the store refuses writes, TypeError where table or record cannot be stored at all.
         """
 
-    def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """(key, what is wrong) of those that are absent or damaged, in order; the damaged ones are set aside."""
+    def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, StoreError]]:
+        """(key, what `read` would raise) of those that are not sound, in order; the damaged ones are set aside."""
 
     def write_failure(self, key: str, text: str) -> None:
         """Keep the traceback of a failed job, over an earlier one."""
@@ -148,7 +152,10 @@ def is_there(location: str | Path) -> bool:
     """Whether there is something at a store's place: a file or folder, or in a bucket a store. StoreError as above."""
     path = _path(location)
     if path is not None:
-        return path.expanduser().exists()
+        try:
+            return path.exists()
+        except OSError as error:
+            raise StoreError(f"cannot open the store {location}: {error.strerror}") from None
     from orchestrator.store import objects
     from orchestrator.store.bucket import Bucket
 
@@ -157,9 +164,14 @@ def is_there(location: str | Path) -> bool:
 
 def _path(location: str | Path) -> Path | None:
     """Where a store lies on this machine; None for one in an object store."""
+    if "\0" in str(location):
+        raise StoreError(f"cannot open the store {str(location)!r}: no path holds a NUL")
     scheme, separator, rest = str(location).partition("://")
     if not separator:
-        return Path(location)
+        try:
+            return Path(location).expanduser()
+        except RuntimeError:
+            raise StoreError(f"cannot open the store {location}: there is no home of that name") from None
     if scheme.lower() == "file" and rest.startswith("/"):
         from urllib.parse import unquote
 

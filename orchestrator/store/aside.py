@@ -14,13 +14,11 @@ from orchestrator.errors import Unwritable
 
 SUFFIX = ".unfinished"
 
-# The place refuses writes. Nobody's fault, and it ends when someone makes room or mounts the disk again.
-REFUSALS = {
-    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
-    errno.ENOENT, errno.ENOTDIR, errno.ESTALE, errno.ENODEV, errno.ENOTCONN, errno.EOPNOTSUPP,
-}  # fmt: skip
+# This process or machine is short of something for a moment. Whatever else goes wrong, the place refuses: nobody's
+# fault, and trying again would change nothing until someone makes room, mounts the disk or mends the folder.
+PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR}
 # The disk, or something that is no file, does not give the bytes back.
-UNREADABLE = {errno.EIO, errno.EISDIR, errno.ELOOP, errno.EBADMSG, errno.EUCLEAN}
+LOST = {errno.EIO, errno.EISDIR, errno.ELOOP, errno.EBADMSG, errno.EUCLEAN}
 
 
 def link(tmp: Path, path: Path, *parts: bytes | memoryview) -> bool:
@@ -100,17 +98,31 @@ def sweep(tmp: Path, older: float) -> None:
 def writing(path: Path, needed: int = 0) -> Iterator[None]:
     """Unwritable, in one line: what cannot be written, why, and how much room there is for how much.
 
-    Errors that say something else (too many open files) pass as they are.
+    What passes by itself (too many open files) is raised as it is.
     """
     try:
         yield
     except OSError as error:
-        if error.errno not in REFUSALS:
+        if error.errno in PASSING:
             raise
-        line = f"cannot write {path}: {error.strerror} ({errno.errorcode[error.errno]})"
-        if needed:
+        line = f"cannot write {path}: {_why(error)}"
+        if (broken := _broken_link(path)) is not None:
+            line = f"cannot write {path}: {broken} is a link to {os.readlink(broken)}, which is not there"
+        elif needed:
             line += f"; {needed:,} bytes needed, {_free(path)} free"
         raise Unwritable(line) from error
+
+
+def _why(error: OSError) -> str:
+    name = errno.errorcode.get(error.errno or 0)
+    return f"{error.strerror} ({name})" if name else str(error)
+
+
+def _broken_link(path: Path) -> Path | None:
+    """The link to nothing that a path leads through, if it does."""
+    with suppress(OSError):
+        return next((each for each in (path, *path.parents) if each.is_symlink() and not each.exists()), None)
+    return None
 
 
 def _free(path: Path) -> str:

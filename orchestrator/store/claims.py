@@ -2,7 +2,8 @@
 
 Each driver puts a claim of its own, `claims/RUN/TOKEN.json`, and then lists the run's claims. A listing of S3 has all
 that was put before it, so of two drivers the later one sees the other and gives way; two that see each other both do,
-and try again after a while of chance. How old a claim is, is judged by the store's clock alone.
+and try again after a while of chance. One heart beats for all claims of a driver, in `claims/.beats/TOKEN.json`; how
+old a claim is, is judged by the store's clock alone.
 """
 
 from __future__ import annotations
@@ -12,17 +13,16 @@ import os
 import random
 import threading
 import time
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
-from datetime import timedelta
+from dataclasses import asdict
 from types import TracebackType
 
-from orchestrator import lease
 from orchestrator.errors import Held, StoreError
-from orchestrator.lease import STALE, Holder
+from orchestrator.holder import STALE, Holder, here, me, refusal
 from orchestrator.store.bucket import Away, Bucket, Object
 
-CLAIMS = "claims"
+CLAIMS, BEATS = "claims", ".beats"
 BEAT = 10.0  # seconds between heartbeats
 ATTEMPTS = 6  # to claim a run that others are just claiming too
 READINGS = 3  # of a claim that is just written anew
@@ -31,28 +31,30 @@ UNCLEAR = (FileNotFoundError, ValueError, TypeError, KeyError)  # a claim that h
 
 
 class Claim:
-    """A run that is held from `claim` to `release`; a context manager. A daemon thread keeps its heart beating."""
+    """Some runs, held from `claim` to `release`; a context manager. A daemon thread keeps its heart beating."""
 
-    def __init__(self, bucket: Bucket, run: str, mine: Holder, beat: float) -> None:
-        self._bucket, self._run, self._mine, self._beat = bucket, run, mine, beat
-        self._lost = False
+    def __init__(self, bucket: Bucket, runs: Sequence[str], mine: Holder, beat: float) -> None:
+        self._bucket, self._runs, self._mine, self._beat = bucket, runs, mine, beat
+        self._lost: tuple[str, Holder] | None = None
         self._ended = threading.Event()
         self._heart = threading.Thread(target=self._keep, name="claim", daemon=True)
         self._heart.start()
 
     @property
-    def lost(self) -> bool:
-        """Whether a driver elsewhere has taken it over (this machine slept, or was cut off): the driver must stop."""
+    def lost(self) -> tuple[str, Holder] | None:
+        """A run that a driver elsewhere has taken over, and who (this machine slept, or was cut off); else None.
+
+        The driver must stop then.
+        """
         return self._lost
 
     def release(self) -> None:
-        """Give it back. Harmless when it is lost, and the second time."""
+        """Give them back. Harmless for what is lost, and the second time."""
         if self._ended.is_set() or os.getpid() != self._mine.pid:
             return
         self._ended.set()
         self._heart.join()
-        with suppress(StoreError):
-            self._bucket.delete(_name(self._run, self._mine.token))
+        _give_back(self._bucket, self._runs, self._mine)
 
     def __enter__(self) -> Claim:
         return self
@@ -61,68 +63,147 @@ class Claim:
         self.release()
 
     def _keep(self) -> None:
-        while not self._lost and not self._ended.wait(self._beat):
+        while self._lost is None and not self._ended.wait(self._beat):
             with suppress(StoreError):  # a store that is away for a while is no reason to let go
-                self._lost = any(held for _, held in _others(self._bucket, self._run, self._mine))
-                if not self._lost:
-                    _put(self._bucket, self._run, replace(self._mine, beat=time.time()), held=True)
+                self._renew()
+
+    def _renew(self) -> None:
+        """One heartbeat, and one listing however many runs are held; what has gone of our claims is put again."""
+        self._bucket.put(_name(BEATS, self._mine.token), b"{}")
+        there = self._bucket.objects(CLAIMS)
+        names = {each.name for each in there}
+        for run, holder, held in _others(self._bucket, there, self._runs, self._mine):
+            if held:
+                self._lost = (run, holder)
+                return
+        for run in self._runs:
+            if _name(run, self._mine.token) not in names:
+                _put(self._bucket, run, self._mine, held=True)
 
 
-def claim(bucket: Bucket, run: str, beat: float = BEAT) -> Claim:
-    """Hold a run against drivers on all machines.
+def claim(bucket: Bucket, *runs: str, beat: float = BEAT) -> Claim:
+    """Hold runs against drivers on all machines.
 
-    Held, naming the holder, when a living one has it; a dead one's claim is removed. Unwritable or StoreError where
-    the object store cannot be used.
+    Held, naming the holder, when a living one has one of them; a dead one's claim is removed. Unwritable or StoreError
+    where the object store cannot be used.
     """
+    mine = me(time.time())
+    got: list[str] = []
+    try:
+        for run in runs:
+            _claim(bucket, run, mine)
+            got.append(run)
+    except BaseException:
+        _give_back(bucket, got, mine)
+        raise
+    return Claim(bucket, runs, mine, beat)
+
+
+def _claim(bucket: Bucket, run: str, mine: Holder) -> None:
     other: Holder | None = None
     for attempt in range(1, ATTEMPTS + 1):
-        mine = lease.me(time.time())
         _put(bucket, run, mine, held=False)
-        others = _others(bucket, run, mine)
+        there = bucket.objects(CLAIMS)
+        others = _others(bucket, there, [run], mine)
         if not others:
             _put(bucket, run, mine, held=True)
-            return Claim(bucket, run, mine, beat)
+            return
         bucket.delete(_name(run, mine.token))
-        other = next((holder for holder, held in others if held), None)
+        other = next((holder for _, holder, held in others if held), None)
         if other is not None:
             break
-        other = others[0][0]
+        other = others[0][1]
         time.sleep(PAUSE * attempt * random.random())
     assert other is not None
-    raise Held(lease.refusal(run, other, time.time()))
+    heard = max(each.written.timestamp() for each in there if _parts(each.name)[1] == other.token)
+    raise Held(refusal(run, other, _now(there, mine) - heard))
 
 
 def living(bucket: Bucket) -> dict[str, Holder]:
     """The drivers of all runs that were heard of lately, by run; this process is none of them."""
+    there = bucket.objects(CLAIMS)
+    if not there:
+        return {}
     found = {}
-    for each in bucket.objects(CLAIMS):
-        if time.time() - each.written.timestamp() <= STALE:
-            with suppress(*UNCLEAR):
-                holder, _ = _read(bucket, each)
-                if holder.alive(time.time()) and not (lease.here(holder) and holder.pid == os.getpid()):
-                    found[each.name.split("/")[1]] = holder
+    now, beats = _time(bucket), _beats(there)
+    for each in there:
+        run, token = _parts(each.name)
+        if run == BEATS:
+            continue
+        silent = now - max(each.written.timestamp(), beats.get(token, 0.0))
+        with suppress(*UNCLEAR):
+            holder, _ = _read(bucket, each)
+            if holder.alive(silent) and not (here(holder) and holder.pid == os.getpid()):
+                found[run] = holder
     return found
 
 
-def _others(bucket: Bucket, run: str, mine: Holder) -> list[tuple[Holder, bool]]:
-    """Living claims of other drivers, and whether each holds the run or is about to. Dead ones are removed."""
-    objects = bucket.objects(f"{CLAIMS}/{run}")
-    own = _name(run, mine.token)
-    now = max((each.written for each in objects if each.name == own), default=None)
+def _others(
+    bucket: Bucket, there: Iterable[Object], runs: Sequence[str], mine: Holder
+) -> list[tuple[str, Holder, bool]]:
+    """Living claims of other drivers to these runs, and whether each holds it or is about to. Dead ones are removed."""
+    there = list(there)
+    wanted = set(runs)
+    now, beats = _now(there, mine), _beats(there)
     found = []
-    for each in objects:
-        if each.name == own:
+    for each in there:
+        run, token = _parts(each.name)
+        if run not in wanted or token == mine.token:
             continue
-        if now is not None and now - each.written > timedelta(seconds=STALE):
-            bucket.delete(each.name)
+        silent = now - max(each.written.timestamp(), beats.get(token, 0.0))
+        if silent > STALE:
+            _remove(bucket, each.name, token)
             continue
         with suppress(*UNCLEAR):
             holder, held = _read(bucket, each)
-            if lease.here(holder) and not holder.alive(time.time()):
-                bucket.delete(each.name)
+            if holder.alive(silent):
+                found.append((run, holder, held))
             else:
-                found.append((holder, held))
+                _remove(bucket, each.name, token)
     return found
+
+
+def _beats(there: Iterable[Object]) -> dict[str, float]:
+    """When each driver's heart last beat, by its token and the store's clock."""
+    parts = ((*_parts(each.name), each) for each in there)
+    return {token: each.written.timestamp() for run, token, each in parts if run == BEATS}
+
+
+def _now(there: Iterable[Object], mine: Holder) -> float:
+    """What time it is by the store's clock, as what we have just put tells; 0 where it is not among these."""
+    return max((each.written.timestamp() for each in there if _parts(each.name)[1] == mine.token), default=0.0)
+
+
+def _time(bucket: Bucket) -> float:
+    """What time it is by the store's clock; by ours where nothing may be written there."""
+    token = os.urandom(16).hex()
+    name = _name(BEATS, token)
+    try:
+        bucket.put(name, b"{}")
+        written = [each.written for each in bucket.objects(f"{CLAIMS}/{BEATS}") if each.name == name]
+        bucket.delete(name)
+    except StoreError:
+        written = []
+    return written[0].timestamp() if written else time.time()
+
+
+def _give_back(bucket: Bucket, runs: Iterable[str], mine: Holder) -> None:
+    with suppress(StoreError):
+        for run in runs:
+            bucket.delete(_name(run, mine.token))
+        bucket.delete(_name(BEATS, mine.token))
+
+
+def _remove(bucket: Bucket, name: str, token: str) -> None:
+    bucket.delete(name)
+    bucket.delete(_name(BEATS, token))
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """The run and the token that an object's name is made of."""
+    _, _, rest = name.partition("/")
+    run, _, last = rest.partition("/")
+    return run, last.removesuffix(".json")
 
 
 def _read(bucket: Bucket, claim: Object) -> tuple[Holder, bool]:

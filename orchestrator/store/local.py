@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
+from orchestrator.errors import Absent, Damaged, StoreError, Unreadable, Unwritable
 from orchestrator.store import KEPT, Written, aside, entry, marker, state
 from orchestrator.store.content import content
 from orchestrator.store.digests import Digests
@@ -50,6 +50,7 @@ class LocalStore:
                 with aside.writing(folder):
                     folder.mkdir(exist_ok=True)
         self._results, self._tmp = self._root / RESULTS, self._root / TMP
+        self._lasting: set[Path] = set()  # folders whose names this process has brought to the disk
         for folder in (self._root, self._tmp):
             aside.sweep(folder, STALE)
 
@@ -84,6 +85,7 @@ class LocalStore:
             there = self._content(key) if os.path.lexists(path) else None
             if there == says:
                 with aside.writing(path):
+                    self._last(path.parent)
                     aside.sync(path.parent)  # whoever wrote it may not have come that far
                 return Written.SAME
             place = path if there is None else self._root / CONFLICTS / f"{key}.{says[:16]}{SUFFIX}"
@@ -92,9 +94,9 @@ class LocalStore:
                 return Written.CONFLICT
             if placed:
                 return Written.NEW
-        raise StoreError(f"what lies at {path} is neither a result nor can be set aside")
+        raise Unwritable(f"cannot write {path}: what lies there is neither a result nor can be set aside")
 
-    def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, str]]:
+    def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, StoreError]]:
         from concurrent.futures import ThreadPoolExecutor
 
         wanted = list(keys)
@@ -106,13 +108,15 @@ class LocalStore:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _wrong(self, keys: list[str]) -> list[tuple[str, str]]:
+    def _wrong(self, keys: list[str]) -> list[tuple[str, StoreError]]:
         found = []
         for key in keys:
             try:
                 self.record(key)
             except StoreError as error:
-                found.append((key, str(error)))
+                found.append((key, error))
+            except OSError as error:  # damaged, and too many files are open to set it aside
+                found.append((key, Unreadable(f"cannot read {self._path(key)}: {error.strerror}")))
         return found
 
     def write_failure(self, key: str, text: str) -> None:
@@ -123,8 +127,13 @@ class LocalStore:
 
     def failure(self, key: str) -> str | None:
         path = self._failure(key)
-        with _reading(path):
-            return path.read_text(encoding="utf-8", errors="replace") if path.exists() else None
+        try:
+            with _reading(path):
+                return path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return None
+        except entry.CorruptError as error:
+            raise Unreadable(f"cannot read {path}: {error}") from None
 
     def clear_failure(self, key: str) -> None:
         path = self._failure(key)
@@ -145,7 +154,7 @@ class LocalStore:
         path = self._state(key)
         parts = state.seal(key, data)
         with aside.writing(path, sum(map(len, parts))):
-            path.parent.mkdir(exist_ok=True)
+            self._last(path.parent)
             aside.replace(self._tmp, path, *parts)
 
     def remove_state(self, key: str) -> None:
@@ -164,7 +173,7 @@ class LocalStore:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            if error.errno in aside.UNREADABLE:
+            if error.errno in aside.LOST:
                 return b""  # which is not what was kept
             raise StoreError(f"cannot read {path}: {error.strerror}") from None
 
@@ -172,8 +181,7 @@ class LocalStore:
         path = self._kept(run, name)
         for _ in range(ATTEMPTS):
             with aside.writing(path, len(data)):
-                if not path.parent.exists():
-                    path.parent.mkdir(exist_ok=True)  # one level only, as for a result
+                self._last(path.parent)
                 if aside.link(self._tmp, path, data):
                     return data
             if (there := self.kept(run, name)) is not None:
@@ -213,27 +221,51 @@ class LocalStore:
     def _place(self, parts: tuple[memoryview, bytes, memoryview], path: Path) -> bool:
         """Put the bytes there unless something is there already; whether they were put."""
         with aside.writing(path, sum(map(len, parts))):
-            if not path.parent.exists():
-                # One level only: where the store itself has gone, nothing of it is made again.
-                path.parent.mkdir(exist_ok=True)
-                aside.sync(path.parent.parent)
+            self._last(path.parent)
             return aside.link(self._tmp, path, *parts)
 
+    def _last(self, folder: Path) -> None:
+        """Make a folder for results or the like, if need be, and see to it that it outlives a power cut.
+
+        Another process may have made it, and the one above, and not have come to bring their names to the disk.
+        """
+        if not folder.exists():
+            folder.mkdir(exist_ok=True)  # one level only: where the store itself has gone, nothing of it is made again
+        elif folder in self._lasting:
+            return
+        above = folder.parent
+        if above != self._root and above not in self._lasting:
+            aside.sync(above.parent)
+            self._lasting.add(above)
+        aside.sync(above)
+        self._lasting.add(folder)
+
     def _unchecked(self, key: str) -> Mapping[str, Any]:
+        path = self._path(key)
         try:
-            with pa.OSFile(str(self._path(key))) as file:
+            with pa.OSFile(str(path)) as file:
                 return entry.record_of(file, key)
         except FileNotFoundError:
             raise Absent(f"no result {key} in {self.location}") from None
         except (entry.CorruptError, pa.ArrowException, ValueError, KeyError, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in (None, *aside.LOST):
+                raise Unreadable(f"cannot read {path}: {error.strerror}") from None
             raise Damaged(f"result {key} is damaged: {error}; `engram verify` sets it aside") from None
 
     def _content(self, key: str) -> str | None:
-        """What the sound result under this key says; None where there is none, a damaged one having been set aside."""
+        """What the sound result under this key says; None where there is none, a damaged one having been set aside.
+
+        What keeps it from being read keeps the key from being written.
+        """
         try:
             return str(self.record(key)["content"])
         except (Absent, Damaged):
             return None
+        except Unreadable as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            with aside.writing(self._path(key)):
+                raise error.__cause__ from None
 
     @contextmanager
     def _checked(self, key: str) -> Iterator[pa.Buffer]:
@@ -270,13 +302,20 @@ class LocalStore:
 
     def _to_quarantine(self, path: Path, to: Path, why: str) -> None:
         path.rename(to)
-        # The note is a courtesy: a full disk must not keep the damaged file in its place.
+        # The rest is a courtesy: a full disk must not keep the damaged file in its place.
         with suppress(OSError):
+            aside.sync(to.parent)
             to.with_suffix(".txt").write_text(f"{path}\n{why}\n", encoding="utf-8")
 
 
 def _bytes(path: Path) -> pa.Buffer:
-    with open(path, "rb", buffering=0) as file:
+    try:
+        opened = open(path, "rb", buffering=0)  # noqa: SIM115 (it is closed below)
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise entry.CorruptError(f"it is a link to {os.readlink(path)}, which is not there") from None
+        raise
+    with opened as file:
         data = pa.allocate_buffer(os.fstat(file.fileno()).st_size)
         view = memoryview(data)
         while view:
@@ -292,6 +331,8 @@ def _names(folder: Path) -> list[str]:
         return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise Unreadable(f"cannot read {folder}: {error.strerror}") from error
 
 
 @contextmanager
@@ -302,6 +343,6 @@ def _reading(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        if error.errno in aside.UNREADABLE:
+        if error.errno in aside.LOST:
             raise entry.CorruptError(f"it cannot be read ({error.strerror})") from error
-        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+        raise Unreadable(f"cannot read {path}: {error.strerror}") from error

@@ -34,7 +34,10 @@ def _open(root: Path, create: bool) -> None:
 
 def _create(root: Path, marker: Path) -> None:
     with aside.writing(root):
+        above = [path for path in root.parents if not path.exists()]
         root.mkdir(parents=True, exist_ok=True)
+        for path in (root, *above):  # before the marker: a store that says it is one lies in folders that stay
+            aside.sync(path.parent)
         # A maker before us may have died with its marker half written, and a disk's own folder is no one's data.
         foreign = [name for name in os.listdir(root) if not aside.unfinished(name) and name != "lost+found"]
     if marker.exists():
@@ -43,7 +46,6 @@ def _create(root: Path, marker: Path) -> None:
         raise StoreError(f"{root} is not a store and not empty (it holds {sorted(foreign)[0]}); name another folder")
     with aside.writing(marker, len(text())):
         aside.link(root, marker, text())
-        aside.sync(root.parent)
 
 
 def _check_format(marker: Path) -> None:

@@ -41,11 +41,12 @@ class Mirror:
         self._pushed: dict[str, float] = {}  # by run
         self._copied: dict[Path, tuple[int, int]] = {}  # size and time of what is the same on both sides
 
-    def claim(self, run: str) -> claims.Claim:
-        """Hold a run against drivers on all machines, and bring its folder up to date. Raises as `claims.claim`."""
-        held = claims.claim(self._bucket, run)
+    def claim(self, *runs: str) -> claims.Claim:
+        """Hold runs against drivers on all machines, and bring their folders up to date. Raises as `claims.claim`."""
+        held = claims.claim(self._bucket, *runs)
         try:
-            self._bring(self._bucket.objects(f"{RUNS}/{run}"))
+            for run in runs:
+                self._bring(self._bucket.objects(f"{RUNS}/{run}"))
         except BaseException:
             held.release()
             raise
@@ -115,14 +116,14 @@ class Mirror:
     def _note_drivers(self) -> None:
         """Leave word in the folders of runs that have a driver on another machine or from another folder."""
         driven = claims.living(self._bucket)
-        for folder in (self.home / RUNS).glob("*"):
+        for folder in (self.home / RUNS).glob("[!.]*"):
             note = folder / lease.ELSEWHERE
             holder = driven.get(folder.name)
             if holder is None:
                 note.unlink(missing_ok=True)
             elif (folder / FIRST).exists():
                 with aside.writing(note):
-                    _write(note, json.dumps(asdict(holder)).encode(), datetime.fromtimestamp(holder.beat, UTC))
+                    _write(note, json.dumps(asdict(holder)).encode())
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.home).as_posix()
@@ -155,9 +156,11 @@ def _state(path: Path) -> tuple[int, int] | None:
     return found.st_size, found.st_mtime_ns
 
 
-def _write(path: Path, data: bytes, written: datetime) -> None:
+def _write(path: Path, data: bytes, written: datetime | None = None) -> None:
+    """Put a file there whole, as old as the object that it is a copy of."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_bytes(data)
-    os.utime(draft, (written.timestamp(),) * 2)
+    if written is not None:
+        os.utime(draft, (written.timestamp(),) * 2)
     draft.replace(path)

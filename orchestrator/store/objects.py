@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator.errors import Absent, Damaged, Held, StoreError, Unwritable
-from orchestrator.lease import STALE
+from orchestrator.holder import STALE
 from orchestrator.store import JOURNEYS, KEPT, Written, aside, claims, entry, marker, state
 from orchestrator.store.bucket import PATIENCE, Away, Bucket
 from orchestrator.store.content import content
@@ -85,7 +85,7 @@ class ObjectStore:
         self._bucket.put(name, *parts)
         return Written.NEW
 
-    def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, str]]:
+    def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, StoreError]]:
         from concurrent.futures import ThreadPoolExecutor
 
         pool = ThreadPoolExecutor(JOURNEYS, "verify")
@@ -94,11 +94,11 @@ class ObjectStore:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _wrong(self, key: str) -> tuple[str, str] | None:
+    def _wrong(self, key: str) -> tuple[str, StoreError] | None:
         try:
             self.record(key)
         except (Absent, Damaged, Unwritable) as error:  # one that cannot be reached may well be sound
-            return key, str(error)
+            return key, error
         return None
 
     def write_failure(self, key: str, text: str) -> None:

@@ -25,8 +25,10 @@ from orchestrator.errors import EngramError
 from orchestrator.journal import Journal
 from orchestrator.store import open_store
 from orchestrator.store.lock import locked
+from orchestrator.tracking import database
 from orchestrator.tracking.server import Entry, Server, Undeliverable
-from orchestrator.tracking.target import Target
+from orchestrator.tracking.target import FOLDER, Target
+from orchestrator.tracking.target import LOCK as ALL
 
 SECONDS = 5.0  # between syncs of a run that goes on
 LAST = 8.0  # seconds that a courier whose driver has died may still take
@@ -66,12 +68,14 @@ class Driver:
 class Courier:
     """The runs of one start of a driver: their cells, and before them the sweep, where there is one."""
 
-    def __init__(self, order: Mapping[str, Any]) -> None:
+    def __init__(self, order: Mapping[str, Any], used: bool = False) -> None:
         self.store = open_store(order["store"], create=False)
         self.target = Target(order["uri"], order["experiment"])
         cells = [Entry(self._journal(name), self.store) for name in order["runs"]]
         self.sweep = Entry(self._journal(order["sweep"]), self.store, cells) if order["sweep"] else None
         self.entries = [*([self.sweep] if self.sweep else []), *cells]
+        self.said = ""  # what a person should know of the tracking store
+        self._used = used  # whether MLflow has been asked for it
         self._server: Server | None = None
 
     def sync(self, step: Callable[[Entry], None], settled: bool) -> None:
@@ -80,7 +84,9 @@ class Courier:
             for entry in self.entries:
                 entry.read(settled)
             if self._server is None:
-                server = Server(self.target, self.store)
+                used, self._used = self._used, True
+                server = Server(self.target, self.store, used)
+                self.said = server.set_aside or self.said
                 for entry in self.entries:
                     entry.open(server, self.sweep if entry is not self.sweep else None)
                     assert entry.receipt is not None
@@ -92,12 +98,15 @@ class Courier:
             self._server = None
             raise
 
-    def held(self) -> ExitStack:
-        """Alone among the processes that write of these runs: one of a driver that was killed may not be through."""
-        stack = ExitStack()
-        for folder in sorted(entry.journal.folder for entry in self.entries):
-            stack.enter_context(locked(folder / LOCK))
-        return stack
+    def held(self, wait: bool = True) -> ExitStack:
+        """Alone among the processes that write of these runs: one of a driver that was killed may not be through.
+
+        BlockingIOError where that would have to be waited for and is not to be.
+        """
+        with ExitStack() as stack:
+            for folder in sorted(entry.journal.folder for entry in self.entries):
+                stack.enter_context(locked(folder / LOCK, wait))
+            return stack.pop_all()
 
     def _journal(self, name: str) -> Journal:
         return Disclosure().journal(self.store.folder("runs", name))
@@ -115,12 +124,57 @@ def follow(courier: Courier, driver: Driver, told: Callable[[], None]) -> str:
         for _ in range(2):  # a connection that has lain idle may only now turn out to be dead
             try:
                 courier.sync(lambda entry: entry.finish(files=not driver.dead), settled=True)
+                told()
+                settle(courier, driver, told)
                 return ""
             except Exception as error:
                 problem = reason(error, courier.target)
                 if "does not answer" in problem or isinstance(error, Undeliverable):
                     break
         return problem
+
+
+def settle(courier: Courier, driver: Driver, told: Callable[[], None]) -> None:
+    """Deliver what a database that was set aside had, as far as nobody else is at it; the rest stays noted."""
+    path = courier.target.database
+    waiting = database.owed(path) if path else []
+    if path is None or not waiting:
+        return
+    done = {entry.journal.run for entry in courier.entries}
+    journals = {name: Journal(courier.store.folder("runs", name)) for name in waiting}
+    sweeps = [name for name, journal in journals.items() if _cells(journal)]
+    for name in [*sweeps, *waiting]:  # a sweep's cells go with it
+        if driver.dead:
+            break
+        if name in done:
+            continue
+        if not journals[name].exists:
+            done.add(name)
+            continue
+        cells = _cells(journals[name])
+        before = receipt.read(journals[name].folder)
+        order = {
+            "store": courier.store.location,
+            "uri": courier.target.uri,
+            "experiment": before.experiment if before else courier.target.experiment,
+            "runs": cells or [name],
+            "sweep": name if cells else None,
+        }
+        with suppress(Exception):  # it stays owed
+            other = Courier(order, used=True)
+            with other.held(wait=False):
+                other.sync(lambda entry: entry.finish(files=True), settled=True)
+            done |= {name, *cells}
+        told()
+    with locked(courier.store.folder(FOLDER) / ALL):
+        database.owe(path, [name for name in database.owed(path) if name not in done])
+
+
+def _cells(journal: Journal) -> list[str]:
+    """The runs that a sweep is made of; none of a run, or of what cannot be read."""
+    with suppress(EngramError, OSError):
+        return list(journal.about().get("cells", ()))
+    return []
 
 
 def reason(error: BaseException, target: Target) -> str:
@@ -170,9 +224,10 @@ def main() -> None:
         with suppress(OSError):
             answers.write("{}\n")
 
-    problem = follow(Courier(order), driver, told)
+    courier = Courier(order)
+    problem = follow(courier, driver, told)
     with suppress(OSError):
-        answers.write(json.dumps({"problem": problem}) + "\n")
+        answers.write(json.dumps({"problem": problem, "said": courier.said}) + "\n")
     os._exit(0)  # a library's threads may hang on what it could not send
 
 

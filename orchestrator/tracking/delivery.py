@@ -23,7 +23,7 @@ from orchestrator import STORE, receipt
 from orchestrator.disclosure import Disclosure
 from orchestrator.journal import Journal
 from orchestrator.store import Store
-from orchestrator.tracking import artifacts
+from orchestrator.tracking import artifacts, database
 from orchestrator.tracking.course import is_end, is_news
 from orchestrator.tracking.target import EXPERIMENT, FOLDER, Target, default_uri
 
@@ -74,22 +74,23 @@ class Delivery:
         threading.Thread(target=self._listen, args=(self._child,), daemon=True).start()
         self._tell(json.dumps(self._order))
 
-    def finish(self, impatient: Callable[[], bool]) -> str | None:
-        """See that all is delivered, now that the runs' folders are complete; in a line what could not be.
+    def finish(self, impatient: Callable[[], bool]) -> list[str]:
+        """See that all is delivered, now that the runs' folders are complete; lines on what a person should know.
 
         Where it was before, nothing is started. `impatient` says that there is no more time.
         """
         if all(delivered(each, self.store, self.target) for each in self._journals):
             self.close()
-            return None
+            return []
         if self._child is None:
             self.begin()
         self._tell("end")
-        problem = self._answer(impatient)
+        answer = self._answer(impatient)
         self.close()
-        if problem is None:
-            return None
-        return f"not tracked in full: {problem}; `{self._again()}` delivers what is missing"
+        lines = [answer["said"]] if answer.get("said") else []
+        if answer["problem"]:
+            lines.append(f"not tracked in full: {answer['problem']}; `{self._again()}` delivers what is missing")
+        return lines
 
     def address(self, run: str) -> str | None:
         """Where a person finds the run."""
@@ -132,25 +133,25 @@ class Delivery:
             self._answers.put(line)
         self._answers.put(None)
 
-    def _answer(self, impatient: Callable[[], bool]) -> str | None:
-        """What the child could not deliver."""
+    def _answer(self, impatient: Callable[[], bool]) -> dict[str, str]:
+        """What the child says in the end: the `problem` that it could not overcome, and what else it `said`."""
         if self._child is None:
-            return "no process could be started for it"
+            return {"problem": "no process could be started for it"}
         until = time.monotonic() + STARTING
         while time.monotonic() < until:
             if impatient():
-                return "there was no time"
+                return {"problem": "there was no time"}
             try:
                 line = self._answers.get(timeout=0.2)
             except queue.Empty:
                 continue
             if line is None:
-                return "the process that delivers has died"
-            answer = json.loads(line)
+                return {"problem": "the process that delivers has died"}
+            answer: dict[str, str] = json.loads(line)
             if "problem" in answer:
-                return answer["problem"] or None
+                return answer
             until = time.monotonic() + SILENT[self.target.remote]
-        return f"{self.target.public_uri} does not answer"
+        return {"problem": f"{self.target.public_uri} does not answer"}
 
 
 def addresses(delivery: Delivery | None, runs: Sequence[str]) -> dict[str, str]:
@@ -164,7 +165,7 @@ def delivered(journal: Journal, store: Store, target: Target) -> bool:
     found = receipt.read(journal.folder)
     if found is None or not found.state or (target.public_uri, target.experiment) != (found.uri, found.experiment):
         return False
-    if target.uri.startswith("sqlite:///") and not Path(target.uri.removeprefix("sqlite:///")).exists():
+    if target.database is not None and not database.holds(target.database, found.run_id):
         return False
     events, position = journal.events_from(found.position)
     ends = [event["event"] for event in events if is_end(event)]

@@ -23,9 +23,9 @@ from orchestrator.status import WORST
 from orchestrator.store import Store
 from orchestrator.store.lock import locked
 from orchestrator.tally import seconds_of
-from orchestrator.tracking import account, artifacts, note
+from orchestrator.tracking import account, artifacts, database, note
 from orchestrator.tracking.course import Course, Log, Point
-from orchestrator.tracking.target import ARTIFACTS, FOLDER, LOCK, Target, rehome
+from orchestrator.tracking.target import ARTIFACTS, DATABASE, FOLDER, LOCK, Target, rehome
 
 METRICS, PARAMS = 1000, 100  # in one request at most
 STATUS = {"running": "RUNNING", "finished": "FINISHED", "failed": "FAILED"}  # anything else was KILLED
@@ -40,15 +40,18 @@ class Undeliverable(EngramError):
 class Server:
     """An experiment in a tracking store; made if need be, its artifacts in the Engram store where MLflow has no server.
 
-    Undeliverable where it has been deleted.
+    An unusable database of the Engram store's own is set aside for a new one; `set_aside` says so in a line. Where
+    this process has used it already (`used`) that is Undeliverable, since MLflow keeps files open. So is an experiment
+    that has been deleted.
     """
 
-    def __init__(self, target: Target, store: Store) -> None:
+    def __init__(self, target: Target, store: Store, used: bool = False) -> None:
         from mlflow import MlflowClient
 
         self.target = target
         self.folder = store.folder(FOLDER)
-        with locked(self.folder / LOCK):  # two that make a database at once would both fail
+        with locked(self.folder / LOCK):
+            self.set_aside = _ready(target, store, used)
             rehome(store)
             self.client: Any = MlflowClient(tracking_uri=target.uri)
             self.experiment = self._experiment()
@@ -247,6 +250,34 @@ class Entry:
     def _opened(self) -> tuple[Server, str]:
         assert self._server is not None
         return self._server, _id(self)
+
+
+def _ready(target: Target, store: Store, used: bool) -> str:
+    """See that the database is there, whole; the line that says which one was set aside for it, or nothing."""
+    path = target.database
+    if path is None:
+        return ""
+    line = ""
+    wrong = database.problem(path) if path.exists() and path == store.folder(FOLDER) / DATABASE else None
+    if wrong:
+        if used:
+            raise Undeliverable(f"{path} cannot be used any more: {wrong}")
+        runs = [
+            folder.parent.name
+            for folder in store.folder("runs").glob(f"*/{receipt.FILE}")
+            if (found := receipt.read(folder.parent)) and found.uri == target.public_uri
+        ]
+        place = database.set_aside(path, runs)
+        line = f"{path} could not be used ({wrong}); it is kept as {place.name}, and its runs go into a new one"
+    if not path.exists():
+        database.make(path, _fill)
+    return line
+
+
+def _fill(draft: Path) -> None:
+    from mlflow import MlflowClient
+
+    MlflowClient(tracking_uri=f"sqlite:///{draft}").search_experiments(max_results=1)
 
 
 def _metrics(point: Point) -> Iterator[Any]:

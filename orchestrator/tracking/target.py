@@ -36,6 +36,12 @@ class Target:
         return self.uri.startswith(("http://", "https://"))
 
     @property
+    def database(self) -> Path | None:
+        """The SQLite file, where the tracking store is one."""
+        path = self.uri.removeprefix("sqlite:///")
+        return None if path == self.uri or "?" in path else Path(path)
+
+    @property
     def public_uri(self) -> str:
         """The URI without a name and password in it."""
         parts = urlsplit(self.uri)
@@ -100,7 +106,7 @@ def rehome(store: Store) -> None:
 
 
 def absolute(uri: str) -> str:
-    """The URI so that it means the same in any folder; a path is one too."""
+    """The URI so that it means the same in any folder; a path is one too. SpecError for what can be none."""
     for scheme in ("sqlite:///", "file:///"):
         if uri.startswith(scheme):
             path = uri.removeprefix(scheme)
@@ -108,6 +114,13 @@ def absolute(uri: str) -> str:
                 return uri
             return f"{scheme}{Path(path).absolute()}"
     if "://" in uri or uri.startswith("databricks"):
+        try:
+            parts = urlsplit(uri)
+            parts.port  # noqa: B018 -- raises where it is no number
+        except ValueError as error:  # it may hold a password, so it is not repeated
+            raise SpecError(f"the tracking store's URI is none: {error}; give one, or off") from None
+        if parts.scheme in ("http", "https") and not parts.hostname:
+            raise SpecError(f"the tracking store's URI names no server: {parts.scheme}://HOST:PORT does")
         return uri
     if not uri.strip():
         raise SpecError("the tracking store's URI is empty; give one, or off")

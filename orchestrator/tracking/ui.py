@@ -21,6 +21,7 @@ from orchestrator.errors import EngramError
 from orchestrator.executors.guard import Guard
 from orchestrator.store import Store
 from orchestrator.store.lock import locked
+from orchestrator.tracking import database
 from orchestrator.tracking.target import ARTIFACTS, FOLDER, LOCK, VIEW, Target, rehome, run_list
 
 HOST = "127.0.0.1"
@@ -47,11 +48,17 @@ def link(url: str, experiment: str) -> str:
 
 
 def check(store: Store, target: Target) -> None:
-    """EngramError where there is nothing to show yet. Waits while somebody makes the database."""
-    path = Path(target.uri.removeprefix("sqlite:///"))
-    if target.uri.startswith("sqlite:///") and not path.exists():
-        raise EngramError(f"nothing is tracked in {path} yet; run an audit first, or name another place by --mlflow")
-    with locked(store.folder(FOLDER) / LOCK):
+    """EngramError where there is nothing to show yet, or nothing that MLflow can use."""
+    path = target.database
+    if path is not None:
+        if not path.exists():
+            raise EngramError(
+                f"nothing is tracked in {path} yet; run an audit first, or name another place by --mlflow"
+            )
+        if wrong := database.problem(path):
+            raise EngramError(f"MLflow cannot use {path}: {wrong}; `engram resume` of a run in it makes it anew")
+    # Whoever has the lock, for however long, has seen to it before.
+    with suppress(BlockingIOError), locked(store.folder(FOLDER) / LOCK, wait=False):
         rehome(store)
 
 

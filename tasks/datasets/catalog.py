@@ -17,6 +17,7 @@ from tasks.datasets.content import Source
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tasks.datasets.images import Images
 from tasks.datasets.options import Options
+from tasks.files import FileError, expanded
 
 DESCRIPTIONS = {
     "digits": "1,797 handwritten digits scaled to 28x28, embedded",
@@ -200,7 +201,10 @@ def own(kind: str, path: str, shape: Options) -> tuple[str, Source]:
     """Files named by the user: as the path stands, else inside ENGRAM_DATA."""
     if not path:
         raise UnknownDataset(f"data set '{kind}:' has no path; write it as {kind}:PATH")
-    places = [Path(path).expanduser()]
+    try:
+        places = [expanded(path)]
+    except FileError as error:
+        raise DatasetError(f"no {WHAT[kind]} {error}") from None
     if "ENGRAM_DATA" in os.environ:
         places.append(Path(os.environ["ENGRAM_DATA"]) / path)
     for place in places:

@@ -57,7 +57,7 @@ def classes(folder: Path) -> list[Path]:
     """The folder's sub-folders, sorted by name."""
     there = visible(folder)
     found = [path for path in there if path.is_dir()]
-    loose = [path for path in there if path.suffix.lower() in SUFFIXES and not path.is_dir()]
+    loose = [path for path in there if path.suffix.lower() in SUFFIXES and path.is_file()]
     if loose:
         raise DatasetError(f"{loose[0]} belongs to no class; put it into a sub-folder of {folder} named for its class")
     if not found:
@@ -71,6 +71,8 @@ def pictures(folder: Path) -> list[Path]:
     for path in found:
         if path.is_dir():
             raise DatasetError(f"{path} is a folder inside a class; pictures must lie in their class's folder itself")
+        if not path.is_file():
+            raise DatasetError(f"{path} is no file; a class's folder must hold nothing but pictures")
         if path.suffix.lower() not in SUFFIXES:
             allowed = ", ".join(suffix.lstrip(".") for suffix in SUFFIXES)
             raise DatasetError(f"{path} is no picture; a class's folder must hold nothing but pictures ({allowed})")

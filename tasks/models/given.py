@@ -30,7 +30,7 @@ import hashlib
 import math
 import re
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Literal
 
 from tasks import files
@@ -146,7 +146,7 @@ def pin(model: ModelFile) -> ModelFile:
 
     ValueError, in one line, where there is no such file or factory, or it is not the one pinned.
     """
-    path = str(Path(model.path).expanduser().absolute())
+    path = str(files.expanded(model.path).absolute())
     name = model.name[: len(model.name) - len(model.path)] + path
     digest, _ = _found(ModelFile(name, model.digest))
     return ModelFile(name, digest)

@@ -426,6 +426,7 @@ def test_there_is_no_gallery_without_scores_or_pairs(store: Store) -> None:
     assert gallery(run(store, losses=scored.losses(3)), True) is None
 
 
+@pytest.mark.slow
 def test_sixty_thousand_observations_make_a_small_page_at_once(store: Store) -> None:
     tables: Any = scored.tables(60_000)
     of = run(store, **tables)

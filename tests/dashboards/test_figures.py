@@ -174,9 +174,9 @@ def test_loss_that_is_not_a_number_does_not_keep_the_rest_from_being_drawn(store
 @pytest.mark.slow
 def test_a_thousand_canaries_stay_small_and_quick(store: Store) -> None:
     run = made.run(store, "unique_feature-1", made.tables(1000))
-    clock = time.monotonic()
+    clock = time.process_time()
     found = named(run)
-    assert time.monotonic() - clock < 12  # 2 s of an idle core
+    assert time.process_time() - clock < 12  # 2 s of an idle core, more where two programs share one
     assert [*OWN, "estimates"] == list(found)
     assert sum(len(figure.svg) for figure in found.values()) < 1_500_000
     assert "1000 canary and 1000 twin models" in found["histories"].caption

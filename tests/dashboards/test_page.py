@@ -351,12 +351,12 @@ def test_a_thousand_canaries_are_a_small_page_that_opens_at_once(store: Store, b
     journal = Journal(store.folder("runs") / "unique_feature-1000")
     about = {"audit": "unique_feature", "preset": None, "setting": {}, "config": plain(config)}
     journal.create(about, plan)
-    began = time.perf_counter()
+    began = time.process_time()
     drawn = pages.draw(open_run(store, journal.run))
-    took = time.perf_counter() - began
-    opened = [browser.open(drawn) for _ in range(3)]  # the machine may be busy with something else once
-    seconds, size = min(each.seconds for each in opened), drawn.stat().st_size
-    assert 1000 == opened[0].evaluate("document.querySelectorAll('.sheet tbody tr').length")
+    took = time.process_time() - began
+    opened = browser.open(drawn)
+    seconds, size = opened.seconds(), drawn.stat().st_size
+    assert 1000 == opened.evaluate("document.querySelectorAll('.sheet tbody tr').length")
     assert (True, True, True) == (took < 30, seconds < 2, size < 5_000_000), (took, seconds, size)
 
 

@@ -264,6 +264,7 @@ def test_a_given_model_has_pictures_of_probe_images_alone(store: Store) -> None:
     assert all("probe image" in picture.title for picture in found.pictures)
 
 
+@pytest.mark.slow
 def test_a_hundred_canaries_of_five_seeds_are_drawn_at_once(store: Store) -> None:
     tables = {"canary_scores": made.scores(100, 5, 3), "latents": made.latents(20), "course": made.course(5)}
     tables |= {"influence": made.influence(60000), "chosen": made.chosen(60000, 15)}

@@ -81,3 +81,24 @@ def test_a_package_cannot_take_the_name_of_one_of_our_audits(tmp_path: Path, mon
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(EngramError, match=r"package unique_feature .* offers another one of that name"):
         audits.find("unique_feature")
+
+
+def test_installed_packages_are_looked_through_once_and_again_where_the_path_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    entry_points = audits.entry_points
+
+    def counted(**asked: str) -> object:
+        looked.append(asked["group"])
+        return entry_points(**asked)
+
+    monkeypatch.setattr(audits, "entry_points", counted)
+    monkeypatch.syspath_prepend(tmp_path / "new")
+    for _ in range(3):
+        audits.find("toys")
+    assert ["engram.audits"] == looked
+    offer(tmp_path / "newer", "later", "later:AUDIT")
+    assert "later" not in audits.names()
+    monkeypatch.syspath_prepend(tmp_path / "newer")
+    assert "later" in audits.names()

@@ -13,6 +13,7 @@ from orchestrator.errors import SpecError
 from orchestrator.execution import Execution
 from orchestrator.journal import Journal
 from orchestrator.runs import start
+from orchestrator.sealed import seal
 from orchestrator.spec import Spec
 from orchestrator.store import open_store
 from orchestrator.tracking import artifacts
@@ -58,6 +59,6 @@ def test_values_of_several_kinds_are_one_column_as_text(tmp_path: Path) -> None:
     folder = store.folder("runs", report.run)
     about = json.loads((folder / "run.json").read_text())
     about["settings"] = [{"burnt": value} for value in (None, {"kind": "random"}, 3)]
-    (folder / "run.json").write_text(json.dumps(about))
+    (folder / "run.json").write_bytes(seal(about))
     found = results.read(Journal(folder), store, "summary").table
     assert [None, '{"kind": "random"}', "3"] == found["burnt"].to_pylist()

@@ -19,6 +19,7 @@ import pytest
 import toys
 
 from orchestrator import results
+from orchestrator.clock import Clock
 from orchestrator.errors import EngramError, Held, SpecError, StoreError
 from orchestrator.execution import Execution
 from orchestrator.journal import Journal
@@ -192,6 +193,23 @@ def test_a_result_deleted_during_the_run_is_computed_again_and_said(store: Store
     assert Counter({**dict.fromkeys(range(6), 1), 0: 2}) == computed(tmp_path)
 
 
+def test_one_flipped_bit_under_many_readers_costs_one_computation_and_fails_nothing(
+    store: Store, tmp_path: Path
+) -> None:
+    fields: dict[str, Any] = {"parts": 12, "first": 1, "share": True, "folder": str(tmp_path)}
+    before = run(store, **fields)
+    (shared,) = store.keys() - {key for keys in before.roots.values() for key in keys}
+    for key in before.roots["parts"]:
+        _file(store, key).unlink()
+    data = bytearray(_file(store, shared).read_bytes())
+    data[len(data) // 3] ^= 1
+    _file(store, shared).write_bytes(data)
+    after = run(store, replace(HERE, together=12), **fields)
+    assert ("finished", 0) == (after.state, after.exit_code)
+    assert (13, 0, 1) == (after.jobs["done"], after.jobs["failed"], after.damaged)
+    assert Counter(dict.fromkeys(range(13), 2)) == computed(tmp_path)
+
+
 def test_a_second_driver_is_refused_while_the_first_lives(store: Store, tmp_path: Path) -> None:
     fields = {"seconds": 0.1, "folder": str(tmp_path)}
     first = threading.Thread(target=lambda: run(store, **fields))
@@ -233,6 +251,36 @@ def test_what_a_dead_run_left_is_taken_over_by_another_that_shares_it(store: Sto
     assert sum(computed(tmp_path).values()) <= 11  # at most what was running when it died
 
 
+def test_a_driver_that_was_taken_over_writes_nothing_more_and_says_who_has_the_run(store: Store) -> None:
+    hours = [0.0]
+    runs = Path(store.location) / "runs"
+    seen: list[tuple[bytes, list[Path]]] = []
+    events: list[Mapping[str, Any]] = []
+
+    def files() -> tuple[bytes, list[Path]]:
+        [log] = runs.glob("*/events.jsonl")
+        return log.read_bytes(), sorted(path for path in runs.rglob("*") if path.is_file() and path.name != "clock")
+
+    def observe(event: Mapping[str, Any]) -> None:
+        events.append(event)
+        if event["event"] == "done" and not seen:  # this machine sleeps for an hour, and another one takes over
+            [lease] = runs.glob("*/lease.json")
+            theirs = {**json.loads(lease.read_text()), "host": "another", "pid": 77, "token": "theirs"}
+            lease.with_name("theirs").write_text(json.dumps(theirs))
+            lease.with_name("theirs").rename(lease)
+            hours[0] = 1.0
+            seen.append(files())
+
+    clock = Clock(now=lambda: time.time() + 3600 * hours[0])
+    with pytest.raises(Held, match=r"toys-\w+ was taken over .* cut off: process 77 on another has it now; what was"):
+        start([Cell("toys", toys.Config())], store, HERE, observe, clock=clock)
+    [(log, paths)] = seen
+    assert (log, [path for path in paths if path.parent.name != ".drivers"]) == files()
+    assert {"planned", "done"} == {event["event"] for event in events}
+    [lease] = runs.glob("*/lease.json")
+    assert "theirs" == json.loads(lease.read_text())["token"]
+
+
 def test_a_sweep_computes_what_its_cells_share_once(store: Store, tmp_path: Path) -> None:
     cells = [
         Cell(
@@ -251,6 +299,14 @@ def test_a_sweep_computes_what_its_cells_share_once(store: Store, tmp_path: Path
     again = resume(report.run, store, HERE)
     assert {"planned": 10, "stored": 10, "done": 0, "failed": 0} == again.jobs
     assert 4 == len(again.cells)
+
+
+def test_a_sweep_needs_no_more_threads_than_one_run(store: Store) -> None:
+    before = set(threading.enumerate())
+    begun: list[int] = []
+    cells = [Cell("toys", toys.Config(parts=1, first=first)) for first in range(30)]
+    start(cells, store, HERE, lambda event: begun.append(len(set(threading.enumerate()) - before)))
+    assert 1 == max(begun)
 
 
 def test_again_is_a_new_run_that_reuses_the_results(store: Store, tmp_path: Path) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pytest
 
 from orchestrator.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
 from orchestrator.filling import Measured
 from orchestrator.plan import Plan
-from orchestrator.schedule import DEATHS, FRUITLESS, Schedule
+from orchestrator.schedule import DEATHS, FRUITLESS, REOPENED, Schedule
 from tasks.job import Inputs, Job, task
 
 
@@ -197,12 +198,114 @@ def test_other_readers_of_a_missing_input_wait_too() -> None:
     assert set(plan.jobs) == schedule.done
 
 
-def test_an_input_that_is_damaged_again_and_again_sets_its_reader_aside() -> None:
-    plan = a_plan(1)
-    leaf_key, summary = plan.jobs
-    schedule = Schedule(plan, {leaf_key})
-    drain(schedule, lambda key: Missing(key, (leaf_key,)) if key == summary else done(key))
-    assert {summary} == set(schedule.failed)
+def readers(count: int, deep: bool = False) -> Plan:
+    """So many alike readers of one input, which reads another one where it is `deep`."""
+    base = Job(leaf, Number(1), (Job(leaf, Number(3)),) if deep else ())
+    return Plan.below({"summary": tuple(Job(leaf, Number(2 * i), (base,)) for i in range(count))})
+
+
+@pytest.mark.parametrize("together", [1, 5, 12])
+def test_what_many_readers_find_damaged_is_computed_again_once_and_no_reader_fails(together: int) -> None:
+    plan = readers(12)
+    base, *others = plan.jobs
+    schedule = Schedule(plan, {base}, together=together)
+    calls = sent(schedule)
+    assert others == [key for call in calls for key in keys(call)]
+    for call in calls:
+        answer(schedule, call, lambda key: Missing(key, (base,)))
+    again = drain(schedule)
+    assert [base] == again[0]
+    assert sorted(others) == sorted(key for call in again[1:] for key in call)
+    assert ({}, set(plan.jobs), 1, True) == (schedule.failed, schedule.done, schedule.damaged, schedule.over)
+
+
+def test_what_a_reader_found_before_its_input_was_computed_again_is_old() -> None:
+    plan = readers(2)
+    base, first, second = plan.jobs
+    schedule = Schedule(plan, {base})
+    one, other = sent(schedule)
+    answer(schedule, one, lambda key: Missing(key, (base,)))
+    assert [[base], [first]] == drain(schedule)
+    answer(schedule, other, lambda key: Missing(key, (base,)))
+    assert (1, [[second]]) == (schedule.damaged, drain(schedule))
+
+
+def test_a_result_that_is_damaged_again_and_again_is_set_aside_itself_and_its_readers_are_not() -> None:
+    plan = readers(4)
+    base = next(iter(plan.jobs))
+    schedule = Schedule(plan, {base}, together=2)
+    calls = 0
+    while all_at_once := sent(schedule):
+        calls += len(all_at_once)
+        for call in all_at_once:
+            answer(schedule, call, lambda key: done(key) if key == base else Missing(key, (base,)))
+    assert [base] == list(schedule.failed)
+    assert f"was missing or damaged {REOPENED} times" in schedule.failed[base].error
+    assert REOPENED == schedule.damaged
+    assert 2 * REOPENED + REOPENED - 1 == calls
+    assert (set(), True) == (schedule.done, schedule.over)
+
+
+def test_a_result_that_is_damaged_less_often_is_not_set_aside() -> None:
+    plan = readers(4)
+    base = next(iter(plan.jobs))
+    schedule = Schedule(plan, {base}, together=4)
+    harms = [True] * (REOPENED - 1)
+    while call := schedule.next():
+        harmed = keys(call) != [base] and bool(harms) and harms.pop()
+        answer(schedule, call, (lambda key: Missing(key, (base,))) if harmed else done)
+    assert ({}, set(plan.jobs), REOPENED - 1) == (schedule.failed, schedule.done, schedule.damaged)
+
+
+def test_a_lost_reader_waits_for_an_input_that_was_opened_again() -> None:
+    plan = readers(2)
+    base, first, second = plan.jobs
+    schedule = Schedule(plan, {base})
+    one, other = sent(schedule)
+    answer(schedule, one, lambda key: Missing(key, (base,)))
+    answer(schedule, other, lambda key: Lost(key, "worker died", died=True))
+    call = schedule.next()
+    assert ([base], None) == (keys(call), schedule.next())
+    assert call is not None
+    answer(schedule, call)
+    assert sorted([first, second]) == sorted(key for call in drain(schedule) for key in call)
+
+
+def test_the_halves_of_a_lost_call_wait_for_an_input_that_was_opened_again() -> None:
+    plan = readers(5)
+    base, first, *others = plan.jobs
+    schedule = Schedule(plan, {base, first}, together=3)
+    one, other = sent(schedule)
+    answer(schedule, one, lambda key: Lost(key, "worker died", died=True))
+    answer(schedule, other, lambda key: Missing(key, (base,)))
+    again = drain(schedule)
+    assert ([base], sorted(others)) == (again[0], sorted(key for call in again[1:] for key in call))
+    assert schedule.over
+
+
+def test_a_retry_that_is_due_is_held_back_when_its_input_is_opened_again() -> None:
+    plan = readers(2, deep=True)
+    deepest, base, *_ = plan.jobs
+    schedule = Schedule(plan, {deepest, base})
+    one, other = sent(schedule)
+    answer(schedule, one, lambda key: Lost(key, "its node went away"))
+    answer(schedule, other, lambda key: Missing(key, (base,)))
+    assert [base] == drain(schedule)[0]
+    assert ({}, set(plan.jobs)) == (schedule.failed, schedule.done)
+
+
+def test_a_result_whose_input_is_the_link_before_it_too_is_computed_again() -> None:
+    first = Job(link, Number(0))
+    last = Job(link, Number(1), (first,), after=first)
+    plan = Plan.below({"summary": Job(total, Number(), (last,))})
+    before, after, summary = plan.jobs
+    schedule = Schedule(plan, {after})
+    assert (before,) == plan.waits(after)
+    call = schedule.next()
+    assert [summary] == keys(call)
+    assert call is not None
+    answer(schedule, call, lambda key: Missing(key, (after,)))
+    assert [[before], [after], [summary]] == drain(schedule)
     assert schedule.over
 
 

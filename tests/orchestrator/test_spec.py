@@ -234,14 +234,15 @@ def test_a_file_says_all_that_the_command_line_can(tmp_path: Path) -> None:
     path = write(
         tmp_path,
         "audit: toys\npreset: few\nset: {parts: 3, seconds: 1e-3}\nsweep: {first: [1, 2]}\n"
-        "execution: {address: none, together: 4, tolerate: 1, fail_fast: true, stop_after: 3h50m, store: s,"
-        " way: stack}\n",
+        "execution: {address: none, together: 4, tolerate: 1, fail_fast: true, stop_after: 3h50m, "
+        "timeout: 10m, store: s, way: stack}\n",
     )
     asked = cells.specified(path, Spec(""))
     assert [toys.Config(parts=3, seconds=0.001, first=1), toys.Config(parts=3, seconds=0.001, first=2)] == configs(
         asked
     )
-    assert Execution("none", 4, 1, True, 13_800.0, "stack") == spec.execution(asked)
+    expected = Execution("none", 4, 1, True, stop_after=13_800.0, timeout=600.0, way="stack")
+    assert expected == spec.execution(asked)
     assert "s" == asked.store
 
 

@@ -32,6 +32,18 @@ def test_jobs_done_and_failed_are_counted_beside_what_was_stored() -> None:
     assert 4 == tally.there
 
 
+def test_a_result_that_is_gone_counts_again_once_it_is_computed_again() -> None:
+    tally = Tally(Clock())
+    gone = {"event": "missing", "key": "f" * 64, "task": "a.summary", "inputs": ["k" * 64]}
+    for event in (PLANNED, done(), gone, gone):  # two readers find the same
+        tally.take(event)
+    assert 2 == tally.there
+    tally.take(done())
+    assert 3 == tally.there
+    tally.take({"event": "damaged", "key": "k" * 64, "task": "net.train", "problem": "a flipped bit"})
+    assert 2 == tally.there
+
+
 def test_models_per_minute_counts_what_jobs_say_they_trained_whatever_they_are_called() -> None:
     clock = Clock()
     tally = Tally(clock)

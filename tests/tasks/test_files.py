@@ -67,3 +67,22 @@ def test_what_is_no_file_is_refused_in_words(path: Path) -> None:
         File("a", "b")
     with pytest.raises(ValueError, match="has no digest yet; pin it before planning"):
         File("a").identity()
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "pipe"])
+def test_what_has_no_end_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    for act in (pin, read):
+        with pytest.raises(FileError, match="it is a device, a pipe or a socket, not a file"):
+            act(File(path))
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("~nobody-here/x", "no home of that name"), ("x" * 300, "File name too long"), ("x\0", "embedded null byte")],
+)
+def test_a_path_that_can_be_none_is_refused_in_words(path: str, said: str) -> None:
+    for act in (pin, read):
+        with pytest.raises(FileError, match=said):
+            act(File(path))

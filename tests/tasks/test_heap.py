@@ -30,4 +30,6 @@ def faults(how: str) -> int:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's way with freed memory")
 def test_freed_memory_is_used_again_without_being_asked_for_page_by_page() -> None:
-    assert faults("keep") < 100 < 10_000 < faults("give back")
+    kept, given_back = faults("keep"), faults("give back")
+    assert given_back > 30 * 8 * 2**20 * 4 / 4096 / 2  # half of the pages at least
+    assert kept < given_back / 100  # none of them, but what a system short of memory takes away

@@ -21,6 +21,8 @@ from tasks import manner, schemas
 from tasks.datasets.dataset import Dataset
 from tasks.job import Audit, Inputs, Job, task
 
+FORGOTTEN = 600.0  # seconds after which a part that waits gives up
+
 
 @dataclass(frozen=True)
 class Part:
@@ -28,6 +30,8 @@ class Part:
 
     With the trouble `choose` each part is computed in a way that is settled for the run, and says so; the one that
     chooses takes `seconds` for it, and logs it in `chosen.log`. With `choose, die` its process dies after that.
+    With the trouble `wait` each part from number `at` on says in `began.log` that it has begun, and waits for the file
+    `go`: so that a test knows what is under way, however busy the machine.
     """
 
     number: int = 0
@@ -41,7 +45,7 @@ class Part:
 class Config:
     """How many parts, and what becomes of them. With the trouble `nothing` there is nothing to sum up.
 
-    `data` are the pictures that a model would be asked about.
+    `data` are the pictures that a model would be asked about. Where they `share`, each part reads one more part.
     """
 
     parts: int = 6
@@ -52,6 +56,7 @@ class Config:
     folder: str = ""
     label: str = ""
     data: Dataset | None = None
+    share: bool = False
 
     def __post_init__(self) -> None:
         if self.parts < 1:
@@ -67,6 +72,8 @@ def compute(config: Part) -> pa.Table:
     if config.folder:
         with open(Path(config.folder) / "computed.log", "a") as log:
             log.write(f"{config.number}\n")
+    if config.trouble == "wait" and config.number >= config.at:
+        await_go(config)
     if config.trouble.startswith("choose"):
         choose_way(config)
     elif config.seconds:
@@ -77,6 +84,17 @@ def compute(config: Part) -> pa.Table:
         if config.trouble == "die":
             os.kill(os.getpid(), signal.SIGKILL)
     return pa.table({"number": pa.array([config.number], pa.int64()), "pid": pa.array([os.getpid()], pa.int64())})
+
+
+def await_go(config: Part) -> None:
+    folder = Path(config.folder)
+    with open(folder / "began.log", "a") as log:
+        log.write(f"{config.number}\n")
+    forgotten = time.monotonic() + FORGOTTEN
+    while not (folder / "go").exists():
+        if time.monotonic() > forgotten:
+            raise TimeoutError(f"nobody let part {config.number} go")
+        time.sleep(0.01)
 
 
 def choose_way(config: Part) -> None:
@@ -141,8 +159,9 @@ def plan(config: Config) -> dict[str, Job | tuple[Job, ...]]:
     if config.trouble == "nothing":
         label = Label(config.label)
         return {"summary": Job(nothing, label), "pictures": Job(pictures, label)}
+    shared = (Job(part, Part(config.first - 1, folder=config.folder)),) if config.share else ()
     parts = tuple(
-        Job(part, Part(config.first + i, config.seconds, config.trouble, config.at, config.folder))
+        Job(part, Part(config.first + i, config.seconds, config.trouble, config.at, config.folder), shared)
         for i in range(config.parts)
     )
     return {"summary": Job(total, Label(config.label), parts), "parts": parts}
@@ -155,7 +174,8 @@ def tiny(config: Config) -> Config:
 def probes(config: Config) -> Iterator[tuple[str, NDArray[np.uint8]]]:
     from tasks.datasets.catalog import load
 
-    assert config.data is not None
+    if config.data is None:
+        raise ValueError("data is not given; the pictures are taken from it")
     clean = load(config.data).test_images[: config.parts]
     yield "clean", clean
     yield "inverted", 255 - clean

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,22 +16,29 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.store import open_store
-from tests.shell import PATHS, Shell
+from tests.shell import PATHS, Here, Shell
 
 RUN = ("run", "toys", "--address", "none")
 
 
 @pytest.fixture
-def engram(tmp_path: Path) -> Shell:
+def engram(tmp_path: Path) -> Here:
+    return Here(tmp_path)
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """The same folder for what is about processes."""
     return Shell(tmp_path)
 
 
-def test_help_answers_at_once_and_names_every_command(engram: Shell) -> None:
+def test_help_answers_at_once_and_names_every_command(shell: Shell) -> None:
     taken = []
     for _ in range(5):
-        clock = time.monotonic()
-        said = engram("--help").stdout
-        taken.append(time.monotonic() - clock)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        said = shell("--help").stdout
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     shown = ["runs", "status", "results", "compare", "report", "ui", "probes", "explain", "rerun", "verify", "doctor"]
     commands = ["list", "plan", "run", "resume", *shown]
     listed = [line.split()[0] for line in said.partition("Commands:")[2].splitlines() if line]
@@ -40,18 +47,18 @@ def test_help_answers_at_once_and_names_every_command(engram: Shell) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("list",), ("plan", "unique_feature", "--preset", "smoke")])
-def test_list_and_plan_load_nothing_heavy(engram: Shell, arguments: tuple[str, ...]) -> None:
+def test_list_and_plan_load_nothing_heavy(shell: Shell, arguments: tuple[str, ...]) -> None:
     script = (
         "import sys, atexit; from orchestrator.cli import main; "
         "atexit.register(lambda: print([m for m in ('torch', 'ray', 'mlflow', 'pandas') if m in sys.modules])); main()"
     )
     command = [sys.executable, "-c", script, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=engram.folder, env=engram.env, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=shell.folder, env=shell.env, check=True)
     assert "[]" == done.stdout.splitlines()[-1]
-    assert [] == list(engram.folder.iterdir())
+    assert [] == list(shell.folder.iterdir())
 
 
-def test_list_gives_each_audit_with_its_question_and_presets(engram: Shell) -> None:
+def test_list_gives_each_audit_with_its_question_and_presets(engram: Here) -> None:
     listed = {each["name"]: each for each in engram.json("list")["audits"]}
     assert {
         "name": "toys",
@@ -63,7 +70,7 @@ def test_list_gives_each_audit_with_its_question_and_presets(engram: Shell) -> N
     assert "few, many, three (3 cells), absent (2 cells)\n" in engram("list").stdout
 
 
-def test_plan_counts_jobs_and_starts_nothing(engram: Shell) -> None:
+def test_plan_counts_jobs_and_starts_nothing(engram: Here) -> None:
     seen = engram.json("plan", "toys", "parts=4", "--sweep", "label=a,b")
     assert [
         {"task": "toys.part", "planned": 4, "stored": 0, "missing": 4},
@@ -74,24 +81,24 @@ def test_plan_counts_jobs_and_starts_nothing(engram: Shell) -> None:
     assert [] == list(engram.folder.iterdir())
 
 
-def test_plan_knows_what_is_stored_and_how_long_the_rest_takes(engram: Shell) -> None:
+def test_plan_knows_what_is_stored_and_how_long_the_rest_takes(engram: Here) -> None:
     engram(*RUN, "parts=3", "seconds=0.2")
     seen = engram.json("plan", "toys", "parts=8", "seconds=0.2", "--address", "none")
     assert (9, 3, 6, 1) == (seen["planned"], seen["stored"], seen["missing"], seen["slots"])
     assert 1.2 <= seen["expected_seconds"] < 60  # 6 parts of 0.2 s, and what starting costs
 
 
-def test_run_prints_the_summary_and_names_the_run_last(engram: Shell) -> None:
+def test_run_prints_the_summary_and_names_the_run_last(engram: Here) -> None:
     done = engram(*RUN, "parts=4")
     lines = done.stdout.splitlines()
     assert ["metric", "estimate", "n"] == lines[0].split()
     assert ["sum", "6", "4", "parts"] == lines[1].split()
-    (run,) = (engram.folder / "engram-store" / "runs").iterdir()
+    (run,) = (engram.folder / "engram-store" / "runs").glob("[!.]*")
     assert lines[-1].startswith(f"{run.name} finished: 5 of 5 jobs stored, 5 done now, 0 failed; ")
     assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_run_and_status_as_json_have_the_promised_shape(engram: Shell) -> None:
+def test_run_and_status_as_json_have_the_promised_shape(engram: Here) -> None:
     ended = engram.json(*RUN, "parts=4")
     run = ended["run"]
     jobs = {"planned": 5, "stored": 5, "done": 5, "failed": 0}
@@ -104,7 +111,7 @@ def test_run_and_status_as_json_have_the_promised_shape(engram: Shell) -> None:
     assert run == listed["run"]
 
 
-def test_a_file_runs_like_the_flags_that_it_stands_for(engram: Shell) -> None:
+def test_a_file_runs_like_the_flags_that_it_stands_for(engram: Here) -> None:
     (engram.folder / "sums.yaml").write_text("audit: toys\nset: {parts: 3}\nexecution: {address: none}\n")
     assert engram.json("run", "sums.yaml")["run"] == engram.json(*RUN, "parts=3")["run"]
     assert [6.0] == [
@@ -112,21 +119,20 @@ def test_a_file_runs_like_the_flags_that_it_stands_for(engram: Shell) -> None:
     ]
 
 
-def test_a_flag_goes_over_the_environment_and_that_over_the_file(engram: Shell) -> None:
+def test_a_flag_goes_over_the_environment_and_that_over_the_file(engram: Here) -> None:
     text = "audit: toys\nexecution: {address: none, store: of-the-file}\n"
     (engram.folder / "sums.yaml").write_text(text)
-    own = engram.env
     for place, arguments, env in (
         ("of-the-file", (), {}),
         ("of-env", (), {"ENGRAM_STORE": "of-env"}),
         ("of-flag", ("--store", "of-flag"), {"ENGRAM_STORE": "of-env"}),
     ):
-        engram.env = own | env
+        engram.env = env
         engram("run", "sums.yaml", *arguments)
         assert (engram.folder / place / "runs").is_dir()
 
 
-def test_a_sweep_runs_its_grid_and_shows_what_was_varied(engram: Shell) -> None:
+def test_a_sweep_runs_its_grid_and_shows_what_was_varied(engram: Here) -> None:
     ended = engram.json(*RUN, "--sweep", "parts=2,3", "--sweep", "first=0,1")
     assert 4 == len(ended["cells"])
     rows = engram.json("results", ended["run"], "summary")
@@ -136,7 +142,7 @@ def test_a_sweep_runs_its_grid_and_shows_what_was_varied(engram: Shell) -> None:
     assert 0 == engram.json(*RUN, "--sweep", "parts=2,3", "--sweep", "first=0,1")["jobs"]["done"]
 
 
-def test_a_preset_of_several_cells_runs_as_a_sweep_that_names_them_by_what_tells_them_apart(engram: Shell) -> None:
+def test_a_preset_of_several_cells_runs_as_a_sweep_that_names_them_by_what_tells_them_apart(engram: Here) -> None:
     ended = engram.json(*RUN, "--preset", "three")
     assert ({"planned": 7, "stored": 7, "done": 7, "failed": 0}, 3) == (ended["jobs"], len(ended["cells"]))
     rows = engram.json("results", ended["run"], "summary")
@@ -151,7 +157,7 @@ def test_a_preset_of_several_cells_runs_as_a_sweep_that_names_them_by_what_tells
     assert {ended["run"], *(cell["run"] for cell in ended["cells"])} == set(listed)
 
 
-def test_a_preset_of_which_one_cell_is_left_is_a_plain_run(engram: Shell) -> None:
+def test_a_preset_of_which_one_cell_is_left_is_a_plain_run(engram: Here) -> None:
     one = engram.json(*RUN, "--preset", "three", "parts=3", "first=1", "label=b")
     assert "cells" not in one
     assert one["run"] == engram.json(*RUN, "parts=3", "first=1", "label=b")["run"]
@@ -159,7 +165,7 @@ def test_a_preset_of_which_one_cell_is_left_is_a_plain_run(engram: Shell) -> Non
     assert {} == cell["setting"]
 
 
-def test_data_that_is_missing_is_named_once_and_nothing_else_is_kept_from_working(engram: Shell) -> None:
+def test_data_that_is_missing_is_named_once_and_nothing_else_is_kept_from_working(engram: Here) -> None:
     for command in ("plan", "run"):
         said = engram(command, "toys", "--preset", "absent", code=1).stderr
         assert said.startswith("engram: data set 'mnist' not found: ENGRAM_DATA is not set; ")
@@ -168,8 +174,8 @@ def test_data_that_is_missing_is_named_once_and_nothing_else_is_kept_from_workin
     assert [] == list(engram.folder.iterdir())
 
 
-def test_an_audit_without_anything_to_sum_up_runs_and_shows_its_other_tables(engram: Shell) -> None:
-    del engram.env["ENGRAM_REPORT"]
+def test_an_audit_without_anything_to_sum_up_runs_and_shows_its_other_tables(engram: Here) -> None:
+    engram.env["ENGRAM_REPORT"] = "yes"
     ended = engram.json(*RUN, "trouble=nothing", "--mlflow", f"sqlite:///{engram.folder}/tracked.db")
     assert ("finished", 2) == (ended["state"], ended["jobs"]["stored"])
     assert ended["mlflow"] is not None
@@ -181,7 +187,7 @@ def test_an_audit_without_anything_to_sum_up_runs_and_shows_its_other_tables(eng
     assert [] == engram.json("results", swept["run"])
 
 
-def test_probes_are_handed_out_as_pictures_of_the_named_sets(engram: Shell) -> None:
+def test_probes_are_handed_out_as_pictures_of_the_named_sets(engram: Here) -> None:
     asked = ("probes", "toys", "parts=3", "data=digits", "--out")
     said = engram.json(*asked, "handed")
     assert {"folder": "handed", "images": 6, "sets": {"clean": 3, "inverted": 3}} == said
@@ -203,9 +209,7 @@ def test_probes_are_handed_out_as_pictures_of_the_named_sets(engram: Shell) -> N
         (("toys", "data=mnist"), 1, "data set 'mnist' not found"),
     ],
 )
-def test_probes_that_cannot_be_had_are_one_line(
-    engram: Shell, arguments: tuple[str, ...], code: int, said: str
-) -> None:
+def test_probes_that_cannot_be_had_are_one_line(engram: Here, arguments: tuple[str, ...], code: int, said: str) -> None:
     done = engram("probes", *arguments, "--out", "handed", code=code)
     assert (True, 1) == (said in done.stderr, len(done.stderr.splitlines()))
     assert [] == list(engram.folder.iterdir())
@@ -239,13 +243,24 @@ def test_probes_that_cannot_be_had_are_one_line(
         (("status", "nope"), "there is no store at ./engram-store"),
         (("run", "toys", "--nope"), "No such option: --nope"),
         (("nope",), "No such command 'nope'"),
+        (("run", "toys", "--address", "a b"), "'a b' is no address of a Ray cluster; give HOST:PORT"),
+        (("run", "toys", "--address", "host:65536"), "'host:65536' is no address of a Ray cluster"),
+        (("plan", "toys", "--address", "x" * 64 + ":1"), "is no address of a Ray cluster"),
+        (("run", "toys", "--mlflow", "http://[::1"), "the tracking store's URI is none: Invalid IPv6 URL"),
+        (("run", "toys", "--mlflow", "http://"), "the tracking store's URI names no server"),
+        (("resume", "--mlflow", "https://x:y"), "the tracking store's URI is none: "),
+        (("run", "time.yaml"), "time.yaml, line 2, column 14: 'x' is no timestamp"),
+        (("run", "./pipe"), "pipe cannot be read: it is a device, a pipe or a socket, not a file"),
+        (("probes", "toys", "data=digits", "--out", "~nobody-here/x"), "there is no home of that name"),
         (("run",), "Missing argument 'AUDIT|FILE'"),
     ],
 )
-def test_bad_usage_is_one_line_and_exit_2(engram: Shell, arguments: tuple[str, ...], said: str) -> None:
+def test_bad_usage_is_one_line_and_exit_2(engram: Here, arguments: tuple[str, ...], said: str) -> None:
     (engram.folder / "corrupt.yaml").write_text("audit: [toys\npreset: x")
     (engram.folder / "unsafe.yaml").write_text("audit: !!python/object/apply:os.system ['touch owned']")
     (engram.folder / "list.yaml").write_text("- audit: toys")
+    (engram.folder / "time.yaml").write_text("audit: toys\nset: {label: !!timestamp x}")
+    os.mkfifo(engram.folder / "pipe")
     before = sorted(engram.folder.iterdir())
     done = engram(*arguments, code=2)
     assert said in done.stderr
@@ -256,14 +271,14 @@ def test_bad_usage_is_one_line_and_exit_2(engram: Shell, arguments: tuple[str, .
 
 
 @pytest.mark.parametrize("command", ["status", "resume", "results", "explain", "rerun"])
-def test_an_unknown_run_or_key_is_one_line_and_exit_2(engram: Shell, command: str) -> None:
+def test_an_unknown_run_or_key_is_one_line_and_exit_2(engram: Here, command: str) -> None:
     engram(*RUN)
     done = engram(command, "nope", code=2)
     assert 1 == len(done.stderr.splitlines())
     assert "nope" in done.stderr
 
 
-def test_a_way_is_forced_by_a_flag_a_file_or_from_python_and_its_record_says_so(engram: Shell) -> None:
+def test_a_way_is_forced_by_a_flag_a_file_or_from_python_and_its_record_says_so(engram: Here, shell: Shell) -> None:
     fields = ("parts=2", "trouble=choose", f"folder={engram.folder}")
     flagged = engram.json(*RUN, *fields, "--way", "stack")["run"]
     assert {"stack"} == recorded_ways(engram)
@@ -281,27 +296,27 @@ def test_a_way_is_forced_by_a_flag_a_file_or_from_python_and_its_record_says_so(
         f"'toys', parts=2, trouble='choose', folder={str(engram.folder)!r}, address='none', way='loop'); print(run.run)"
     )
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=engram.folder, env=engram.env, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=shell.folder, env=shell.env, check=True)
     assert flagged == done.stdout.strip()
     assert {"loop"} == recorded_ways(engram)
     part = next(key for key, task in keys(engram) if task == "toys.part")
     assert ("loop", "force") == tuple(engram.json("explain", part)[name] for name in ("way", "chosen_by"))
-    engram("rerun", part, code=1)  # its table names the process, which is another one
+    shell("rerun", part, code=1)  # its table names the process, which is another one
     assert not (engram.folder / "chosen.log").exists()  # in the recorded way, though none was asked for
 
 
-def recorded_ways(engram: Shell) -> set[str]:
+def recorded_ways(engram: Here) -> set[str]:
     store = open_store(engram.folder / "engram-store")
     return {store.record(key)["way"] for key, task in keys(engram) if task == "toys.part"}
 
 
-def lose_parts(engram: Shell) -> None:
+def lose_parts(engram: Here) -> None:
     for key, task in keys(engram):
         if task == "toys.part":
             (engram.folder / "engram-store" / "results" / key[:2] / f"{key}.arrow").unlink()
 
 
-def test_an_unknown_table_is_refused_with_the_nearest(engram: Shell) -> None:
+def test_an_unknown_table_is_refused_with_the_nearest(engram: Here) -> None:
     engram(*RUN)
     assert "did you mean 'summary'?" in engram("results", "toys", "sumary", code=2).stderr
 
@@ -311,20 +326,24 @@ def test_an_unknown_table_is_refused_with_the_nearest(engram: Shell) -> None:
     [
         (("run", "unique_feature", "--address", "none"), "data set 'mnist' not found"),
         ((*RUN, "--store", "taken"), "taken"),
+        ((*RUN, "--store", "x" * 300), "File name too long"),
+        ((*RUN, "--store", "~nobody-here/x"), "there is no home of that name"),
+        (("status", "--store", "x" * 300), "File name too long"),
+        (("plan", "unique_feature", "--preset", "smoke", "feature=picture:/dev/zero"), "not a file"),
+        (("plan", "unique_feature", "--preset", "smoke", "feature=picture:~nobody-here/x"), "no home of that name"),
+        (("plan", "toys", "data=folder:~nobody-here/x"), "there is no home of that name"),
         (("run", "toys", "--address", "127.0.0.1:1"), "127.0.0.1:1"),
     ],
 )
-def test_what_the_machine_lacks_is_one_line_and_exit_1(engram: Shell, arguments: tuple[str, ...], said: str) -> None:
+def test_what_the_machine_lacks_is_one_line_and_exit_1(engram: Here, arguments: tuple[str, ...], said: str) -> None:
     (engram.folder / "taken").write_text("a file where the store should be")
-    clock = time.monotonic()
     done = engram(*arguments, code=1)
     assert said in done.stderr
     assert 1 == len([line for line in done.stderr.splitlines() if line.startswith("engram: ")])
     assert "Traceback" not in done.stderr
-    assert time.monotonic() - clock < 10
 
 
-def test_failed_jobs_are_listed_with_the_command_to_retry_and_exit_3(engram: Shell) -> None:
+def test_failed_jobs_are_listed_with_the_command_to_retry_and_exit_3(engram: Here) -> None:
     done = engram(*RUN, "trouble=raise", "at=2", f"folder={engram.folder}", code=3)
     run = done.stdout.split()[0]
     assert "ValueError: part 2 cannot be had" in done.stderr
@@ -340,38 +359,37 @@ def test_failed_jobs_are_listed_with_the_command_to_retry_and_exit_3(engram: She
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_says_how_to_resume_and_exits_130(engram: Shell, number: signal.Signals) -> None:
-    running = engram.start(*RUN, "parts=40", "seconds=0.2")
-    engram.await_results(2, running)
-    status = engram.json("status")
+def test_an_interrupted_run_says_how_to_resume_and_exits_130(shell: Shell, number: signal.Signals) -> None:
+    running = shell.start(*RUN, "parts=40", "seconds=0.2")
+    shell.await_results(2, running)
+    status = shell.json("status")
     assert "running" == status["state"]
-    held = engram(*RUN, "parts=40", "seconds=0.2", code=1)
+    held = shell(*RUN, "parts=40", "seconds=0.2", code=1)
     assert f"process {running.pid}" in held.stderr
-    there = engram.json("results", status["run"], "parts")
+    there = shell.json("results", status["run"], "parts")
     assert 0 < len(there) < 40
     running.send_signal(number)
     _, err = running.communicate(timeout=60)
     assert (130, True) == (running.returncode, f"engram resume {status['run']}" in err)
-    assert "interrupted" == engram.json("status")["state"]
-    engram("resume", "--address", "none", "--stop-after", "0.3", code=130)
+    assert "interrupted" == shell.json("status")["state"]
+    shell("resume", "--address", "none", "--stop-after", "0.3", code=130)
 
 
 @pytest.mark.slow
-def test_a_killed_run_is_interrupted_and_the_newest_unfinished_is_resumed(engram: Shell) -> None:
-    running = engram.start(*RUN, "parts=8", "seconds=0.3")
-    engram.await_results(2, running)
+def test_a_killed_run_is_interrupted_and_the_newest_unfinished_is_resumed(shell: Shell) -> None:
+    running = shell.start(*RUN, "parts=8", "seconds=0.3")
+    shell.await_results(2, running)
     running.kill()
     running.communicate()
-    engram(*RUN, "parts=2")
-    (state,) = {each["state"] for each in engram.json("runs")["runs"]} - {"finished"}
+    shell(*RUN, "parts=2")
+    (state,) = {each["state"] for each in shell.json("runs")["runs"]} - {"finished"}
     assert "interrupted" == state
-    ended = engram.json("resume", "--address", "none")
+    ended = shell.json("resume", "--address", "none")
     assert ("finished", 9) == (ended["state"], ended["jobs"]["stored"])
     assert 0 < ended["jobs"]["done"] < 9
 
 
-@pytest.mark.slow
-def test_results_are_written_in_the_format_that_the_ending_names(engram: Shell) -> None:
+def test_results_are_written_in_the_format_that_the_ending_names(engram: Here) -> None:
     engram(*RUN, "parts=3")
     for ending in ("parquet", "csv", "arrow"):
         engram("results", "toys", "parts", "--out", f"parts.{ending}")
@@ -380,11 +398,12 @@ def test_results_are_written_in_the_format_that_the_ending_names(engram: Shell) 
     assert [0, 1, 2] == pq.read_table(engram.folder / "parts.parquet")["number"].to_pylist()
     assert [0, 1, 2] == csv.read_csv(engram.folder / "parts.csv")["number"].to_pylist()
     assert ".parquet, .csv, .arrow" in engram("results", "toys", "parts", "--out", "parts.xls", code=2).stderr
-    assert "nowhere" in engram("results", "toys", "parts", "--out", "nowhere/parts.csv", code=1).stderr
+    for place in ("nowhere/parts.csv", "/dev/null/parts.csv", "x" * 300 + ".csv"):
+        assert f"cannot write {place}: " in engram("results", "toys", "parts", "--out", place, code=1).stderr
+    assert "no home" in engram("results", "toys", "parts", "--out", "~nobody-here/parts.csv", code=2).stderr
 
 
-@pytest.mark.slow
-def test_verify_finds_a_flipped_bit_and_resume_mends_it(engram: Shell) -> None:
+def test_verify_finds_a_flipped_bit_and_resume_mends_it(engram: Here) -> None:
     ended = engram.json(*RUN, "parts=3")
     assert {"checked": 4, "damaged": []} == engram.json("verify")
     hurt = engram.results()[1]
@@ -398,8 +417,7 @@ def test_verify_finds_a_flipped_bit_and_resume_mends_it(engram: Shell) -> None:
     assert {"checked": 4, "damaged": []} == engram.json("verify")
 
 
-@pytest.mark.slow
-def test_explain_says_per_task_what_was_reused_and_what_was_computed(engram: Shell) -> None:
+def test_explain_says_per_task_what_was_reused_and_what_was_computed(engram: Here) -> None:
     engram(*RUN, "parts=3")
     run = engram.json(*RUN, "parts=5")["run"]
     assert [
@@ -408,7 +426,7 @@ def test_explain_says_per_task_what_was_reused_and_what_was_computed(engram: She
     ] == engram.json("explain", run)["tasks"]
 
 
-def test_explain_tells_of_a_stored_key_and_of_one_that_is_not(engram: Shell) -> None:
+def test_explain_tells_of_a_stored_key_and_of_one_that_is_not(engram: Here) -> None:
     engram(*RUN, "parts=3", "trouble=raise", "at=1", f"folder={engram.folder}", code=3)
     (failure,) = (engram.folder / "engram-store" / "failures").glob("*.txt")
     said = engram.json("explain", failure.stem[:10])
@@ -424,20 +442,19 @@ def test_explain_tells_of_a_stored_key_and_of_one_that_is_not(engram: Shell) -> 
     )
 
 
-def keys(engram: Shell) -> list[tuple[str, str]]:
+def keys(engram: Here) -> list[tuple[str, str]]:
     (plan,) = engram.folder.glob("engram-store/runs/*/plan.json")
     return [(key, task) for key, task in json.loads(plan.read_text())["jobs"]]
 
 
-@pytest.mark.slow
-def test_rerun_compares_with_what_is_stored_and_raises_what_the_task_raises(engram: Shell) -> None:
+def test_rerun_compares_with_what_is_stored_and_raises_what_the_task_raises(engram: Here, shell: Shell) -> None:
     engram(*RUN, "parts=2", "trouble=raise", "at=1", f"folder={engram.folder}", code=3)
     (failure,) = (engram.folder / "engram-store" / "failures").glob("*.txt")
     failed = engram("rerun", failure.stem, code=1)
     assert failed.stderr.rstrip().endswith("ValueError: part 1 cannot be had")
     # A part tells the process that computed it, so it differs in that column, by the distance of two processes.
     (stored,) = engram.results()
-    again = engram.json("rerun", stored.stem, code=1)
+    again = shell.json("rerun", stored.stem, code=1)
     assert (False, ["pid"], 1) == (
         again["same"],
         [each["column"] for each in again["differs"]],
@@ -449,32 +466,39 @@ def test_rerun_compares_with_what_is_stored_and_raises_what_the_task_raises(engr
     assert (True, []) == tuple(engram.json("rerun", total)[name] for name in ("same", "differs"))
 
 
-def test_what_is_no_number_is_null_in_json(engram: Shell) -> None:
+def test_what_is_no_number_is_null_in_json(engram: Here) -> None:
     engram(*RUN)
     (row,) = engram.json("results", "toys", "summary")
     assert (None, 15.0) == (row["p_value"], row["estimate"])
 
 
-def test_a_tasks_module_of_the_users_does_not_stand_in_for_ours(engram: Shell) -> None:
-    (engram.folder / "tasks.py").write_text("raise SystemExit('the wrong tasks')")
-    engram.env["PYTHONPATH"] = os.pathsep.join(["", ".", PATHS])
-    assert "finished" == engram.json(*RUN)["state"]
+def test_a_tasks_module_of_the_users_does_not_stand_in_for_ours(shell: Shell) -> None:
+    (shell.folder / "tasks.py").write_text("raise SystemExit('the wrong tasks')")
+    shell.env["PYTHONPATH"] = os.pathsep.join(["", ".", PATHS])
+    assert "finished" == shell.json(*RUN)["state"]
 
 
-def test_an_unforeseen_error_is_one_line_and_its_traceback_is_kept(engram: Shell) -> None:
-    engram(*RUN)
-    (about,) = engram.folder.glob("engram-store/runs/*/run.json")
-    about.write_text('{"audit": 3}')
-    done = engram("resume", about.parent.name, "--address", "none", code=1)
-    assert 1 == len([line for line in done.stderr.splitlines() if line.startswith("engram: ")])
-    assert "Traceback" not in done.stderr
-    assert "Traceback" in engram("resume", about.parent.name, "--debug", code=1).stderr
+def test_an_unforeseen_error_is_one_line_and_its_traceback_is_kept(
+    engram: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = engram.json(*RUN)["run"]
+
+    def unforeseen(*arguments: object) -> None:
+        raise RuntimeError("nobody has thought of this")
+
+    monkeypatch.setattr("orchestrator.runs.resume", unforeseen)
+    done = engram("resume", run, "--address", "none", code=1)
+    (kept,) = (engram.folder / "engram-store" / "crashes").iterdir()
+    said = "engram: unexpected RuntimeError: nobody has thought of this (a fault of engram's own; its traceback is in "
+    assert f"{said}{kept})\n" == done.stderr
+    assert "Traceback" in kept.read_text()
+    assert "Traceback" in engram("resume", run, "--debug", code=1).stderr
 
 
-def test_a_run_whose_folder_cannot_be_read_is_named_and_hides_no_other(engram: Shell) -> None:
+def test_a_run_whose_folder_cannot_be_read_is_named_and_hides_no_other(engram: Here) -> None:
     engram(*RUN, "parts=2")
     engram(*RUN, "parts=3")
-    hurt = sorted((engram.folder / "engram-store" / "runs").iterdir())[0]
+    hurt = sorted((engram.folder / "engram-store" / "runs").glob("[!.]*"))[0]
     (hurt / "run.json").write_text("{torn")
     states = {each["run"]: each["state"] for each in engram.json("runs")["runs"]}
     assert {"unreadable", "finished"} == set(states.values())
@@ -483,7 +507,7 @@ def test_a_run_whose_folder_cannot_be_read_is_named_and_hides_no_other(engram: S
     assert 1 == len(done.stderr.splitlines())
 
 
-def test_python_runs_an_audit_by_the_same_name(engram: Shell) -> None:
+def test_python_runs_an_audit_by_the_same_name(shell: Shell) -> None:
     script = (
         "import sys, orchestrator; heavy = [m for m in ('pyarrow', 'ray', 'torch') if m in sys.modules]; "
         "run = orchestrator.run('toys', preset='few', parts=4, address='none'); "
@@ -491,17 +515,11 @@ def test_python_runs_an_audit_by_the_same_name(engram: Shell) -> None:
         "print(heavy, run.state, run.table('summary')['estimate'].to_pylist(), len(again.cells))"
     )
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=engram.folder, env=engram.env, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=shell.folder, env=shell.env, check=True)
     assert "[] finished [6.0] 2" == done.stdout.strip()
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(engram: Shell) -> None:
-    command = f"{sys.executable} -m orchestrator list --json | head -c 1"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=engram.folder, env=engram.env)
-    assert ("{", "") == (done.stdout, done.stderr)
-
-
-def test_the_doctor_exits_1_where_something_needed_is_broken(engram: Shell) -> None:
+def test_the_doctor_exits_1_where_something_needed_is_broken(engram: Here) -> None:
     assert engram.json("doctor", "--address", "none")["ok"] is True
     (engram.folder / "taken").write_text("no folder")
     said = engram.json("doctor", "--address", "none", "--store", "taken", code=1)

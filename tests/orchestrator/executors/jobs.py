@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -45,6 +46,17 @@ def fail(config: Number, inputs: Inputs) -> pa.Table:
 @task(version=1)
 def sleep(config: Number, inputs: Inputs) -> pa.Table:
     time.sleep(config.value)
+    return pa.table({"pid": [os.getpid()]})
+
+
+@task(version=1)
+def until(config: Number, inputs: Inputs) -> pa.Table:
+    """Says that it has begun, by a file beside the store, and ends once there is a file `go`."""
+    folder = Path(str(os.environ["ENGRAM_TOLD"]))
+    (folder / f"began-{int(config.value)}").touch()
+    forgotten = time.monotonic() + 600.0
+    while not (folder / "go").exists() and time.monotonic() < forgotten:
+        time.sleep(0.01)
     return pa.table({"pid": [os.getpid()]})
 
 

@@ -1,3 +1,6 @@
+import hashlib
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -87,3 +90,25 @@ def test_a_union_is_refused() -> None:
     union = pa.UnionArray.from_sparse(pa.array([0, 0], pa.int8()), [pa.array([1, 2])])
     with pytest.raises(TypeError, match="stable form"):
         content(pa.table({"a": union}))
+
+
+def test_the_digest_is_that_of_schema_and_values_as_described() -> None:
+    def number(value: int) -> bytes:
+        return value.to_bytes(8, "little")
+
+    schema = json.dumps([[["a", "int64", True, []], ["b", "string", True, []]], [["75", "6e"]]]).encode()
+    table = pa.table({"a": [1, 258], "b": ["xy", None]}).replace_schema_metadata({"u": "n"})
+    parts = [
+        *(number(len(schema)), schema),
+        *(number(2), number(0), number(1), number(258)),
+        *(number(2), number(1), b"\0\1", number(2), b"xy"),
+    ]
+    assert hashlib.sha256(b"".join(parts)).hexdigest() == content(table)
+
+
+def test_the_digest_of_every_type_of_column_is_what_it_has_always_been() -> None:
+    digests = "".join(content(pa.table({"a": column})) for column in COLUMNS.values())
+    assert (
+        "e8cddf56b8341936ee0d96c67e10723884dfaa2fc4e68647b005ca34d3e6d64d"
+        == hashlib.sha256(digests.encode()).hexdigest()
+    )

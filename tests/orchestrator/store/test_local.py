@@ -10,12 +10,13 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import orchestrator
-from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
+from orchestrator.errors import Absent, Damaged, StoreError, Unreadable, Unwritable
 from orchestrator.store import Written, open_store
 from orchestrator.store.entry import CorruptError
 from orchestrator.store.local import LocalStore
@@ -55,6 +56,18 @@ def flip(path: Path, bit: int) -> None:
 
 def inside(store: LocalStore, folder: str, suffix: str = ".arrow") -> list[Path]:
     return sorted(Path(store.location, folder).rglob(f"*{suffix}"))
+
+
+def refused_to_open(path: Path, number: int) -> Callable[..., Any]:
+    """`open`, which the system refuses for one file."""
+    real = open
+
+    def refuse(file: Any, *arguments: Any, **more: Any) -> Any:
+        if str(file) == str(path):
+            raise OSError(number, os.strerror(number), str(path))
+        return real(file, *arguments, **more)
+
+    return refuse
 
 
 def python(script: str, *arguments: object, around: tuple[str, ...] = ()) -> "subprocess.Popen[str]":
@@ -208,11 +221,60 @@ def test_what_is_no_file_is_set_aside_too(store: LocalStore) -> None:
     place(store, "a").mkdir(parents=True)
     with pytest.raises(Damaged, match="Is a directory"):
         store.read(key("a"))
-    put(store, "a")
-    place(store, "a").unlink()
+    for target, why in (("nowhere", "a link to nowhere, which is not there"), (f"{key('a')}.arrow", "symbolic links")):
+        put(store, "a")
+        place(store, "a").unlink()
+        place(store, "a").symlink_to(target)
+        with pytest.raises(Damaged, match=f"{why}.*quarantine"):
+            store.read(key("a"))
     place(store, "a").symlink_to("nowhere")
-    with pytest.raises(StoreError, match="neither a result nor"):
+    put(store, "a")
+    assert table("a") == store.read(key("a"))
+    assert 4 == len(os.listdir(Path(store.location, "quarantine"))) // 2  # each with a note, and the lock
+
+
+def test_what_cannot_be_read_is_not_called_damaged_and_stays(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = put(store, "a")
+    denied = refused_to_open(path, errno.EACCES)
+    monkeypatch.setattr("builtins.open", denied)
+    for read in (store.read, store.record):
+        with pytest.raises(Unreadable, match=f"cannot read {path}: Permission denied"):
+            read(key("a"))
+    assert [(key("a"), f"cannot read {path}: Permission denied")] == [
+        (name, str(error)) for name, error in store.verify([key("a")])
+    ]
+    with pytest.raises(Unwritable, match=rf"cannot write {path}: Permission denied \(EACCES\)"):
         store.write(key("a"), table("a"), {})
+    monkeypatch.setattr("builtins.open", refused_to_open(path, errno.EMFILE))
+    with pytest.raises(OSError, match="Too many open files"):
+        store.write(key("a"), table("a"), {})
+    monkeypatch.undo()
+    assert table("a") == store.read(key("a"))
+    assert [] == inside(store, "quarantine")
+
+
+def test_a_record_that_cannot_be_read_is_not_called_damaged(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put(store, "a")
+
+    def denied(*arguments: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(pa, "OSFile", denied)
+    with pytest.raises(Unreadable, match=f"cannot read {path}: Permission denied"):
+        store.record(key("a"), check=False)
+
+
+def test_results_that_cannot_be_listed_are_not_taken_for_none(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(folder: object) -> list[str]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+
+    monkeypatch.setattr(os, "listdir", denied)
+    with pytest.raises(Unreadable, match=r"cannot read .*results: Permission denied"):
+        store.keys()
 
 
 def test_healing_from_many_sides_never_sets_a_sound_result_aside(store: LocalStore) -> None:
@@ -266,10 +328,22 @@ def test_verify_names_exactly_what_is_wrong_in_order(store: LocalStore) -> None:
     wrong = list(store.verify(key(number) for number in range(300)))
     assert [key(7), key(150), key(299)] == [name for name, _ in wrong]
     assert ["damaged", "damaged", "no result"] == [
-        next(w for w in ("damaged", "no result") if w in s) for _, s in wrong
+        next(w for w in ("damaged", "no result") if w in str(error)) for _, error in wrong
     ]
     assert [key(7), key(150), key(299)] == [name for name, _ in store.verify(key(number) for number in range(300))]
     assert 2 == len(inside(store, "quarantine"))
+
+
+def test_what_a_run_keeps_is_set_aside_only_while_it_is_what_was_found_wrong(store: LocalStore) -> None:
+    store.folder("runs", "one")
+    store.keep("one", "way.json", b"odd")
+    path = Path(store.location, "runs", "one", "ways", "way.json")
+    path.write_bytes(b"mended by another")
+    store.unkeep("one", "way.json", b"odd", "it makes no sense")
+    assert (b"mended by another", []) == (store.kept("one", "way.json"), inside(store, "quarantine", ".json"))
+    store.unkeep("one", "way.json", b"mended by another", "it makes no sense")
+    assert store.kept("one", "way.json") is None
+    assert [b"mended by another"] == [each.read_bytes() for each in inside(store, "quarantine", ".json")]
 
 
 # Making and opening a store
@@ -332,6 +406,20 @@ def test_a_store_in_a_folder_is_opened_by_a_file_uri_too(tmp_path: Path) -> None
     for uri in ("gs://bucket", "https://bucket/store", "file://host/path"):
         with pytest.raises(StoreError, match=f"{uri}: give a local path"):
             open_store(uri)
+
+
+def test_a_link_to_nothing_in_the_place_of_a_store_is_said(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    for place in ("link", "link/below"):
+        with pytest.raises(StoreError, match=f"link is a link to {tmp_path / 'gone'}, which is not there"):
+            open_store(tmp_path / place)
+    store = open_store(tmp_path / "store")
+    (tmp_path / "store" / "results").rmdir()
+    (tmp_path / "store" / "results").symlink_to(tmp_path / "gone")
+    with pytest.raises(Unwritable, match="results is a link to"):
+        open_store(store.location)
+    (tmp_path / "gone").mkdir()
+    put(LocalStore(tmp_path / "link"), "a")
 
 
 def test_a_location_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -464,7 +552,7 @@ for act in (lambda: put(store, "new"), lambda: store.read(key("damaged")), lambd
     except Unwritable as error:
         assert "EROFS" in str(error), error
 [(name, wrong)] = store.verify([key("sound"), key("damaged")])
-assert name == key("damaged") and "damaged" in wrong and "cannot be set aside" in wrong, wrong
+assert name == key("damaged") and "damaged" in str(wrong) and "cannot be set aside" in str(wrong), wrong
 store.digests()["known"] = "only for now"
 """
 

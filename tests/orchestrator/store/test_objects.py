@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from orchestrator.errors import StoreError, Unwritable
+from orchestrator.errors import Damaged, StoreError, Unwritable
 from orchestrator.store import open_store
 from orchestrator.store.bucket import Bucket, cause
+from orchestrator.store.objects import ObjectStore
 from tests.orchestrator.store.test_contract import key, put, table
 from tests.s3 import BUCKET, Server
 
@@ -76,14 +77,10 @@ def test_a_server_that_is_away_is_said_and_a_write_waits_for_it_a_while(
     store = open_store(PLACE)
     s3.stop()
     try:
-        began = time.monotonic()
         assert f"cannot read {PLACE}" in refusal(lambda: store.read(key("a")))
         assert "it cannot be reached" in refusal(store.keys)
         assert "it cannot be reached" in refusal(lambda: open_store(PLACE))
-        assert time.monotonic() - began < 20
-        began = time.monotonic()
         assert PLACE in refusal(lambda: store.write(key("a"), table("a"), {}), Unwritable)
-        assert time.monotonic() - began < 20
     finally:
         s3.start()
     put(store, "a")
@@ -95,9 +92,7 @@ def test_a_server_that_is_silent_is_given_up(s3: Server, monkeypatch: pytest.Mon
         silent.bind(("127.0.0.1", 0))
         silent.listen(9)
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        began = time.monotonic()
         assert "it cannot be reached" in refusal(lambda: open_store(PLACE))
-        assert time.monotonic() - began < 22
 
 
 def test_a_region_that_is_another_one_is_said(s3: Server) -> None:
@@ -110,3 +105,63 @@ def test_a_large_result_is_put_and_read_as_any_other(s3: Server) -> None:
     data = bytes(range(256)) * 50_000
     bucket.put("large", data[:100], data[100:])
     assert data == memoryview(bucket.get("large")).tobytes()
+
+
+class Meddled(Bucket):
+    """A bucket in which something else happens just before an act of ours is done; each act's name is kept."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        self.acts: list[str] = []
+        self.before: dict[int, Callable[[], object]] = {}  # by number of the act, from 0
+
+    def _act(self, name: str) -> None:
+        self.acts.append(name)
+        self.before.get(len(self.acts) - 1, lambda: None)()
+
+    def get(self, name: str) -> pa.Buffer:
+        self._act(f"get {name}")
+        return super().get(name)
+
+    def put(self, name: str, *parts: bytes | memoryview) -> None:
+        self._act(f"put {name}")
+        super().put(name, *parts)
+
+    def delete(self, name: str) -> None:
+        self._act(f"delete {name}")
+        super().delete(name)
+
+
+@pytest.fixture
+def damaged(s3: Server) -> tuple[ObjectStore, Meddled, str, bytes]:
+    """A store with one damaged result, its bucket, the result's name there, and its bytes when it was sound."""
+    store = ObjectStore(PLACE)
+    put(store, "a")
+    name = f"results/{key('a')[:2]}/{key('a')}.arrow"
+    sound = s3.get(f"store/{name}")
+    s3.put(f"store/{name}", sound[:-9])
+    bucket = store._bucket = Meddled(PLACE)
+    return store, bucket, name, sound
+
+
+def test_a_sound_result_put_in_a_damaged_ones_place_meanwhile_stays(
+    s3: Server, damaged: tuple[ObjectStore, Meddled, str, bytes]
+) -> None:
+    store, bucket, name, sound = damaged
+    bucket.before[1] = lambda: s3.put(f"store/{name}", sound)  # between the reading and the look before it is removed
+    with pytest.raises(Damaged):
+        store.read(key("a"))
+    assert table("a") == store.read(key("a"))
+    assert [] == s3.names("store/quarantine")
+
+
+def test_a_damaged_result_is_removed_only_once_its_copy_lies_in_quarantine(
+    s3: Server, damaged: tuple[ObjectStore, Meddled, str, bytes]
+) -> None:
+    store, bucket, _, sound = damaged
+    with pytest.raises(Damaged):
+        store.read(key("a"))
+    acts = [act.partition("/")[0] for act in bucket.acts]
+    assert ["get results", "get results", "put quarantine", "put quarantine", "delete results"] == acts
+    [kept] = [each for each in s3.names("store/quarantine") if each.endswith(".arrow")]
+    assert sound[:-9] == s3.get(kept)

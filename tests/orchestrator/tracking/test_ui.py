@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -14,9 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.store import open_store
+from orchestrator.store.lock import locked
+from orchestrator.tracking import ui
+from orchestrator.tracking.target import Target
 from tests.mlflow_server import free_port
+from tests.orchestrator.tracking.conftest import Copied
 from tests.orchestrator.tracking.test_tracking import TOYS, marked, shell
-from tests.shell import Shell
+from tests.shell import Here, Shell
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync")
@@ -24,9 +30,10 @@ OFFLINE = ("--disable-background-networking", "--disable-component-update", "--v
 
 
 @pytest.fixture(scope="module")
-def tracked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shell, str]:
+def tracked(tmp_path_factory: pytest.TempPathFactory, begun: Copied) -> tuple[Shell, str]:
     """A store in which a run is tracked, and the run's name."""
     engram = shell(tmp_path_factory.mktemp("ui"), TRACKED=f"mark-{os.getpid()}-{time.time()}")
+    begun(engram.folder)
     return engram, engram.json(*TOYS, "--preset", "few")["run"]
 
 
@@ -65,15 +72,15 @@ def test_the_link_answers_on_this_machine_only_until_the_command_is_ended(
     port = int(url.split(":")[2].partition("/")[0])
     assert port > first
     assert f"http://127.0.0.1:{port}/#/experiments/1/runs?workflowType=machine_learning" == url
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=120) as answer:
         assert b"MLflow" in answer.read()
     assert {"0100007F"} == listening(port)
     with pytest.raises(urllib.error.HTTPError, match="404"):  # MLflow's assistant would run commands on this machine
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/ajax-api/3.0/mlflow/assistant/config", timeout=10)
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/ajax-api/3.0/mlflow/assistant/config", timeout=120)
     if BROWSER and number is signal.SIGINT:
         assert name in seen(url, tmp_path)
     command.send_signal(number)
-    said = command.communicate(timeout=20)[1]
+    said = command.communicate(timeout=120)[1]
     assert 0 == command.returncode, said
     assert f"port {first} is taken" in said
     assert [] == marked(engram.env["TRACKED"])
@@ -89,22 +96,35 @@ def test_nothing_is_left_when_the_command_is_killed(tracked: tuple[Shell, str]) 
     assert '"url"' in command.stdout.readline()
     command.kill()
     command.communicate()
-    deadline = time.monotonic() + 10
-    while marked(engram.env["TRACKED"]):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    engram.until(lambda: [] == marked(engram.env["TRACKED"]))
+
+
+def test_the_pages_wait_for_nobody_who_holds_the_tracking_lock(tmp_path: Path, begun: Copied) -> None:
+    path = begun(tmp_path)
+    store = open_store(str(tmp_path / "engram-store"))
+    asked = threading.Thread(target=ui.check, args=(store, Target(f"sqlite:///{path}")), daemon=True)
+    with locked(path.parent / "lock"):
+        asked.start()
+        asked.join(60)
+        assert not asked.is_alive()
+
+
+def test_a_database_that_cannot_be_used_is_one_clear_line(tmp_path: Path, begun: Copied) -> None:
+    os.truncate(begun(tmp_path), 1000)
+    said = Here(tmp_path)("ui", "--mlflow", f"sqlite:///{tmp_path}/engram-store/mlflow/mlflow.db", code=1).stderr
+    assert 1 == len(said.splitlines())
+    assert "MLflow cannot use" in said
 
 
 def test_a_store_without_tracked_runs_is_one_clear_line(tmp_path: Path) -> None:
-    engram = shell(tmp_path)
-    engram(*TOYS, "--preset", "few", "--mlflow", "off")
-    done = engram("ui", code=1)
-    assert 1 == len(done.stderr.splitlines())
-    assert "nothing is tracked" in done.stderr
+    open_store(str(tmp_path / "engram-store"))
+    said = Here(tmp_path)("ui", "--mlflow", f"sqlite:///{tmp_path}/none.db", code=1).stderr
+    assert 1 == len(said.splitlines())
+    assert "nothing is tracked" in said
 
 
 def test_a_server_elsewhere_only_has_its_link_printed(tmp_path: Path) -> None:
-    engram = shell(tmp_path)
-    engram(*TOYS, "--preset", "few", "--mlflow", "off")
+    open_store(str(tmp_path / "engram-store"))
+    engram = Here(tmp_path)
     away = f"http://127.0.0.1:{free_port()}"
     assert {"url": f"{away}/#/experiments?workflowType=machine_learning"} == engram.json("ui", "--mlflow", away)

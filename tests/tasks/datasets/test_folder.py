@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -124,6 +125,9 @@ def test_what_is_no_such_folder_is_refused_by_the_name_of_the_file(tmp_path: Pat
     folder = changed("deep")
     (folder / "dog" / "more").mkdir()
     assert f"{folder}/dog/more is a folder inside a class" in refused(f"folder:{folder}")
+    folder = changed("pipe")
+    os.mkfifo(folder / "dog" / "endless.png")
+    assert f"{folder}/dog/endless.png is no file" in refused(f"folder:{folder}")
     folder = changed("loose")
     scans.saved(folder / "1.png", pixels(0, 0))
     assert f"{folder}/1.png belongs to no class" in refused(f"folder:{folder}")

@@ -128,6 +128,7 @@ def test_a_step_adds_noise_to_the_sum_of_clipped_slopes() -> None:
     assert float(losses.detach().mean()) == pytest.approx(found.history[0].train_loss, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_step_without_a_row_is_noise_alone() -> None:
     # With a probability of 1/3 for each of three rows, 8 of 27 steps draw none.
     found, _, _ = trained(Dense(Binary((28, 28, 1)), 3, (7, 5)), 3, batch=1, epochs=6)
@@ -141,6 +142,7 @@ def test_a_row_more_is_trained_by_the_same_mechanism() -> None:
     assert private.steps(replace(CONFIG, held_out=Fold(1, 2, 0)), Member(1, rows[1:])) == 2
 
 
+@pytest.mark.slow
 def test_there_may_be_an_outlier_component_too() -> None:
     both, alone = (fit(replace(CONFIG, outliers=share), []) for share in (0.5, 0.0))
     assert both.column("epsilon").equals(alone.column("epsilon"))

@@ -124,6 +124,7 @@ def test_the_trainings_of_a_call_go_on_from_different_epochs_as_they_would_alone
     assert {1, 2} == set(left)
 
 
+@pytest.mark.slow
 def test_a_private_training_is_never_broken_into_links() -> None:
     _, state, _ = linked(link(2))
     config = replace(link(3), privacy=Privacy(3.0))

@@ -308,10 +308,15 @@ TABLES = {
 }
 
 
+@pytest.fixture(scope="module")
+def done() -> dict[str, pa.Table]:
+    """What presets and their cells share is computed once."""
+    return {}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_runs_at_tiny_scale(preset: str) -> None:
-    done: dict[str, pa.Table] = {}  # cells that become equal, and what they share, are computed once
+def test_every_preset_runs_at_tiny_scale(preset: str, done: dict[str, pa.Table]) -> None:
     for config in AUDIT.cells(preset):
         small = pinned(tiny(config))
         assert (config.network, config.feature, config.measures) == (small.network, small.feature, small.measures)

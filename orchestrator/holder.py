@@ -1,0 +1,117 @@
+"""Who holds a run: a driver's process, named so exactly that a dead one on this machine is known at once.
+
+A machine is what has this host name and this boot. The kernel makes a boot's name anew at each start, so two machines
+that share a disk and a host name are told apart. What has our host name and another boot may be this machine before
+its last start, or another one: then only the heartbeat tells, which costs a restarted machine a minute at most. A
+machine's own id (`/etc/machine-id`) would save that minute, but images of machines and containers are copied with it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+STALE = 60.0  # seconds without a heartbeat after which a holder on another machine counts as dead
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A driver. `started` is the process's start as the system counts it, `since` seconds since 1970 by its clock."""
+
+    host: str
+    boot: str  # changes when the machine starts again
+    space: str  # the process's pid namespace: a number means nothing in another container
+    pid: int
+    started: str
+    since: float
+    token: str  # this acquisition and no other
+
+    def alive(self, silent: float) -> bool:
+        """Whether this driver still runs, as far as can be told from here; it has been `silent` for so many seconds."""
+        if here(self):
+            started = _started(self.pid)
+            return started is not None and ("" in (started, self.started) or started == self.started)
+        return silent <= STALE
+
+    @property
+    def name(self) -> str:
+        """The process, as a person finds it."""
+        return f"process {self.pid} on {self.host}"
+
+
+def me(now: float) -> Holder:
+    """This process as a holder, with a token of its own."""
+    pid = os.getpid()
+    token = os.urandom(16).hex()
+    return Holder(socket.gethostname(), _boot(), _space(), pid, _started(pid) or "", now, token)
+
+
+def here(holder: Holder) -> bool:
+    """Whether a holder's process is one of this machine, so that it can be seen whether it lives."""
+    ours = (socket.gethostname(), _boot(), _space())
+    return (holder.host, holder.boot, holder.space) == ours and bool(holder.boot)
+
+
+def refusal(run: str, other: Holder, silent: float) -> str:
+    """Who drives a run already, heard of so many seconds ago, and what to do about it."""
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(other.since))
+    line = f"{run} already has a driver: {other.name}, since {since}"
+    if here(other):
+        return f"{line}; wait for it to end, or stop it (kill {other.pid}) and try again"
+    ago = max(0, round(silent))
+    return f"{line}, heard of {ago} s ago; wait for it to end, or stop it there, and try again {STALE:.0f} s later"
+
+
+def taken(run: str, other: Holder | None) -> str:
+    """Who drives a run now that this process has driven."""
+    who = f"{other.name} has it now" if other else "another driver has it now"
+    return f"{run} was taken over while this process was stopped or cut off: {who}; what was computed here is kept"
+
+
+@cache
+def _boot() -> str:
+    """What changes when this machine starts again."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return _ask("sysctl", "-n", "kern.boottime")
+
+
+@cache
+def _space() -> str:
+    with suppress(OSError):
+        return os.readlink("/proc/self/ns/pid")
+    return ""
+
+
+def _started(pid: int) -> str | None:
+    """When a process started, as a text to compare; "" where that cannot be told; None when there is no such process.
+
+    A process that is dead but not yet collected by its parent is none.
+    """
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError, ValueError):
+        return None
+    except PermissionError:
+        pass  # it is another user's
+    if sys.platform != "linux":
+        return _ask("ps", "-o", "lstart=", "-p", str(pid))
+    try:
+        # The name, in brackets, may itself hold blanks and brackets; state and start are fields 3 and 22.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""  # hidden from us, or gone this instant
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def _ask(*command: str) -> str:
+    with suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+    return ""

@@ -1,0 +1,31 @@
+"""How long calls may take before they are taken to hang."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+FLOOR = 600.0  # seconds that any call gets: a worker may have to load, compile or wait for a slow disk first
+TIMES = 20.0  # of the longest that a job of its kind took in this run, on these machines
+
+
+class Limits:
+    """Seconds that calls get, `given` for each job, or learnt from jobs of the same kinds.
+
+    What is learnt are only jobs of this start of the run: another one may have had faster machines.
+    """
+
+    def __init__(self, given: float | None = None) -> None:
+        self._given = given
+        self._longest: dict[str, float] = {}
+
+    def learn(self, kind: str, seconds: float) -> None:
+        self._longest[kind] = max(seconds, self._longest.get(kind, 0.0))
+
+    def of(self, kinds: Iterable[str]) -> float | None:
+        """Seconds for jobs of these kinds together, one after another; None where not all kinds are known."""
+        kinds = list(kinds)
+        if self._given is not None:
+            return self._given * len(kinds)
+        if not all(kind in self._longest for kind in kinds):
+            return None
+        return max(FLOOR, TIMES * sum(self._longest[kind] for kind in kinds))

@@ -1,0 +1,130 @@
+"""What the files of a run's folder may hold: whoever reads them need not ask again.
+
+A file without a digest, of an older version, may be damaged and valid JSON all the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+Check = Callable[[Any], bool]
+
+
+def about(value: Any) -> None:
+    """ValueError unless this is what `run.json` says of a run, or of a sweep."""
+    _of(value, "run.json", {"audit": _text}, ABOUT)
+    if "cells" in value and len(value.get("settings", value["cells"])) != len(value["cells"]):
+        raise ValueError("it has not as many settings as cells")
+
+
+def plan(value: Any) -> None:
+    """ValueError unless this is a `plan.json`."""
+    _of(value, "plan.json", {"roots": _mapping_of(_texts), "jobs": _jobs}, {"after": _mapping_of(_text)})
+
+
+def is_event(value: Any) -> bool:
+    """Whether this is an event with what others read in one of its kind."""
+    if not isinstance(value, dict) or not (_text(value.get("event")) and _text(value.get("time"))):
+        return False
+    if not _is_time(value["time"]) or not all(held(value[name]) for name, held in ANY.items() if name in value):
+        return False
+    return all(name in value and held(value[name]) for name, held in EVENTS.get(value["event"], {}).items())
+
+
+def timings(value: Any) -> dict[str, list[float]]:
+    """Seconds by group, as far as this is a `timings.json`."""
+    if not isinstance(value, dict):
+        return {}
+    return {group: list(filter(_seconds, taken)) for group, taken in value.items() if isinstance(taken, list)}
+
+
+def _of(value: Any, name: str, needed: Mapping[str, Check], optional: Mapping[str, Check]) -> None:
+    if not isinstance(value, dict):
+        raise ValueError(f"it holds a {type(value).__name__}, which is no {name}")
+    for each, held in {**needed, **optional}.items():
+        if each in value and not held(value[each]):
+            raise ValueError(f"what it says of {each!r} has another form than a {name} has")
+        if each in needed and each not in value:
+            raise ValueError(f"it says nothing of {each!r}, as every {name} does")
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and value >= 0
+
+
+def _mapping(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _maybe(held: Check) -> Check:
+    return lambda value: value is None or held(value)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _mapping_of(held: Check) -> Check:
+    return lambda value: isinstance(value, dict) and all(map(held, value.values()))
+
+
+def _jobs(value: Any) -> bool:
+    return isinstance(value, list) and all(_texts(each) and len(each) == 2 for each in value)
+
+
+def _cells(value: Any) -> bool:
+    """Names of folders."""
+    return _texts(value) and bool(value) and all(each not in ("", ".", "..") and "/" not in each for each in value)
+
+
+def _settings(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_maybe(_mapping), value))
+
+
+def _seconds(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+
+
+ABOUT: Mapping[str, Check] = {
+    "run": _text,
+    "created": _text,
+    "preset": _maybe(_text),
+    "setting": _maybe(_mapping),
+    "config": _mapping,
+    "versions": _mapping,
+    "cells": _cells,
+    "settings": _settings,
+}
+# Of events: what any of them may hold, and what those of one kind must.
+ANY: Mapping[str, Check] = {
+    "key": _text,
+    "task": _text,
+    "error": _text,
+    "note": _text,
+    "planned": _count,
+    "stored": _count,
+    "models": _count,
+    "tasks": _mapping_of(_count),
+    "jobs": _mapping_of(_count),
+}
+EVENTS: Mapping[str, Mapping[str, Check]] = {
+    "stored": {"key": _text},
+    "done": {"key": _text, "task": _text, "seconds": _seconds},
+    "missing": {"inputs": _texts},
+    "damaged": {"key": _text},
+    "tolerated": {"keys": _texts, "instead": _texts, "roots": _mapping_of(_texts)},
+}

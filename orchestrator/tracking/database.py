@@ -1,0 +1,123 @@
+"""The SQLite file in which MLflow keeps runs: it appears whole, and one that MLflow cannot use is set aside.
+
+MLflow makes it in hundreds of steps and never mends one of which some are missing. So it is made in a folder of its own
+and then linked into its place; a writer that dies midway leaves only that folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from tempfile import mkdtemp
+
+from orchestrator.store import aside
+
+MAKING = ".making-"  # how the names of the folders begin in which a database is made
+OWED = "owed.json"  # beside it: names of runs that the database before it had
+TIMEOUT = 20.0  # seconds to wait for somebody who writes
+
+
+def problem(path: Path) -> str | None:
+    """Why MLflow cannot use the database, in a few words; None where it can, or where that cannot be seen now.
+
+    OSError where it is not there. Reads all of it.
+    """
+    if path.stat().st_size == 0:
+        return "it is empty"
+    try:
+        with closing(_opened(path)) as database:
+            (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                return str(found)
+            # The first experiment is the last that MLflow makes.
+            whole = database.execute("SELECT 1 FROM experiments LIMIT 1").fetchone()
+            return None if whole else "it was never completed"
+    except sqlite3.Error as error:
+        return _fault(error)
+
+
+def holds(path: Path, run_id: str) -> bool:
+    """Whether the database has the run. One that somebody else keeps locked is believed to."""
+    try:
+        if path.stat().st_size == 0:
+            return False
+        with closing(_opened(path)) as database:
+            return bool(database.execute("SELECT 1 FROM runs WHERE run_uuid = ?", (run_id,)).fetchone())
+    except sqlite3.Error as error:
+        return _fault(error) is None
+    except OSError:
+        return False
+
+
+def make(path: Path, fill: Callable[[Path], None]) -> None:
+    """Put the database there that `fill` makes at the path it is given, unless one is there by then.
+
+    To be done alone, under the lock. OSError where it cannot be written; else whatever `fill` raises.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f"{MAKING}*"):  # by one that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    folder = Path(mkdtemp(prefix=MAKING, dir=path.parent))
+    try:
+        draft = folder / path.name
+        fill(draft)
+        if wrong := problem(draft):
+            raise OSError(f"the database that was made for {path} cannot be used: {wrong}")
+        with open(draft, "rb") as made:
+            os.fsync(made.fileno())
+        with suppress(FileExistsError):
+            os.link(draft, path)
+        aside.sync(path.parent)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def set_aside(path: Path, runs: Iterable[str]) -> Path:
+    """Move the database away with the journals that belong to it, and note that these runs were in it. Its new place.
+
+    To be done alone, under the lock.
+    """
+    owe(path, sorted({*owed(path), *runs}))  # first: whoever is killed after it has only to do the rest again
+    count = 1
+    while (place := path.with_name(f"{path.name}.unusable-{count}")).exists():
+        count += 1
+    for suffix in ("-journal", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            os.rename(f"{path}{suffix}", f"{place}{suffix}")
+    os.rename(path, place)
+    aside.sync(path.parent)
+    return place
+
+
+def owed(path: Path) -> list[str]:
+    """The runs that a database set aside had and that are still to be delivered to the one in its place."""
+    try:
+        found = json.loads((path.parent / OWED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+
+
+def owe(path: Path, runs: Sequence[str]) -> None:
+    """Note that these runs, and no others, are still to be delivered."""
+    if runs:
+        aside.replace(path.parent, path.parent / OWED, (json.dumps(list(runs), indent=1) + "\n").encode())
+    else:
+        (path.parent / OWED).unlink(missing_ok=True)
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=TIMEOUT)
+
+
+def _fault(error: sqlite3.Error) -> str | None:
+    """What an error says of the database itself; None where it only says that it cannot be read now."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return str(error)
+    return "it was never completed" if "no such table" in str(error) else None

@@ -1,0 +1,89 @@
+"""What becomes of a command whose output nobody takes: it does its work first, and says so where it still can."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.shell import Here, Shell
+
+RUN = ("run", "toys", "--address", "none", "parts=2")
+FULL = "engram: cannot write to standard output: No space left on device\n"
+
+
+@pytest.fixture
+def engram(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def redirected(engram: Shell, how: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["sh", "-c", f'exec "$@" {how}', "sh", sys.executable, "-m", "orchestrator", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=engram.folder, env=engram.env)
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [
+        ("2>&-", 0, ""),
+        ("2>/dev/full", 0, ""),
+        (">&-", 1, "engram: cannot write to standard output: Bad file descriptor\n"),
+        (">/dev/full", 1, FULL),
+        ("<&- >&- 2>&-", 1, ""),
+    ],
+)
+def test_a_run_is_computed_and_stored_whatever_became_of_its_output(
+    engram: Shell, how: str, code: int, said: str
+) -> None:
+    done = redirected(engram, how, *RUN)
+    assert (code, 3) == (done.returncode, len(engram.results()))
+    assert done.stderr.endswith(said)
+    assert "finished" == Here(engram.folder).json("status")["state"]
+    assert not (engram.folder / "engram-store" / "crashes").exists()
+
+
+def test_a_reader_that_has_seen_enough_ends_a_command_quietly(engram: Shell) -> None:
+    command = f"{sys.executable} -m orchestrator list --json | head -c 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=engram.folder, env=engram.env)
+    assert ("{", "") == (done.stdout, done.stderr)
+
+
+COMMANDS: dict[str, Callable[[str, str], tuple[str, ...]]] = {
+    "help": lambda run, key: ("--help",),
+    "help of a command": lambda run, key: ("run", "--help"),
+    "list": lambda run, key: ("list",),
+    "plan": lambda run, key: ("plan", "toys"),
+    "resume": lambda run, key: ("resume", run, "--address", "none"),
+    "runs": lambda run, key: ("runs",),
+    "status": lambda run, key: ("status", run),
+    "results": lambda run, key: ("results", run),
+    "compare": lambda run, key: ("compare", run, run),
+    "report": lambda run, key: ("report", run),
+    "probes": lambda run, key: ("probes", "toys", "data=digits", "parts=1", "--out", "handed"),
+    "explain": lambda run, key: ("explain", key),
+    "rerun": lambda run, key: ("rerun", key),
+    "verify": lambda run, key: ("verify",),
+    "doctor": lambda run, key: ("doctor", "--address", "none"),
+}
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Here, str, str]:
+    """A folder with a run in its store, the run, and one of its keys."""
+    here = Here(tmp_path_factory.mktemp("ran"))
+    run = here.json(*RUN)["run"]
+    key = next((here.folder / "engram-store" / "results").glob("*/*.arrow")).stem
+    return here, run, key
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_takes_a_full_disk_behind_its_output_for_a_fault_of_its_own(
+    ran: tuple[Here, str, str], command: str
+) -> None:
+    here, run, key = ran
+    done = here.into("/dev/full", *COMMANDS[command](run, key))
+    assert (1, FULL) == (done.returncode, done.stderr[-len(FULL) :])
+    assert 1 == done.stderr.count("engram: ")

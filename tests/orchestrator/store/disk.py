@@ -1,0 +1,159 @@
+"""A disk that can be told to refuse, and that tells what a crash or a power cut would leave of a folder.
+
+Files are real ones; only bringing them to the disk is pretended, and noted: what was not brought there is what a power
+cut takes.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import fcntl
+import io
+import itertools
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REAL_LSTAT, REAL_LISTDIR, REAL_OPEN = os.lstat, os.listdir, builtins.open
+BY_PATH = ("open", "mkdir", "link", "rename", "replace", "unlink", "stat", "lstat", "listdir")
+BY_HANDLE = ("write", "fsync", "close")
+
+
+class Crash(BaseException):
+    """The process is killed here: nothing that it asks for any more happens."""
+
+
+class Disk:
+    """All system calls on a folder, while `watching`. `calls` are those made, in order, `refused` the one that was."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.calls: list[str] = []
+        self.refused = ""
+        self.remembers = True  # whether what is synced is brought to the disk; another process may die before it is
+        self._at: int | None = None
+        self._error: Callable[[], BaseException] = Crash
+        self._handles: dict[int, Path] = {}
+        self._numbers: dict[int, int] = {}  # an inode's, which is given to another file one day, to ours
+        self._fresh = itertools.count()
+        self._names: dict[int, dict[str, int]] = {}  # of folders, as they are on the disk
+        self._bytes: dict[int, bytes] = {}  # of files, as they are on the disk
+        for folder, _, files in os.walk(root):
+            for name in files:
+                self.keep(os.path.join(folder, name))
+            self.keep(folder)
+
+    @property
+    def crashed(self) -> bool:
+        return self._at is not None and len(self.calls) >= self._at and self._error is Crash
+
+    def refuse(self, at: int, error: Callable[[], BaseException]) -> None:
+        """Raise this instead of the call of that number, counted from 1; with Crash instead of all that follow, too."""
+        self._at, self._error, self.calls = at, error, []
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in BY_PATH:
+                patch.setattr(os, name, self._by_path(name, getattr(os, name)))
+            for name in BY_HANDLE:
+                patch.setattr(os, name, self._by_handle(name, getattr(os, name)))
+            patch.setattr(fcntl, "flock", self._by_handle("flock", fcntl.flock))
+            opened = self._by_path("read", builtins.open)
+            patch.setattr(builtins, "open", opened)
+            patch.setattr(io, "open", opened)
+            yield
+
+    def after_power_cut(self, to: Path, eager: bool = False) -> Path:
+        """What a power cut leaves of the folder, in another one.
+
+        Names and bytes that were not synced are gone; where the disk is `eager`, names are there and the bytes gone.
+        """
+        self._restore(self._number(os.stat(self.root)), self.root, to, eager)
+        return to
+
+    def _restore(self, number: int, real: Path, to: Path, eager: bool) -> None:
+        to.mkdir()
+        names = self._names.get(number, {})
+        if eager and real.is_dir():
+            names = {name: self._number(REAL_LSTAT(real / name)) for name in REAL_LISTDIR(real)}
+        for name, inner in names.items():
+            if inner in self._names or (eager and (real / name).is_dir()):
+                self._restore(inner, real / name, to / name, eager)
+            else:
+                (to / name).write_bytes(self._bytes.get(inner, b""))
+
+    def _by_path(self, name: str, act: Callable[..., Any]) -> Callable[..., Any]:
+        def call(path: Any, *arguments: Any, **more: Any) -> Any:
+            if not self._ours(path):
+                return act(path, *arguments, **more)
+            self._count(name, path)
+            if name in ("unlink", "replace", "rename"):
+                self._retire(path if name == "unlink" else arguments[0])
+            found = act(path, *arguments, **more)
+            if name == "open":
+                self._handles[found] = Path(path)
+            if name == "mkdir":
+                self._names[self._number(REAL_LSTAT(path))] = {}
+            return found
+
+        return call
+
+    def _by_handle(self, name: str, act: Callable[..., Any]) -> Callable[..., Any]:
+        def call(handle: Any, *arguments: Any) -> Any:
+            if handle not in self._handles:
+                return act(handle, *arguments)
+            path = self._handles[handle]
+            if name == "close":  # in any case, so that none is left open
+                del self._handles[handle]
+                act(handle)
+            dead = self.crashed
+            try:
+                self._count(name, path)
+            except BaseException:
+                if name == "write" and not dead:
+                    act(handle, bytes(arguments[0])[: len(arguments[0]) // 2])
+                raise
+            if name == "fsync":
+                return self.keep(path) if self.remembers else None
+            return None if name == "close" else act(handle, *arguments)
+
+        return call
+
+    def _count(self, name: str, path: Any) -> None:
+        self.calls.append(f"{name} {path}")
+        if len(self.calls) == self._at or self.crashed:
+            self.refused = self.refused or self.calls[-1]
+            raise self._error()
+
+    def _ours(self, path: Any) -> bool:
+        return isinstance(path, str | os.PathLike) and Path(path).is_relative_to(self.root)
+
+    def keep(self, path: Any) -> None:
+        """What lies here now is on the disk."""
+        found = REAL_LSTAT(path)
+        number = self._number(found)
+        if stat.S_ISDIR(found.st_mode):
+            self._names[number] = {
+                name: self._number(REAL_LSTAT(os.path.join(path, name))) for name in REAL_LISTDIR(path)
+            }
+        elif stat.S_ISREG(found.st_mode):
+            with REAL_OPEN(path, "rb") as file:
+                self._bytes[number] = file.read()
+
+    def _number(self, found: os.stat_result) -> int:
+        if found.st_ino not in self._numbers:
+            self._numbers[found.st_ino] = next(self._fresh)
+        return self._numbers[found.st_ino]
+
+    def _retire(self, path: Any) -> None:
+        """Its inode's number may be given to another file from now on."""
+        with contextlib.suppress(FileNotFoundError):
+            found = REAL_LSTAT(path)
+            if found.st_nlink == 1:
+                self._numbers.pop(found.st_ino, None)

@@ -1,0 +1,248 @@
+"""A commit on a disk that refuses at any point, in a process that dies at any point, before the power goes at any."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from orchestrator.calls import Call, Done, Item, Lost, Outcome, Refused, perform
+from orchestrator.errors import Absent, Damaged
+from orchestrator.store import Written
+from orchestrator.store.local import LocalStore
+from tasks import links
+from tasks.job import Inputs, task
+from tests.orchestrator.store.disk import Crash, Disk
+
+KEY, OTHER, NEAR = "ab" * 32, "cd" * 32, "ab" + "ef" * 31  # two of one folder, one of another
+STATE = b"where the training ended"
+TABLE = pa.table({"value": [7]})
+
+
+@dataclass(frozen=True)
+class Number:
+    value: int = 7
+
+
+@task(version=1)
+def trained(config: Number, inputs: Inputs) -> pa.Table:
+    links.leave(0, STATE)
+    return pa.table({"value": [config.value]})
+
+
+def commit(store: LocalStore) -> Outcome:
+    item = Item(KEY, f"{__name__}:trained", Number(), leaves=True)
+    return perform(Call(1, "trained", (item,)), store).outcomes[0]
+
+
+def place(root: Path) -> Path:
+    return root / "results" / KEY[:2] / f"{KEY}.arrow"
+
+
+def new(root: Path) -> None:
+    LocalStore(root).write_failure(KEY, "it failed before")
+
+
+def again(root: Path) -> None:
+    assert isinstance(commit(LocalStore(root)), Done)
+
+
+def other(root: Path) -> None:
+    again(root)
+    place(root).unlink()
+    LocalStore(root).write(KEY, pa.table({"value": [8]}), {})
+
+
+def damaged(root: Path) -> None:
+    again(root)
+    os.truncate(place(root), 500)
+
+
+def no_file(root: Path) -> None:
+    again(root)
+    place(root).unlink()
+    place(root).symlink_to("/nowhere")
+
+
+def broken(number: int) -> Callable[[], OSError]:
+    return lambda: OSError(number, os.strerror(number))
+
+
+BEFORE = (new, again, other, damaged, no_file)
+REFUSED = (errno.ENOSPC, errno.EIO, errno.EXDEV, errno.ENAMETOOLONG)
+
+
+def trials(
+    tmp_path: Path, before: Callable[[Path], None], error: Callable[[], BaseException]
+) -> list[tuple[Path, Outcome | None, Disk]]:
+    """A commit for each of its system calls, in a store of its own where that one goes wrong."""
+    before(tmp_path / "before")
+    tried = []
+    while True:
+        root = shutil.copytree(tmp_path / "before", tmp_path / str(len(tried)), symlinks=True)
+        store, disk = LocalStore(root), Disk(root)
+        disk.refuse(len(tried) + 1, error)
+        outcome: Outcome | None = None
+        with disk.watching(), contextlib.suppress(Crash):
+            outcome = commit(store)
+        if len(disk.calls) <= len(tried):  # it passed undisturbed
+            assert isinstance(outcome, Done)
+            assert len(tried) > 10
+            return tried
+        tried.append((root, outcome, disk))
+
+
+def found(store: LocalStore) -> list[int] | None:
+    """The values of the result that is there; None where there is none, or it is found damaged."""
+    try:
+        values: list[int] = store.read(KEY)["value"].to_pylist()
+    except (Absent, Damaged):
+        return None
+    return values
+
+
+def whole(root: Path, before: Callable[[Path], None]) -> None:
+    """No result is wrong, none is there without its state, and the next commit lands."""
+    first = [8] if before is other else [7]
+    store = LocalStore(root)
+    there = found(store)
+    assert there in (None, first, [7])
+    if there is not None:
+        assert STATE == store.state(KEY)
+    outcome = commit(store)
+    assert isinstance(outcome, Done)
+    assert (there or [7]) == found(store)
+    assert STATE == store.state(KEY)
+    assert store.failure(KEY) is None
+    assert [] == list(store.verify(store.keys()))
+
+
+@pytest.mark.parametrize("number", REFUSED, ids=errno.errorcode.get)
+@pytest.mark.parametrize("before", BEFORE)
+def test_a_commit_refused_at_any_call_is_a_pause_and_the_next_one_lands(
+    tmp_path: Path, before: Callable[[Path], None], number: int
+) -> None:
+    for root, outcome, disk in trials(tmp_path, before, broken(number)):
+        assert isinstance(outcome, Done | Refused), (outcome, disk.calls[-3:])
+        if isinstance(outcome, Done):
+            assert found(LocalStore(root)) is not None
+        if not disk.refused.startswith("unlink"):
+            assert [] == os.listdir(root / "tmp"), disk.refused
+        whole(root, before)
+
+
+@pytest.mark.parametrize("before", BEFORE)
+def test_a_commit_short_of_files_at_any_call_is_sent_again(tmp_path: Path, before: Callable[[Path], None]) -> None:
+    for root, outcome, disk in trials(tmp_path, before, broken(errno.EMFILE)):
+        assert isinstance(outcome, Done | Lost), (outcome, disk.calls[-3:])
+        whole(root, before)
+
+
+@pytest.mark.parametrize("before", BEFORE)
+def test_a_process_that_dies_at_any_call_of_a_commit_tears_nothing(
+    tmp_path: Path, before: Callable[[Path], None]
+) -> None:
+    for root, outcome, _ in trials(tmp_path, before, Crash):
+        assert outcome is None
+        whole(root, before)
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("before", BEFORE)
+def test_a_power_cut_at_any_call_of_a_commit_tears_nothing(
+    tmp_path: Path, before: Callable[[Path], None], eager: bool
+) -> None:
+    for root, _, disk in trials(tmp_path, before, Crash):
+        left = disk.after_power_cut(tmp_path / f"{root.name} after", eager)
+        if before is no_file and not (place(left).exists() or place(left).is_symlink()):
+            continue  # a link was never synced here, so there is none
+        whole(left, before)
+
+
+# What was reported
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    (tmp_path / "disk").mkdir()
+    return Disk(tmp_path / "disk")
+
+
+def after(disk: Disk, eager: bool = False) -> LocalStore:
+    """The store after a power cut."""
+    place = disk.root.with_name(f"after {len(os.listdir(disk.root.parent))}")
+    return LocalStore(disk.after_power_cut(place, eager) / "new" / "store", create=False)
+
+
+def test_what_was_reported_as_stored_outlives_a_power_cut(disk: Disk) -> None:
+    with disk.watching():
+        store = LocalStore(disk.root / "new" / "store")
+        for eager in (False, True):
+            assert set() == after(disk, eager).keys()
+        stored = set()
+        for key in (KEY, NEAR, OTHER):
+            assert Written.NEW == store.write(key, TABLE, {})
+            stored.add(key)
+            for eager in (False, True):
+                left = after(disk, eager)
+                assert stored == left.keys()
+                assert [] == list(left.verify(stored))
+        for data in (b"one", b"another"):
+            store.write_state(KEY, data)
+            assert data == after(disk).state(KEY)
+        store.write_failure(KEY, "it failed")
+        assert "it failed" == after(disk).failure(KEY)
+
+
+def test_a_result_found_stored_outlives_a_power_cut_though_its_writer_died_before_it_was_on_the_disk(
+    disk: Disk,
+) -> None:
+    with disk.watching():
+        LocalStore(disk.root / "new" / "store")
+        disk.remembers = False  # but the file's own bytes, without which nobody would take it for sound
+        LocalStore(disk.root / "new" / "store").write(KEY, TABLE, {})
+        disk.remembers = True
+        disk.keep(disk.root / "new" / "store" / "results" / KEY[:2] / f"{KEY}.arrow")
+        assert set() == after(disk).keys()
+        assert Written.SAME == LocalStore(disk.root / "new" / "store").write(KEY, TABLE, {})
+        assert {KEY} == after(disk).keys()
+
+
+def test_a_result_outlives_a_power_cut_though_the_maker_of_its_folder_died_before_that_was_on_the_disk(
+    disk: Disk,
+) -> None:
+    with disk.watching():
+        LocalStore(disk.root / "new" / "store")
+        disk.remembers = False
+        LocalStore(disk.root / "new" / "store").write(NEAR, TABLE, {})
+        disk.remembers = True
+        assert Written.NEW == LocalStore(disk.root / "new" / "store").write(KEY, TABLE, {})
+        left = after(disk)
+        assert TABLE == left.read(KEY)
+
+
+def test_a_result_that_took_a_damaged_ones_place_outlives_a_power_cut(disk: Disk) -> None:
+    with disk.watching():
+        store = LocalStore(disk.root / "new" / "store")
+        store.write(KEY, TABLE, {})
+        os.truncate(place(Path(store.location)), 300)
+        assert Written.NEW == store.write(KEY, TABLE, {})
+        left = after(disk)
+        assert TABLE == left.read(KEY)
+        assert 1 == len(list(Path(left.location, "quarantine").glob("*.arrow")))
+
+
+def test_what_a_run_keeps_outlives_a_power_cut(disk: Disk) -> None:
+    with disk.watching():
+        store = LocalStore(disk.root / "new" / "store")
+        store.folder("runs", "one")
+        disk.keep(disk.root / "new" / "store")
+        store.keep("one", "way.json", b"stack")
+        assert b"stack" == after(disk).kept("one", "way.json")
