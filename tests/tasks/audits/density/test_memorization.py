@@ -203,11 +203,11 @@ def test_without_a_repetition_that_lacks_models_the_means_are_over_those_that_ar
 
 
 def test_a_repetition_says_nothing_where_it_has_no_such_model() -> None:
-    log_p = np.array([[[-1.0, -4.0, -2.0], [NAN, -9.0, NAN], [-9.0, NAN, -9.0], [NAN, NAN, NAN]]])
-    trained, held_out = terms(log_p, np.array([[1, 1, 1, 1]])).by_repetition
+    log_p = np.array([[[-1.0, -4.0, -2.0], [NAN, -9.0, NAN], [-9.0, NAN, -9.0], [NAN, NAN, NAN], [NAN, -3.0, -7.0]]])
+    trained, held_out = terms(log_p, np.array([[1, 1, 1, 1, 1]])).by_repetition
     half = logsumexp([-1, -2]) - math.log(2)
-    assert [half, NAN, -9.0, NAN] == pytest.approx(trained[0], nan_ok=True)
-    assert [-4.0, -9.0, NAN, NAN] == pytest.approx(held_out[0], nan_ok=True)
+    assert [half, NAN, -9.0, NAN, -7.0] == pytest.approx(trained[0], nan_ok=True)
+    assert [-4.0, -9.0, NAN, NAN, -3.0] == pytest.approx(held_out[0], nan_ok=True)
 
 
 def test_a_block_without_observations_has_no_scores() -> None:

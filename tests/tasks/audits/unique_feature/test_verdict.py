@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.unique_feature import AUDIT, UniqueFeature
-from tasks.audits.unique_feature.verdict import PANEL_LIMITS, PUSH, ROWS, SMALLEST, panel_verdict, verdict
+from tasks.audits.unique_feature.verdict import PANEL_LIMITS, PUSH, ROWS, SMALLEST, counted, panel_verdict, verdict
 from tasks.datasets.features import Glyph
 from tasks.datasets.features import called as name_of
 from tasks.schemas import SUMMARY
@@ -98,6 +98,26 @@ def test_it_names_the_feature_that_was_in_the_image_and_the_one_asked_about(
 def test_the_audit_offers_its_verdict() -> None:
     assert AUDIT.verdict is not None
     assert "memorised" == AUDIT.verdict(UniqueFeature(), table(0.4, 0.2, 0.6)).answer
+
+
+@pytest.mark.parametrize(
+    ("unit", "n", "expected"),
+    [
+        ("pair of trainings", 1, "pair of trainings"),
+        ("pair of trainings", 2, "pairs of trainings"),
+        ("canary", 3, "canaries"),
+        ("canary", 1, "canary"),
+        ("training", 5, "trainings"),
+    ],
+)
+def test_units_are_counted_in_words(unit: str, n: int, expected: str) -> None:
+    assert expected == counted(unit, n)
+
+
+def test_what_the_published_test_calls_is_told_of_both_kinds_of_models_or_of_none() -> None:
+    alone = verdict(A, A, table(0.4, 0.2, 0.6, 12, called("canary", 0.25)))
+    unknown = verdict(A, A, table(0.4, 0.2, 0.6, 12, called("canary", 0.25), called("twin", 0.0) | {"n": 0}))
+    assert [False, False] == ["The published t-test" in said.limits for said in (alone, unknown)]
 
 
 # Models that were asked alone
