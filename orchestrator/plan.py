@@ -85,7 +85,8 @@ class Plan:
     def waits(self, key: str) -> tuple[str, ...]:
         """What must be there before the key is computed, each once: its inputs, and the link before it if planned."""
         before = self.after.get(key, "")
-        return tuple(dict.fromkeys((*self.inputs[key], before) if before in self.jobs else self.inputs[key]))
+        waits = (*self.inputs[key], before) if before in self.jobs else self.inputs[key]
+        return tuple(dict.fromkeys(waits)) if len(waits) > 1 else waits
 
     def chain(self, key: str) -> Iterator[str]:
         """The links before the key's, the nearest first, planned or not."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from orchestrator.calls import Call, Done, Failed, Finished, Item, Lost, Missing, Refused
 from orchestrator.filling import SHARERS, Filling, part
@@ -75,9 +75,8 @@ class Schedule:
         self._renewed: dict[str, int] = {}  # the last call sent before a reopened key was done again
         self._number = 0
         self._readers: dict[str, list[str]] = defaultdict(list)  # of each key, those that wait for it and are linked
-        self._linked: set[str] = set()
         self._depth: dict[str, int] = {}
-        self._unmet: dict[str, int] = {}  # what each key waits for; out of date while it runs or is done
+        self._unmet: dict[str, int] = {}  # how much each linked key waits for
         self._group: dict[str, str] = {}
         self._ready: dict[str, deque[str]] = {}  # by group
         # Of groups: the deepest first, so that tables fill as we go. Those that ask for a GPU have their own queue.
@@ -90,7 +89,7 @@ class Schedule:
             waits = plan.waits(key)
             self._depth[key] = 1 + max((self._depth[below] for below in waits), default=0)
             if key not in self.done:
-                self._await(key)
+                self._link(key, waits)
                 self._enqueue(key)
 
     @property
@@ -145,8 +144,6 @@ class Schedule:
                     lost.append(outcome)
                 case Refused():
                     self.paused = outcome.cause
-                    self._await(outcome.key)
-                    self._enqueue(outcome.key)
         if len(lost) == 1:
             self._retry(lost[0])
         elif lost:  # halves, then singles: a culprit is found, and does not take the others with it
@@ -170,7 +167,7 @@ class Schedule:
         """These were stored by somebody else."""
         for key in keys:
             self._elsewhere.discard(key)
-            if key not in self.done and key not in self._running:
+            if key not in self._running:
                 self._finish(key)
 
     def reclaim(self, keys: Iterable[str]) -> None:
@@ -291,19 +288,14 @@ class Schedule:
 
     def _send_again(self, keys: Iterable[str], delay: float = 0.0) -> None:
         """Send these once more in one call, without those that now wait for something: they are sent in their turn."""
-        for key in keys:
-            self._await(key)
         if again := [key for key in keys if not self._unmet[key]]:
             self._sendable.update(again)
             self._retries.append((again, delay))
 
-    def _await(self, key: str) -> None:
-        """Make a key wait for what is not done (again) of what it waits for."""
-        waits = self.plan.waits(key)
-        if key not in self._linked:
-            self._linked.add(key)
-            for below in waits:
-                self._readers[below].append(key)
+    def _link(self, key: str, waits: Collection[str]) -> None:
+        """Count what a key waits for; from now on what becomes of that is counted with it."""
+        for below in waits:
+            self._readers[below].append(key)
         self._unmet[key] = sum(below not in self.done for below in waits)
 
     def _finish(self, key: str) -> None:
@@ -313,13 +305,9 @@ class Schedule:
         self._sendable.discard(key)
         if key in self._reopened:
             self._renewed[key] = self._number
-        for reader in self._waiting(key):
+        for reader in self._readers[key]:
             self._unmet[reader] -= 1
             self._enqueue(reader)
-
-    def _waiting(self, key: str) -> Iterator[str]:
-        """The readers of a key that wait; the others find out what they wait for when they come back."""
-        return (each for each in self._readers[key] if each not in self.done and each not in self._running)
 
     def _reopen(self, outcome: Missing, call: int) -> None:
         """Have absent or damaged inputs computed again; the reader waits for them.
@@ -332,15 +320,15 @@ class Schedule:
                 continue
             self.done.discard(below)
             self._reopened[below] += 1
-            for reader in self._waiting(below):
+            for reader in self._readers[below]:
                 self._unmet[reader] += 1
                 self._sendable.discard(reader)
             if (times := self._reopened[below]) >= REOPENED:
                 error = f"its result was missing or damaged {times} times when it was to be read; check the disk"
                 self.failed[below] = Failed(below, error, "")
-            self._await(below)
+            if below not in self._unmet:  # it was done from the beginning
+                self._link(below, self.plan.waits(below))
             self._enqueue(below)
-        self._await(outcome.key)
         self._enqueue(outcome.key)
 
     def _retry(self, lost: Lost) -> None:
@@ -351,7 +339,6 @@ class Schedule:
             self.failed[key] = Failed(key, f"its worker died {DEATHS} times; the last time: {lost.cause}", "")
         elif self._losses[key] >= FRUITLESS:
             self.paused = f"nothing can be run: {lost.cause}"
-            self._send_again([key])
         else:
             self._send_again([key], min(LONGEST_DELAY, 0.25 * 2 ** self._losses[key]))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pytest
@@ -72,6 +72,50 @@ def test_without_a_failed_job_what_gathers_goes_on_and_what_needs_it_is_lost() -
 def test_without_nothing_a_plan_stays_as_it_is() -> None:
     plan = a_plan()
     assert plan.inputs == plan.without(set()).inputs
+
+
+def test_what_gathers_goes_on_as_long_as_one_input_is_left() -> None:
+    leaves = [Job(leaf, Number(value)) for value in range(3)]
+    inner = Job(total, Number(1), tuple(leaves[:2]))
+    plan = Plan.below({"summary": Job(total, Number(2), (inner, leaves[2]))})
+    first, second, third = (key for key, job in plan.jobs.items() if job.function is leaf)
+
+    def left(lost: set[str]) -> list[tuple[str, int, int]]:
+        less = plan.without(lost)
+        return [(less.task(key), job.config.value, len(job.inputs)) for key, job in less.jobs.items()]
+
+    assert [("plan.leaf", 1, 0), ("plan.total", 1, 1), ("plan.leaf", 2, 0), ("plan.total", 2, 2)] == left({first})
+    assert [("plan.leaf", 2, 0), ("plan.total", 2, 1)] == left({first, second})
+    assert [("plan.leaf", 0, 0), ("plan.leaf", 1, 0), ("plan.total", 1, 2), ("plan.total", 2, 1)] == left({third})
+    assert [] == left({first, second, third})
+
+
+def test_a_job_that_gathers_nothing_is_kept_where_it_reads_nothing() -> None:
+    plan = Plan.below({"alone": Job(total, Number(7)), "summary": Job(total, Number(), (Job(leaf, Number(0)),))})
+    less = plan.without({next(key for key, job in plan.jobs.items() if job.function is leaf)})
+    assert {"alone": plan.roots["alone"]} == dict(less.roots)
+
+
+def test_what_is_kept_of_a_plan_keeps_its_keys_where_nothing_below_it_changed() -> None:
+    plan = a_plan()
+    lost = next(key for key, job in plan.jobs.items() if job.config == Number(2))
+    less = plan.without({lost})
+    assert plan.roots["summary"] != less.roots["summary"]
+    assert less.jobs.keys() - plan.jobs.keys() == set(less.roots["summary"])
+
+
+def test_a_link_after_one_that_is_not_planned_is_kept_whatever_fails() -> None:
+    before, link, other = Job(leaf, Number(0)), Job(leaf, Number(1)), Job(leaf, Number(2))
+    plan = Plan.below({"summary": Job(total, Number(), (replace(link, after=before), other))})
+    lost = next(key for key, job in plan.jobs.items() if job.config == Number(2))
+    assert {"plan.leaf": 1, "plan.total": 1} == dict(plan.without({lost}).count())
+
+
+def test_what_a_key_waits_for_is_there_once() -> None:
+    first = Job(leaf, Number(0))
+    plan = Plan.below({"summary": Job(pair, Number(1), (first, first), after=first)})
+    before, last = plan.jobs
+    assert ((before, before), (before,)) == (plan.inputs[last], plan.waits(last))
 
 
 def test_what_reads_a_failed_job_is_found_at_any_distance() -> None:

@@ -211,44 +211,16 @@ def test_one_flipped_bit_under_many_readers_costs_one_computation_and_fails_noth
 
 
 def test_a_second_driver_is_refused_while_the_first_lives(store: Store, tmp_path: Path) -> None:
-    fields = {"seconds": 0.1, "folder": str(tmp_path)}
-    first = threading.Thread(target=lambda: run(store, **fields))
-    first.start()
-    _wait(lambda: bool(computed(tmp_path)))
-    with pytest.raises(Held, match=str(os.getpid())):
-        run(store, **fields)
-    first.join()
-    assert Counter(range(6)) == computed(tmp_path)
+    refused: list[str] = []
 
+    def observe(event: Mapping[str, Any]) -> None:
+        if event["event"] == "done":
+            with pytest.raises(Held, match=str(os.getpid())):
+                run(store, folder=str(tmp_path))
+            refused.append(event["key"])
 
-def test_runs_that_share_jobs_do_not_compute_them_twice_while_both_live(store: Store, tmp_path: Path) -> None:
-    fields = {"seconds": 0.1, "folder": str(tmp_path)}
-    reports: list[Report] = []
-    first = threading.Thread(target=lambda: reports.append(run(store, parts=10, label="a", **fields)))
-    first.start()
-    _wait(lambda: bool(computed(tmp_path)))
-    second = run(store, parts=12, label="b", **fields)
-    first.join()
-    assert ["finished"] * 2 == [report.state for report in (*reports, second)]
-    assert Counter(range(12)) == computed(tmp_path)
-    assert [66.0] == second.table("summary")["estimate"].to_pylist()
-
-
-def _drive(location: str, folder: str) -> None:
-    run(open_store(location), parts=10, seconds=0.2, folder=folder, label="dies")
-
-
-def test_what_a_dead_run_left_is_taken_over_by_another_that_shares_it(store: Store, tmp_path: Path) -> None:
-    other = multiprocessing.get_context("spawn").Process(target=_drive, args=(store.location, str(tmp_path)))
-    other.start()
-    _wait(lambda: len(computed(tmp_path)) > 2)
-    killer = threading.Timer(0.7, lambda: os.kill(other.pid or 0, signal.SIGKILL))
-    killer.start()
-    report = run(store, parts=10, seconds=0.2, folder=str(tmp_path))
-    other.join()
-    assert "finished" == report.state
-    assert set(range(10)) == set(computed(tmp_path))
-    assert sum(computed(tmp_path).values()) <= 11  # at most what was running when it died
+    start([Cell("toys", toys.Config(folder=str(tmp_path)))], store, HERE, observe)
+    assert (7, Counter(range(6))) == (len(refused), computed(tmp_path))
 
 
 def test_a_driver_that_was_taken_over_writes_nothing_more_and_says_who_has_the_run(store: Store) -> None:
@@ -317,11 +289,16 @@ def test_again_is_a_new_run_that_reuses_the_results(store: Store, tmp_path: Path
 
 
 def test_a_time_limit_interrupts_and_the_same_command_goes_on(store: Store, tmp_path: Path) -> None:
-    fields = {"parts": 8, "seconds": 0.2, "folder": str(tmp_path)}
-    report = run(store, replace(HERE, stop_after=0.5), **fields)
-    assert ("interrupted", 130) == (report.state, report.exit_code)
-    assert 0 < report.jobs["stored"] < 8
-    assert "finished" == run(store, **fields).state
+    done = [0.0]  # a second for each
+
+    def observe(event: Mapping[str, Any]) -> None:
+        done[0] += event["event"] == "done"
+
+    cells = [Cell("toys", toys.Config(parts=8, folder=str(tmp_path)))]
+    execution = replace(HERE, stop_after=2.5, together=1)
+    report = start(cells, store, execution, observe, clock=Clock(monotonic=lambda: done[0]))
+    assert ("interrupted", 130, 3) == (report.state, report.exit_code, report.jobs["stored"])
+    assert "finished" == start(cells, store, HERE).state
     assert Counter(range(8)) == computed(tmp_path)
 
 
@@ -364,13 +341,6 @@ def test_a_record_says_where_and_how_a_result_was_made(store: Store) -> None:
 
 def _file(store: Store, key: str) -> Path:
     return Path(store.location) / "results" / key[:2] / f"{key}.arrow"
-
-
-def _wait(condition: Any, seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def ways(store: Store, report: Report) -> set[tuple[str, str]]:

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
 from orchestrator.filling import Measured
 from orchestrator.plan import Plan
-from orchestrator.schedule import DEATHS, FRUITLESS, REOPENED, Schedule
+from orchestrator.schedule import DEATHS, FRUITLESS, REOPENED, Schedule, group_of
 from tasks.job import Inputs, Job, task
 
 
@@ -159,6 +159,53 @@ def test_a_run_pauses_where_nothing_at_all_succeeds() -> None:
     assert "nothing can be run: the network is down" == schedule.paused
 
 
+def test_back_off_doubles_up_to_a_minute() -> None:
+    schedule = Schedule(a_plan(1), set())
+    delays = []
+    while call := schedule.next():
+        delays.append(call.delay)
+        answer(schedule, call, lambda key: Lost(key, "the network is down"))
+    assert [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] == delays
+
+
+def test_losses_are_forgotten_whenever_something_succeeds() -> None:
+    schedule = Schedule(a_plan(2 * FRUITLESS), set())
+    unlucky = schedule.next()
+    for _ in range(2 * FRUITLESS - 1):
+        assert unlucky is not None
+        answer(schedule, unlucky, lambda key: Lost(key, "its node went away"))
+        unlucky, lucky = schedule.next(), schedule.next()
+        assert unlucky is not None
+        assert lucky is not None
+        answer(schedule, lucky)
+        assert unlucky.delay == 0.5
+    assert schedule.paused is None
+
+
+def test_what_jobs_take_is_learned_slowly_and_says_how_many_share_a_call() -> None:
+    plan = a_plan(3000)
+    schedule = Schedule(plan, set(), slots=2)
+    for seconds, fitting in ((0.02, 25), (0.12, 12), (0.02, 14)):  # means of 0.02, 0.04 and 0.036 s in half a second
+        call = schedule.next()
+        assert call is not None
+        answer(schedule, call, lambda key, seconds=seconds: Done(key, seconds, "here:1"))  # type: ignore[misc]
+        if len(call.items) == 1:
+            assert fitting == len(keys(schedule.next()))
+
+
+def test_a_key_that_arrives_while_it_waits_or_runs_is_settled_once() -> None:
+    plan = a_plan(2)
+    first, second, summary = plan.jobs
+    schedule = Schedule(plan, set())
+    call = schedule.next()
+    assert call is not None
+    assert [first] == keys(call)
+    schedule.arrived([first, second])
+    assert ({second}, None) == (schedule.done, schedule.next())
+    answer(schedule, call)
+    assert [[summary]] == drain(schedule)
+
+
 def test_a_store_that_refuses_is_a_pause_and_loses_nothing() -> None:
     plan = a_plan(4)
     schedule = Schedule(plan, set())
@@ -228,6 +275,31 @@ def test_what_a_reader_found_before_its_input_was_computed_again_is_old() -> Non
     assert [[base], [first]] == drain(schedule)
     answer(schedule, other, lambda key: Missing(key, (base,)))
     assert (1, [[second]]) == (schedule.damaged, drain(schedule))
+
+
+def test_what_a_reader_found_before_its_input_arrived_from_elsewhere_is_old() -> None:
+    plan = readers(2)
+    base, first, second = plan.jobs
+    schedule = Schedule(plan, {base})
+    one, other = sent(schedule)
+    answer(schedule, one, lambda key: Missing(key, (base,)))
+    schedule.defer([base])
+    schedule.arrived([base])
+    answer(schedule, other, lambda key: Missing(key, (base,)))
+    assert (1, [[first], [second]]) == (schedule.damaged, drain(schedule))
+
+
+def test_groups_of_equal_depth_are_sent_in_their_order() -> None:
+    plan = Plan.below({"summary": tuple(Job(link, Number(value)) for value in range(20))})
+    sent = [plan.jobs[key].config.value for call in drain(Schedule(plan, set(), together=2)) for key in call]
+    assert [value for group in range(10) for value in (group, group + 10)] == sent
+
+
+def test_calls_become_smaller_towards_the_end_so_that_no_slot_waits() -> None:
+    plan = a_plan(100)
+    group = group_of(next(iter(plan.jobs.values())))
+    schedule = Schedule(plan, set(), slots=3, seconds={group: 0.01})
+    assert [16, 14, 11, 9, 8, 7, 5] == sizes(sent(schedule))[:7]
 
 
 def test_a_result_that_is_damaged_again_and_again_is_set_aside_itself_and_its_readers_are_not() -> None:
@@ -457,9 +529,24 @@ def test_a_shared_gpu_that_lacks_memory_is_shared_by_fewer() -> None:
     answer(schedule, first, taught(busy=0.25))
     calls = sent(schedule)
     assert {4} == {call.sharers for call in calls}
-    answer(schedule, calls[0], lambda key: Lost(key, "OutOfMemoryError: CUDA out of memory"))
-    answer(schedule, calls[1], lambda key: Lost(key, "its node went away"))
-    assert {3} == {call.sharers for call in sent(schedule)}
+    answer(schedule, calls[0], lambda key: Lost(key, "its node went away"))
+    again = sent(schedule)
+    assert {4} == {call.sharers for call in again}
+    answer(schedule, again[0], lambda key: Lost(key, "OutOfMemoryError: CUDA out of memory"))
+    more = sent(schedule)
+    assert {3} == {call.sharers for call in more}
+    answer(schedule, more[0], lambda key: Lost(key, "worker died", died=True))
+    assert {2} == {call.sharers for call in sent(schedule)}
+
+
+def test_a_call_alone_that_lacks_memory_tells_nothing_of_sharing() -> None:
+    schedule = Schedule(trainings(2000), set(), gpus=1)
+    (first,) = sent(schedule)
+    answer(schedule, first, lambda key: Lost(key, "OutOfMemoryError: CUDA out of memory"))
+    one, other = sent(schedule)
+    assert {1} == {one.sharers, other.sharers}
+    answer(schedule, one, taught(busy=0.25))
+    assert {4} == {call.sharers for call in sent(schedule)}
 
 
 def test_a_call_that_does_not_fit_a_gpu_comes_back_in_halves() -> None:
