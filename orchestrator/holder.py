@@ -71,7 +71,7 @@ def refusal(run: str, other: Holder, silent: float) -> str:
 
 def taken(run: str, other: Holder | None) -> str:
     """Who drives a run now that this process has driven."""
-    who = f"{other.name} has it now" if other else "another driver has it now"
+    who = f"{other.name} has it now" if other else "another driver has had it meanwhile"
     return f"{run} was taken over while this process was stopped or cut off: {who}; what was computed here is kept"
 
 

@@ -47,7 +47,7 @@ class Lease:
         self._file = _file(folders[0].parent, mine)
         self._signs: dict[Path, tuple[int, int] | None] = {folder: _sign(folder) for folder in folders}
         self._seen = self._now()  # when the leases were last found to be ours
-        self._lost: tuple[str, Holder] | None = None
+        self._lost: tuple[str, Holder | None] | None = None
         self._ended = threading.Event()
         self._heart: threading.Thread | None = None
 
@@ -57,10 +57,10 @@ class Lease:
         return self._mine.since
 
     @property
-    def lost(self) -> tuple[str, Holder] | None:
-        """A run that someone else has taken over, and who (this machine slept, or was cut off): the driver must stop.
+    def lost(self) -> tuple[str, Holder | None] | None:
+        """A run that someone else has taken over (this machine slept, or was cut off): the driver must stop.
 
-        None while all are ours.
+        With it who has it now, None where nobody has any more. None while all are ours.
         """
         # After a sleep the heart may not have beaten yet, so look.
         if self._lost is None and self._now() - self._seen > 2 * self._beat:
@@ -109,6 +109,8 @@ class Lease:
             there = _read(folder / LEASE)
             if there is not None and not _is(there, self._mine):
                 self._lost = (folder.name, there)
+            elif there is None and self._now() - self._seen > STALE:
+                self._lost = (folder.name, None)  # whoever took it over has ended: what is stored is not what we know
             elif not self._ended.is_set():
                 if there is None:
                     _write(folder, self._mine)

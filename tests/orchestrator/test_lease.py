@@ -307,6 +307,18 @@ def test_a_driver_that_slept_finds_its_lease_lost_without_waiting_for_its_heart(
     lease.release()
 
 
+def test_a_driver_that_slept_finds_its_lease_lost_though_whoever_took_it_over_has_ended(run: Path) -> None:
+    hours = [0.0]
+    lease = alone(run, now=lambda: time.time() + 3600 * hours[0], beat=60, heart=False)
+    change(run, silent=70, host="another")
+    with alone(run):
+        pass
+    hours[0] = 8
+    assert ("run", None) == lease.lost
+    lease.release()
+    assert not (run / "lease.json").exists()
+
+
 def test_a_full_disk_does_not_stop_the_heart(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
