@@ -3,9 +3,10 @@ import pytest
 
 from tasks.audits.forgetting.distance import SCORES, Score, ks, resampled
 from tasks.audits.forgetting.ratio import Part, Ratio, Term, half, quotient, ratio, weights
+from tests.calibration import assert_rate, bounds
 from tests.tasks.audits.forgetting.made_up import models
 
-NULLS = 200
+NULLS = 500
 
 
 def chance(seed: int = 0) -> np.random.Generator:
@@ -20,22 +21,26 @@ def simulated(
     return [ratio(*world, None, 40, source, score) for world in worlds]
 
 
+@pytest.mark.slow  # 3,000 intervals, each of which resamples images
 @pytest.mark.parametrize("score", SCORES)
-@pytest.mark.parametrize(("replicates", "targets"), [(3, 3), (5, 5), (5, 1)])
+@pytest.mark.parametrize(("replicates", "targets", "covered"), [(3, 3, 0.969), (5, 5, 0.970), (5, 1, 0.955)])
 def test_the_interval_covers_1_where_the_target_is_trained_as_the_calibration_models_are(
-    replicates: int, targets: int, score: Score
+    replicates: int, targets: int, covered: float, score: Score
 ) -> None:
-    # Where calibration models are the less sure throughout, both scores are one.
+    # Where calibration models are the less sure throughout, both scores are one. The interval is of 95 % and covers up
+    # to 2 % more, as Welch's does of so few; the rates are of 6,000 simulations with another seed.
     found = [each.rho for each in simulated(replicates, targets, score, crossing=score == "one-sided")]
-    assert 0.9 <= np.mean([each.low <= 1 <= each.high for each in found])
-    assert 0.01 >= np.mean([each.high < 0.9 for each in found])  # false decisions at a margin of 0.1
+    assert_rate(covered, sum(each.low <= 1 <= each.high for each in found), NULLS)
+    assert sum(each.high < 0.9 for each in found) <= bounds(0.0013, NULLS)[1]  # false decisions at a margin of 0.1
 
 
 def test_the_interval_lies_below_the_margin_where_a_quarter_is_remembered() -> None:
-    found = [each.rho for each in simulated(5, 5, "one-sided", share=0.25, runs=50)]
-    assert 0.75 == pytest.approx(np.mean([each.value for each in found]), abs=0.02)
-    assert 0.7 <= np.mean([each.high < 0.9 for each in found])
-    assert 0.9 <= np.mean([each.low <= 0.75 <= each.high for each in found])
+    # KS of so few images is a little too large where it is small. The rates are of 2,000 simulations with another seed.
+    runs = 200
+    found = [each.rho for each in simulated(5, 5, "one-sided", share=0.25, runs=runs)]
+    assert 0.765 == pytest.approx(np.mean([each.value for each in found]), abs=0.01)
+    assert_rate(0.795, sum(each.high < 0.9 for each in found), runs)
+    assert_rate(0.9675, sum(each.low <= 0.75 <= each.high for each in found), runs)
 
 
 def test_the_interval_lies_below_the_margin_and_not_below_0_where_the_target_says_what_query_models_say() -> None:

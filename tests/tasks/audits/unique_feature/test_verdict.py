@@ -46,6 +46,7 @@ def test_the_interval_decides(estimate: float, low: float, high: float, answer: 
     for number in (estimate, low, high):
         assert f"{number:.4g}" in said.sentence
     assert "12 pairs of trainings" in said.sentence
+    assert "a single training image with the letter A changes" in said.sentence
     assert (ROWS[0],) == said.rows
 
 
@@ -150,9 +151,14 @@ def test_the_rank_decides_of_a_model_that_is_asked_alone(low: float, high: float
     assert (((PUSH, '{"label": 3, "label known": true}'),), PANEL_LIMITS) == (said.rows, said.limits)
 
 
+def test_the_first_push_of_a_summary_decides() -> None:
+    rows = [pushed(0.4, 0.2, 0.6, 0.01), pushed(None, 0.0, 0.0, 1.0)]
+    assert ["memorised", "undecided"] == [panel_verdict(A, pa.concat_tables(each)).answer for each in (rows, rows[::-1])]
+
+
 def test_it_says_how_many_models_were_asked_and_about_which_label() -> None:
-    assert "3 models together move the log odds of the canary's label by 0.4 nats" in (
-        panel_verdict(A, pushed(0.4, 0.2, 0.6, 0.01, n=3)).sentence
+    assert "2 models together move the log odds of the canary's label by 0.4 nats" in (
+        panel_verdict(A, pushed(0.4, 0.2, 0.6, 0.01, n=2)).sentence
     )
     assert "the model moves the log odds of label 3, which it favours most by" in (
         panel_verdict(A, pushed(0.4, 0.2, 0.6, 0.01, known=False)).sentence
