@@ -1,5 +1,6 @@
 import itertools
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -150,6 +151,26 @@ def test_draws_choose_every_model_as_often_where_some_are_missing() -> None:
     sums = [first + third for first in (2, 3, 5) for third in (1, 2, 3)]
     expected = np.mean(np.log(np.array(sums) / 6))
     assert expected == pytest.approx(score.mean(), abs=4 * score.std() / math.sqrt(n))
+
+
+def test_more_choices_than_draws_and_than_models_that_trained_are_drawn_from() -> None:
+    # 2 x 2 choices, beside 3 of 4 models that can train: with three draws or fewer no observation has them all.
+    log_p = np.tile(np.log([[1.0, 2.0, NAN, 1.0], [NAN, 4.0, 30.0, 1.0]]), (50, 1, 1))
+    score, without = matched(log_p, np.full((50, 2), 3), 1, chance(), each=False)
+    assert 4 == len(set(score.round(9)))
+    assert (50, 0) == without.shape
+    every, _ = matched(log_p, np.full((50, 2), 3), 4, chance(), each=False)
+    assert 1 == len(set(every.round(9)))
+
+
+def test_models_that_are_missing_or_find_it_impossible_make_no_warnings() -> None:
+    log_p = np.array([[[NAN, -9.0, NAN], [-1.0, -2.0, -3.0]], [[-INF, -9.0, -INF], [-INF, -2.0, -INF]]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trained, _ = terms(log_p[:1], np.ones((1, 2), int)).by_repetition
+        score, _ = matched(log_p, np.ones((2, 2), int), 4, chance(), each=False)
+    assert [True, False] == np.isnan(trained[0]).tolist()
+    assert [-INF] == score[1:].tolist()
 
 
 def test_a_repetition_without_either_kind_of_models_leaves_the_matched_count_score_alone() -> None:

@@ -153,7 +153,9 @@ def test_the_rank_decides_of_a_model_that_is_asked_alone(low: float, high: float
 
 def test_the_first_push_of_a_summary_decides() -> None:
     rows = [pushed(0.4, 0.2, 0.6, 0.01), pushed(None, 0.0, 0.0, 1.0)]
-    assert ["memorised", "undecided"] == [panel_verdict(A, pa.concat_tables(each)).answer for each in (rows, rows[::-1])]
+    assert ["memorised", "undecided"] == [
+        panel_verdict(A, pa.concat_tables(each)).answer for each in (rows, rows[::-1])
+    ]
 
 
 def test_it_says_how_many_models_were_asked_and_about_which_label() -> None:
