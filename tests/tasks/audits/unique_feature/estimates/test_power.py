@@ -12,9 +12,9 @@ from tests.tasks.summary_rows import by_name
 
 def test_the_probe_images_are_those_of_a_one_tailed_test_at_the_median_spread() -> None:
     z = stats.norm.ppf(0.95) + stats.norm.ppf(0.8)
-    for spreads in ([0.5, 0.02, 0.1], [0.1, 0.02, 0.5]):
+    for spreads in ([0.5, 0.02, 0.1, 0.3, 0.01], [0.1, 0.02, 0.5, 0.01, 0.3]):
         assert {
-            ("probe images needed", f'{{"M": {size}, "power": 0.8}}'): [count, None, None, 3, "model", *[None] * 3]
+            ("probe images needed", f'{{"M": {size}, "power": 0.8}}'): [count, None, None, 5, "model", *[None] * 3]
             for size, count in ((0.001, math.ceil((z * 100) ** 2)), (0.01, math.ceil((z * 10) ** 2)), (0.1, 7.0))
         } == by_name(needed(spreads, "model"))
 
