@@ -17,13 +17,13 @@ def score(canary: int, seed: int, m: float, twin: float, evaluation: int = 0) ->
 
 def test_seeds_change_a_score_by_its_range_and_may_change_its_sign() -> None:
     scores = [score(1, 1, -0.5, 0.125), score(2, 1, 0.25, -0.5), score(1, 2, 0.5, 0.25), score(2, 2, 0.0, 0.5)]
-    scores += [score(1, 3, 0.25, 0.125)]
+    scores += [score(1, 3, 0.25, 0.125), score(3, 1, -0.5, -0.125), score(3, 2, 0.0, -0.25), score(4, 1, 1.0, 1.0)]
     found = by_name(over_seeds(scores))
     for metric, size in (("M", 1), ("M_w on the probe images", 2)):
-        ranges, twins = [size * 1.0, size * 0.25], [size * 0.125, size * 1.0]
-        expected = [*with_t(ranges), "canary", sum(twins) / 2, None, None]
+        ranges, twins = ([size * width for width in each] for each in ([1.0, 0.25, 0.5, 0.0], [0.125, 1.0, 0.125, 0.0]))
+        expected = [*with_t(ranges), "canary", sum(twins) / 4, None, None]
         assert expected == pytest.approx(found[f"range of {metric} over seeds", "{}"])
-        expected = [*with_wilson(1, 2), "canary", 0.5, None, None]
+        expected = [*with_wilson(1, 4), "canary", 0.25, None, None]
         assert expected == pytest.approx(found[f"rate of {metric} on both sides of 0", "{}"])
 
 
