@@ -179,7 +179,7 @@ def _standing(run: Run) -> Iterator[str]:
 def _tolerated(run: Run) -> set[str]:
     """The failed jobs that the last start has gone without."""
     journals = [cell.journal for cell in run.cells] or [run.journal]
-    events = [event for journal in journals for event in status.last_start(journal)]
+    events = [event for journal in journals for event in journal.last_start()]
     return {key for event in events if event["event"] == "tolerated" for key in event["keys"]}
 
 

@@ -27,7 +27,7 @@ def run(journal: Journal, store: Store) -> dict[str, Any]:
     events: dict[str, set[str]] = {"stored": set(), "done": set(), "failed": set()}
     for each in runs:
         tasks |= each.tasks()
-        for event in status.last_start(each):
+        for event in each.last_start():
             if event["event"] in events and "key" in event:
                 events[event["event"]].add(event["key"])
     sets = {

@@ -24,6 +24,7 @@ from orchestrator.errors import StoreError, Unwritable
 from orchestrator.plan import Plan
 
 Told = Callable[[Path, dict[str, Any]], dict[str, Any]]
+STARTED = b'"event": "started"'  # of a line of the log; where a text holds these words its quotes are escaped
 ENDS = ("finished", "failed", "interrupted", "paused")
 
 
@@ -121,23 +122,30 @@ class Journal:
         """The events so far, oldest first; a line torn by a kill, or that is no event, is passed over."""
         yield from self.events_from(0)[0]
 
+    def last_start(self) -> list[dict[str, Any]]:
+        """The events since the run was last started; all where no start is logged. What came before is not read."""
+        end = len(data := self._log(0) or b"")
+        while (found := data.rfind(STARTED, 0, end)) >= 0:
+            events = _events(data[data.rfind(b"\n", 0, found) + 1 :])
+            if events and events[0]["event"] == "started":
+                return events
+            end = found  # that line is torn or damaged
+        return _events(data)
+
     def events_from(self, position: int) -> tuple[list[dict[str, Any]], int]:
         """The events from this byte of the log on, and the byte to go on from; a line still being written waits."""
+        data = self._log(position)
+        return ([], 0) if data is None else (_events(data), position + len(data))
+
+    def _log(self, position: int) -> bytes | None:
+        """The whole lines of the log from this byte on; None where there is no log."""
         try:
             with open(self.folder / "events.jsonl", "rb") as log:
                 log.seek(position)
-                lines = log.read().splitlines(keepends=True)
+                data = log.read()
         except FileNotFoundError:
-            return [], 0
-        if lines and not lines[-1].endswith(b"\n"):
-            lines.pop()
-        found = []
-        for line in lines:
-            with contextlib.suppress(ValueError, RecursionError):
-                event = json.loads(line.decode(errors="replace"))
-                if shapes.is_event(event):
-                    found.append(event)
-        return found, position + sum(map(len, lines))
+            return None
+        return data[: data.rfind(b"\n") + 1]
 
     def _plan(self) -> Any:
         return self._read("plan.json", shapes.plan)
@@ -154,6 +162,16 @@ class Journal:
                 "run anew, which finds its results as they are"
             ) from None
         return found
+
+
+def _events(lines: bytes) -> list[dict[str, Any]]:
+    found = []
+    for line in lines.splitlines():
+        with contextlib.suppress(ValueError, RecursionError):
+            event = json.loads(line.decode(errors="replace"))
+            if shapes.is_event(event):
+                found.append(event)
+    return found
 
 
 def now() -> str:

@@ -98,7 +98,7 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
         return _sweep(journal, about, store, stored)
     holder = lease.holder(journal.folder)
     tasks = journal.tasks()
-    last = last_start(journal)
+    last = journal.last_start()
     # What was computed without the failed jobs has other keys than planned.
     known = {*tasks, *(key for each in last if each["event"] == "tolerated" for key in each["instead"])}
     failed = {each["key"]: each for each in last if each["event"] == "failed" and "key" in each}
@@ -136,7 +136,7 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
 def roots(journal: Journal) -> dict[str, tuple[str, ...]]:
     """The keys behind each of a run's tables: as planned, or without the failed jobs that its last start tolerated."""
     found = journal.roots()
-    for each in last_start(journal):
+    for each in journal.last_start():
         if each["event"] == "tolerated":
             found = {name: tuple(keys) for name, keys in each["roots"].items()}
     return found
@@ -176,7 +176,7 @@ def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Eve
 def _planned(name: str, runs: Sequence[Journal], begun: str) -> Event:
     """What an observer was told when these runs were started together."""
     tasks = {key: task for each in runs for key, task in each.tasks().items()}
-    last = [event for each in runs for event in last_start(each)]
+    last = [event for each in runs for event in each.last_start()]
     stored = {event["key"] for event in last if event["event"] == "stored"}
     return {
         "time": begun,
@@ -194,7 +194,7 @@ def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set
     cells = [status(each, store, stored) for each in runs]
     keys = {key for each in runs for key in each.tasks()}
     failures = dict.fromkeys(failure for each in cells for failure in each.failures)
-    done = {each["key"] for run in runs for each in last_start(run) if each["event"] == "done"}
+    done = {each["key"] for run in runs for each in run.last_start() if each["event"] == "done"}
     return Status(
         run=journal.run,
         audit=about["audit"],
@@ -215,16 +215,6 @@ def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set
         page=pages.page(journal.folder),
         mlflow=_address(journal.folder),
     )
-
-
-def last_start(journal: Journal) -> Sequence[Mapping[str, Any]]:
-    """The events since the run was last started."""
-    last: list[Mapping[str, Any]] = []
-    for event in journal.events():
-        if event.get("event") == "started":
-            last = []
-        last.append(event)
-    return last
 
 
 def _address(folder: Path) -> str | None:

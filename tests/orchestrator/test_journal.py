@@ -225,3 +225,17 @@ def test_drivers_of_one_process_number_make_one_run_together(tmp_path: Path, mon
 )
 def test_an_event_has_what_its_kind_has(event: dict[str, object], is_one: bool) -> None:
     assert is_one == shapes.is_event(event)
+
+
+def test_the_last_start_is_read_from_there_on_whatever_came_before_or_is_torn(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    begun = {"event": "started", "planned": 2, "stored": 0, "tasks": {}}
+    told = {"event": "failed", "key": "a", "task": "b", "error": 'it said "event": "started"'}
+    assert [] == journal.last_start()
+    journal.append([{"event": "finished"}])
+    assert ["finished"] == [event["event"] for event in journal.last_start()]
+    journal.append([begun, {"event": "interrupted"}, begun, told])
+    assert ["started", "failed"] == [event["event"] for event in journal.last_start()]
+    with open(tmp_path / "events.jsonl", "a") as log:
+        log.write('{"time": "now", "event": "started", "planned": -1}\n')
+    assert ["started", "failed"] == [event["event"] for event in journal.last_start()]
