@@ -57,7 +57,7 @@ def by_number(label: str) -> tuple[int, str]:
 
 
 def is_number(row: Row) -> bool:
-    return row.label.lstrip("-").isdecimal()
+    return row.label.removeprefix("-").isdecimal()
 
 
 def given(rows: list[Row]) -> Iterator[Split]:

@@ -78,6 +78,20 @@ def test_a_list_that_is_none_is_refused_by_the_row(folder: Path, text: str, says
     assert "\n" not in str(caught.value)
 
 
+def test_labels_are_numbers_only_where_all_of_them_are(folder: Path) -> None:
+    def names(*labels: str) -> tuple[str, ...]:
+        rows = [
+            f"scans/{at + 2 * split}.png,{label},{('train', 'test')[split]}\n"
+            for at, label in enumerate(labels)
+            for split in (0, 1)
+        ]
+        return listed(folder, "path,label,split\n" + "".join(rows)).names
+
+    assert ("-10", "9") == names("9", "-10")
+    for others in (("--5", "10"), ("-", "10"), ("1-0", "10"), ("10", "9a"), ("\u00b2", "10")):
+        assert tuple(sorted(others)) == names(*others)
+
+
 def test_labels_must_be_text_or_whole_numbers(folder: Path) -> None:
     path = folder / "list.parquet"
     pq.write_table(pa.table({"path": ["scans/0.png"], "label": [0.5]}), path)

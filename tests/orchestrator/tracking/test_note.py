@@ -1,0 +1,106 @@
+"""The note of a run: its question, its answer with the numbers behind it, and how to go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from orchestrator import audits, pages
+from orchestrator.cells import wanted
+from orchestrator.execution import Execution
+from orchestrator.journal import Journal
+from orchestrator.runs import start
+from orchestrator.spec import Spec
+from orchestrator.store import Store, open_store
+from orchestrator.tracking import note
+from tasks import schemas
+from tests.dashboards import made
+
+HERE = Execution(address="none", mlflow="off", report=False)
+QUESTION = "*How far does a sum get when its parts are lost?*"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(str(tmp_path / "store"))
+
+
+def ran(store: Store, spec: Spec) -> Journal:
+    return Journal(store.folder("runs", start(wanted(spec), store, HERE).run))
+
+
+def test_a_run_without_an_answer_has_its_numbers(store: Store) -> None:
+    journal = ran(store, Spec("toys", "few", {"parts": "3"}))
+    assert [
+        QUESTION,
+        "| metric | setting | estimate | 95 % interval | n | null | p |\n|---|---|---|---|---|---|---|\n"
+        "| sum |  | 3 |  | 3 parts |  |  |",
+        "All of its jobs are done.",
+        f"In the store's folder, `engram results {journal.run} summary` prints the numbers.",
+    ] == note.of(journal, store, "finished").split("\n\n")
+
+
+@pytest.mark.parametrize(
+    ("state", "says", "goes_on"),
+    [
+        ("running", "It is running.", "`engram status RUN --watch` follows it."),
+        ("failed", "Some of its jobs failed.", "`engram resume RUN` tries them again."),
+        ("interrupted", "It was interrupted.", "`engram resume RUN` goes on."),
+        ("paused", "It has paused.", "`engram resume RUN` goes on."),
+    ],
+)
+def test_every_state_says_how_to_go_on(store: Store, state: str, says: str, goes_on: str) -> None:
+    journal = ran(store, Spec("toys", "few", {"parts": "2"}))
+    told, ways = note.of(journal, store, state).split("\n\n")[-2:]
+    assert (says, True) == (told, ways.endswith(f" {goes_on.replace('RUN', journal.run)}"))
+
+
+def test_a_page_is_pointed_out_once_it_is_there(store: Store) -> None:
+    journal = ran(store, Spec("toys", "few", {"parts": "2"}))
+    assert "report.html" not in note.of(journal, store, "finished")
+    (journal.folder / pages.PAGE).touch()
+    assert "The whole account is `report.html` under *Artifacts*; " in note.of(journal, store, "finished")
+
+
+def test_a_sweep_has_a_line_for_each_cell_named_by_what_tells_it_apart(store: Store) -> None:
+    journal = ran(store, Spec("toys", "few", sweep={"parts": ["3", "4"]}))
+    three, four = journal.about()["cells"]
+    (store.folder("runs", four) / "report.html").touch()
+    assert (
+        "| varied | answer | estimate, 95 % interval | run |\n|---|---|---|---|\n"
+        f"| parts=3 |  | sum: 3 | {three} |\n| parts=4 |  | sum: 6 | {four} |"
+    ) == note.of(journal, store, "finished").split("\n\n")[1]
+    (key,) = journal.beside(four).roots()["summary"]
+    next(Path(store.location).glob(f"results/*/{key}.arrow")).unlink()
+    again = note.of(journal, open_store(store.location), "interrupted")
+    assert f"| parts=3 |  | sum: 3 | {three} |\n| parts=4 |  |  | {four} |" in again
+
+
+def test_the_answer_stands_with_the_rows_that_carry_it_and_its_limits(store: Store) -> None:
+    run = made.run(store, "some", made.tables(4))
+    verdict = run.verdict
+    assert verdict is not None
+    question, sentence, table, limits, *_ = note.of(run.journal, store, "finished").split("\n\n")
+    assert f"*{audits.find('unique_feature').question}*" == question
+    assert (f"**{verdict.sentence}**", verdict.limits) == (sentence, limits)
+    rows = {(row["metric"], row["setting"]): row for row in run.summary}
+    (metric, setting), lines = verdict.rows[0], table.splitlines()
+    assert 2 + len(verdict.rows) == len(lines)
+    row = rows[metric, setting]
+    begins = f"| {metric} | images=probe | {row['estimate']:.4g} | {row['low']:.4g} to {row['high']:.4g} | "
+    assert lines[2].startswith(begins)
+
+
+def test_what_would_break_the_table_is_escaped_and_what_is_too_long_is_cut(store: Store) -> None:
+    empty = dict.fromkeys(schemas.SUMMARY.names)
+    row = empty | {"metric": "a|b\nc", "setting": "no|JSON", "estimate": 0.123456, "low": 0.1, "p_value": 1e-9}
+    run = made.run(store, "some", {"summary": [pa.Table.from_pylist([row], schemas.SUMMARY)]}, audit="gone")
+    table, *_ = note.of(run.journal, store, "finished").split("\n\n")
+    assert "| a\\|b c | no\\|JSON | 0.1235 |  |  |  | 1e-09 |" == table.splitlines()[2]
+    long = empty | {"metric": "m" * 1000}
+    run = made.run(store, "long", {"summary": [pa.Table.from_pylist([long] * 12, schemas.SUMMARY)]}, audit="gone")
+    text = note.of(run.journal, store, "finished")
+    assert (note.LONGEST + 4, True) == (len(text), text.endswith("m ..."))
+    assert len(text) <= 8000

@@ -1,0 +1,93 @@
+"""Pixels of picture files of any kind are those that a person sees."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tasks.datasets.pictures import PictureError, alpha, pixels
+
+GREY = np.array([[0, 100, 200], [255, 50, 1]], np.uint8)
+RGB = np.dstack([GREY, GREY[::-1], 255 - GREY])
+
+
+def encoded(picture: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, kind, **options)
+    return file.getvalue()
+
+
+def of(values: np.ndarray, kind: str = "PNG", **options: Any) -> bytes:
+    return encoded(Image.fromarray(values), kind, **options)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "BMP", "TIFF"])
+def test_grey_has_one_channel_and_colour_three(kind: str) -> None:
+    assert GREY[..., None].tolist() == pixels(of(GREY, kind)).tolist()
+    assert RGB.tolist() == pixels(of(RGB, kind)).tolist()
+
+
+def test_channels_are_as_asked_for() -> None:
+    assert np.repeat(GREY[..., None], 3, axis=2).tolist() == pixels(of(GREY), 3).tolist()
+    luma = np.rint(RGB @ [0.299, 0.587, 0.114])
+    assert np.abs(luma[..., None] - pixels(of(RGB), 1)).max() <= 1
+
+
+def test_sixteen_bits_are_scaled_with_half_rounded_up() -> None:
+    levels = np.array([[0, 128, 129, 385, 386, 32767, 65406, 65407, 65535]], np.uint16)
+    expected = np.floor(levels * (255 / 65535) + 0.5)
+    assert [0, 0, 1, 1, 2, 127, 254, 255, 255] == expected[0].tolist()
+    assert expected[..., None].tolist() == pixels(of(levels)).tolist()
+    assert expected[0].tolist() == pixels(of(levels), 3)[0, :, 2].tolist()
+
+
+def test_black_and_white_and_palettes_are_shown() -> None:
+    one = Image.fromarray(GREY > 99)
+    assert (255 * (GREY > 99))[..., None].tolist() == pixels(encoded(one)).tolist()
+    palette = Image.fromarray(RGB).quantize(6)
+    assert RGB.tolist() == pixels(encoded(palette)).tolist()
+    assert (2, 3, 1) == pixels(encoded(palette), 1).shape
+
+
+def test_a_picture_is_turned_as_its_tag_says() -> None:
+    for tag, turned in ((3, GREY[::-1, ::-1]), (6, np.rot90(GREY, -1)), (2, GREY[:, ::-1])):
+        exif = Image.Exif()
+        exif[0x0112] = tag
+        assert turned[..., None].tolist() == pixels(of(GREY, exif=exif)).tolist()
+
+
+def test_transparency_is_dropped_and_told_apart() -> None:
+    clear = np.dstack([RGB, GREY])
+    assert RGB.tolist() == pixels(of(clear)).tolist()
+    found = alpha(of(clear))
+    assert found is not None
+    assert GREY.tolist() == found.tolist()
+    assert [None, None] == [alpha(of(each)) for each in (GREY, RGB)]
+    assert (2, 3, 1) == pixels(encoded(Image.fromarray(clear[..., [0, 3]].copy(), "LA"))).shape
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "cannot be read as a picture: cannot identify image file"),
+        (of(GREY, "GIF"), "cannot be read as a picture: cannot identify image file"),
+        (of(np.tile(np.dstack([RGB, GREY]), (50, 50, 1)))[:-60], "cannot be read as a picture: "),
+        (of(GREY.astype(np.float32), "TIFF"), "holds numbers of 32 bits, whose black and white nobody says; "),
+        (of(GREY.astype(np.int32), "TIFF"), "holds numbers of 32 bits, whose black and white nobody says; "),
+        (
+            encoded(Image.fromarray(GREY), "TIFF", save_all=True, append_images=[Image.fromarray(GREY)] * 2),
+            "holds 3 pictures; it must hold one",
+        ),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_in_one_line(data: bytes, says: str) -> None:
+    for read in (pixels, alpha) if "32 bits" not in says else (pixels,):
+        with pytest.raises(PictureError) as caught:
+            read(data)
+        assert str(caught.value).startswith(says)
+        assert "\n" not in str(caught.value)
+        assert "<_io" not in str(caught.value)
