@@ -40,12 +40,12 @@ def test_a_process_is_named_by_its_host_and_number() -> None:
 
 def test_versions_are_those_installed_and_nothing_is_said_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     def version(name: str) -> str:
-        if name == "ray":
+        if name == "scipy":
             raise metadata.PackageNotFoundError(name)
         return f"1.0+{name}"
 
     monkeypatch.setattr(metadata, "version", version)
-    names = ("engram-audit", "numpy", "scipy", "pyarrow", "torch")
+    names = ("engram-audit", "numpy", "pyarrow", "torch", "ray")
     expected = {"python": platform.python_version()} | {name: f"1.0+{name}" for name in names}
     assert expected == provenance.versions.__wrapped__()
 
