@@ -90,10 +90,16 @@ def call(name: str, *values: float, first: int = 1, inputs: Sequence[str] = ()) 
     return Call(first, f"jobs.{name}", items)
 
 
-def _placed(config: Number) -> pa.Table:
-    """Takes `value` seconds; says where it ran, when, and in which share of its GPU, and notes what fills that."""
+def _placed(config: Number, held: bool = False) -> pa.Table:
+    """Takes `value` seconds, or as long as it is `held`; says where it ran, when, and in which share of its GPU.
+
+    It notes what fills that.
+    """
     began = time.time()
-    time.sleep(config.value)
+    if held:
+        until(config, ())
+    else:
+        time.sleep(config.value)
     asked = manner.asked()
     manner.note(way="stack", stack=4, bytes_per_member=1e6, device_bytes=1e9, busy=0.5)
     return pa.table(
@@ -115,6 +121,11 @@ def _placed_together(configs: Sequence[Number], inputs: Sequence[Inputs]) -> Ite
 @task(version=1, gpus=1.0, many=_placed_together)
 def on_gpu(config: Number, inputs: Inputs) -> pa.Table:
     return _placed(config)
+
+
+@task(version=1, gpus=1.0)
+def held_on_gpu(config: Number, inputs: Inputs) -> pa.Table:
+    return _placed(config, held=True)
 
 
 @task(version=1)
