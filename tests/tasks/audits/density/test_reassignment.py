@@ -124,6 +124,8 @@ def test_all_nine_assignments_are_looked_at_or_so_many_are_drawn(permutations: i
     assert [1.0] == p_values(equal, np.zeros((1, 2), int), permutations, chance()).tolist()
     found = p_values(alone, np.zeros((1, 2), int), permutations, chance(1))[0]
     assert found == pytest.approx(1 / 9) if permutations >= 8 else (found * (permutations + 1)).is_integer()
+    seeds = {p_values(alone, np.zeros((1, 2), int), permutations, chance(seed))[0] for seed in range(20)}
+    assert (permutations < 8) == (len(seeds) > 1)
 
 
 def test_equal_answers_are_no_evidence() -> None:
