@@ -3,25 +3,26 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := uv==0.13.8
 
-.PHONY: quickstart test test-all test-orchestration test-whole test-computation lint types chaos bench wheel lock clean
+.PHONY: quickstart test test-all test-orchestration test-whole test-audits test-computation lint types chaos bench wheel lock clean
 
 quickstart: .venv/ready
 	$(BIN)/engram run unique_feature --preset quickstart
 
-# In three parts side by side, lint and types beside them: much of the first two is waiting for clusters, servers and disks.
+# In four parts side by side, lint and types beside them: much of the first two is waiting for clusters, servers and disks.
 ORCHESTRATION := tests/orchestrator
-WHOLE := $(wildcard tests/test_*.py) tests/dashboards
-PARTS := lint types test-orchestration test-whole test-computation
+AUDITS := $(wildcard tests/test_density*.py) tests/test_forgetting.py tests/test_hospital.py tests/test_provider.py tests/dashboards
+WHOLE := $(filter-out $(AUDITS),$(wildcard tests/test_*.py))
+PARTS := lint types test-orchestration test-whole test-audits test-computation
 BESIDE := $(MAKE) --no-print-directory --jobs $(words $(PARTS)) --keep-going --output-sync=line $(PARTS)
 PYTEST := $(BIN)/python -m pytest
 
 test: .venv/ready
-	@echo "lint, types, and in three parts all tests that are not slow: each says at its end what it found (6 minutes on 2 cores)"
+	@echo "lint, types, and in four parts all tests that are not slow: each says at its end what it found (6 minutes on 2 cores)"
 	@$(BESIDE) PYTEST='$(PYTEST) -m "not slow"'
 
 # The slow ones too, and which lines and branches of the code were never run.
 test-all: .venv/ready
-	@echo "lint, types, and in three parts all tests: each says at its end what it found (12 minutes on 2 cores)"
+	@echo "lint, types, and in four parts all tests: each says at its end what it found (a quarter of an hour on 2 cores)"
 	@rm -f .coverage .coverage.*
 	@$(BESIDE) PYTEST='$(BIN)/coverage run -m pytest'
 	@$(BIN)/coverage combine --quiet
@@ -33,8 +34,11 @@ test-orchestration: .venv/ready
 test-whole: .venv/ready
 	$(PYTEST) $(WHOLE)
 
+test-audits: .venv/ready
+	$(PYTEST) $(AUDITS)
+
 test-computation: .venv/ready
-	$(PYTEST) $(addprefix --ignore=,$(ORCHESTRATION) $(WHOLE))
+	$(PYTEST) $(addprefix --ignore=,$(ORCHESTRATION) $(WHOLE) $(AUDITS))
 
 lint: .venv/ready
 	$(BIN)/ruff check .
