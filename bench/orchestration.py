@@ -34,9 +34,11 @@ sys.path[:0] = [str(ROOT), str(TOYS)]
 
 from orchestrator import explain  # noqa: E402
 from orchestrator.calls import Call, Done, Item  # noqa: E402
+from orchestrator.cells import Cell  # noqa: E402
+from orchestrator.execution import Execution  # noqa: E402
 from orchestrator.executors.ray import RayExecutor, connected  # noqa: E402
 from orchestrator.plan import Plan  # noqa: E402
-from orchestrator.runs import Cell, Execution, start  # noqa: E402
+from orchestrator.runs import start  # noqa: E402
 from orchestrator.store import open_store  # noqa: E402
 from tasks.job import Inputs, task  # noqa: E402
 

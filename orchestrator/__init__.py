@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from orchestrator.report import Report
 
-STORE = "./engram-store"  # where nothing else is said
-
 
 def run(
     audit: str,
@@ -50,7 +48,7 @@ def run(
     """
     from orchestrator import cells, spec
     from orchestrator.runs import start
-    from orchestrator.store import open_store
+    from orchestrator.store import DEFAULT_STORE, open_store
 
     execution: dict[str, Any] = {"tolerate": tolerate, "fail_fast": fail_fast, "again": again}
     execution |= {"report": report, "show_images": show_images}
@@ -70,7 +68,7 @@ def run(
     location = os.fspath(store) if store is not None else os.environ.get("ENGRAM_STORE")
     asked = cells.specified(audit, spec.Spec(audit, preset, fields, sweep or {}, execution, location))
     found = cells.wanted(asked)
-    opened = open_store(asked.store or STORE)
+    opened = open_store(asked.store or DEFAULT_STORE)
     return start(cells.pinned(found, opened.digests()), opened, spec.execution(asked), observe)
 
 

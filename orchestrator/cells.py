@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.fields import changed, declared, differing, nearest, plain
-from orchestrator.runs import Cell
 from orchestrator.spec import Spec
 from tasks.datasets.dataset import Dataset
 from tasks.files import File, FileError
@@ -24,6 +23,16 @@ SCALE = "scale"
 SCALES = ("tiny", "full")
 # What a config names and a key sees by its content.
 Pinnable = Dataset | File | Named | ModelFile
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One audit with one config; `setting` is what a sweep varied."""
+
+    audit: str
+    config: Any
+    preset: str | None = None
+    setting: Mapping[str, Any] = field(default_factory=dict)
 
 
 def specified(source: str, flags: Spec) -> Spec:

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from orchestrator.addresses import PLACES, host_and_port
 from orchestrator.errors import EngramError
-from orchestrator.executors.address import host_and_port
-from orchestrator.spec import PLACES
 
 NEEDED = ("ray", "torch", "torchvision", "numpy", "scipy", "pyarrow", "scikit-learn", "pillow", "pydantic", "pyyaml")
 USEFUL = {"mlflow": "runs are then not tracked", "faiss-gpu|faiss-cpu": "nearest neighbours then go by torch"}
@@ -168,7 +167,8 @@ def _store(location: str) -> Check:
 
 
 def _tracking(location: str, uri: str | None) -> Check:
-    from orchestrator.tracking.target import DATABASE, FOLDER, OFF, Target, absolute
+    from orchestrator.addresses import absolute
+    from orchestrator.tracking.target import DATABASE, FOLDER, OFF, Target
 
     if uri == OFF:
         return Check("tracking", True, "off")

@@ -116,7 +116,7 @@ def planned(store: Store, name: str) -> tuple[Job, Plan]:
 
 
 def _planned(store: Store, name: str, having: Iterable[Journal]) -> tuple[Job, Plan]:
-    from orchestrator.runs import reopened
+    from orchestrator.description import reopened
 
     problem: EngramError | None = None
     for journal in sorted(having, key=lambda each: each.about().get("created", ""), reverse=True):

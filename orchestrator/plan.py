@@ -5,12 +5,17 @@ The links of a chain come one after another, too; but a link is planned only whe
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from orchestrator import audits
+from orchestrator.cells import Cell
+from orchestrator.errors import EngramError, SpecError
 from orchestrator.identity import key_of
+from tasks.datasets.dataset import DatasetError
 from tasks.job import Job, Roots, marks
 
 
@@ -164,3 +169,21 @@ def _ordered(
             else:
                 path[below] = None
     return Plan({key: jobs[key] for key in order}, {key: inputs[key] for key in order}, roots, after)
+
+
+def plan_of(cell: Cell) -> Plan:
+    """The cell's plan. SpecError where the audit refuses the config for the data it meets."""
+    try:
+        return Plan.below(audits.find(cell.audit).audit.plan(cell.config))
+    except DatasetError as error:  # gone or changed since it was pinned
+        raise EngramError(str(error)) from None
+    except ValueError as error:
+        raise SpecError(f"{cell.audit}: {error}") from None
+
+
+def group_of(job: Job) -> str:
+    """The name of the jobs that may share a call with this one, and that take about as long."""
+    mark = marks(job.function)
+    if mark.alike is None:
+        return mark.name
+    return f"{mark.name}/{hashlib.sha256(repr(mark.alike(job.config)).encode()).hexdigest()[:12]}"

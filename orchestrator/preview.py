@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from orchestrator import STORE, timings
+from orchestrator import timings
 from orchestrator.cells import pinned, wanted
 from orchestrator.executors import gpus
 from orchestrator.identity import run_id
-from orchestrator.plan import Plan
-from orchestrator.runs import planned
+from orchestrator.plan import Plan, plan_of
 from orchestrator.spec import Spec, execution
-from orchestrator.store import is_there, open_store
+from orchestrator.store import DEFAULT_STORE, is_there, open_store
 
 
 def preview(asked: Spec) -> dict[str, Any]:
@@ -20,11 +19,11 @@ def preview(asked: Spec) -> dict[str, Any]:
 
     Makes no store where there is none.
     """
-    place = asked.store or STORE
+    place = asked.store or DEFAULT_STORE
     cells, how = wanted(asked), execution(asked)
     store = open_store(place, create=False) if is_there(place) else None
     cells = pinned(cells, {} if store is None else store.digests())
-    plans = [planned(cell) for cell in cells]
+    plans = [plan_of(cell) for cell in cells]
     whole = Plan.union(plans)
     stored = set(whole.jobs) & (set() if store is None else store.keys())
     missing = whole.missing(stored)

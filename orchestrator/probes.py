@@ -7,13 +7,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from orchestrator import STORE
 from orchestrator.audits import find
 from orchestrator.cells import pinned, wanted
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.fields import differing, plain
 from orchestrator.spec import Spec
-from orchestrator.store import is_there, open_store
+from orchestrator.store import DEFAULT_STORE, is_there, open_store
 from tasks.datasets.dataset import DatasetError
 
 
@@ -32,7 +31,7 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
     if len(cells) > 1:
         fields = ", ".join(differing([plain(cell.config) for cell in cells]))
         raise SpecError(f"that is {len(cells)} cells; say whose pictures are meant: they differ in {fields}")
-    place = asked.store or STORE
+    place = asked.store or DEFAULT_STORE
     known = open_store(place, create=False).digests() if is_there(place) else {}
     (cell,) = pinned(cells, known)
     try:

@@ -6,43 +6,30 @@ Its id follows from its plan's keys, so starting it again reopens it. Kill it at
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from orchestrator import aftermath, audits, lease, timings
+from orchestrator import aftermath, lease, timings
+from orchestrator.cells import Cell
 from orchestrator.clock import SYSTEM, Clock
+from orchestrator.description import described, reopened
 from orchestrator.driver import Driver, Observer
-from orchestrator.errors import Absent, Damaged, EngramError, Held, SpecError, StoreError
+from orchestrator.errors import Absent, Damaged, Held, SpecError, StoreError
 from orchestrator.execution import Execution
 from orchestrator.executors import open_executor
-from orchestrator.fields import coerce, plain
 from orchestrator.holder import taken
 from orchestrator.identity import run_id
 from orchestrator.journal import Journal
 from orchestrator.neighbours import Neighbours
-from orchestrator.plan import Plan
-from orchestrator.provenance import commit, versions
+from orchestrator.plan import plan_of
 from orchestrator.report import Report, reported
 from orchestrator.session import Part, Session
 from orchestrator.states import States
 from orchestrator.stop import Stop
 from orchestrator.store import Store
-from tasks.datasets.dataset import DatasetError
 
 MENDED = 3  # times that results found damaged at the end are computed again before the run gives up
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One audit with one config; `setting` is what a sweep varied."""
-
-    audit: str
-    config: Any
-    preset: str | None = None
-    setting: Mapping[str, Any] = field(default_factory=dict)
 
 
 def start(
@@ -59,7 +46,7 @@ def start(
     where the cluster cannot be used.
     """
     runs = store.folder("runs")
-    plans = [planned(cell) for cell in cells]
+    plans = [plan_of(cell) for cell in cells]
     parts = [
         Part(plan, Journal(_folder(runs, run_id(cell.audit, list(plan.jobs)), execution.again)))
         for cell, plan in zip(cells, plans, strict=True)
@@ -67,7 +54,7 @@ def start(
     if len({part.journal.run for part in parts}) < len(parts):
         raise SpecError("two cells of the sweep are the same; vary something that bears on the result")
     for cell, part in zip(cells, parts, strict=True):
-        part.journal.create(_about(cell), part.plan)
+        part.journal.create(described(cell), part.plan)
         part.journal.check()  # one that cannot be read stops the run before anything is written
     if len(parts) == 1:
         return _run(parts, store, execution, observe, None, clock)
@@ -98,33 +85,6 @@ def resume(
     return _run(parts, store, execution, observe, journal, clock)
 
 
-def planned(cell: Cell) -> Plan:
-    """The cell's plan. SpecError where the audit refuses the config for the data it meets."""
-    try:
-        return Plan.below(audits.find(cell.audit).audit.plan(cell.config))
-    except DatasetError as error:  # gone or changed since it was pinned
-        raise EngramError(str(error)) from None
-    except ValueError as error:
-        raise SpecError(f"{cell.audit}: {error}") from None
-
-
-def reopened(journal: Journal) -> tuple[Cell, Plan]:
-    """The cell and plan of a run from its folder; EngramError where today's code plans something else."""
-    about = journal.about()
-    found = audits.find(about["audit"])
-    config = coerce(about.get("config", {}), found.audit.config, "config")
-    cell = Cell(about["audit"], config, about.get("preset"), about.get("setting") or {})
-    plan = planned(cell)
-    before = journal.tasks()
-    if set(before) != set(plan.jobs):
-        other = sorted({plan.task(key) for key in plan.jobs if key not in before})
-        raise EngramError(
-            f"run {journal.run} was planned by other versions of {', '.join(other) or 'its tasks'}; "
-            f"its results stay as they are: start the audit anew with `engram run {about['audit']}`"
-        )
-    return cell, plan
-
-
 def _folder(runs: Path, run: str, again: bool) -> Path:
     folder = runs / run
     count = 2
@@ -132,17 +92,6 @@ def _folder(runs: Path, run: str, again: bool) -> Path:
         folder = runs / f"{run}-{count}"
         count += 1
     return folder
-
-
-def _about(cell: Cell) -> dict[str, Any]:
-    return {
-        "audit": cell.audit,
-        "preset": cell.preset,
-        "setting": dict(cell.setting),
-        "config": plain(cell.config),
-        "versions": dict(versions()),
-        "commit": commit(),
-    }
 
 
 def _run(

@@ -5,15 +5,14 @@ Pure bookkeeping: no clock, no cluster, no disk. All retrying is decided here.
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 
 from orchestrator.calls import Call, Done, Failed, Finished, Item, Lost, Missing, Refused
 from orchestrator.filling import SHARERS, Filling, part
-from orchestrator.plan import Plan
-from tasks.job import Job, marks
+from orchestrator.plan import Plan, group_of
+from tasks.job import marks
 
 TOGETHER_SECONDS = 0.5  # of work that one call should carry, so that sending it costs little beside it
 TOGETHER_MOST = 64
@@ -21,14 +20,6 @@ DEATHS = 3  # worker processes that one job may take with it before it is set as
 REOPENED = 3  # times that one result may turn out missing or damaged before its job is set aside
 FRUITLESS = 10  # times that one job may be lost to its surroundings while nothing at all succeeds
 LONGEST_DELAY = 60.0
-
-
-def group_of(job: Job) -> str:
-    """The name of the jobs that may share a call with this one, and that take about as long."""
-    mark = marks(job.function)
-    if mark.alike is None:
-        return mark.name
-    return f"{mark.name}/{hashlib.sha256(repr(mark.alike(job.config)).encode()).hexdigest()[:12]}"
 
 
 class Schedule:

@@ -12,12 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from orchestrator.addresses import PLACES, absolute, host_and_port
 from orchestrator.errors import ClusterError, SpecError
 from orchestrator.execution import KEEPS, Execution
 from orchestrator.fields import nearest
 from tasks.manner import WAYS
-
-PLACES = ("none", "local", "auto")  # addresses that are words
 
 
 @dataclass(frozen=True)
@@ -60,16 +59,12 @@ def execution(spec: Spec) -> Execution:
     if (address := given.get("address")) is not None:
         _check_address(address)
     if (uri := given.get("mlflow")) is not None:
-        from orchestrator.tracking.target import absolute
-
         absolute(uri)
     return Execution(**given)
 
 
 def _check_address(address: str) -> None:
     """SpecError for what can be no cluster's address; whether there is one is found out when it is used."""
-    from orchestrator.executors.address import host_and_port
-
     if address not in PLACES:
         try:
             host_and_port(address)

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from orchestrator import shapes
-from orchestrator.plan import Plan
-from orchestrator.schedule import group_of
+from orchestrator.plan import Plan, group_of
 from tasks.job import marks
 
 RUNS = 20  # the newest that are asked

@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from orchestrator.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
 from orchestrator.filling import Measured
-from orchestrator.plan import Plan
-from orchestrator.schedule import DEATHS, FRUITLESS, REOPENED, Schedule, group_of
+from orchestrator.plan import Plan, group_of
+from orchestrator.schedule import DEATHS, FRUITLESS, REOPENED, Schedule
 from tasks.job import Function, Inputs, Job, marks, task
 
 SHAPES = 500  # different plans

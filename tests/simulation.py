@@ -30,13 +30,13 @@ import pyarrow as pa
 
 from orchestrator import lease, runs
 from orchestrator.calls import Call, Finished, Lost, perform
+from orchestrator.cells import Cell
 from orchestrator.clock import Clock
 from orchestrator.driver import POLL
 from orchestrator.errors import Held, Unwritable
 from orchestrator.execution import Execution
 from orchestrator.plan import Plan
 from orchestrator.report import Report
-from orchestrator.runs import Cell
 from orchestrator.schedule import DEATHS, REOPENED
 from orchestrator.store import Written
 from orchestrator.store.local import LocalStore

@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestrator import status
-from orchestrator.cells import pinned
+from orchestrator.cells import Cell, pinned
 from orchestrator.journal import Journal
-from orchestrator.runs import Cell
 from orchestrator.store import Store, open_store
 from tasks import seeds
 from tasks.audits.density import AUDIT, PRESETS

@@ -22,11 +22,10 @@ from PIL import Image
 from torch import nn
 
 from orchestrator import status
-from orchestrator.cells import pinned
+from orchestrator.cells import Cell, pinned
 from orchestrator.fields import coerce, plain, text
 from orchestrator.identity import key_of
 from orchestrator.journal import Journal
-from orchestrator.runs import Cell
 from orchestrator.store import open_store
 from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target
 from tasks.audits.forgetting.trainings import trained

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from orchestrator import STORE
 from orchestrator.cli.options import Address, Json, Run, ShowImages, SomeRun, Where
 from orchestrator.cli.place import one_line, opened_at, path_of
 from orchestrator.cli.terminal import cell, emit, say, show, stdout, summary, table
 from orchestrator.errors import EngramError, SpecError
+from orchestrator.store import DEFAULT_STORE
 
 
 def list_audits(json: Json = False) -> None:
@@ -250,7 +250,7 @@ def doctor(store: Where = None, address: Address = None, json: Json = False) -> 
 
     checks = []
     console = stdout()
-    for check in examine(store or STORE, address):
+    for check in examine(store or DEFAULT_STORE, address):
         checks.append(check)
         if not json:
             mark, style = {True: ("ok", "green"), None: ("--", "yellow"), False: ("BAD", "bold red")}[check.ok]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator import STORE
+from orchestrator.store import DEFAULT_STORE
 
 What = Annotated[str, typer.Argument(metavar="AUDIT|FILE", help="An audit's name, or a YAML file.", show_default=False)]
 Fields = Annotated[
@@ -20,7 +20,7 @@ Preset = Annotated[
 Sweep = Annotated[list[str] | None, typer.Option(metavar="FIELD=A,B,C", help="Vary a field; several make a grid.")]
 Where = Annotated[
     str | None,
-    typer.Option("--store", metavar="PATH|URI", envvar="ENGRAM_STORE", help=f"The store. [default: {STORE}]"),
+    typer.Option("--store", metavar="PATH|URI", envvar="ENGRAM_STORE", help=f"The store. [default: {DEFAULT_STORE}]"),
 ]
 Address = Annotated[
     str | None,

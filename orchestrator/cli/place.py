@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from orchestrator import STORE
 from orchestrator.cli.terminal import say
 from orchestrator.errors import EngramError, SpecError
+from orchestrator.store import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from orchestrator.store import Store
@@ -25,7 +25,7 @@ def opened_at(location: str | None, create: bool = False) -> Iterator[Store]:
     """The store for a command. What nobody foresaw ends as one line, its traceback kept in the store."""
     from orchestrator.store import is_there, open_store
 
-    place = location or STORE
+    place = location or DEFAULT_STORE
     if not create and not is_there(place):
         raise SpecError(
             f"there is no store at {place}; run something first, or give its place by --store or ENGRAM_STORE"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator import STORE
 from orchestrator.cli.options import (
     Address,
     Again,
@@ -31,6 +30,7 @@ from orchestrator.cli.options import (
 from orchestrator.cli.place import opened_at, path_of
 from orchestrator.cli.terminal import emit, show, table
 from orchestrator.counted import span
+from orchestrator.store import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from orchestrator.spec import Spec
@@ -115,7 +115,7 @@ def run(
     cells, how = wanted(asked), spec.execution(asked)
     # Pinned before a store is made, so that nothing is left behind where data is missing.
     known: dict[str, str] = {}
-    new = not is_there(asked.store or STORE)
+    new = not is_there(asked.store or DEFAULT_STORE)
     if new:
         cells = pinned(cells, known)
     with opened_at(asked.store, create=True) as opened:

@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import threading
 import time
 
+from orchestrator.addresses import host_and_port
 from orchestrator.errors import ClusterError
 
 PROBE_SECONDS = 3.0
-DEFAULT_CLIENT_PORT = 10001
 # HTTP/2, which gRPC speaks: the client's preface with an empty SETTINGS frame; a server answers with its own at once.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 SETTINGS = 4
-# Labels of a name, or an IPv6 address; anything else is refused before a look-up that may answer it with a crash.
-V6 = r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%\w+)?"
-HOST = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?" + rf"|{V6}|\[{V6}\]", re.ASCII)
-NUMBER = re.compile("[0-9]{1,5}")
 CHECK = "is it up (`ray status` there), the port its GCS port (6379 by default), and open to this machine?"
-
-
-def host_and_port(address: str) -> tuple[str, int]:
-    """The two parts of HOST:PORT or ray://HOST:PORT (whose port may be left out)."""
-    scheme, _, rest = address.rpartition("://")
-    host, separator, port = rest.rpartition(":")
-    if scheme == "ray" and not separator:
-        host, port = rest, str(DEFAULT_CLIENT_PORT)
-    sound = HOST.fullmatch(host) and len(host) < 256 and NUMBER.fullmatch(port) and 0 < int(port) < 65536
-    if scheme not in ("", "ray") or not sound:
-        raise ClusterError(
-            f"{address!r} is no address of a Ray cluster; give HOST:PORT, ray://HOST:PORT, auto, local or none"
-        )
-    return host.strip("[]"), int(port)
 
 
 def reachable(host: str, port: int, seconds: float = PROBE_SECONDS) -> bool:

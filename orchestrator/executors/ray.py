@@ -21,10 +21,11 @@ import ray
 import ray._raylet
 from ray import cloudpickle, exceptions
 
+from orchestrator.addresses import host_and_port
 from orchestrator.calls import Call, Finished, Lost
 from orchestrator.errors import ClusterError
 from orchestrator.executors import threads, worker
-from orchestrator.executors.address import host_and_port, probe, reachable
+from orchestrator.executors.address import probe, reachable
 from orchestrator.executors.environment import handler_kept, no_stderr, variables
 from orchestrator.executors.guard import Guard
 from orchestrator.executors.sent import Sent, placed

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from orchestrator.store.mirror import Mirror
 
 
+DEFAULT_STORE = "./engram-store"  # where nothing else is said
 KEPT = "ways"  # the folder of a run's folder that holds what it keeps
 JOURNEYS = 16  # requests at one time to a store elsewhere: each waits for the network
 

@@ -19,10 +19,10 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator import STORE, receipt
+from orchestrator import receipt
 from orchestrator.disclosure import Disclosure
 from orchestrator.journal import Journal
-from orchestrator.store import Store
+from orchestrator.store import DEFAULT_STORE, Store
 from orchestrator.tracking import artifacts, database
 from orchestrator.tracking.course import is_end, is_news
 from orchestrator.tracking.target import EXPERIMENT, FOLDER, Target, default_uri
@@ -100,7 +100,7 @@ class Delivery:
     def _again(self) -> str:
         """The command that delivers the rest, to the same place."""
         words = ["engram", "resume", self._name]
-        if self.store.location != os.path.abspath(os.environ.get("ENGRAM_STORE") or STORE):
+        if self.store.location != os.path.abspath(os.environ.get("ENGRAM_STORE") or DEFAULT_STORE):
             words += ["--store", self.store.location]
         if self.target.uri not in (os.environ.get("MLFLOW_TRACKING_URI"), default_uri(self.store)):
             words += ["--mlflow", self.target.public_uri]

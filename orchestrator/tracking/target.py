@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from orchestrator.errors import EngramError, SpecError
+from orchestrator.addresses import absolute
+from orchestrator.errors import EngramError
 from orchestrator.store import Store
 
 FOLDER = "mlflow"  # in a local store
@@ -103,25 +103,3 @@ def rehome(store: Store) -> None:
                 opened.execute(f"UPDATE experiments {mended}", (here, there))
                 mended = "SET artifact_uri = ? || substr(artifact_uri, ?) WHERE substr(artifact_uri, 1, ?) = ?"
                 opened.execute(f"UPDATE runs {mended}", (here, len(there) + 1, len(there) + 1, f"{there}/"))
-
-
-def absolute(uri: str) -> str:
-    """The URI so that it means the same in any folder; a path is one too. SpecError for what can be none."""
-    for scheme in ("sqlite:///", "file:///"):
-        if uri.startswith(scheme):
-            path = uri.removeprefix(scheme)
-            if scheme == "file:///" or path.startswith("/"):
-                return uri
-            return f"{scheme}{Path(path).absolute()}"
-    if "://" in uri or uri.startswith("databricks"):
-        try:
-            parts = urlsplit(uri)
-            parts.port  # noqa: B018 -- raises where it is no number
-        except ValueError as error:  # it may hold a password, so it is not repeated
-            raise SpecError(f"the tracking store's URI is none: {error}; give one, or off") from None
-        if parts.scheme in ("http", "https") and not parts.hostname:
-            raise SpecError(f"the tracking store's URI names no server: {parts.scheme}://HOST:PORT does")
-        return uri
-    if not uri.strip():
-        raise SpecError("the tracking store's URI is empty; give one, or off")
-    return Path(os.path.expanduser(uri)).absolute().as_uri()

@@ -20,10 +20,11 @@ from dashboards import configuration, page
 from dashboards.drawing import PALETTE
 from dashboards.run import Run, open_run
 from orchestrator import spec
-from orchestrator.cells import pinned, wanted
+from orchestrator.cells import Cell, pinned, wanted
 from orchestrator.fields import plain
 from orchestrator.journal import Journal
-from orchestrator.runs import Cell, planned, start
+from orchestrator.plan import plan_of
+from orchestrator.runs import start
 from orchestrator.spec import Spec
 from orchestrator.store import Store
 from tasks.datasets.features import Words
@@ -242,7 +243,7 @@ def test_a_run_that_is_not_finished_says_how_far_it_has_come(store: Store) -> No
     cell = Cell("toys", toys.Config(), "few")
     journal = Journal(store.folder("runs") / "toys-1")
     about = {"audit": "toys", "preset": "few", "setting": {}, "config": vars(cell.config)}
-    journal.create(about, planned(cell))
+    journal.create(about, plan_of(cell))
     said = pages.words(pages.draw(open_run(store, journal.run)))
     assert "7 of 7 jobs are still to be computed" in said
     assert "engram resume toys-1" in said
@@ -340,7 +341,7 @@ def test_a_thousand_canaries_are_a_small_page_that_opens_at_once(store: Store, b
     """The tables are made up, the page and the browser are real."""
     config = made.embedded(canaries=1000)
     cell = Cell("unique_feature", config)
-    plan = planned(cell)
+    plan = plan_of(cell)
     found = made.tables(1000)
     for root, keys in plan.roots.items():
         for at, key in enumerate(keys):

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cells import pinned
+from orchestrator.cells import Cell, pinned
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.runs import Cell
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature, Glyph, Picture, Words
 from tasks.files import File

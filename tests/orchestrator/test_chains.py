@@ -18,9 +18,10 @@ from typing import Any
 import chains
 import pytest
 
+from orchestrator.cells import Cell
 from orchestrator.execution import Execution
 from orchestrator.report import Report
-from orchestrator.runs import Cell, resume, start
+from orchestrator.runs import resume, start
 from orchestrator.store import Store, aside, open_store
 from tests.s3 import BUCKET, Server
 

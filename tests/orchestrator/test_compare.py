@@ -9,11 +9,12 @@ import pytest
 import toys
 
 from orchestrator import results
+from orchestrator.cells import Cell
 from orchestrator.compare import Comparison, Difference, compare
 from orchestrator.errors import SpecError
 from orchestrator.execution import Execution
 from orchestrator.journal import Journal
-from orchestrator.runs import Cell, start
+from orchestrator.runs import start
 from orchestrator.store import Store, open_store
 from tests.shell import Shell
 

@@ -17,6 +17,7 @@ from orchestrator import driver as driver_module
 from orchestrator import limits, waiting
 from orchestrator import stop as stop_module
 from orchestrator.calls import Call, Finished
+from orchestrator.cells import Cell
 from orchestrator.driver import Driver
 from orchestrator.errors import ClusterError
 from orchestrator.execution import Execution
@@ -25,7 +26,7 @@ from orchestrator.journal import Journal
 from orchestrator.lease import acquire
 from orchestrator.plan import Plan
 from orchestrator.report import Report
-from orchestrator.runs import Cell, start
+from orchestrator.runs import start
 from orchestrator.stop import Stop
 from orchestrator.store import Store, open_store
 

@@ -9,10 +9,11 @@ import pytest
 import toys
 
 from orchestrator import explain, status
+from orchestrator.cells import Cell
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.execution import Execution
 from orchestrator.journal import Journal
-from orchestrator.runs import Cell, start
+from orchestrator.runs import start
 from orchestrator.store import Store, open_store
 
 HERE = Execution(address="none", mlflow="off", report=False)

@@ -8,9 +8,10 @@ import pytest
 import toys
 
 from orchestrator import pages
+from orchestrator.cells import Cell
 from orchestrator.errors import EngramError
 from orchestrator.execution import Execution
-from orchestrator.runs import Cell, start
+from orchestrator.runs import start
 from orchestrator.store import Store, open_store
 
 DRAWERS = """

@@ -16,12 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 import toys
 
+from orchestrator.cells import Cell
 from orchestrator.cli import verdict
 from orchestrator.errors import Unwritable
 from orchestrator.execution import Execution
 from orchestrator.journal import Journal
 from orchestrator.report import Report
-from orchestrator.runs import Cell, resume, start
+from orchestrator.runs import resume, start
 from orchestrator.status import status
 from orchestrator.store import Store, Written, open_store
 

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 import toys
 
+from orchestrator.cells import Cell
 from orchestrator.errors import EngramError
 from orchestrator.execution import Execution
 from orchestrator.journal import Journal
 from orchestrator.rerun import differences, rerun
-from orchestrator.runs import Cell, start
+from orchestrator.runs import start
 from orchestrator.store import Store, open_store
 
 

@@ -19,12 +19,13 @@ import pytest
 import toys
 
 from orchestrator import results
+from orchestrator.cells import Cell
 from orchestrator.clock import Clock
 from orchestrator.errors import EngramError, Held, SpecError, StoreError
 from orchestrator.execution import Execution
 from orchestrator.journal import Journal
 from orchestrator.report import Report
-from orchestrator.runs import Cell, resume, start
+from orchestrator.runs import resume, start
 from orchestrator.status import status
 from orchestrator.store import Store, open_store
 from orchestrator.tracking import account

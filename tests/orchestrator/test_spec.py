@@ -12,9 +12,9 @@ import pytest
 import toys
 
 from orchestrator import cells, fields, spec
+from orchestrator.cells import Cell
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.execution import Execution
-from orchestrator.runs import Cell
 from orchestrator.spec import Spec
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Picture

@@ -9,9 +9,10 @@ import pytest
 import toys
 
 from orchestrator import tables
+from orchestrator.cells import Cell
 from orchestrator.errors import Damaged, StoreError
 from orchestrator.execution import Execution
-from orchestrator.runs import Cell, start
+from orchestrator.runs import start
 from orchestrator.store import Store, open_store
 
 HERE = Execution(address="none", mlflow="off", report=False)

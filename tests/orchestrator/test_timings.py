@@ -8,10 +8,10 @@ import pytest
 import toys
 
 from orchestrator import timings
+from orchestrator.cells import Cell
 from orchestrator.execution import Execution
-from orchestrator.plan import Plan
-from orchestrator.runs import Cell, start
-from orchestrator.schedule import group_of
+from orchestrator.plan import Plan, group_of
+from orchestrator.runs import start
 from orchestrator.store import open_store
 from tasks.job import Job
 from tests.orchestrator.test_schedule import Number, score, train

@@ -9,13 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from orchestrator.addresses import absolute
 from orchestrator.disclosure import Disclosure
 from orchestrator.fields import plain
 from orchestrator.journal import Journal
 from orchestrator.store import open_store
 from orchestrator.tracking import account, artifacts
 from orchestrator.tracking.account import Input
-from orchestrator.tracking.target import Target, absolute, run_list
+from orchestrator.tracking.target import Target, run_list
 from tasks import schemas
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.datasets.dataset import Dataset

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cells import pinned
+from orchestrator.cells import Cell, pinned
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.fields import coerce
 from orchestrator.identity import canonical
-from orchestrator.runs import Cell
 from tasks.models.factories import Factory
 from tasks.models.given import Interface, ModelFile, content, pin
 

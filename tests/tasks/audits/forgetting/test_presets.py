@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cells import pinned
+from orchestrator.cells import Cell, pinned
 from orchestrator.plan import Plan
-from orchestrator.runs import Cell
 from tasks.audits.forgetting import AUDIT, PRESETS
 from tasks.datasets import catalog
 from tasks.job import Job, Roots, marks
