@@ -32,13 +32,13 @@ ROOT = Path(__file__).resolve().parents[1]
 TOYS = ROOT / "tests" / "toys"  # an audit of another package, whose jobs do nothing
 sys.path[:0] = [str(ROOT), str(TOYS)]
 
-from orchestrator import explain  # noqa: E402
-from orchestrator.calls import Call, Done, Item  # noqa: E402
-from orchestrator.cells import Cell  # noqa: E402
-from orchestrator.execution import Execution  # noqa: E402
+from orchestrator.executors.calls import Call, Done, Item  # noqa: E402
 from orchestrator.executors.ray import RayExecutor, connected  # noqa: E402
-from orchestrator.plan import Plan  # noqa: E402
-from orchestrator.runs import start  # noqa: E402
+from orchestrator.inspection import explain  # noqa: E402
+from orchestrator.planning.plan import Plan  # noqa: E402
+from orchestrator.runs.lifecycle import start  # noqa: E402
+from orchestrator.spec.execution import Execution  # noqa: E402
+from orchestrator.spec.resolve import Cell  # noqa: E402
 from orchestrator.store import open_store  # noqa: E402
 from tasks.job import Inputs, task  # noqa: E402
 

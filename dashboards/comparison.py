@@ -9,8 +9,8 @@ from typing import Any
 from dashboards import document, provenance
 from dashboards.provenance import Provenance
 from dashboards.run import Run, open_run
-from orchestrator.compare import Comparison, Difference, Pair, compare
-from orchestrator.disclosure import Disclosure
+from orchestrator.inspection.compare import Comparison, Difference, Pair, compare
+from orchestrator.inspection.disclosure import Disclosure
 from orchestrator.store import Store
 
 

@@ -13,12 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.spec.specification import Spec
+
 from dashboards.run import Run
-from orchestrator import audits, labels, spec
-from orchestrator.cells import SCALE, configured, wanted
 from orchestrator.errors import EngramError
-from orchestrator.fields import differing, flat, plain, text
-from orchestrator.spec import Spec
+from orchestrator.inspection import labels
+from orchestrator.spec import audits, specification
+from orchestrator.spec.fields import differing, flat, plain, text
+from orchestrator.spec.resolve import SCALE, configured, wanted
 from tasks.job import Audit
 
 PINNED = re.compile(r"(.+)@([0-9a-f]{16,})")  # a data set and the digest of its content
@@ -134,7 +136,7 @@ def _values(run: Run, name: str) -> list[str]:
 def _asked(audit: str, preset: str | None, fixed: Sequence[str], swept: Sequence[str]) -> list[Mapping[str, Any]]:
     """The configs that these words of a command ask for; none where they cannot be."""
     try:
-        cells = wanted(Spec(audit, preset, spec.settings(fixed), spec.sweeps(swept)))
+        cells = wanted(Spec(audit, preset, specification.settings(fixed), specification.sweeps(swept)))
     except EngramError:
         return []
     return [_unpinned(plain(cell.config)) for cell in cells]

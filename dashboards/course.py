@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dashboards.run import Run
-from orchestrator.journal import ENDS
-from orchestrator.tally import Event, Tally, seconds_of
+from orchestrator.run_folder.journal import ENDS
+from orchestrator.run_folder.progress import Event, Tally, seconds_of
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from dashboards import glyph, inline, numbers
 from orchestrator.counted import counted
-from orchestrator.provenance import versions
+from orchestrator.store.provenance import versions
 
 TEMPLATES = Path(__file__).parent / "templates"
 

@@ -15,10 +15,10 @@ from dashboards.figures import figures
 from dashboards.gallery import Gallery, gallery
 from dashboards.provenance import Provenance
 from dashboards.run import Run, open_run
-from orchestrator import status
 from orchestrator.counted import counted
-from orchestrator.disclosure import Disclosure
-from orchestrator.pages import PAGE, PRIVATE_PAGE
+from orchestrator.inspection import status
+from orchestrator.inspection.disclosure import Disclosure
+from orchestrator.inspection.pages import PAGE, PRIVATE_PAGE
 from orchestrator.store import Store
 from tasks.schemas import SUMMARY
 

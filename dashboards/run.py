@@ -9,11 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from orchestrator import audits, results, status
-from orchestrator.disclosure import Disclosure, typed
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.journal import Journal
-from orchestrator.status import Status
+from orchestrator.inspection import results, status
+from orchestrator.inspection.disclosure import Disclosure, typed
+from orchestrator.inspection.status import Status
+from orchestrator.run_folder.journal import Journal
+from orchestrator.spec import audits
 from orchestrator.store import Store
 from tasks.job import Verdict
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from markupsafe import Markup, escape
 
 from dashboards.run import Run
-from orchestrator import status
+from orchestrator.inspection import status
 from orchestrator.jsonable import jsonable
 
 MOST = 1000  # rows that are shown

@@ -11,7 +11,7 @@ from dashboards import drawing, estimates
 from dashboards.estimates import Row, finite, shortened
 from dashboards.figure import Figure
 from dashboards.run import Run
-from orchestrator import labels
+from orchestrator.inspection import labels
 
 LINES = 6  # more of them cannot be told apart: then the cells are listed
 LETTERS = 52  # that fit below the panels

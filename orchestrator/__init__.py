@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orchestrator.report import Report
+    from orchestrator.runs.report import Report
 
 
 def run(
@@ -46,8 +46,8 @@ def run(
     `**{"training.rate": 1e-3}`. The other arguments are those of `engram run`. A sweep, also one that is a
     preset of several cells, has the reports of its cells in `report.cells`.
     """
-    from orchestrator import cells, spec
-    from orchestrator.runs import start
+    from orchestrator.runs.lifecycle import start
+    from orchestrator.spec import resolve, specification
     from orchestrator.store import DEFAULT_STORE, open_store
 
     execution: dict[str, Any] = {"tolerate": tolerate, "fail_fast": fail_fast, "again": again}
@@ -64,12 +64,12 @@ def run(
     execution |= {name: value for name, value in given.items() if value is not None}
     for name, value in {"stop_after": stop_after, "timeout": timeout}.items():
         if value is not None:
-            execution[name] = spec.duration(value)
+            execution[name] = specification.duration(value)
     location = os.fspath(store) if store is not None else os.environ.get("ENGRAM_STORE")
-    asked = cells.specified(audit, spec.Spec(audit, preset, fields, sweep or {}, execution, location))
-    found = cells.wanted(asked)
+    asked = resolve.specified(audit, specification.Spec(audit, preset, fields, sweep or {}, execution, location))
+    found = resolve.wanted(asked)
     opened = open_store(asked.store or DEFAULT_STORE)
-    return start(cells.pinned(found, opened.digests()), opened, spec.execution(asked), observe)
+    return start(resolve.pinned(found, opened.digests()), opened, specification.execution(asked), observe)
 
 
 def _own_tasks() -> None:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from orchestrator.addresses import PLACES, host_and_port
 from orchestrator.errors import EngramError
+from orchestrator.spec.addresses import PLACES, host_and_port
 
 NEEDED = ("ray", "torch", "torchvision", "numpy", "scipy", "pyarrow", "scikit-learn", "pillow", "pydantic", "pyyaml")
 USEFUL = {"mlflow": "runs are then not tracked", "faiss-gpu|faiss-cpu": "nearest neighbours then go by torch"}
@@ -73,7 +73,7 @@ def _packages() -> Iterator[Check]:
 
 
 def _audits() -> Iterator[Check]:
-    from orchestrator import audits
+    from orchestrator.spec import audits
 
     sound = []
     for name in audits.names():
@@ -167,7 +167,7 @@ def _store(location: str) -> Check:
 
 
 def _tracking(location: str, uri: str | None) -> Check:
-    from orchestrator.addresses import absolute
+    from orchestrator.spec.addresses import absolute
     from orchestrator.tracking.target import DATABASE, FOLDER, OFF, Target
 
     if uri == OFF:

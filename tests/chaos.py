@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.journal import Journal
+from orchestrator.run_folder.journal import Journal
 from orchestrator.store import open_store
 from orchestrator.store.content import content
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.s3 import Server, served
-from tests.shell import PATHS, STARTED
+from tests.support.s3 import Server, served
+from tests.support.shell import PATHS, STARTED
 
 VARIABLES = (
     "PYTHONPATH",

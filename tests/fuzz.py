@@ -26,9 +26,9 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parent / "toys"))  # as the tests have it
 
-from orchestrator import audits
-from orchestrator.fields import declared
-from tests.shell import Here, Said
+from orchestrator.spec import audits
+from orchestrator.spec.fields import declared
+from tests.support.shell import Here, Said
 
 CODES = (0, 1, 2, 3, 130)
 LINES = 4  # on standard error, of what is refused as bad usage

@@ -1,7 +1,7 @@
 """Change a module at one point after another, and list the changes that its tests do not notice.
 
     python -m tests.mutation tasks/seeds.py --tests tests/tasks/test_seeds.py
-    python -m tests.mutation orchestrator/plan.py --tests tests/orchestrator/test_plan.py --sample 60
+    python -m tests.mutation orchestrator/planning/plan.py --tests tests/orchestrator/planning/test_plan.py --sample 60
 
 A copy of the repository is changed, never the repository; processes that tests start import the copy too. Each change
 runs in a fork of one process that has imported the libraries, until its first test fails. What runs for much longer

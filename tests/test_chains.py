@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.journal import Journal
+from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store, open_store
 from orchestrator.store.content import content
-from tests.shell import Here, Shell
+from tests.support.shell import Here, Shell
 
 FIELDS = ("density=true", "models=2", "epochs=8", "examples=300")
 RUN = ("run", "chains", *FIELDS, "--address", "none", "--way", "loop")

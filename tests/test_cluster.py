@@ -14,8 +14,8 @@ import pytest
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from tests.s3 import BUCKET, Server
-from tests.shell import Shell
+from tests.support.s3 import BUCKET, Server
+from tests.support.shell import Shell
 
 ROOT = Path(__file__).resolve().parents[1]
 GIVEN = {

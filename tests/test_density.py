@@ -12,16 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from orchestrator import status
-from orchestrator.cells import Cell, pinned
-from orchestrator.journal import Journal
+from orchestrator.inspection import status
+from orchestrator.run_folder.journal import Journal
+from orchestrator.spec.resolve import Cell, pinned
 from orchestrator.store import Store, open_store
 from tasks import seeds
 from tasks.audits.density import AUDIT, PRESETS
 from tasks.job import Answer
 from tasks.schemas import SUMMARY
-from tests import densities
-from tests.shell import ROOT, Shell
+from tests.support import densities
+from tests.support.shell import ROOT, Shell
 from tests.tasks.audits.unique_feature.depth_first import tables
 from tests.tasks.datasets import scans
 

@@ -20,7 +20,7 @@ from tasks.models.named import pin
 from tasks.training.estimation import Estimation
 from tasks.training.fitting import Fitting, Fold
 from tasks.training.generator import fit
-from tests.shell import ROOT
+from tests.support.shell import ROOT
 
 FOLDER = ROOT / "examples" / "density"
 MODEL = DensityModel("flow:real_nvp")

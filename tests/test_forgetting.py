@@ -21,11 +21,11 @@ import torch
 from PIL import Image
 from torch import nn
 
-from orchestrator import status
-from orchestrator.cells import Cell, pinned
-from orchestrator.fields import coerce, plain, text
-from orchestrator.identity import key_of
-from orchestrator.journal import Journal
+from orchestrator.inspection import status
+from orchestrator.planning.identity import key_of
+from orchestrator.run_folder.journal import Journal
+from orchestrator.spec.fields import coerce, plain, text
+from orchestrator.spec.resolve import Cell, pinned
 from orchestrator.store import open_store
 from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target
 from tasks.audits.forgetting.trainings import trained
@@ -35,7 +35,7 @@ from tasks.job import Answer
 from tasks.schemas import SUMMARY
 from tasks.training.mixed import MIXED
 from tests.chaos import marked
-from tests.shell import Here, Shell
+from tests.support.shell import Here, Shell
 from tests.tasks.audits.unique_feature.depth_first import tables
 from tests.tasks.datasets import scans
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import fuzz
-from tests.shell import Here, Said
+from tests.support.shell import Here, Said
 
 
 def test_two_hundred_command_lines_made_by_chance_end_well(tmp_path: Path) -> None:

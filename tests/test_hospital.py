@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from tasks.datasets.features import Words, burn
-from tests.shell import ROOT, Shell
+from tests.support.shell import ROOT, Shell
 
 HOSPITAL = ROOT / "examples" / "hospital"
 THEIRS = ("make_xrays", "train_model", "answer")

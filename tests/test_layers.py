@@ -12,9 +12,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("tasks", "orchestrator", "dashboards")
+# The way of a run through the orchestrator: none of these imports what comes after it.
+FLOW = (
+    *("spec", "planning", "store", "run_folder", "executors"),
+    *("scheduling", "inspection", "tracking", "runs", "cli"),
+)
 NEVER = {
     "tasks": {"ray", "mlflow", "pydantic", "orchestrator", "dashboards"},
-    "orchestrator": {"torch", "torchvision", "dashboards", "tasks.audits.unique_feature"},
+    "orchestrator": {"torch", "torchvision", "dashboards", "tasks.audits"},
     "dashboards": {"ray", "torch", "torchvision"},
 }
 ONLY = {"ray": {"orchestrator/executors/ray.py"}, "mlflow": {"orchestrator/tracking/server.py"}}
@@ -51,6 +56,18 @@ def test_imports_point_one_way(path: Path) -> None:
             assert set() == {name for name in names if within(name, package)}
     top = set(imported(path, top_only=True))
     assert set() == {name for name in top for package in INSIDE_FUNCTIONS if within(name, package)}
+
+
+@pytest.mark.parametrize("package", FLOW)
+def test_the_flow_of_a_run_goes_one_way(package: str) -> None:
+    later = FLOW[FLOW.index(package) + 1 :]
+    for path in sorted((ROOT / "orchestrator" / package).rglob("*.py")):
+        names = set(imported(path))
+        assert set() == {name for name in names for each in later if within(name, f"orchestrator.{each}")}, path
+
+
+def test_every_package_of_the_orchestrator_has_its_place_in_the_flow() -> None:
+    assert {path.parent.name for path in (ROOT / "orchestrator").glob("*/__init__.py")} == set(FLOW)
 
 
 def audits() -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.shell import Here, Shell
+from tests.support.shell import Here, Shell
 
 TINY = ("run", "unique_feature", "scale=tiny", "canaries=1", "epochs=1", "examples=100", "--address", "none")
 

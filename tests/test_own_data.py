@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.shell import Here
+from tests.support.shell import Here
 from tests.tasks.datasets import scans
 
 RUN = ("run", "unique_feature", "--preset", "smoke", "--address", "none")

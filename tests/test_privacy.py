@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tests.mlflow_server import client, tracked
-from tests.shell import Shell
+from tests.support.mlflow_server import client, tracked
+from tests.support.shell import Shell
 from tests.tasks.datasets import scans
 
 SECRETS = (b"ZORRO", b"QUUX", b"XERXES", b"hospital", b"ward-seven")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shell import ROOT, Shell
+from tests.support.shell import ROOT, Shell
 
 PROVIDER = ROOT / "examples" / "provider"
 

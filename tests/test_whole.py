@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from orchestrator.journal import Journal
+from orchestrator.run_folder.journal import Journal
 from orchestrator.store import open_store
 from tests import chaos
-from tests.shell import ROOT, Shell
+from tests.support.shell import ROOT, Shell
 
 SMOKE = ("run", "unique_feature", "--preset", "smoke")
 

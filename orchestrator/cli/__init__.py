@@ -13,8 +13,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from orchestrator.cli import browse, look, start, streams
-from orchestrator.cli.place import DEBUG, one_line
+from orchestrator.cli import browse, inspect, run, streams
+from orchestrator.cli.store import DEBUG, one_line
 from orchestrator.cli.terminal import say
 from orchestrator.errors import EngramError
 
@@ -80,18 +80,18 @@ def _ended_by(error: Exception) -> int:
 
 
 # In the order in which they are needed.
-app.command("list")(look.list_audits)
-app.command()(start.plan)
-app.command()(start.run)
-app.command()(start.resume)
-app.command()(look.runs)
-app.command("status")(look.show_status)
-app.command()(look.results)
-app.command()(look.compare)
-app.command()(look.report)
+app.command("list")(inspect.list_audits)
+app.command()(run.plan)
+app.command()(run.run)
+app.command()(run.resume)
+app.command()(inspect.runs)
+app.command("status")(inspect.show_status)
+app.command()(inspect.results)
+app.command()(inspect.compare)
+app.command()(inspect.report)
 app.command()(browse.ui)
-app.command()(start.probes)
-app.command()(look.explain)
-app.command()(look.rerun)
-app.command()(look.verify)
-app.command()(look.doctor)
+app.command()(run.probes)
+app.command()(inspect.explain)
+app.command()(inspect.rerun)
+app.command()(inspect.verify)
+app.command()(inspect.doctor)

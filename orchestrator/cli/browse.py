@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.options import Experiment, Json, Mlflow, Where
-from orchestrator.cli.place import opened_at
+from orchestrator.cli.store import opened_at
 from orchestrator.cli.terminal import emit, say, show
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator.cli.terminal import say
 from orchestrator.counted import span
-from orchestrator.tally import Event, Tally
+from orchestrator.run_folder.progress import Event, Tally
 
 SECONDS = 10.0  # between plain lines
 

@@ -13,8 +13,8 @@ from orchestrator.counted import counted
 from orchestrator.errors import StoreError
 
 if TYPE_CHECKING:
-    from orchestrator.report import Report
-    from orchestrator.status import Status
+    from orchestrator.inspection.status import Status
+    from orchestrator.runs.report import Report
 
 LISTED = 20  # failures that are shown
 
@@ -75,7 +75,7 @@ def standing(status: Status) -> str:
 
 def row(status: Status) -> dict[str, Any]:
     """A run in a list of runs."""
-    from orchestrator import labels
+    from orchestrator.inspection import labels
 
     varied = labels.label(status.setting, status.setting)
     return {
@@ -101,8 +101,8 @@ def failures(failed: Iterable[tuple[str, str, str]]) -> None:
 
 def _summaries(report: Report) -> None:
     """The summary of a run, or of a sweep's cells one after another, as far as it is there."""
-    from orchestrator import labels, results
-    from orchestrator.journal import Journal
+    from orchestrator.inspection import labels, results
+    from orchestrator.run_folder.journal import Journal
 
     if report.store is None:
         return

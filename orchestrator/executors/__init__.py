@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from orchestrator.calls import Call, Finished
+from orchestrator.executors.calls import Call, Finished
 
 
 class Executor(Protocol):

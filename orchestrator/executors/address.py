@@ -7,8 +7,8 @@ import socket
 import threading
 import time
 
-from orchestrator.addresses import host_and_port
 from orchestrator.errors import ClusterError
+from orchestrator.spec.addresses import host_and_port
 
 PROBE_SECONDS = 3.0
 # HTTP/2, which gRPC speaks: the client's preface with an empty SETTINGS frame; a server answers with its own at once.

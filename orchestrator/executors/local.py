@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from orchestrator.calls import Call, Finished, Poisoned, perform
 from orchestrator.errors import EngramError
 from orchestrator.executors import gpus, threads
+from orchestrator.executors.calls import Call, Finished, Poisoned, perform
 from orchestrator.store import open_store
 
 

@@ -21,15 +21,15 @@ import ray
 import ray._raylet
 from ray import cloudpickle, exceptions
 
-from orchestrator.addresses import host_and_port
-from orchestrator.calls import Call, Finished, Lost
 from orchestrator.errors import ClusterError
 from orchestrator.executors import threads, worker
 from orchestrator.executors.address import probe, reachable
+from orchestrator.executors.calls import Call, Finished, Lost
 from orchestrator.executors.environment import handler_kept, no_stderr, variables
+from orchestrator.executors.gpu_packing import SHARERS
 from orchestrator.executors.guard import Guard
 from orchestrator.executors.sent import Sent, placed
-from orchestrator.filling import SHARERS
+from orchestrator.spec.addresses import host_and_port
 
 ROOT = str(Path(__file__).resolve().parents[2])
 OBJECT_STORE_BYTES = 100 * 2**20  # only outcomes travel

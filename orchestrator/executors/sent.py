@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from orchestrator.calls import Call
+from orchestrator.executors.calls import Call
 
 
 @dataclass

@@ -55,7 +55,7 @@ def entry(root: str, environment: Mapping[str, str], store: str) -> Callable[[by
             if not ready:
                 os.environ.update(environment)  # before numpy or torch count their threads
                 pin(root)
-                calls = importlib.import_module("orchestrator.calls")
+                calls = importlib.import_module("orchestrator.executors.calls")
                 stores = importlib.import_module("orchestrator.store")
                 ready.append((calls, stores.open_store(store, create=False)))
             work = pickle.loads(call)

@@ -19,8 +19,8 @@ from dataclasses import asdict
 from types import TracebackType
 
 from orchestrator.errors import Held, StoreError
-from orchestrator.holder import STALE, Holder, here, me, refusal
 from orchestrator.store.bucket import Away, Bucket, Object
+from orchestrator.store.holder import STALE, Holder, here, me, refusal
 
 CLAIMS, BEATS = "claims", ".beats"
 BEAT = 10.0  # seconds between heartbeats

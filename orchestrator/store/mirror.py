@@ -17,9 +17,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from orchestrator import lease
 from orchestrator.errors import StoreError
-from orchestrator.store import JOURNEYS, KEPT, aside, claims
+from orchestrator.store import JOURNEYS, KEPT, aside, claims, lease
 from orchestrator.store.bucket import Bucket, Object
 
 RUNS, TABLES = "runs", "tables"

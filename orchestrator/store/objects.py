@@ -18,11 +18,11 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator.errors import Absent, Damaged, Held, StoreError, Unwritable
-from orchestrator.holder import STALE
 from orchestrator.store import JOURNEYS, KEPT, Written, aside, claims, entry, marker, state
 from orchestrator.store.bucket import PATIENCE, Away, Bucket
 from orchestrator.store.content import content
 from orchestrator.store.digests import Digests
+from orchestrator.store.holder import STALE
 from orchestrator.store.key import valid
 from orchestrator.store.mirror import Mirror
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from orchestrator import pages, results, status
-from orchestrator.journal import Journal
+from orchestrator.inspection import pages, results, status
 from orchestrator.jsonable import jsonable
+from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store
 
 ROWS = 1000  # of a table that is shown; the Parquet file has them all

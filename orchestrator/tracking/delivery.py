@@ -19,19 +19,19 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator import receipt
-from orchestrator.disclosure import Disclosure
-from orchestrator.journal import Journal
+from orchestrator.inspection.disclosure import Disclosure
+from orchestrator.run_folder import receipt
+from orchestrator.run_folder.journal import Journal
 from orchestrator.store import DEFAULT_STORE, Store
 from orchestrator.tracking import artifacts, database
-from orchestrator.tracking.course import is_end, is_news
+from orchestrator.tracking.progress_log import is_end, is_news
 from orchestrator.tracking.target import EXPERIMENT, FOLDER, Target, default_uri
 
 ROOT = Path(__file__).resolve().parents[1]
 # Our packages are loaded before anybody else's of the same name, and hide no library.
 BOOT = (
     "import sys; sys.path.insert(0, sys.argv[1]); import orchestrator, tasks; del sys.path[0]; "
-    "from orchestrator.tracking.courier import main; main()"
+    "from orchestrator.tracking.uploader import main; main()"
 )
 STARTING = 60.0  # seconds for the child to begin: it loads MLflow, and may make a database
 SILENT = {True: 20.0, False: 60.0}  # seconds without a sign of it at the end; a server that is away is given up sooner

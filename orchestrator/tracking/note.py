@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from orchestrator import audits, labels, pages, results
 from orchestrator.counted import counted
 from orchestrator.errors import EngramError
-from orchestrator.journal import Journal
+from orchestrator.inspection import labels, pages, results
+from orchestrator.run_folder.journal import Journal
+from orchestrator.spec import audits
 from orchestrator.store import Store
 
 LONGEST = 7900  # characters; MLflow takes 8,000

@@ -15,16 +15,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orchestrator import receipt
 from orchestrator.errors import EngramError
-from orchestrator.journal import Journal
-from orchestrator.receipt import Receipt
-from orchestrator.status import WORST
+from orchestrator.inspection.status import WORST
+from orchestrator.run_folder import receipt
+from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.progress import seconds_of
+from orchestrator.run_folder.receipt import Receipt
 from orchestrator.store import Store
 from orchestrator.store.lock import locked
-from orchestrator.tally import seconds_of
-from orchestrator.tracking import account, artifacts, database, note
-from orchestrator.tracking.course import Course, Log, Point
+from orchestrator.tracking import artifacts, database, facts, note
+from orchestrator.tracking.progress_log import Course, Log, Point
 from orchestrator.tracking.target import ARTIFACTS, DATABASE, FOLDER, LOCK, Target, rehome
 
 METRICS, PARAMS = 1000, 100  # in one request at most
@@ -156,7 +156,7 @@ class Entry:
         seen = server.client.get_run(run_id)
         if not self.cells:
             self._summary(seen.data.metrics)
-        answer = account.answer(self.journal, self.store)
+        answer = facts.answer(self.journal, self.store)
         tags = {"engram.state": state, "mlflow.note.content": note.of(self.journal, self.store, state)}
         tags |= {"engram.answer": answer} if answer else {}
         if files:
@@ -181,7 +181,7 @@ class Entry:
         server, run_id = self._opened()
         time = int((self.course.ended or self._began()) * 1000)
         fresh = []
-        for name, value in account.metrics(self.journal, self.store).items():
+        for name, value in facts.metrics(self.journal, self.store).items():
             if there.get(name) != value:
                 history = server.client.get_metric_history(run_id, name) if name in there else ()
                 fresh.append(Metric(name, value, time, 1 + max((each.step for each in history), default=-1)))
@@ -206,22 +206,22 @@ class Entry:
         there = {(each.dataset.name, each.dataset.digest) for each in seen.inputs.dataset_inputs}
         fresh = [
             DatasetInput(
-                Dataset(each.name, each.digest[: account.DIGEST], "engram", each.source),
+                Dataset(each.name, each.digest[: facts.DIGEST], "engram", each.source),
                 [InputTag("mlflow.data.context", each.context)],
             )
             for entry in self._each()
-            for each in account.inputs(entry.about)
-            if (each.name, each.digest[: account.DIGEST]) not in there
+            for each in facts.inputs(entry.about)
+            if (each.name, each.digest[: facts.DIGEST]) not in there
         ]
         if fresh:
             server, run_id = self._opened()
             server.client.log_inputs(run_id, fresh)
 
     def _params(self) -> dict[str, str]:
-        return account.common([account.params(entry.about) for entry in self._each()])
+        return facts.common([facts.params(entry.about) for entry in self._each()])
 
     def _tags(self) -> dict[str, str]:
-        return account.tags(self.journal, [entry.journal for entry in self._each()])
+        return facts.tags(self.journal, [entry.journal for entry in self._each()])
 
     def _each(self) -> Sequence[Entry]:
         return self.cells or (self,)

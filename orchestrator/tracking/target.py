@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from orchestrator.addresses import absolute
 from orchestrator.errors import EngramError
+from orchestrator.spec.addresses import absolute
 from orchestrator.store import Store
 
 FOLDER = "mlflow"  # in a local store

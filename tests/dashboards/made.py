@@ -13,9 +13,9 @@ import pyarrow as pa
 import toys
 
 from dashboards.run import Run, open_run
-from orchestrator.fields import plain
-from orchestrator.journal import Journal
-from orchestrator.plan import Plan
+from orchestrator.planning.plan import Plan
+from orchestrator.run_folder.journal import Journal
+from orchestrator.spec.fields import plain
 from orchestrator.store import Store
 from tasks.audits.unique_feature import PRESETS, UniqueFeature
 from tasks.audits.unique_feature.canaries import CANARY_SCORES

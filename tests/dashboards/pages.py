@@ -6,12 +6,13 @@ import html
 import re
 from pathlib import Path
 
+from orchestrator.spec.specification import Spec
+
 from dashboards import page
 from dashboards.run import Run, open_run
-from orchestrator.cells import pinned, wanted
-from orchestrator.execution import Execution
-from orchestrator.runs import start
-from orchestrator.spec import Spec
+from orchestrator.runs.lifecycle import start
+from orchestrator.spec.execution import Execution
+from orchestrator.spec.resolve import pinned, wanted
 from orchestrator.store import Store
 
 HERE = Execution(address="none", mlflow="off", report=False)

@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from orchestrator.spec.specification import Spec
 
 from dashboards import comparison
 from dashboards.run import Run
 from orchestrator.errors import SpecError
-from orchestrator.spec import Spec
 from orchestrator.store import Store
-from tests.browser import Browser
 from tests.dashboards import pages
+from tests.support.browser import Browser
 
 ROWS = """[...document.querySelectorAll("section[aria-labelledby=numbers] tbody tr")].map(row =>
   [...row.querySelectorAll("data")].map(each => each.value))"""

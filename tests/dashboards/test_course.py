@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from orchestrator.spec.specification import Spec
+
 from dashboards.course import course
 from dashboards.run import Run, open_run
-from orchestrator.runs import resume
-from orchestrator.spec import Spec
+from orchestrator.runs.lifecycle import resume
 from orchestrator.store import Store
 from tests.dashboards import pages
 

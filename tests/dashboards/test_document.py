@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from dashboards import document
 from dashboards.inline import colours
-from orchestrator import provenance
+from orchestrator.store import provenance
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from tasks.audits.unique_feature.history import HISTORY
 from tasks.schemas import SUMMARY
 from tests.dashboards import made
 from tests.dashboards.test_drawing import COLOUR
-from tests.shell import Shell
+from tests.support.shell import Shell
 
 OWN = ["effect", "separation", "divergences", "published-test", "histories"]
 

@@ -15,22 +15,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import toys
+from orchestrator.spec.specification import Spec
 
 from dashboards import configuration, page
 from dashboards.drawing import PALETTE
 from dashboards.run import Run, open_run
-from orchestrator import spec
-from orchestrator.cells import Cell, pinned, wanted
-from orchestrator.fields import plain
-from orchestrator.journal import Journal
-from orchestrator.plan import plan_of
-from orchestrator.runs import start
-from orchestrator.spec import Spec
+from orchestrator.planning.plan import plan_of
+from orchestrator.run_folder.journal import Journal
+from orchestrator.runs.lifecycle import start
+from orchestrator.spec import specification
+from orchestrator.spec.fields import plain
+from orchestrator.spec.resolve import Cell, pinned, wanted
 from orchestrator.store import Store
 from tasks.datasets.features import Words
-from tests.browser import Browser, Page
 from tests.dashboards import made, pages, test_gallery, test_provenance
-from tests.shell import Shell
+from tests.support.browser import Browser, Page
+from tests.support.shell import Shell
 
 STRUCTURE = """({
   headings: [...document.querySelectorAll("h1, h2, h3, h4")].map(each => Number(each.tagName[1])),
@@ -260,7 +260,7 @@ def test_the_command_on_the_page_asks_for_the_same_again(smoke: Run, swept: Run,
         preset = words[words.index("--preset") + 1]
         swept_words = [words[at + 1] for at, word in enumerate(words) if word == "--sweep"]
         set_words = [word for word in words if "=" in word and word not in swept_words]
-        asked = Spec(audit, preset, spec.settings(set_words), spec.sweeps(swept_words))
+        asked = Spec(audit, preset, specification.settings(set_words), specification.sweeps(swept_words))
         again = pinned(wanted(asked), {})
         assert sorted(cell.name for cell in run.cells or (run,)) == sorted(
             start([cell], run.store, pages.HERE).run for cell in again
@@ -284,7 +284,7 @@ def test_the_command_of_a_preset_of_several_cells_asks_for_all_of_them_and_a_cel
     for cell in run.cells:
         said = configuration.command(cell)
         assert said is not None
-        (again,) = wanted(Spec("toys", "three", spec.settings(shlex.split(said)[5:])))
+        (again,) = wanted(Spec("toys", "three", specification.settings(shlex.split(said)[5:])))
         assert cell.name == start([again], store, pages.HERE).run
 
 

@@ -24,7 +24,7 @@ from tasks.statistics import (
     welch_greater,
     welch_two_sided,
 )
-from tests.calibration import DRAWS, assert_rate, bounds
+from tests.support.calibration import DRAWS, assert_rate, bounds
 
 
 def test_a_mean_has_its_t_interval() -> None:

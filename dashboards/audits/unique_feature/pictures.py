@@ -10,7 +10,7 @@ from dashboards import drawing
 from dashboards.audits.unique_feature.pairs import Pairs
 from dashboards.gallery import Gallery, Picture, encoded, reason
 from dashboards.run import Run
-from orchestrator.disclosure import is_private
+from orchestrator.inspection.disclosure import is_private
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.planning import burning
 from tasks.audits.unique_feature.trainings import canaries, shape

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.store import open_store
-from tests.shell import PATHS, Here, Shell
+from tests.support.shell import PATHS, Here, Shell
 
 RUN = ("run", "toys", "--address", "none")
 
@@ -486,7 +486,7 @@ def test_an_unforeseen_error_is_one_line_and_its_traceback_is_kept(
     def unforeseen(*arguments: object) -> None:
         raise RuntimeError("nobody has thought of this")
 
-    monkeypatch.setattr("orchestrator.runs.resume", unforeseen)
+    monkeypatch.setattr("orchestrator.runs.lifecycle.resume", unforeseen)
     done = engram("resume", run, "--address", "none", code=1)
     (kept,) = (engram.folder / "engram-store" / "crashes").iterdir()
     said = "engram: unexpected RuntimeError: nobody has thought of this (a fault of engram's own; its traceback is in "

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.cli import progress
 from orchestrator.cli.progress import line, told, watching
-from orchestrator.tally import Tally
+from orchestrator.run_folder.progress import Tally
 
 PLANNED = {"event": "planned", "run": "a-1", "planned": 10, "stored": 2, "tasks": {"net.train": 8, "a.summary": 2}}
 

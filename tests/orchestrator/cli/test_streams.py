@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shell import Here, Shell
+from tests.support.shell import Here, Shell
 
 RUN = ("run", "toys", "--address", "none", "parts=2")
 FULL = "engram: cannot write to standard output: No space left on device\n"

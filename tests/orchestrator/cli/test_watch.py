@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shell import Shell
+from tests.support.shell import Shell
 
 COUNTS = re.compile(r"^\d+/\d+ jobs, \d+ done, \d+ stored before(, \d+ failed)?")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from orchestrator.calls import Call, Item
+from orchestrator.executors.calls import Call, Item
 from tasks import manner
 from tasks.job import Inputs, task
 

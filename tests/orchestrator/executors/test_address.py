@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from orchestrator.addresses import host_and_port
 from orchestrator.errors import ClusterError
 from orchestrator.executors.address import PREFACE, probe, reachable
+from orchestrator.spec.addresses import host_and_port
 
 Answer = Callable[[socket.socket], object]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.calls import Done, Failed, Finished, Missing, Refused
 from orchestrator.executors import Executor
+from orchestrator.executors.calls import Done, Failed, Finished, Missing, Refused
 from orchestrator.executors.local import LocalExecutor
 from orchestrator.store import Store, open_store
 from tests.orchestrator.executors.jobs import call, key_of

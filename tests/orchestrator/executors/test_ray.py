@@ -18,13 +18,13 @@ import pytest
 
 pytest.importorskip("ray")
 
-from orchestrator.calls import Done, Finished, Lost
-from orchestrator.driver import Driver
 from orchestrator.errors import ClusterError
+from orchestrator.executors.calls import Done, Finished, Lost
+from orchestrator.executors.gpu_packing import SHARERS, part
 from orchestrator.executors.ray import ROOT, RayExecutor
-from orchestrator.filling import SHARERS, part
-from orchestrator.plan import Plan
-from orchestrator.stop import Stop
+from orchestrator.planning.plan import Plan
+from orchestrator.scheduling.driver import Driver
+from orchestrator.scheduling.stop import Stop
 from orchestrator.store import Store, open_store
 from tasks.job import Job
 from tests.orchestrator.executors import jobs
@@ -184,7 +184,7 @@ def test_a_job_that_hangs_is_ended_sent_again_and_set_aside_in_the_end(
     ray_cluster: Any, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.executors.ray.BEGUN_SECONDS", 0.0)
-    monkeypatch.setattr("orchestrator.driver.POLL", 0.05)
+    monkeypatch.setattr("orchestrator.scheduling.driver.POLL", 0.05)
     monkeypatch.setenv("ENGRAM_TOLD", str(tmp_path))
     plan = Plan.below({"summary": Job(jobs.until, jobs.Number(7))})
     executor = RayExecutor(store.location, address=ray_cluster.address)

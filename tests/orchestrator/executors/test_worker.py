@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.calls import Done
 from orchestrator.executors import worker
+from orchestrator.executors.calls import Done
 from orchestrator.store import open_store
 from tests.orchestrator.executors.jobs import call, key_of
 
@@ -25,8 +25,8 @@ worker = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(worker)
 {before}
 worker.pin({root!r})
-import orchestrator.calls, tasks.job, ours_no_more
-print(orchestrator.calls.__file__, tasks.job.__file__, ours_no_more.__file__)
+import orchestrator.executors.calls, tasks.job, ours_no_more
+print(orchestrator.executors.calls.__file__, tasks.job.__file__, ours_no_more.__file__)
 """
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import Held
-from orchestrator.holder import me
 from orchestrator.store import claims
 from orchestrator.store.bucket import Bucket
-from tests.s3 import BUCKET, Server
+from orchestrator.store.holder import me
+from tests.support.s3 import BUCKET, Server
 
 RUN = "toys-12345678"
 

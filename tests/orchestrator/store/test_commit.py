@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from orchestrator.calls import Call, Done, Item, Lost, Outcome, Refused, perform
 from orchestrator.errors import Absent, Damaged
+from orchestrator.executors.calls import Call, Done, Item, Lost, Outcome, Refused, perform
 from orchestrator.store import Written
 from orchestrator.store.local import LocalStore
 from tasks import links

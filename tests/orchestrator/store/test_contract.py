@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.errors import Absent, Damaged, StoreError
 from orchestrator.store import Store, Written, is_there, open_store
-from tests.s3 import BUCKET, Server
+from tests.support.s3 import BUCKET, Server
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import lease
 from orchestrator.errors import Held, StoreError, Unwritable
-from orchestrator.holder import me
-from orchestrator.store import mirror
+from orchestrator.store import lease, mirror
 from orchestrator.store.bucket import Bucket
+from orchestrator.store.holder import me
 from orchestrator.store.mirror import Mirror
-from tests.s3 import BUCKET, Server
+from tests.support.s3 import BUCKET, Server
 
 RUN = "toys-12345678"
 

@@ -14,7 +14,7 @@ from orchestrator.store import open_store
 from orchestrator.store.bucket import Bucket, cause
 from orchestrator.store.objects import ObjectStore
 from tests.orchestrator.store.test_contract import key, put, table
-from tests.s3 import BUCKET, Server
+from tests.support.s3 import BUCKET, Server
 
 PLACE = f"s3://{BUCKET}/store"
 

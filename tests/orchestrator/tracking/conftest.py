@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.store import open_store
-from tests.mlflow_server import client
+from tests.support.mlflow_server import client
 
 Copied = Callable[[Path], Path]
 

@@ -14,18 +14,21 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import receipt
-from orchestrator.journal import Journal
-from orchestrator.receipt import Receipt
+from orchestrator.run_folder import receipt
+from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.receipt import Receipt
 from orchestrator.store import open_store
 from orchestrator.tracking import artifacts, database
 from orchestrator.tracking.delivery import delivered
 from orchestrator.tracking.target import Target
-from tests.mlflow_server import QUIET, client
 from tests.orchestrator.tracking.conftest import Copied
 from tests.orchestrator.tracking.test_tracking import TOYS, shell
+from tests.support.mlflow_server import QUIET, client
 
-MAKING = "import sys; from tests.mlflow_server import client; client('sqlite:///' + sys.argv[1]).search_experiments()"
+MAKING = (
+    "import sys; from tests.support.mlflow_server import client; "
+    "client('sqlite:///' + sys.argv[1]).search_experiments()"
+)
 CUTS = [0.0, 0.0001, 0.1, 0.5, 0.99]
 
 

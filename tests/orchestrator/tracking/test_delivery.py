@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from orchestrator.spec.specification import Spec
 
-from orchestrator import receipt
-from orchestrator.cells import wanted
-from orchestrator.execution import Execution
-from orchestrator.journal import Journal
-from orchestrator.receipt import Receipt
-from orchestrator.runs import start
-from orchestrator.spec import Spec
+from orchestrator.run_folder import receipt
+from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.receipt import Receipt
+from orchestrator.runs.lifecycle import start
+from orchestrator.spec.execution import Execution
+from orchestrator.spec.resolve import wanted
 from orchestrator.store import Store, open_store
 from orchestrator.tracking import artifacts, delivery
 from orchestrator.tracking.delivery import Delivery, addresses, delivered

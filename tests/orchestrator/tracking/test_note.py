@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from orchestrator.spec.specification import Spec
 
-from orchestrator import audits, pages
-from orchestrator.cells import wanted
-from orchestrator.execution import Execution
-from orchestrator.journal import Journal
-from orchestrator.runs import start
-from orchestrator.spec import Spec
+from orchestrator.inspection import pages
+from orchestrator.run_folder.journal import Journal
+from orchestrator.runs.lifecycle import start
+from orchestrator.spec import audits
+from orchestrator.spec.execution import Execution
+from orchestrator.spec.resolve import wanted
 from orchestrator.store import Store, open_store
 from orchestrator.tracking import note
 from tasks import schemas

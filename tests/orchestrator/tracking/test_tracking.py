@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.mlflow_server import MlflowServer, client, free_port, tracked
 from tests.orchestrator.tracking.conftest import Copied
-from tests.shell import Shell
+from tests.support.mlflow_server import MlflowServer, client, free_port, tracked
+from tests.support.shell import Shell
 
 PROGRESS = ("progress/jobs done", "progress/jobs failed", "progress/models per minute")
 TOYS = ("run", "toys", "--address", "none")

@@ -19,10 +19,10 @@ from orchestrator.store import open_store
 from orchestrator.store.lock import locked
 from orchestrator.tracking import ui
 from orchestrator.tracking.target import Target
-from tests.mlflow_server import free_port
 from tests.orchestrator.tracking.conftest import Copied
 from tests.orchestrator.tracking.test_tracking import TOYS, marked, shell
-from tests.shell import Here, Shell
+from tests.support.mlflow_server import free_port
+from tests.support.shell import Here, Shell
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cells import Cell, pinned
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.fields import coerce
-from orchestrator.identity import canonical
+from orchestrator.planning.identity import canonical
+from orchestrator.spec.fields import coerce
+from orchestrator.spec.resolve import Cell, pinned
 from tasks.models.factories import Factory
 from tasks.models.given import Interface, ModelFile, content, pin
 

@@ -18,7 +18,7 @@ from tasks.audits.density.published import numbers
 from tasks.audits.density.reassignment import p_values
 from tasks.audits.density.verdict import verdict
 from tasks.schemas import SUMMARY
-from tests.calibration import DRAWS, assert_rate
+from tests.support.calibration import DRAWS, assert_rate
 from tests.tasks.audits.density.made_up import noise, partitions
 
 KFOLD = Density(repetitions=4, folds=4)

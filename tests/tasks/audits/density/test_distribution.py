@@ -11,7 +11,7 @@ from tasks import statistics
 from tasks.audits.density.distribution import DISTRIBUTION, Distribution, describe, distribution, has_interval
 from tasks.audits.density.memorization import matched, terms
 from tasks.audits.density.scores import scores
-from tests.calibration import assert_rate
+from tests.support.calibration import assert_rate
 from tests.tasks.audits.density import made_up
 from tests.tasks.audits.density.test_scores import CONFIG, DISTRIBUTED, LOG_P, MODELS, TABLES, column
 

@@ -14,7 +14,7 @@ from tasks.audits.density.epsilon import Check, check
 from tasks.audits.density.estimates import privacies
 from tasks.audits.density.scores import SCORES
 from tasks.training.fitting import Privacy
-from tests.calibration import DRAWS, assert_rate, bounds
+from tests.support.calibration import DRAWS, assert_rate, bounds
 
 EPSILON = 0.7
 

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from orchestrator.fields import coerce, plain
-from orchestrator.identity import canonical
+from orchestrator.planning.identity import canonical
+from orchestrator.spec.fields import coerce, plain
 from tasks.audits.density.distribution import Distribution
 from tasks.audits.density.folds import BLOCK, Alone, Answers, Folds, labels
 from tasks.audits.density.scores import Scores

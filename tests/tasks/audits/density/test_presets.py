@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cells import Cell, pinned
-from orchestrator.plan import Plan
+from orchestrator.planning.plan import Plan
+from orchestrator.spec.resolve import Cell, pinned
 from tasks.audits.density import AUDIT, PRESETS, Density
 from tasks.audits.density.published import CELLS, numbers, repeats
 from tasks.job import marks

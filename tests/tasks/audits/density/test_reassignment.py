@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from tasks import statistics
 from tasks.audits.density.memorization import terms
 from tasks.audits.density.reassignment import TOLERANCE, p_values, reassigned, smallest_p_value
-from tests.calibration import assert_rate
+from tests.support.calibration import assert_rate
 from tests.tasks.audits.density.made_up import noise, partitions
 
 INF, NAN = float("inf"), float("nan")

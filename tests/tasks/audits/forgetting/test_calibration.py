@@ -13,7 +13,7 @@ from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.ratios import Ratios, ratios
 from tasks.audits.forgetting.summary import Summary, summary
 from tasks.audits.forgetting.verdict import verdict
-from tests.calibration import assert_rate, bounds
+from tests.support.calibration import assert_rate, bounds
 from tests.tasks.audits.forgetting.made_up import Array, models, tables
 
 TARGETS = (Audited("theirs", "training"),)

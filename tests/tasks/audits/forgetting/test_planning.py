@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.plan import Plan
+from orchestrator.planning.plan import Plan
 from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target, plan
 from tasks.audits.forgetting.given import Given
 from tasks.audits.forgetting.planning import audited, probes

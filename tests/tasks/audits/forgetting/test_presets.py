@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cells import Cell, pinned
-from orchestrator.plan import Plan
+from orchestrator.planning.plan import Plan
+from orchestrator.spec.resolve import Cell, pinned
 from tasks.audits.forgetting import AUDIT, PRESETS
 from tasks.datasets import catalog
 from tasks.job import Job, Roots, marks

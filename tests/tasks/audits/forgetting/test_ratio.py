@@ -3,7 +3,7 @@ import pytest
 
 from tasks.audits.forgetting.distance import SCORES, Score, ks, resampled
 from tasks.audits.forgetting.ratio import Part, Ratio, Term, half, quotient, ratio, weights
-from tests.calibration import assert_rate, bounds
+from tests.support.calibration import assert_rate, bounds
 from tests.tasks.audits.forgetting.made_up import models
 
 NULLS = 500

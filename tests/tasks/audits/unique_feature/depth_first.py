@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from orchestrator.identity import key_of
-from orchestrator.plan import Plan
+from orchestrator.planning.identity import key_of
+from orchestrator.planning.plan import Plan
 from tasks.job import Job, Roots, marks
 
 

@@ -17,7 +17,7 @@ from tasks.audits.unique_feature.summary import Summary, summary
 from tasks.audits.unique_feature.verdict import SMALLEST, panel_verdict, verdict
 from tasks.datasets.features import Glyph
 from tasks.schemas import SUMMARY
-from tests.calibration import DRAWS, assert_rate
+from tests.support.calibration import DRAWS, assert_rate
 from tests.tasks.audits.unique_feature.made_up import family
 
 A = Glyph()

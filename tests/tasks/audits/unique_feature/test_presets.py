@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cells import Cell, pinned
-from orchestrator.plan import Plan
+from orchestrator.planning.plan import Plan
+from orchestrator.spec.resolve import Cell, pinned
 from tasks.audits.unique_feature import PRESETS, UniqueFeature, plan
 from tasks.audits.unique_feature.presets import PRINTED, repeats
 from tasks.audits.unique_feature.published import PUBLISHED, numbers

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tasks.audits.unique_feature import ranks
-from tests.calibration import DRAWS, assert_rate
+from tests.support.calibration import DRAWS, assert_rate
 
 
 def test_the_rank_p_value_counts_those_that_score_as_much() -> None:

@@ -3,7 +3,7 @@ import string
 import numpy as np
 import pytest
 
-from orchestrator.identity import key_of
+from orchestrator.planning.identity import key_of
 from tasks import seeds
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import GLYPHS, Glyph, burn, burn_random, pixels, random_patches

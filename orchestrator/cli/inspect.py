@@ -1,0 +1,262 @@
+"""The commands that look: at audits, runs, results and the machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.options import Address, Json, Run, ShowImages, SomeRun, Where
+from orchestrator.cli.store import one_line, opened_at, path_of
+from orchestrator.cli.terminal import cell, emit, say, show, stdout, summary, table
+from orchestrator.errors import EngramError, SpecError
+from orchestrator.store import DEFAULT_STORE
+
+
+def list_audits(json: Json = False) -> None:
+    """The audits, the question each answers, and their presets.
+
+    A preset of several cells runs as a sweep.
+    """
+    from orchestrator.spec import audits
+
+    found = []
+    for name in audits.names():
+        try:
+            found.append(audits.find(name))
+        except EngramError as error:  # another one's package must not hide ours
+            say(f"engram: {one_line(error)}")
+    cells = {each.name: {preset: len(each.audit.cells(preset)) for preset in each.audit.presets} for each in found}
+    rows = [{"name": each.name, "question": each.question} for each in found]
+    if json:
+        emit({"audits": [row | {"presets": list(cells[row["name"]]), "cells": cells[row["name"]]} for row in rows]})
+        return
+
+    def named(preset: str, count: int) -> str:
+        return f"{preset} ({count} cells)" if count > 1 else preset
+
+    table([row | {"presets": ", ".join(named(*each) for each in cells[row["name"]].items())} for row in rows])
+
+
+def runs(store: Where = None, json: Json = False) -> None:
+    """The runs of the store: where each stands, and its jobs."""
+    from orchestrator.cli import verdict
+    from orchestrator.inspection import status
+
+    with opened_at(store) as opened:
+        found = status.overview(opened)
+    for each in found:
+        if each.state == "unreadable":
+            say(f"engram: {each.note}")
+    if json:
+        emit({"runs": [verdict.shape(each) | {"created": each.created} for each in found]})
+    elif found:
+        table([verdict.row(each) for each in found])
+    else:
+        say(f"there are no runs in {opened.location} yet")
+
+
+def show_status(
+    run: SomeRun = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it until the run has ended.")] = False,
+    store: Where = None,
+    json: Json = False,
+) -> None:
+    """Where a run stands."""
+    from orchestrator.cli import verdict
+    from orchestrator.cli.progress import watching
+    from orchestrator.inspection import status
+
+    with opened_at(store) as opened:
+        journal = status.find(opened, run) if run else status.newest(opened)
+        if watch:
+            with watching() as observe:
+                for event in status.follow(journal, opened):
+                    observe(event)
+        seen = status.status(journal, opened)
+    if json:
+        emit(verdict.shape(seen))
+        return
+    show(verdict.standing(seen))
+    verdict.failures(seen.failures)
+
+
+def results(
+    run: Run,
+    name: Annotated[str, typer.Argument(metavar="TABLE", help="One of its tables, such as summary.")] = "summary",
+    out: Annotated[str | None, typer.Option(metavar="FILE", help="Write it as .parquet, .csv or .arrow.")] = None,
+    store: Where = None,
+    json: Json = False,
+) -> None:
+    """A table of a run, as far as it is there."""
+    from orchestrator.inspection import results, status
+
+    with opened_at(store) as opened:
+        found = results.read(status.find(opened, run), opened, name)
+    if found.absent:
+        say(f"{found.absent} of the {found.planned} results behind {name!r} are not there yet")
+    if out is not None:
+        results.write(found.table, out)
+        say(f"{found.table.num_rows} rows in {out}")
+        return
+    rows = found.table.to_pylist()
+    if json:
+        emit(rows)
+    elif name == "summary" and rows:
+        summary(rows, found.varied)
+    else:
+        table(rows, [name for name in found.table.schema.names if name not in found.alongside])
+
+
+def report(
+    run: SomeRun = None,
+    show_images: ShowImages = None,
+    browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    store: Where = None,
+    json: Json = False,
+) -> None:
+    """Draw the page of a run, as far as it has come.
+
+    One file that needs no network, with its figures as SVG files beside it.
+    """
+    from orchestrator.inspection import pages, status
+
+    with opened_at(store) as opened:
+        journal = status.find(opened, run) if run else status.newest(opened)
+        page = pages.draw(opened, journal.run, bool(show_images))
+    if json:
+        emit({"run": journal.run, "report": str(page)})
+    else:
+        show(str(page))
+    if browser:
+        typer.launch(page.as_uri())
+
+
+def compare(
+    a: Annotated[str, typer.Argument(metavar="RUN", help="A run.", show_default=False)],
+    b: Annotated[str, typer.Argument(metavar="RUN", help="Another one.", show_default=False)],
+    out: Annotated[str | None, typer.Option(metavar="FILE.html", help="Draw them as a page, too.")] = None,
+    store: Where = None,
+    json: Json = False,
+) -> None:
+    """Two runs side by side.
+
+    What was asked, where it was computed, both answers, and the summaries row by row.
+    """
+    from pathlib import Path
+
+    from orchestrator.cli import comparison
+    from orchestrator.inspection import compare, pages, status
+
+    if out is not None and Path(out).suffix != ".html":
+        raise SpecError(f"--out {out}: a page must end in .html")
+    with opened_at(store) as opened:
+        journals = status.find(opened, a), status.find(opened, b)
+        found = compare.compare(opened, *journals)
+        if out is not None:
+            pages.compare(opened, found.runs, path_of("--out", out))
+    if json:
+        emit(comparison.shape(found))
+    else:
+        comparison.told(found)
+
+
+def explain(
+    what: Annotated[str, typer.Argument(metavar="RUN|KEY", show_default=False)], store: Where = None, json: Json = False
+) -> None:
+    """Why a run or a key was or was not reused."""
+    from orchestrator.cli import verdict
+    from orchestrator.inspection import explain, status
+
+    with opened_at(store) as opened:
+        try:
+            journal = status.find(opened, what)
+        except SpecError as error:
+            if "is the beginning of" in str(error):
+                raise
+            said = explain.key(opened, explain.key_named(opened, what))
+        else:
+            said = explain.run(journal, opened)
+    if json:
+        emit(said)
+    elif "tasks" in said:
+        table(said["tasks"])
+    else:
+        for line in verdict.lines(said):
+            show(line)
+
+
+def rerun(
+    key: Annotated[str, typer.Argument(metavar="KEY", show_default=False)],
+    pdb: Annotated[bool, typer.Option("--pdb", help="Into the debugger where it raises.")] = False,
+    store: Where = None,
+    json: Json = False,
+) -> int:
+    """Compute one job here, under a debugger if need be.
+
+    It runs in this process and is compared with what is stored. Nothing is written.
+    """
+    import traceback
+
+    from orchestrator.inspection import explain
+    from orchestrator.inspection.rerun import rerun as again
+
+    with opened_at(store) as opened:
+        name = explain.key_named(opened, key)
+        try:
+            said = again(opened, name)
+        except EngramError:
+            raise
+        except Exception as error:
+            traceback.print_exception(error)  # to see it is what this command is for
+            if pdb:
+                import pdb as debugger
+
+                debugger.post_mortem(error.__traceback__)
+            return 1
+    if json:
+        emit(said)
+    else:
+        same = {None: "nothing is stored to compare it with", True: "equal to the stored one, bit for bit"}
+        differs = "; ".join(", ".join(f"{k} {cell(v)}" for k, v in each.items()) for each in said["differs"])
+        verdict = same.get(said["same"], f"different from the stored one: {differs}")
+        show(f"{said['task']} {name[:12]}: {said['rows']} rows in {said['seconds']:.3g} s, {verdict}")
+    return 1 if said["same"] is False else 0
+
+
+def verify(store: Where = None, json: Json = False) -> int:
+    """Check every stored table against its digest.
+
+    Damaged ones are set aside, and computed again when their run is resumed.
+    """
+    with opened_at(store) as opened:
+        keys = sorted(opened.keys())
+        damaged = list(opened.verify(keys))
+    for _, problem in damaged:
+        say(str(problem))
+    if json:
+        emit({"checked": len(keys), "damaged": [key for key, _ in damaged]})
+    else:
+        show(f"{len(keys)} results checked, {len(damaged)} damaged")
+    return 1 if damaged else 0
+
+
+def doctor(store: Where = None, address: Address = None, json: Json = False) -> int:
+    """What is well on this machine, and what is not.
+
+    Versions, GPU, Ray and its ports, the store, MLflow, the data sets; and what to do about each.
+    """
+    from orchestrator.doctor import examine
+
+    checks = []
+    console = stdout()
+    for check in examine(store or DEFAULT_STORE, address):
+        checks.append(check)
+        if not json:
+            mark, style = {True: ("ok", "green"), None: ("--", "yellow"), False: ("BAD", "bold red")}[check.ok]
+            console.print(f"{mark:<4}", style=style, end="")
+            console.print(f"{check.name:<21} {check.found}" + (f"; {check.advice}" if check.advice else ""))
+    well = all(check.ok is not False for check in checks)
+    if json:
+        emit({"ok": well, "checks": [vars(check) for check in checks]})
+    return 0 if well else 1

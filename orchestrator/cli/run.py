@@ -1,0 +1,240 @@
+"""The commands that plan, run and hand out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.cli.options import (
+    Address,
+    Again,
+    DrawReport,
+    Experiment,
+    FailFast,
+    Fields,
+    Json,
+    Keep,
+    Mlflow,
+    Preset,
+    ProbesFolder,
+    ShowImages,
+    SomeRun,
+    StopAfter,
+    Sweep,
+    Timeout,
+    Together,
+    Tolerate,
+    Way,
+    What,
+    Where,
+)
+from orchestrator.cli.store import opened_at, path_of
+from orchestrator.cli.terminal import emit, show, table
+from orchestrator.counted import span
+from orchestrator.store import DEFAULT_STORE
+
+if TYPE_CHECKING:
+    from orchestrator.spec.specification import Spec
+
+
+FEW = 6  # sets of pictures that are told by name
+
+
+def plan(
+    what: What,
+    fields: Fields = None,
+    preset: Preset = None,
+    sweep: Sweep = None,
+    store: Where = None,
+    address: Address = None,
+    together: Together = None,
+    way: Way = None,
+    tolerate: Tolerate = None,
+    fail_fast: FailFast = None,
+    stop_after: StopAfter = None,
+    timeout: Timeout = None,
+    keep: Keep = None,
+    again: Again = False,
+    json: Json = False,
+) -> None:
+    """What would run, what is stored, how long it takes.
+
+    Starts nothing.
+    """
+    from orchestrator.inspection.preview import preview
+
+    execution = _execution(address, together, way, tolerate, fail_fast, stop_after, timeout, keep, again)
+    seen = preview(_specified(what, fields, preset, sweep, store, execution))
+    if json:
+        emit(seen)
+        return
+    table(seen["tasks"])
+    show("")
+    workers = f"{seen['slots']} worker{'s' if seen['slots'] != 1 else ''}"
+    time = seen["expected_seconds"]
+    known = f"{span(time)} on {workers}" if time is not None else "unknown until something like it has run here"
+    runs = f" in {len(seen['cells'])} cells" if len(seen["cells"]) > 1 else ""
+    expected = f"; expected time: {known}" if seen["missing"] else ""
+    show(f"{seen['planned']} jobs{runs}, {seen['stored']} stored, {seen['missing']} to run{expected}")
+
+
+def run(
+    what: What,
+    fields: Fields = None,
+    preset: Preset = None,
+    sweep: Sweep = None,
+    store: Where = None,
+    address: Address = None,
+    together: Together = None,
+    way: Way = None,
+    tolerate: Tolerate = None,
+    fail_fast: FailFast = None,
+    stop_after: StopAfter = None,
+    timeout: Timeout = None,
+    keep: Keep = None,
+    again: Again = False,
+    mlflow: Mlflow = None,
+    experiment: Experiment = None,
+    report: DrawReport = None,
+    show_images: ShowImages = None,
+    json: Json = False,
+) -> int:
+    """Run an audit to its end.
+
+    What is stored is not computed again. Kill it at any moment: the same command goes on.
+    """
+    from orchestrator.cli import verdict
+    from orchestrator.cli.progress import watching
+    from orchestrator.runs.lifecycle import start
+    from orchestrator.spec import specification
+    from orchestrator.spec.resolve import pinned, wanted
+    from orchestrator.store import is_there
+
+    execution = _execution(address, together, way, tolerate, fail_fast, stop_after, timeout, keep, again)
+    execution |= _shown(mlflow, experiment, report, show_images)
+    asked = _specified(what, fields, preset, sweep, store, execution)
+    cells, how = wanted(asked), specification.execution(asked)
+    # Pinned before a store is made, so that nothing is left behind where data is missing.
+    known: dict[str, str] = {}
+    new = not is_there(asked.store or DEFAULT_STORE)
+    if new:
+        cells = pinned(cells, known)
+    with opened_at(asked.store, create=True) as opened:
+        opened.digests().update(known)
+        cells = cells if new else pinned(cells, opened.digests())
+        with watching() as observe:
+            ended = start(cells, opened, how, observe)
+        return verdict.told(ended, asked.store, json)
+
+
+def resume(
+    run: SomeRun = None,
+    store: Where = None,
+    address: Address = None,
+    together: Together = None,
+    way: Way = None,
+    tolerate: Tolerate = None,
+    fail_fast: FailFast = None,
+    stop_after: StopAfter = None,
+    timeout: Timeout = None,
+    keep: Keep = None,
+    mlflow: Mlflow = None,
+    experiment: Experiment = None,
+    report: DrawReport = None,
+    show_images: ShowImages = None,
+    json: Json = False,
+) -> int:
+    """Go on with a run or sweep where it was left.
+
+    That is the newest unfinished one, if none is named.
+    """
+    from orchestrator.cli import verdict
+    from orchestrator.cli.progress import watching
+    from orchestrator.inspection import status
+    from orchestrator.runs import lifecycle
+    from orchestrator.spec import specification
+
+    execution = _execution(address, together, way, tolerate, fail_fast, stop_after, timeout, keep, False)
+    how = specification.execution(
+        specification.Spec("", execution=execution | _shown(mlflow, experiment, report, show_images))
+    )
+    with opened_at(store) as opened:
+        name = (status.find(opened, run) if run else status.newest(opened, unfinished=True)).run
+        with watching() as observe:
+            ended = lifecycle.resume(name, opened, how, observe)
+        return verdict.told(ended, store, json)
+
+
+def probes(
+    what: What,
+    out: ProbesFolder,
+    fields: Fields = None,
+    preset: Preset = None,
+    store: Where = None,
+    json: Json = False,
+) -> None:
+    """Write the pictures that somebody else's model is to be asked about.
+
+    Nothing is trained. The folder tells in README.txt how its model's answers are given back.
+    """
+    from orchestrator.counted import counted
+    from orchestrator.inspection.probes import hand_out
+
+    said = hand_out(_specified(what, fields, preset, None, store, {}), path_of("--out", out))
+    if json:
+        emit(said)
+        return
+    names = list(said["sets"])
+    few = names if len(names) <= FEW else [*names[: FEW - 1], "...", names[-1]]
+    show(f"{counted(said['images'], 'picture')} in {said['folder']}, in {counted(len(names), 'set')}: {', '.join(few)}")
+
+
+def _execution(
+    address: str | None,
+    together: str | None,
+    way: str | None,
+    tolerate: int | None,
+    fail_fast: bool | None,
+    stop_after: str | None,
+    timeout: str | None,
+    keep: str | None,
+    again: bool,
+) -> dict[str, Any]:
+    """What of the execution was given."""
+    from orchestrator.spec import specification
+
+    given: dict[str, Any] = {
+        "address": address,
+        "way": way,
+        "tolerate": tolerate,
+        "fail_fast": fail_fast,
+        "stop_after": specification.duration(stop_after) if stop_after is not None else None,
+        "timeout": specification.duration(timeout) if timeout is not None else None,
+        "keep": keep,
+        "again": again or None,
+    }
+    if together is not None:
+        given["together"] = specification.together(together)
+    return {name: value for name, value in given.items() if value is not None or name == "together"}
+
+
+def _shown(mlflow: str | None, experiment: str | None, report: bool | None, show_images: bool | None) -> dict[str, Any]:
+    """What was given of how the results are shown."""
+    given = {"mlflow": mlflow, "experiment": experiment, "report": report, "show_images": show_images}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _specified(
+    what: str,
+    fields: list[str] | None,
+    preset: str | None,
+    sweep: list[str] | None,
+    store: str | None,
+    execution: dict[str, Any],
+) -> Spec:
+    from orchestrator.spec import specification
+    from orchestrator.spec.resolve import specified
+
+    flags = specification.Spec(
+        "", preset, specification.settings(fields or ()), specification.sweeps(sweep or ()), execution, store
+    )
+    return specified(what, flags)

@@ -1,0 +1,319 @@
+"""A call: jobs of one task sent to one worker together, and what can become of each.
+
+The worker side reads inputs from the store, computes, and commits each result before it answers. Only keys, configs
+and outcomes travel; tables do not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import operator
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
+from orchestrator.executors import strategy_cache
+from orchestrator.executors.gpu_packing import Measured
+from orchestrator.spec.fields import plain
+from orchestrator.store import Store, Written, read_each
+from orchestrator.store.provenance import commit, device, process, versions
+from tasks import links, manner
+from tasks.job import Function, marks
+from tasks.links import Link
+
+
+@dataclass(frozen=True)
+class Item:
+    """One job, as it travels: `function` is `module:name`; config is plain data; inputs are keys.
+
+    A link may go on from the states of the links `before` it, the nearest first, and `leaves` its own for the next.
+    """
+
+    key: str
+    function: str
+    config: Any
+    inputs: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    leaves: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """Jobs of one task for one worker. `delay` (seconds) is how long to wait before sending it (a retry's back-off)."""
+
+    number: int
+    task: str
+    items: tuple[Item, ...]
+    gpus: float = 0.0  # the part of a GPU that it takes
+    delay: float = 0.0
+    sharers: int = 1  # calls that its GPU carries at one time
+    way: manner.WayName = "auto"
+    members: int | None = None  # models in one step at most
+    runs: tuple[str, ...] = ()  # the one that keeps what is settled, and its kin; none: nothing is kept
+    keep: bool = False  # whether every training leaves its state, be there a next link or not
+
+
+@dataclass(frozen=True)
+class Done:
+    """The job's result is in the store. `seconds` is its share of the call's computing time.
+
+    `differs`: there was a result already, and the one computed now is another one; both are kept. `measured` is what
+    the task noted of the GPU that computed it.
+    """
+
+    key: str
+    seconds: float
+    worker: str
+    differs: bool = False
+    measured: Measured | None = None
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The task function raised: final for this run."""
+
+    key: str
+    error: str  # one line: type and message
+    traceback: str
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Inputs are absent or were damaged (and set aside): their producers must run again."""
+
+    key: str
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Nobody's fault: the worker died (`died`), its node went, or reading or the environment failed."""
+
+    key: str
+    cause: str
+    died: bool = False
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The store could not be written: a pause for the whole run."""
+
+    key: str
+    cause: str
+
+
+Outcome = Done | Failed | Missing | Lost | Refused
+
+
+@dataclass(frozen=True)
+class Made:
+    """How a result came about: its seconds, the jobs of its call, and what the task noted."""
+
+    seconds: float
+    together: int
+    worker: str
+    notes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A call that came back, with one outcome per item. `told` are lines for whoever watches the run."""
+
+    call: Call
+    outcomes: tuple[Outcome, ...]
+    told: tuple[str, ...] = ()
+
+
+class Poisoned(Exception):
+    """This process cannot be used any more (after a CUDA error, nothing on that device works): it must end."""
+
+
+def perform(call: Call, store: Store) -> Finished:
+    """Run a call's jobs here, as it says, and commit each result as it ends, with what the task noted of it.
+
+    Whatever goes wrong with a job becomes its outcome.
+    """
+    worker = process()
+    outcomes: list[Outcome] = []
+    ready: list[tuple[Item, list[pa.Table]]] = []
+    tables: dict[str, pa.Table] = {}
+    for item in call.items:
+        inputs = _read(item, store, tables)
+        if isinstance(inputs, list):
+            ready.append((item, inputs))
+        else:
+            outcomes.append(inputs)
+    settle = strategy_cache.settling(store, *call.runs) if call.runs else manner.here()
+    states = States(store, call.keep)
+    with manner.under(manner.Manner(call.way, call.members, call.sharers, settle)) as notes:
+        for item, seconds, result in _results(ready, states):
+            made = Made(seconds, len(ready), worker, dict(notes))
+            manner.note()  # what is said of this result is not said of the next
+            outcomes.append(_commit(item, result, made, store, states.left.pop(item.key, None)))
+    if call.gpus:
+        _let_go()
+    return Finished(call, tuple(outcomes), tuple(states.told))
+
+
+class States:
+    """The states that a call's jobs may go on from, and those `left` by them, by key, until they are stored."""
+
+    def __init__(self, store: Store, keep: bool) -> None:
+        self.left: dict[str, bytes] = {}
+        self.told: list[str] = []
+        self._store, self._keep = store, keep
+
+    def link(self, item: Item) -> Link:
+        """What there is for a job."""
+        wanted = item.leaves or self._keep
+        return Link(lambda: self._given(item), (lambda data: self._leave(item, data)) if wanted else None)
+
+    def _given(self, item: Item) -> Iterator[bytes]:
+        for key in item.before:
+            try:
+                yield self._store.state(key)
+            except Absent:
+                continue
+            except Damaged as error:
+                self.told.append(f"{error}; {item.key[:12]} goes on from an earlier one, or starts anew")
+
+    def _leave(self, item: Item, data: bytes) -> None:
+        self.left[item.key] = data
+
+
+def function_of(item: Item) -> Function:
+    """The task function that an item names."""
+    module, _, name = item.function.partition(":")
+    function: Function = operator.attrgetter(name)(importlib.import_module(module))
+    return function
+
+
+def _read(item: Item, store: Store, tables: dict[str, pa.Table]) -> list[pa.Table] | Outcome:
+    missing = []
+    for key, read in read_each(store, (key for key in dict.fromkeys(item.inputs) if key not in tables)):
+        match read:
+            case Absent() | Damaged():
+                missing.append(key)
+            case Unwritable():  # damaged, and cannot be set aside
+                return Refused(item.key, str(read))
+            case StoreError() | OSError():
+                return Lost(item.key, f"input {key[:12]} cannot be read: {read}")
+            case table:
+                tables[key] = table
+    if missing:
+        return Missing(item.key, tuple(missing))
+    return [tables[key] for key in item.inputs]
+
+
+def _results(
+    ready: list[tuple[Item, list[pa.Table]]], states: States
+) -> Iterator[tuple[Item, float, pa.Table | Exception]]:
+    """Each job with its seconds and its table or exception, as it ends."""
+    if not ready:
+        return
+    function = function_of(ready[0][0])
+    many = marks(function).many
+    clock = time.perf_counter()
+    if many is None or len(ready) == 1:
+        for item, inputs in ready:
+            try:
+                with links.under([states.link(item)]):
+                    result: pa.Table | Exception = function(item.config, inputs)
+            except Exception as error:
+                result = error
+            yield item, time.perf_counter() - clock, result
+            clock = time.perf_counter()
+        return
+    pending = dict(enumerate(item for item, _ in ready))
+    try:
+        with links.under([states.link(item) for item, _ in ready]):
+            for index, result in many([item.config for item, _ in ready], [inputs for _, inputs in ready]):
+                yield pending.pop(index), time.perf_counter() - clock, result
+                clock = time.perf_counter()
+        broken: Exception = RuntimeError("the task computed several jobs at once and left this one out")
+    except StoreError as error:  # what is to be settled could not be: no job's fault, and no smaller part helps
+        for item in pending.values():
+            yield item, 0.0, error
+        return
+    except Exception as error:  # of all together: the schedule sends the rest again in smaller parts
+        broken = error
+    for item in pending.values():
+        yield item, 0.0, _Together(_line(broken))
+
+
+class _Together(Exception):
+    """Several jobs at once failed as one; alone they may not."""
+
+
+def _commit(item: Item, result: pa.Table | Exception, made: Made, store: Store, state: bytes | None) -> Outcome:
+    if isinstance(result, Unwritable):
+        return Refused(item.key, str(result))
+    if isinstance(result, _Together | StoreError):
+        return Lost(item.key, str(result))
+    if isinstance(result, Exception) and made.together > 1 and _out_of_memory(result):
+        return Lost(item.key, _line(result))
+    if isinstance(result, Exception):
+        text = "".join(traceback.format_exception(result))
+        if "CUDA error" in str(result):
+            raise Poisoned(_line(result))
+        with contextlib.suppress(StoreError, OSError):
+            store.write_failure(item.key, text)
+        return Failed(item.key, _line(result), text)
+    try:
+        if state is not None:  # before the result: once that is stored, nobody would come by here again
+            store.write_state(item.key, state)
+        written = store.write(item.key, result, _record(item, made))
+        store.clear_failure(item.key)
+    except Unwritable as error:
+        return Refused(item.key, str(error))
+    except (StoreError, OSError) as error:
+        return Lost(item.key, _line(error))
+    except TypeError as error:  # the task returned what no store can hold
+        return _commit(item, error, made, store, None)
+    return Done(item.key, made.seconds, made.worker, written is Written.CONFLICT, Measured.noted(made.notes))
+
+
+def _record(item: Item, made: Made) -> dict[str, Any]:
+    mark = marks(function_of(item))
+    record = {
+        "key": item.key,
+        "task": mark.name,
+        "version": mark.version,
+        "function": item.function,
+        "config": plain(item.config),
+        "inputs": list(item.inputs),
+        "seconds": made.seconds,
+        "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "together": made.together,
+        "worker": made.worker,
+        "commit": commit(),
+        "versions": dict(versions()),
+        **device(made.notes.get("device")),
+    }
+    return record | {name: value for name, value in made.notes.items() if name not in record}
+
+
+def _let_go() -> None:
+    """Give a GPU back the memory that torch keeps for later: another process may have the next call."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _out_of_memory(result: object) -> bool:
+    """Host memory, or a device's by the name that torch gives its error."""
+    return isinstance(result, MemoryError) or type(result).__name__ == "OutOfMemoryError"
+
+
+def _line(error: BaseException) -> str:
+    """An exception in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

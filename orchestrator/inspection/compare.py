@@ -1,0 +1,80 @@
+"""Two runs side by side: what was asked, where it was computed, what each answers, and their summaries row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.errors import SpecError
+from orchestrator.inspection import results
+from orchestrator.run_folder.journal import Journal
+from orchestrator.spec.fields import flat
+from orchestrator.store import Store
+from tasks.job import Verdict
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A field in which the two differ; None where one of them has no such field."""
+
+    name: str
+    a: Any
+    b: Any
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The summary rows of one metric and setting; None where one of the runs has none."""
+
+    metric: str
+    setting: str
+    a: Row | None
+    b: Row | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs, the first called a and the second b."""
+
+    runs: tuple[str, str]
+    audits: tuple[str, str]
+    fields: tuple[Difference, ...]  # of the config, by dotted names
+    environment: tuple[Difference, ...]  # versions and commit when the runs were made
+    answers: tuple[Verdict | None, Verdict | None]
+    rows: tuple[Pair, ...]
+
+
+def compare(store: Store, a: Journal, b: Journal) -> Comparison:
+    """The comparison of two runs as far as they have come; SpecError for a sweep, which is several."""
+    both = (a, b)
+    abouts = tuple(each.about() for each in both)
+    for journal, about in zip(both, abouts, strict=True):
+        if "cells" in about:
+            cells = ", ".join(about["cells"])
+            raise SpecError(f"{journal.run} is a sweep; compare two of its runs ({cells}), or look at its own report")
+    configs = [dict(flat(about["config"])) | {"preset": about["preset"]} for about in abouts]
+    made = [{"commit": about.get("commit"), **about.get("versions", {})} for about in abouts]
+    tables = [{_name(row): row for row in results.read(each, store, "summary").table.to_pylist()} for each in both]
+    return Comparison(
+        runs=(a.run, b.run),
+        audits=(abouts[0]["audit"], abouts[1]["audit"]),
+        fields=_differences(*configs),
+        environment=_differences(*made),
+        answers=(results.answer(a, store), results.answer(b, store)),
+        rows=tuple(
+            Pair(metric, setting, *(table.get((metric, setting)) for table in tables))
+            for metric, setting in dict.fromkeys([*tables[0], *tables[1]])
+        ),
+    )
+
+
+def _name(row: Row) -> tuple[str, str]:
+    return row["metric"], row["setting"] or "{}"
+
+
+def _differences(a: Row, b: Row) -> tuple[Difference, ...]:
+    names = dict.fromkeys([*a, *b])
+    return tuple(Difference(name, a.get(name), b.get(name)) for name in names if a.get(name) != b.get(name))

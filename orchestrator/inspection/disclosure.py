@@ -1,0 +1,120 @@
+"""Disclosure: what of a run's config leaves the machine, on pages and to MLflow.
+
+The terminal and the run's folder have all of it; neither is passed on.
+A config's types say themselves what is private in them. What has a `named()`, as a file and a data set have, goes by
+its name and the digest of its content, without the folders it lies in. A field whose metadata has WITHHELD is told by
+that pattern of it, in angle brackets: `<4 and 3 letters>`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import EngramError
+from orchestrator.run_folder.journal import Journal
+from orchestrator.spec import audits
+from orchestrator.spec.fields import coerce, declared, plain
+from tasks.files import WITHHELD
+
+UNKNOWN = "<withheld>"  # text of a config that no audit knows any more: nothing says what it is
+
+
+class Disclosure:
+    """How some runs are told to others. What differs in them still does: of texts with one pattern, each has a number.
+
+    With `words` nothing is withheld, and folders are left out all the same.
+    """
+
+    def __init__(self, words: bool = False) -> None:
+        self.words = words
+        self._stand_ins: dict[str, str] = {}
+
+    def journal(self, folder: Path) -> Journal:
+        """The journal of the run or sweep in this folder as others may see it; so are those of its cells."""
+        return Journal(folder, self._about)
+
+    def public(self, value: Any) -> Any:
+        """The value, of the same type, with nothing private in it."""
+        if hasattr(value, "named"):
+            return value.named()
+        if isinstance(value, tuple):
+            return tuple(map(self.public, value))
+        if not dataclasses.is_dataclass(value) or isinstance(value, type) or hasattr(value, "identity"):
+            return value
+        changes = {}
+        for each in dataclasses.fields(value):
+            held = getattr(value, each.name)
+            withheld = each.metadata.get(WITHHELD) if not self.words else None
+            changes[each.name] = self.public(held) if withheld is None else self._stand_in(held, withheld(held))
+        return dataclasses.replace(value, **changes)
+
+    def _stand_in(self, text: str, pattern: str) -> str:
+        if text not in self._stand_ins:
+            number, found = 1, f"<{pattern}>"
+            while found in self._stand_ins.values():
+                number += 1
+                found = f"<{pattern} ({number})>"
+            self._stand_ins[text] = found
+        return self._stand_ins[text]
+
+    def _about(self, folder: Path, about: dict[str, Any]) -> dict[str, Any]:
+        """What `run.json` says, as others may know it."""
+        if "cells" in about:
+            cells = [Journal(folder.with_name(name)).about() for name in about["cells"]]
+            settings = about.get("settings") or [cell.get("setting") for cell in cells]
+            pairs = zip(cells, settings, strict=True)
+            return {**about, "settings": [self._setting(typed(cell), setting or {}) for cell, setting in pairs]}
+        if "config" not in about:
+            return about
+        config = typed(about)
+        told = without_text(about["config"]) if config is None else plain(self.public(config))
+        if config is not None and plain(config) == told:
+            told = about["config"]  # as it was written: fields that have come since are no part of the run
+        setting = {"setting": self._setting(config, about["setting"])} if about.get("setting") else {}
+        return {**about, "config": told, **setting}
+
+    def _setting(self, config: Any, setting: Mapping[str, Any]) -> dict[str, Any]:
+        """What a sweep varied, each in the form in which it is written down."""
+        return {name: self._varied(config, name, value) for name, value in setting.items()}
+
+    def _varied(self, config: Any, name: str, value: Any) -> Any:
+        path = name.split(".")
+        if config is None:
+            return without_text(value)
+        kind: Any = type(config)
+        if path[0] not in declared(kind):
+            return value  # no field but a word that every audit has: scale
+        held, shown = config, self.public(config)
+        for part in path:
+            if not hasattr(held, part):
+                return without_text(value)
+            held, shown = getattr(held, part), getattr(shown, part)
+        if held == shown:
+            return value
+        if isinstance(value, str) and hasattr(type(held), "parse"):  # as it was given: neither pinned nor in full
+            return str(self.public(type(held).parse(value)))
+        return plain(shown)
+
+
+def typed(about: Mapping[str, Any]) -> Any:
+    """A run's config as its audit has it; None where the audit has gone or has changed since."""
+    try:
+        return coerce(about["config"], audits.find(about["audit"]).audit.config, "config")
+    except (EngramError, KeyError):
+        return None
+
+
+def is_private(value: Any) -> bool:
+    """Whether others are told less of it than it holds."""
+    return bool(Disclosure().public(value) != value)
+
+
+def without_text(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: without_text(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [without_text(part) for part in value]
+    return UNKNOWN if isinstance(value, str) else value

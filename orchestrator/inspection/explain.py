@@ -1,0 +1,170 @@
+"""Why a result was or was not reused: which jobs of a run were there already, and what there is to say of one key."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from orchestrator.errors import EngramError, SpecError, StoreError
+from orchestrator.inspection import status
+from orchestrator.planning.plan import Plan
+from orchestrator.run_folder.journal import Journal
+from orchestrator.spec.fields import plain
+from orchestrator.store import Store
+from tasks.job import Job, marks
+
+SHORTEST = 4  # hexadecimal digits that name a key
+NEIGHBOURS = 1000  # stored results of the same task that are looked at for the nearest
+
+
+def run(journal: Journal, store: Store) -> dict[str, Any]:
+    """Per task of a run: jobs planned, there before its last start, computed by it, failed, and absent now."""
+    about = journal.about()
+    runs = [journal.beside(name) for name in about.get("cells", ())] or [journal]
+    stored = store.keys()
+    tasks: dict[str, str] = {}
+    events: dict[str, set[str]] = {"stored": set(), "done": set(), "failed": set()}
+    for each in runs:
+        tasks |= each.tasks()
+        for event in each.last_start():
+            if event["event"] in events and "key" in event:
+                events[event["event"]].add(event["key"])
+    sets = {
+        "planned": set(tasks),
+        "reused": events["stored"] - events["done"],
+        "computed": events["done"],
+        "failed": events["failed"] - stored,
+        "absent": set(tasks) - stored,
+    }
+    counts = {name: Counter(tasks.get(key, "") for key in keys) for name, keys in sets.items()}
+    return {
+        "run": journal.run,
+        "audit": about["audit"],
+        "tasks": [
+            {"task": task} | {name: counts[name][task] for name in sets} for task in dict.fromkeys(tasks.values())
+        ],
+    }
+
+
+class Planned:
+    """What the runs of a store have planned, each plan read once: `tasks` are those of all keys, by key."""
+
+    def __init__(self, store: Store) -> None:
+        self._runs = [(journal, _tasks(journal)) for journal in status.journals(store).values()]
+        self.tasks: dict[str, str] = {}
+        for _, tasks in self._runs:
+            self.tasks |= tasks
+
+    def having(self, key: str) -> list[Journal]:
+        """The runs that have planned this key."""
+        return [journal for journal, tasks in self._runs if key in tasks]
+
+
+def key_named(store: Store, word: str) -> str:
+    """The stored or planned key that begins so; SpecError for none or several."""
+    if len(word) >= SHORTEST and set(word) <= set("0123456789abcdef"):
+        known = store.keys().union(Planned(store).tasks)
+        close = sorted(key for key in known if key.startswith(word))
+        if len(close) == 1:
+            return close[0]
+        if close:
+            raise SpecError(
+                f"{len(close)} keys begin with {word}: {', '.join(key[:16] for key in close[:5])}; give more of it"
+            )
+    raise SpecError(f"{word!r} is neither a run nor a key in {store.location}; `engram runs` lists the runs")
+
+
+def key(store: Store, name: str) -> dict[str, Any]:
+    """What there is to say of a key: its record if it is stored, else why not, and the nearest that is."""
+    known = Planned(store)
+    runs = known.having(name)
+    stored = store.keys()
+    said: dict[str, Any] = {"key": name, "runs": [journal.run for journal in runs]}
+    if name in stored:
+        try:
+            record = dict(store.record(name))
+            inputs = [
+                {"key": each, "task": known.tasks.get(each, ""), "stored": each in stored} for each in record["inputs"]
+            ]
+            first = {name: record.pop(name) for name in ("task", "version", "config")}
+            return said | {"state": "stored"} | first | {"inputs": inputs} | {"key": name, **record, "inputs": inputs}
+        except StoreError as error:
+            said["problem"] = str(error)
+    if not runs:
+        return said | {"state": "absent"}
+    job, plan = _planned(store, name, runs)
+    absent = [each for each in plan.waits(name) if each not in stored]
+    traceback = store.failure(name)
+    living = any(status.status(journal, store).state == "running" for journal in runs)
+    mark = marks(job.function)
+    return said | {
+        "task": mark.name,
+        "version": mark.version,
+        "config": plain(job.config),
+        "inputs": [{"key": each, "task": plan.task(each), "stored": each in stored} for each in plan.inputs[name]],
+        "state": "failed" if traceback else "waiting" if absent or living else "absent",
+        "waits_for": absent,
+        "traceback": traceback,
+        "nearest": _nearest(store, name, job, plan, [key for key, task in known.tasks.items() if task == mark.name]),
+    }
+
+
+def planned(store: Store, name: str) -> tuple[Job, Plan]:
+    """A key's job, and the plan of the newest run that has it. EngramError where today's code plans none."""
+    return _planned(store, name, Planned(store).having(name))
+
+
+def _planned(store: Store, name: str, having: Iterable[Journal]) -> tuple[Job, Plan]:
+    from orchestrator.run_folder.description import reopened
+
+    problem: EngramError | None = None
+    for journal in sorted(having, key=lambda each: each.about().get("created", ""), reverse=True):
+        try:
+            plan = reopened(journal)[1]
+            return plan.jobs[name], plan
+        except EngramError as error:
+            problem = problem or error
+    raise problem or EngramError(f"no run in {store.location} plans {name[:12]}")
+
+
+def _nearest(store: Store, name: str, job: Job, plan: Plan, same_task: Iterable[str]) -> dict[str, Any] | None:
+    """The stored result of the same task whose config differs in the fewest fields, and in which."""
+    stored = store.keys()
+    mark = marks(job.function)
+    config = plain(job.config)
+    found: list[tuple[int, dict[str, Any]]] = []
+    for other in same_task:
+        if other not in stored:
+            continue
+        if len(found) >= NEIGHBOURS:
+            break
+        try:
+            record = store.record(other)
+        except StoreError:
+            continue
+        fields = dict(_differences(config, record["config"]))
+        says: dict[str, Any] = {"key": other, "fields": {path: list(pair) for path, pair in fields.items()}}
+        if record["version"] != mark.version:
+            says["version"] = [mark.version, record["version"]]
+        if list(record["inputs"]) != list(plan.inputs[name]):
+            says["inputs"] = "differ"
+        found.append((len(fields) + ("version" in says) + ("inputs" in says), says))
+    return min(found, key=lambda each: each[0])[1] if found else None
+
+
+def _differences(one: Any, other: Any, path: str = "") -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """Dotted path -> (here, there) of the fields in which two plain configs differ."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for name in dict.fromkeys((*one, *other)):
+            yield from _differences(one.get(name), other.get(name), f"{path}.{name}" if path else name)
+    elif one != other:
+        yield path, (one, other)
+
+
+def _tasks(journal: Journal) -> Mapping[str, str]:
+    """The planned keys of a run with their tasks; none of a sweep (its cells have them), nor of what is unreadable."""
+    try:
+        return journal.tasks() if (journal.folder / "plan.json").exists() else {}
+    except StoreError:
+        return {}

@@ -1,0 +1,37 @@
+"""Labels: how the cells of a sweep are told apart, in as few fields as it takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from orchestrator.spec.fields import text
+
+Setting = Mapping[str, Any]
+
+
+def telling(settings: Sequence[Setting]) -> list[str]:
+    """Fields that tell these settings apart, none of which can be left out.
+
+    Of those that vary together (the network always with its batch size) the first one stays.
+    """
+    names = list(dict.fromkeys(name for setting in settings for name in setting))
+    words = [
+        {name: json.dumps(setting.get(name), sort_keys=True, default=str) for name in names} for setting in settings
+    ]
+
+    def apart(fields: Sequence[str]) -> int:
+        return len({tuple(each[name] for name in fields) for each in words})
+
+    kept = names
+    for name in reversed(names):
+        fewer = [each for each in kept if each != name]
+        if apart(fewer) == apart(names):
+            kept = fewer
+    return kept
+
+
+def label(setting: Setting, fields: Iterable[str]) -> str:
+    """A cell by these of its fields: `data=mnist, network=mlp1`."""
+    return ", ".join(f"{name}={text(setting[name])}" for name in fields if name in setting)

@@ -1,0 +1,64 @@
+"""What a specification would run, what of it is stored, and how long the rest takes."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from orchestrator.executors import gpus
+from orchestrator.planning.identity import run_id
+from orchestrator.planning.plan import Plan, plan_of
+from orchestrator.run_folder import timings
+from orchestrator.spec.resolve import pinned, wanted
+from orchestrator.spec.specification import Spec, execution
+from orchestrator.store import DEFAULT_STORE, is_there, open_store
+
+
+def preview(asked: Spec) -> dict[str, Any]:
+    """Jobs per task, planned, stored and missing; the seconds they are expected to take; the cells with their runs.
+
+    Makes no store where there is none.
+    """
+    place = asked.store or DEFAULT_STORE
+    cells, how = wanted(asked), execution(asked)
+    store = open_store(place, create=False) if is_there(place) else None
+    cells = pinned(cells, {} if store is None else store.digests())
+    plans = [plan_of(cell) for cell in cells]
+    whole = Plan.union(plans)
+    stored = set(whole.jobs) & (set() if store is None else store.keys())
+    missing = whole.missing(stored)
+    seconds = {} if store is None else timings.known(store.folder("runs"))
+    slots = slots_at(how.address)
+    counts, there, absent = whole.count(), whole.count(stored), whole.count(missing)
+    return {
+        "audit": asked.audit,
+        "preset": asked.preset,
+        "planned": len(whole.jobs),
+        "stored": len(stored),
+        "missing": len(missing),
+        "expected_seconds": timings.expected(whole, missing, seconds, slots, how.address, gpus_at(how.address)),
+        "slots": slots,
+        "tasks": [
+            {"task": task, "planned": count, "stored": there[task], "missing": absent[task]}
+            for task, count in counts.items()
+        ],
+        "cells": [
+            {"run": run_id(cell.audit, list(plan.jobs)), "setting": dict(cell.setting), "planned": len(plan.jobs)}
+            for cell, plan in zip(cells, plans, strict=True)
+        ],
+    }
+
+
+def gpus_at(address: str | None) -> int:
+    """GPUs that calls can use, of those of this machine."""
+    return min(1, gpus.count()) if address == "none" else gpus.count()
+
+
+def slots_at(address: str | None) -> int:
+    """Calls that run at one time: one in this process, else one for each processor of this machine.
+
+    A cluster elsewhere is not asked: a plan starts nothing.
+    """
+    if address == "none":
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,45 @@
+"""An audit's probes in a folder: the pictures that somebody else's model is to be asked about."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import EngramError, SpecError
+from orchestrator.spec.audits import find
+from orchestrator.spec.fields import differing, plain
+from orchestrator.spec.resolve import pinned, wanted
+from orchestrator.spec.specification import Spec
+from orchestrator.store import DEFAULT_STORE, is_there, open_store
+from tasks.datasets.dataset import DatasetError
+
+
+def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
+    """Write the pictures that the audit asks a model about into this folder, and say how many of which set.
+
+    SpecError for an audit that hands out none, and where more than one config is asked for; EngramError where data is
+    missing or the folder cannot be written. A store is only looked at for digests of data sets that it knows.
+    """
+    from tasks import handout
+
+    probes = find(asked.audit).audit.probes
+    if probes is None:
+        raise SpecError(f"{asked.audit} has no pictures to hand out: it asks no model about any")
+    cells = wanted(asked)
+    if len(cells) > 1:
+        fields = ", ".join(differing([plain(cell.config) for cell in cells]))
+        raise SpecError(f"that is {len(cells)} cells; say whose pictures are meant: they differ in {fields}")
+    place = asked.store or DEFAULT_STORE
+    known = open_store(place, create=False).digests() if is_there(place) else {}
+    (cell,) = pinned(cells, known)
+    try:
+        written = handout.write(folder, probes(cell.config))
+    except DatasetError as error:  # data that has gone since it was pinned; a folder that holds something else
+        raise EngramError(str(error)) from None
+    except ValueError as error:
+        raise SpecError(f"{asked.audit}: {error}") from None
+    except OSError as error:
+        raise EngramError(f"cannot write {folder}: {os.strerror(error.errno) if error.errno else error}") from None
+    return {"folder": str(folder), "images": written.num_rows, "sets": dict(Counter(written["set"].to_pylist()))}

@@ -1,0 +1,77 @@
+"""One job again, in this process, so that a debugger or a profiler can look at it. Nothing is stored."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from orchestrator.errors import Absent, Damaged, EngramError
+from orchestrator.inspection.explain import planned
+from orchestrator.store import Store
+from tasks.manner import WAYS, Manner, WayName, under
+
+
+def rerun(store: Store, key: str) -> dict[str, Any]:
+    """Compute a planned key's table and compare it with the stored one; what the task raises is raised.
+
+    Models are trained in the way that the stored result's record names.
+
+    `same` is whether they are equal bit for bit, None where none is stored; `differs` says in which columns not.
+    EngramError where an input is not stored.
+    """
+    # One thread, as a worker has: sums in another order have other last bits.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    job, plan = planned(store, key)
+    try:
+        inputs = [store.read(each) for each in plan.inputs[key]]
+    except (Absent, Damaged) as error:
+        raise EngramError(f"an input of {key[:12]} is not there: {error}; resume its run first") from None
+    clock = time.perf_counter()
+    with under(Manner(_way(store, key))):
+        table = job.function(job.config, inputs)
+    seconds = time.perf_counter() - clock
+    try:
+        stored = store.read(key)
+    except (Absent, Damaged):
+        stored = None
+    differs = [] if stored is None else differences(table, stored)
+    same = None if stored is None else not differs
+    return {
+        "key": key,
+        "task": plan.task(key),
+        "seconds": seconds,
+        "rows": len(table),
+        "same": same,
+        "differs": differs,
+    }
+
+
+def _way(store: Store, key: str) -> WayName:
+    """The way in which a stored result was computed, where its record names one."""
+    try:
+        way: WayName = store.record(key, check=False).get("way", "auto")
+    except (Absent, Damaged):
+        return "auto"
+    return way if way in WAYS else "auto"
+
+
+def differences(table: Any, stored: Any) -> list[dict[str, Any]]:
+    """The columns in which two tables differ, with how many rows and, for numbers, by how much at most."""
+    from orchestrator.store.content import content
+
+    if content(table) == content(stored):
+        return []
+    if table.schema != stored.schema:
+        return [{"column": None, "problem": f"columns are {table.schema.names}, were {stored.schema.names}"}]
+    if len(table) != len(stored):
+        return [{"column": None, "problem": f"{len(table)} rows, were {len(stored)}"}]
+    found = []
+    for name in table.schema.names:
+        if content(table.select([name])) != content(stored.select([name])):
+            pairs = list(zip(table[name].to_pylist(), stored[name].to_pylist(), strict=True))
+            numbers = [pair for pair in pairs if all(isinstance(each, int | float) and each == each for each in pair)]
+            apart = [abs(a - b) for a, b in numbers]
+            rows = sum(a != b and not (a != a and b != b) for a, b in pairs)
+            found.append({"column": name, "rows": rows, "largest": max(apart, default=None)})
+    return found or [{"column": None, "problem": "the schemas' metadata differ"}]

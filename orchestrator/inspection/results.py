@@ -1,0 +1,183 @@
+"""The tables of a run or sweep, as far as they are there, and the same as a file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from orchestrator.errors import EngramError, SpecError
+from orchestrator.inspection import labels, status
+from orchestrator.jsonable import jsonable
+from orchestrator.run_folder import tables
+from orchestrator.run_folder.journal import Journal
+from orchestrator.spec import audits
+from orchestrator.spec.fields import coerce, nearest, text
+from orchestrator.store import Store
+from tasks.files import FileError, expanded
+from tasks.job import Verdict
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table as far as it is there.
+
+    A sweep's begins with columns of what its cells are. `varied` are those that tell the cells apart, `alongside` those
+    that vary together with them.
+    """
+
+    table: pa.Table
+    planned: int  # results behind it
+    absent: int
+    varied: tuple[str, ...] = ()
+    alongside: tuple[str, ...] = ()
+
+
+def read(journal: Journal, store: Store, name: str) -> Rows:
+    """The rows of one of the run's tables; a sweep's are those of the cells that have it.
+
+    SpecError for a table that the run, or every cell of the sweep, has not.
+    """
+    settings = cells(journal)
+    if not settings:
+        return _rows(journal, store, name)
+    found = {}
+    problem: SpecError | None = None
+    for cell in settings:
+        try:
+            found[cell] = _rows(journal.beside(cell), store, name)
+        except SpecError as error:
+            problem = problem or error
+    if problem is not None and not found:
+        raise problem
+    fields = list(dict.fromkeys(field for setting in settings.values() for field in setting))
+    columns = {"run": list(settings)}
+    columns |= {field: _uniform([setting.get(field) for setting in settings.values()]) for field in fields}
+    parts = [
+        _beside(found[cell].table, {field: values[at] for field, values in columns.items()})
+        for at, cell in enumerate(settings)
+        if cell in found and found[cell].table.num_columns
+    ]
+    whole = pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
+    telling = {"run", *labels.telling(list(settings.values()))}
+    named = list(zip(columns, whole.schema.names, strict=False))  # a column may be called otherwise than its field
+    return Rows(
+        table=whole,
+        planned=sum(rows.planned for rows in found.values()),
+        absent=sum(rows.absent for rows in found.values()),
+        varied=tuple(column for field, column in named if field in telling),
+        alongside=tuple(column for field, column in named if field not in telling),
+    )
+
+
+def summary(journal: Journal, store: Store) -> Rows:
+    """The summary as far as it is there: nothing where all that it is made of failed, which was tolerated."""
+    try:
+        return read(journal, store, "summary")
+    except SpecError:
+        return Rows(pa.table({}), 0, 0)
+
+
+def cells(journal: Journal) -> dict[str, Mapping[str, Any]]:
+    """The runs of a sweep, each with what it is there; empty for a run that is no sweep."""
+    about = journal.about()
+    runs = about.get("cells", [])
+    # Older sweeps have left it to their cells to say.
+    settings = about.get("settings") or [journal.beside(run).about().get("setting") for run in runs]
+    return {run: setting or {} for run, setting in zip(runs, settings, strict=True)}
+
+
+def answer(journal: Journal, store: Store) -> Verdict | None:
+    """The audit's answer in words; None where its summary is not there yet, or the audit gives none or has gone.
+
+    A sweep has no answer of its own: its cells have.
+    """
+    about = journal.about()
+    if "cells" in about:
+        return None
+    try:
+        audit = audits.find(about["audit"]).audit
+    except EngramError:
+        return None
+    table = summary(journal, store).table
+    if audit.verdict is None or not table.num_rows:
+        return None
+    return audit.verdict(coerce(about["config"], audit.config, "config"), table)
+
+
+def write(table: pa.Table, out: str) -> None:
+    """Write the table as the file's ending says: .parquet, .csv or .arrow; whole or not at all."""
+    try:
+        path = expanded(out)
+    except FileError as error:
+        raise SpecError(f"--out {error}") from None
+    writer = WRITERS.get(path.suffix)
+    if writer is None:
+        raise SpecError(f"--out {out}: a file must end in one of {', '.join(WRITERS)}")
+    aside = path.with_name(f".{os.getpid()}.{os.urandom(8).hex()}")
+    try:
+        writer(table, aside)
+        os.replace(aside, path)
+    except OSError as error:
+        with suppress(OSError):
+            aside.unlink()
+        raise EngramError(f"cannot write {path}: {os.strerror(error.errno) if error.errno else error}") from None
+
+
+def _rows(journal: Journal, store: Store, name: str) -> Rows:
+    roots = status.roots(journal)
+    if name not in roots:
+        raise SpecError(
+            f"run {journal.run} has no table {name!r}; it has {', '.join(roots) or 'none'}{nearest(name, roots)}"
+        )
+    stored = store.keys()
+    there = [key for key in roots[name] if key in stored]
+    rows = tables.read(store, there)
+    return Rows(pa.table({}) if rows is None else rows, len(roots[name]), len(roots[name]) - len(there))
+
+
+def _beside(table: pa.Table, values: dict[str, Any]) -> pa.Table:
+    """The table with these columns in front, the same in each row."""
+    for at, (name, value) in enumerate(values.items()):
+        label = f"cell.{name}" if name in table.schema.names else name
+        table = table.add_column(at, label, pa.array([value] * table.num_rows))
+    return table
+
+
+def _uniform(values: Sequence[Any]) -> list[Any]:
+    """The values as one column has them: as text where they are of several kinds, or mappings."""
+    kinds = {type(value) for value in values if value is not None}
+    if len(kinds) <= 1 and dict not in kinds:
+        return list(values)
+    return [None if value is None else text(value) for value in values]
+
+
+def _parquet(table: pa.Table, path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(table, path)
+
+
+def _csv(table: pa.Table, path: Path) -> None:
+    """Nested columns as JSON."""
+    from pyarrow import csv
+
+    for at, field in enumerate(table.schema):
+        if pa.types.is_nested(field.type):
+            texts = [None if value is None else json.dumps(jsonable(value)) for value in table[field.name].to_pylist()]
+            table = table.set_column(at, field.name, pa.array(texts, pa.string()))
+    csv.write_csv(table, path)
+
+
+def _arrow(table: pa.Table, path: Path) -> None:
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+
+
+WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {".parquet": _parquet, ".csv": _csv, ".arrow": _arrow}

@@ -1,0 +1,64 @@
+"""Identity: the key of a job is a hash of its task's name and version, its config and its inputs' keys; nothing else.
+
+Where, when, how fast and beside what a job runs is not in it. Data enters by the digest of its content.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from orchestrator.errors import SpecError
+from orchestrator.spec.fields import coerce, declared
+from tasks.job import Job, marks
+
+
+def key_of(job: Job, inputs: Sequence[str]) -> str:
+    """The key of a job whose inputs have these keys: 64 hexadecimal digits (SHA-256)."""
+    mark = marks(job.function)
+    return _hash([mark.name, mark.version, canonical(job.config), list(inputs)])
+
+
+def canonical(config: Any) -> Any:
+    """The config as numbers, text, lists and dicts, every field coerced to its declared type: 1 and 1.0 are one value.
+
+    Something that says its own `identity()`, as a data set does, enters by that. Raises SpecError for a value without
+    a stable form.
+    """
+    if hasattr(config, "identity"):
+        try:
+            return {"identity": config.identity()}
+        except ValueError as error:
+            raise SpecError(str(error)) from None
+    if dataclasses.is_dataclass(config) and not isinstance(config, type):
+        where = type(config).__name__
+        return {
+            name: _stable(coerce(getattr(config, name), to, f"{where}.{name}"))
+            for name, to in declared(type(config)).items()
+        }
+    return _stable(config)
+
+
+def run_id(audit: str, keys: Sequence[str]) -> str:
+    """The name of the run of an audit whose plan has these keys, such as `unique_feature-1f83d9ab`."""
+    return f"{audit}-{_hash([audit, sorted(keys)])[:8]}"
+
+
+def _stable(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value
+    if isinstance(value, tuple | list):
+        return [_stable(part) for part in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return canonical(value)
+    raise SpecError(f"{value!r} has no stable form; use numbers, text, tuples or dataclasses")
+
+
+def _hash(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,189 @@
+"""A plan: the jobs below some roots, each job once, inputs before their readers. A value, known before it runs.
+
+The links of a chain come one after another, too; but a link is planned only where something needs it itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from orchestrator.errors import EngramError, SpecError
+from orchestrator.planning.identity import key_of
+from orchestrator.spec import audits
+from orchestrator.spec.resolve import Cell
+from tasks.datasets.dataset import DatasetError
+from tasks.job import Job, Roots, marks
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The jobs by key (what they wait for first), the keys each reads, and the keys behind each named root.
+
+    `after` is the link before each link of a chain. It may be one that is not planned: then only its state is of use.
+    """
+
+    jobs: Mapping[str, Job]
+    inputs: Mapping[str, tuple[str, ...]]
+    roots: Mapping[str, tuple[str, ...]]
+    after: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def below(cls, roots: Roots) -> Plan:
+        """The plan of named roots and all that they read. Equal jobs (same key) become one."""
+        jobs: dict[str, Job] = {}
+        inputs: dict[str, tuple[str, ...]] = {}
+        before: dict[str, Job] = {}
+        keys: dict[int, str] = {}  # of the Job objects seen, which `roots` keeps alive
+
+        def visit(root: Job, planned: bool = True) -> str:
+            stack = [root]
+            while stack:  # not recursive: what is below may be deeper than Python's stack
+                job = stack[-1]
+                waiting = [below for below in job.inputs if id(below) not in keys]
+                if waiting:
+                    stack.extend(reversed(waiting))
+                    continue
+                stack.pop()
+                if id(job) not in keys:
+                    reads = tuple(keys[id(below)] for below in job.inputs)
+                    key = keys[id(job)] = key_of(job, reads)
+                    if planned:
+                        jobs.setdefault(key, job)
+                        inputs.setdefault(key, reads)
+                    if job.after is not None:
+                        before.setdefault(key, job.after)
+            return keys[id(root)]
+
+        named = {
+            name: tuple(dict.fromkeys(visit(job) for job in (root if isinstance(root, tuple) else (root,))))
+            for name, root in roots.items()
+        }
+        after: dict[str, str] = {}
+        waiting = list(jobs)
+        while waiting:  # a chain may begin with links that are not planned
+            key = waiting.pop()
+            if key in before and key not in after:
+                after[key] = visit(before[key], planned=False)
+                waiting.append(after[key])
+        return _ordered(jobs, inputs, named, after)
+
+    @classmethod
+    def union(cls, plans: Iterable[Plan]) -> Plan:
+        """Several plans as one, without roots: what they share is there once."""
+        jobs: dict[str, Job] = {}
+        inputs: dict[str, tuple[str, ...]] = {}
+        after: dict[str, str] = {}
+        for plan in plans:
+            jobs.update(plan.jobs)
+            inputs.update(plan.inputs)
+            after.update(plan.after)
+        return _ordered(jobs, inputs, {}, after)
+
+    def missing(self, stored: Container[str]) -> list[str]:
+        """The keys that are planned and not stored, what they wait for first."""
+        return [key for key in self.jobs if key not in stored]
+
+    def waits(self, key: str) -> tuple[str, ...]:
+        """What must be there before the key is computed, each once: its inputs, and the link before it if planned."""
+        before = self.after.get(key, "")
+        waits = (*self.inputs[key], before) if before in self.jobs else self.inputs[key]
+        return tuple(dict.fromkeys(waits)) if len(waits) > 1 else waits
+
+    def chain(self, key: str) -> Iterator[str]:
+        """The links before the key's, the nearest first, planned or not."""
+        passed = {key}
+        while (key := self.after.get(key, key)) not in passed:
+            passed.add(key)
+            yield key
+
+    @cached_property
+    def following(self) -> Mapping[str, tuple[str, ...]]:
+        """The planned links after each link."""
+        found: dict[str, tuple[str, ...]] = {}
+        for key, before in self.after.items():
+            if key in self.jobs:
+                found[before] = (*found.get(before, ()), key)
+        return found
+
+    def upon(self, keys: Container[str]) -> set[str]:
+        """These keys and all that wait for them, at whatever distance."""
+        reached: set[str] = set()
+        for key in self.jobs:
+            if key in keys or any(below in reached for below in self.waits(key)):
+                reached.add(key)
+        return reached
+
+    def task(self, key: str) -> str:
+        """The name of the key's task."""
+        return marks(self.jobs[key].function).name
+
+    def count(self, keys: Iterable[str] | None = None) -> Counter[str]:
+        """Jobs per task."""
+        return Counter(map(self.task, self.jobs if keys is None else keys))
+
+    def without(self, lost: Container[str]) -> Plan:
+        """The plan of what can still be had when these keys cannot.
+
+        A job that gathers goes on with the inputs that are left (its key follows from them); any other job that reads
+        something lost is lost too, and so is a link after one that is lost. A root keeps the parts that are left.
+        """
+        kept: dict[str, Job] = {}  # by the key in this plan
+        for key, job in self.jobs.items():
+            left = [below for below in self.inputs[key] if below in kept]
+            whole = len(left) == len(self.inputs[key])
+            before = self.after.get(key, "")
+            if key in lost or (before in self.jobs and before not in kept):
+                continue
+            if not (whole or (marks(job.function).gathers and left)):
+                continue
+            unchanged = whole and all(kept[below] is self.jobs[below] for below in left)
+            kept[key] = job if unchanged else replace(job, inputs=tuple(kept[below] for below in left))
+        roots = {name: tuple(kept[key] for key in keys if key in kept) for name, keys in self.roots.items()}
+        return Plan.below({name: jobs for name, jobs in roots.items() if jobs})
+
+
+def _ordered(
+    jobs: Mapping[str, Job],
+    inputs: Mapping[str, tuple[str, ...]],
+    roots: Mapping[str, tuple[str, ...]],
+    after: Mapping[str, str],
+) -> Plan:
+    """The plan with each link behind the one before it, and otherwise in the given order, inputs first."""
+    plan = Plan(jobs, inputs, roots, after)
+    if not after:
+        return plan
+    order: dict[str, None] = {}
+    for key in jobs:
+        path = {key: None}
+        while path:
+            last = next(reversed(path))
+            below = next((below for below in plan.waits(last) if below not in order), None)
+            if below is None:
+                order[last] = path.pop(last)
+            elif below in path:
+                raise ValueError(f"{plan.task(key)} {key[:12]} comes after a link that comes after it")
+            else:
+                path[below] = None
+    return Plan({key: jobs[key] for key in order}, {key: inputs[key] for key in order}, roots, after)
+
+
+def plan_of(cell: Cell) -> Plan:
+    """The cell's plan. SpecError where the audit refuses the config for the data it meets."""
+    try:
+        return Plan.below(audits.find(cell.audit).audit.plan(cell.config))
+    except DatasetError as error:  # gone or changed since it was pinned
+        raise EngramError(str(error)) from None
+    except ValueError as error:
+        raise SpecError(f"{cell.audit}: {error}") from None
+
+
+def group_of(job: Job) -> str:
+    """The name of the jobs that may share a call with this one, and that take about as long."""
+    mark = marks(job.function)
+    if mark.alike is None:
+        return mark.name
+    return f"{mark.name}/{hashlib.sha256(repr(mark.alike(job.config)).encode()).hexdigest()[:12]}"

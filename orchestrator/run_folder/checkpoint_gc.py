@@ -1,0 +1,62 @@
+"""States of trainings go when no unfinished run needs them: each is large, and only saves time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from orchestrator.errors import StoreError
+from orchestrator.planning.plan import Plan
+from orchestrator.run_folder.journal import Journal
+from orchestrator.store import Store
+
+
+class States:
+    """What a run leaves of the states in its store; `own` are its names, `runs` the folder with everybody's.
+
+    A state is needed where the next link of its chain is planned in some run and not stored: that run will go on.
+    """
+
+    def __init__(self, store: Store, runs: Path, own: Collection[str], keep: bool) -> None:
+        self._store, self._runs, self._own = store, runs, own
+        self.keep = keep  # whether those that nobody needs any more stay where a chain ends
+        self._following: dict[str, dict[str, set[str]]] = {}  # the links after each, by run; a plan does not change
+        self._runs_there: set[str] = set()
+        self._changed = 0  # when the folder of runs was, as far as it has been listed
+
+    def pass_over(self, plan: Plan, key: str, done: Container[str]) -> None:
+        """A key is stored. Where it is a link's, the state that it went on from goes, unless another needs it, too."""
+        if key in plan.after:
+            self._remove(plan, [plan.after[key]], done)
+
+    def clear(self, plan: Plan, done: Container[str]) -> None:
+        """The run has ended: what is left of its states goes, but for what a chain ends with where that is kept."""
+        passed = {link for key in plan.after if key in plan.jobs and key in done for link in plan.chain(key)}
+        with suppress(StoreError):
+            self._remove(plan, sorted(self._store.states() & (passed if self.keep else passed | set(plan.jobs))), done)
+
+    def _remove(self, plan: Plan, keys: Iterable[str], done: Container[str]) -> None:
+        """Those of the states that nobody needs; one that cannot be removed is in nobody's way."""
+        for key in keys:
+            with suppress(StoreError, OSError):
+                if all(link in done for link in plan.following.get(key, ())) and not self._needed_elsewhere(key):
+                    self._store.remove_state(key)
+
+    def _needed_elsewhere(self, key: str) -> bool:
+        """Whether another run has planned a link after this one that is not stored."""
+        return any(link not in self._store for run in self._others() for link in self._following[run].get(key, ()))
+
+    def _others(self) -> list[str]:
+        """The other runs with a plan. The folder is listed again only when a run was added to it or removed."""
+        changed = self._runs.stat().st_mtime_ns
+        if changed != self._changed:
+            self._changed = changed
+            self._runs_there = {path.name for path in self._runs.glob("[!.]*")} - set(self._own)
+        for run in self._runs_there - set(self._following):
+            journal = Journal(self._runs / run)
+            if (journal.folder / "plan.json").exists():  # a sweep has none
+                self._following[run] = {}
+                with suppress(StoreError):
+                    self._following[run] = journal.following()
+        return [run for run in self._following if run in self._runs_there]

@@ -1,0 +1,81 @@
+"""The other living runs of a store: what an earlier one computes need not be computed here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import StoreError
+from orchestrator.run_folder.journal import Journal
+from orchestrator.store import lease
+from orchestrator.store.holder import Holder
+
+
+@dataclass
+class Other:
+    """An earlier run that lives: its driver, its keys, and when its log was last seen to grow, by our own clock."""
+
+    holder: Holder
+    keys: frozenset[str]
+    size: int
+    since: float
+
+
+class Neighbours:
+    """The runs in a folder of runs that living drivers have held for longer than `since`, `own` ones left out.
+
+    Which of two runs is the earlier one is the same question to both, so that one of them computes what they share.
+    What is looked at are the living drivers, however many runs there are that have ended.
+    """
+
+    def __init__(
+        self,
+        runs: Path,
+        own: Collection[str],
+        since: float,
+        now: lease.Clock | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._runs = runs
+        self._own = own
+        self._now = now
+        self._monotonic = monotonic
+        self._since = (since, min(own))
+        self._others: dict[str, Other] = {}
+
+    def claimed(self, ours: set[str]) -> Mapping[str, tuple[Holder, set[str], float]]:
+        """Earlier living runs that have planned some of our keys: the driver, those keys, and how long it did nothing.
+
+        A driver does something when its log grows; `float` seconds have passed since that was last seen.
+        """
+        now = self._monotonic()
+        found = {}
+        for run, holder in lease.driven(self._runs, self._now):
+            if run in self._own or (holder.since, run) >= self._since:
+                continue
+            other = self._others.get(run)
+            if other is None or other.holder.token != holder.token:
+                keys = other.keys if other else self._planned(run)  # a plan does not change
+                other = self._others[run] = Other(holder, keys, -1, now)
+            shared = ours & other.keys
+            if shared:
+                size = self._size(run)
+                if size != other.size:
+                    other.size, other.since = size, now
+                found[run] = (holder, shared, now - other.since)
+        return found
+
+    def _planned(self, run: str) -> frozenset[str]:
+        """A run's keys. A plan that cannot be read claims nothing, and stops no other run."""
+        try:
+            return frozenset(Journal(self._runs / run).tasks())
+        except StoreError:
+            return frozenset()
+
+    def _size(self, run: str) -> int:
+        try:
+            return (self._runs / run / "events.jsonl").stat().st_size
+        except OSError:
+            return 0

@@ -1,0 +1,74 @@
+"""What jobs took in the runs of a store, and what a plan will take by it."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from orchestrator.planning.plan import Plan, group_of
+from orchestrator.run_folder import shapes
+from tasks.job import marks
+
+RUNS = 20  # the newest that are asked
+SAMPLES = 200  # of one group in one run
+
+
+def write(folder: Path, seconds: Mapping[str, Iterable[float]]) -> None:
+    """Leave a run's timings by group in its folder. They are a convenience: a full disk is no reason to stop."""
+    try:
+        rows = {group: [round(each, 6) for each in list(taken)[-SAMPLES:]] for group, taken in seconds.items()}
+        aside = folder / ".timings.json"
+        aside.write_text(json.dumps(rows))
+        aside.replace(folder / "timings.json")
+    except OSError:
+        return
+
+
+def known(runs: Path) -> dict[str, float]:
+    """Mean seconds of a job by group, over the newest runs that left timings."""
+    files = sorted(runs.glob("*/timings.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    taken: dict[str, list[float]] = defaultdict(list)
+    for path in files[:RUNS]:
+        try:
+            rows = shapes.timings(json.loads(path.read_text()))
+        except (OSError, ValueError, RecursionError):  # a convenience: without it the time is not known beforehand
+            continue
+        for group, seconds in rows.items():
+            taken[group].extend(seconds)
+    return {group: sum(seconds) / len(seconds) for group, seconds in taken.items() if seconds}
+
+
+def around(address: str | None) -> str:
+    """The name under which the seconds are kept that a run takes around its jobs: its executor's start and end."""
+    return f"around, {address if address in ('none', 'local') else 'local' if address is None else 'cluster'}"
+
+
+def expected(
+    plan: Plan,
+    missing: Iterable[str],
+    seconds: Mapping[str, float],
+    slots: int,
+    address: str | None = None,
+    gpus: int = 0,
+) -> float | None:
+    """Wall-clock seconds for the missing jobs on that many slots; None where some kind of job was never timed.
+
+    The largest of the work over the slots, that of jobs which ask for a GPU over the `gpus` where there are some, and
+    the longest path of jobs that wait for one another; and what the executor takes to start and to end.
+    """
+    work = on_gpus = 0.0
+    path: dict[str, float] = {}
+    for key in missing:  # what they wait for comes first
+        each = seconds.get(group_of(plan.jobs[key]))
+        if each is None:
+            return None
+        if gpus and marks(plan.jobs[key].function).gpus:
+            on_gpus += each
+        else:
+            work += each
+        path[key] = each + max((path.get(below, 0.0) for below in plan.waits(key)), default=0.0)
+    if not path:
+        return 0.0
+    return seconds.get(around(address), 0.0) + max(work / slots, on_gpus / max(1, gpus), *path.values())

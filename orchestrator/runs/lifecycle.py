@@ -1,0 +1,225 @@
+"""A run: one audit with one config, from its plan to its tables; or a sweep, which is several with one plan.
+
+Its id follows from its plan's keys, so starting it again reopens it. Kill it at any moment: the same command goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from orchestrator.clock import SYSTEM, Clock
+from orchestrator.errors import Absent, Damaged, Held, SpecError, StoreError
+from orchestrator.executors import open_executor
+from orchestrator.planning.identity import run_id
+from orchestrator.planning.plan import plan_of
+from orchestrator.run_folder import timings
+from orchestrator.run_folder.checkpoint_gc import States
+from orchestrator.run_folder.concurrent_runs import Neighbours
+from orchestrator.run_folder.description import described, reopened
+from orchestrator.run_folder.journal import Journal
+from orchestrator.runs import finalise
+from orchestrator.runs.report import Report, reported
+from orchestrator.runs.session import Part, Session
+from orchestrator.scheduling.driver import Driver, Observer
+from orchestrator.scheduling.stop import Stop
+from orchestrator.spec.execution import Execution
+from orchestrator.spec.resolve import Cell
+from orchestrator.store import Store, lease
+from orchestrator.store.holder import taken
+
+MENDED = 3  # times that results found damaged at the end are computed again before the run gives up
+
+
+def start(
+    cells: Sequence[Cell],
+    store: Store,
+    execution: Execution,
+    observe: Observer | None = None,
+    *,
+    clock: Clock = SYSTEM,
+) -> Report:
+    """Run an audit's cell, or a sweep's cells as one plan, to the end. Results that are stored are not computed again.
+
+    Raises Held where another living driver has the run, Unwritable where its folder cannot be made, and ClusterError
+    where the cluster cannot be used.
+    """
+    runs = store.folder("runs")
+    plans = [plan_of(cell) for cell in cells]
+    parts = [
+        Part(plan, Journal(_folder(runs, run_id(cell.audit, list(plan.jobs)), execution.again)))
+        for cell, plan in zip(cells, plans, strict=True)
+    ]
+    if len({part.journal.run for part in parts}) < len(parts):
+        raise SpecError("two cells of the sweep are the same; vary something that bears on the result")
+    for cell, part in zip(cells, parts, strict=True):
+        part.journal.create(described(cell), part.plan)
+        part.journal.check()  # one that cannot be read stops the run before anything is written
+    if len(parts) == 1:
+        return _run(parts, store, execution, observe, None, clock)
+    names = sorted(part.journal.run for part in parts)
+    name = f"{cells[0].audit}-sweep-{hashlib.sha256(' '.join(names).encode()).hexdigest()[:8]}"
+    sweep = Journal(runs / name)
+    # A cell may have been run alone before and know nothing of the sweep, so the sweep keeps what each one is in it.
+    settings = [dict(cell.setting) for cell in cells]
+    about = {"audit": cells[0].audit, "cells": [part.journal.run for part in parts], "settings": settings}
+    sweep.create(about, None)
+    sweep.check()
+    return _run(parts, store, execution, observe, sweep, clock)
+
+
+def resume(
+    run: str, store: Store, execution: Execution, observe: Observer | None = None, *, clock: Clock = SYSTEM
+) -> Report:
+    """Go on with a run or sweep where it was left, by its full name."""
+    runs = store.folder("runs")
+    journal = Journal(runs / run)
+    if not journal.exists:
+        raise SpecError(f"unknown run {run!r} in {store.location}")
+    about = journal.about()
+    if "cells" not in about:
+        return _run([Part(reopened(journal)[1], journal)], store, execution, observe, None, clock)
+    journals = [Journal(runs / name) for name in about["cells"]]
+    parts = [Part(reopened(each)[1], each) for each in journals]
+    return _run(parts, store, execution, observe, journal, clock)
+
+
+def _folder(runs: Path, run: str, again: bool) -> Path:
+    folder = runs / run
+    count = 2
+    while again and folder.exists():
+        folder = runs / f"{run}-{count}"
+        count += 1
+    return folder
+
+
+def _run(
+    parts: Sequence[Part],
+    store: Store,
+    execution: Execution,
+    observe: Observer | None,
+    sweep: Journal | None,
+    clock: Clock,
+) -> Report:
+    """Drive these runs, held by this driver alone, and say how they ended."""
+    stop = Stop()
+    runs = store.folder("runs")
+    names = sorted(part.journal.run for part in parts)
+    with ExitStack() as held:
+
+        def say(line: str) -> None:
+            if observe is not None:
+                observe({"event": "told", "line": line})
+
+        # A clock of somebody's own is what everything goes by; ours is not for heartbeats, the file system's is.
+        now = None if clock is SYSTEM else clock.now
+        leases = held.enter_context(lease.acquire([runs / name for name in names], now, tell=say))
+        mirror = store.mirror
+        claims = held.enter_context(mirror.claim(*names)) if mirror is not None else None
+        session = Session(sweep.run if sweep else names[0], parts, store, observe)
+        neighbours = Neighbours(runs, names, leases.since, now, clock.monotonic)
+        planned, states = session.plan, States(store, runs, names, execution.keep == "state")
+
+        def ours() -> None:
+            """Held, where another driver has taken a run over: nothing may be written of it any more."""
+            if lost := leases.lost or (claims and claims.lost):
+                raise Held(taken(*lost))
+
+        driver = Driver(
+            store,
+            lambda: open_executor(execution.address, store.location),
+            session.take,
+            stop,
+            together=execution.together,
+            way=execution.way,
+            runs=(sweep.run, *names) if sweep else (names[0], *_sweeps(runs, names[0])),
+            fail_fast=execution.fail_fast,
+            deadline=None if execution.stop_after is None else clock.monotonic() + execution.stop_after,
+            seconds=timings.known(runs),
+            timeout=execution.timeout,
+            elsewhere=neighbours.claimed,
+            ours=ours,
+            states=states,
+            clock=clock,
+        )
+        held.callback(driver.close)
+        delivery = finalise.delivery(session, sweep.run if sweep else None, execution)
+        if delivery is not None:
+            held.callback(delivery.close)
+        with stop.on_signals(say):
+            session.begin()
+            if delivery is not None and session.plan.missing(session.stored()):
+                delivery.begin()
+            sound: set[str] | None = None
+            try:
+                sound = _to_the_end(driver, session, execution.tolerate)
+                driver.close()
+                ours()
+                session.publish(last=True)
+            except StoreError as error:  # it cannot be read for now
+                driver.progress.paused = driver.progress.paused or str(error)
+                driver.close()
+            ours()
+            driver.progress.paused = driver.progress.paused or session.lacking
+            if not driver.progress.paused:
+                states.clear(planned, session.stored())
+            if driver.progress.around:
+                driver.progress.seconds[timings.around(execution.address)].append(driver.progress.around)
+            report = _ended(driver, session, sweep.run if sweep else None, sound)
+            return finalise.follow(report, session, execution, delivery, stop)
+
+
+def _sweeps(runs: Path, cell: str) -> Iterator[str]:
+    """The sweeps that a run is a cell of."""
+    for folder in sorted(runs.glob("*-sweep-*")):
+        with suppress(StoreError):
+            if cell in Journal(folder).about().get("cells", ()):
+                yield folder.name
+
+
+def _to_the_end(driver: Driver, session: Session, tolerate: int) -> set[str] | None:
+    """Drive until every planned result is there and verifies, or there is a reason to stop.
+
+    The keys whose results verify; None where it was stopped before that was looked at.
+    """
+    progress = driver.progress
+    for _ in range(1 + MENDED):
+        driver.drive(session.plan, session.store.keys())
+        if 0 < len(progress.failed) <= tolerate and not driver.stopped:
+            session.tolerate(set(progress.failed))
+            driver.drive(session.plan, session.store.keys())
+        unfinished = driver.stopped and session.plan.missing(session.stored())
+        if unfinished or (progress.failed and driver.fail_fast):
+            return None
+        wrong = dict(session.store.verify(session.plan.jobs))
+        sound = set(session.plan.jobs) - set(wrong)
+        stuck = [error for error in wrong.values() if not isinstance(error, Absent | Damaged)]
+        if stuck:  # they cannot be read, or are damaged and cannot be set aside: nothing can take their place
+            more = f" (and {len(stuck) - 1} more)" if len(stuck) > 1 else ""
+            progress.paused = progress.paused or f"{stuck[0]}{more}"
+            return sound
+        hopeless = session.plan.upon(progress.failed)
+        damaged = {key: error for key, error in wrong.items() if key not in hopeless}
+        if not damaged or driver.stopped:
+            return sound
+        for key, error in damaged.items():
+            session.take({"event": "damaged", "key": key, "task": session.plan.task(key), "problem": str(error)})
+        progress.damaged += len(damaged)
+    progress.paused = "results are damaged again and again after they were written; check the disk"
+    return sound
+
+
+def _ended(driver: Driver, session: Session, sweep: str | None, sound: set[str] | None) -> Report:
+    """How the runs ended, once that is logged too."""
+    report = reported(driver, session, sweep, sound)
+    ends = zip(session.parts, report.cells or (report,), strict=True)
+    session.end((part, {"event": each.state, "jobs": dict(each.jobs), "note": each.note}) for part, each in ends)
+    for part in session.parts:
+        timings.write(part.journal.folder, driver.progress.seconds)
+    if session.lacking and not driver.progress.paused:
+        driver.progress.paused = session.lacking
+        report = reported(driver, session, sweep, sound)
+    session.tell({"event": report.state, "run": report.run})
+    return report

@@ -1,0 +1,183 @@
+"""A session: one start of a run. It tells journals and observers what happens, and keeps the tables up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.errors import StoreError, Unwritable
+from orchestrator.planning.plan import Plan
+from orchestrator.run_folder import tables
+from orchestrator.run_folder.journal import Journal, now
+from orchestrator.scheduling.driver import Event, Observer
+from orchestrator.store import Store
+from orchestrator.store.provenance import process
+
+PUBLISH_SECONDS = 5.0  # between looks at what the Parquet parts lack
+
+
+@dataclass
+class Part:
+    """A run of the session: its plan, which shrinks where failed jobs are tolerated, and its journal."""
+
+    plan: Plan
+    journal: Journal
+
+
+class Session:
+    """The runs that are driven together: one, or the cells of a sweep.
+
+    What their folders cannot take is tried again until the end. `differing` are the keys that were computed and had
+    another result already.
+    """
+
+    def __init__(self, name: str, parts: Sequence[Part], store: Store, observe: Observer | None) -> None:
+        self.name = name
+        self.parts = parts
+        self.store = store
+        self.differing: set[str] = set()
+        self._observe = observe
+        self._unlogged: dict[str, list[Event]] = {}  # by run
+        self._problems: dict[str, str] = {}  # why something is missing in the folders, by what that is
+        self._stored: set[str] = set()
+        self._published = 0.0
+        self._renew()
+
+    @property
+    def lacking(self) -> str | None:
+        """Why the runs' logs or tables lack something that they should hold by now; None where they do not."""
+        return next(iter(self._problems.values()), None)
+
+    def begin(self) -> None:
+        """Log the start, and every job whose result is there already."""
+        stored = self._stored = self.store.keys() & self.plan.jobs.keys()
+        stamp = now()
+        for part in self.parts:
+            reused = [key for key in part.plan.jobs if key in stored]
+            started = {
+                "time": stamp,
+                "event": "started",
+                "driver": process(),
+                "planned": len(part.plan.jobs),
+                "stored": len(reused),
+                "tasks": dict(part.plan.count()),
+            }
+            skipped = ({"event": "stored", "key": key, "task": part.plan.task(key)} for key in reused)
+            part.journal.append([started, *skipped])
+        self.publish()
+        self.tell(
+            {
+                "time": stamp,
+                "event": "planned",
+                "run": self.name,
+                "planned": len(self.plan.jobs),
+                "stored": len(self._stored),
+                "tasks": dict(self.plan.count()),
+            }
+        )
+
+    def take(self, event: Event) -> None:
+        """One event: to the journals of the runs it concerns, and to the observer."""
+        event = {"time": now(), **event}  # one time, whoever hears of it
+        key = event.get("key")
+        parts = self.parts if key is None else self._owners.get(key, ())
+        for part in parts:
+            self._log(part, [event])
+        if event["event"] == "done":
+            self._stored.add(event["key"])
+        elif event["event"] == "differs":
+            self.differing.add(event["key"])
+        self.tell(event)
+        if time.monotonic() - self._published > PUBLISH_SECONDS:
+            self.publish()
+
+    def publish(self, last: bool = False) -> None:
+        """Bring the tables' Parquet parts up to what is stored, and the logs to what has happened.
+
+        The `last` time to what is stored by whomever, whatever else has been put there.
+        """
+        if last:
+            self._stored = self.stored() & self.plan.jobs.keys()
+        self._problems.pop("tables", None)
+        for publisher in self._publishers:
+            try:
+                publisher.publish(self._stored, look=last)
+            except (StoreError, OSError) as error:
+                self._problems.setdefault("tables", str(error))
+        for part in self.parts:
+            self._log(part, [])
+        self._published = time.monotonic()
+        with suppress(StoreError):  # the last time counts
+            self.share()
+
+    def share(self, last: bool = False) -> None:
+        """Let other machines see what the runs' folders hold, from time to time and the `last` time in any case."""
+        if self.store.mirror is not None:
+            for run in {self.name, *(part.journal.run for part in self.parts)}:
+                self.store.mirror.push(run, last)
+
+    def stored(self) -> set[str]:
+        """Keys of all results that are stored; those that were when the store could last be seen, if it cannot be."""
+        try:
+            return self.store.keys()
+        except StoreError:
+            return set(self._stored)
+
+    def tolerate(self, failed: set[str]) -> None:
+        """Plan again for what can be had without these."""
+        for part in self.parts:
+            before = set(part.plan.jobs)
+            part.plan = part.plan.without(failed)
+            tolerated = {
+                "keys": sorted(failed & before),
+                "instead": sorted(set(part.plan.jobs) - before),
+                "roots": part.plan.roots,
+            }
+            self._log(part, [{"event": "tolerated", **tolerated}])
+        self._renew()
+        self._stored = self.store.keys() & self.plan.jobs.keys()
+
+    def end(self, states: Iterable[tuple[Part, Mapping[str, Any]]]) -> None:
+        """Log how each run ended."""
+        for part, state in states:
+            self._log(part, [state])
+            self._log(part, [])  # where it had to wait for what came before it
+
+    def _renew(self) -> None:
+        self.plan = Plan.union(part.plan for part in self.parts)
+        self._owners: dict[str, list[Part]] = {}
+        for part in self.parts:
+            for key in part.plan.jobs:
+                self._owners.setdefault(key, []).append(part)
+        self._publishers = [
+            tables.Publisher(part.journal.folder / "tables" / name, self.store, keys)
+            for part in self.parts
+            for name, keys in part.plan.roots.items()
+        ]
+
+    def _log(self, part: Part, events: Sequence[Event]) -> None:
+        """Add to a run's log; what it cannot take waits, and is tried again when there are no new ones."""
+        run = part.journal.run
+        waiting = self._unlogged.get(run, [])
+        if waiting and events:
+            waiting.extend({"time": now(), **event} for event in events)
+            return
+        fresh = waiting or [{"time": now(), **event} for event in events]
+        if not fresh:
+            return
+        try:
+            part.journal.append(fresh)
+        except Unwritable as error:
+            self._unlogged[run] = fresh
+            self._problems[f"log of {run}"] = str(error)
+        else:
+            self._unlogged.pop(run, None)
+            self._problems.pop(f"log of {run}", None)
+
+    def tell(self, event: Event) -> None:
+        """One event to the observer alone."""
+        if self._observe is not None:
+            self._observe(event)

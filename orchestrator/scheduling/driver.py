@@ -1,0 +1,290 @@
+"""The driver: takes a plan to its end on an executor, whatever happens on the way.
+
+It is the only part with a clock, and the meeting place of schedule, executor and store. What it learns it hands to
+its observers.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from orchestrator.clock import SYSTEM, Clock
+from orchestrator.counted import span
+from orchestrator.errors import ClusterError, StoreError
+from orchestrator.executors import Executor
+from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
+from orchestrator.planning.plan import Plan
+from orchestrator.run_folder.checkpoint_gc import States
+from orchestrator.scheduling.schedule import Schedule
+from orchestrator.scheduling.stop import GRACE, OutOfTime, Stop
+from orchestrator.scheduling.time_limits import Limits
+from orchestrator.scheduling.waiting import Claims, Waiting
+from orchestrator.store import Store
+from tasks.job import marks
+from tasks.manner import WayName
+
+Event = Mapping[str, Any]
+Observer = Callable[[Event], None]
+Elsewhere = Callable[[set[str]], Claims]
+
+POLL = 0.5  # seconds between looks at what other runs have stored, and at whether to stop
+
+
+@dataclass
+class Progress:
+    """What a driver has done so far: keys computed here, failures by key, and seconds by group of jobs."""
+
+    computed: set[str]
+    failed: dict[str, Failed]
+    seconds: dict[str, list[float]]
+    around: float = 0.0  # seconds that the executor took to start and to end
+    damaged: int = 0
+    paused: str | None = None
+
+
+class Driver:
+    """Drives plans on one executor, which is opened only when there is something to run.
+
+    `way`, `together` as the models in one step at most, and the `runs` that keep what is settled go with each call.
+    `timeout` is what a job gets at most, in seconds; None: what jobs of its kind take tells. `elsewhere` knows what
+    other runs compute, `ours` raises Held once another driver has this run, and `states` which of trainings go.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        executor: Callable[[], Executor],
+        observe: Observer,
+        stop: Stop,
+        *,
+        together: int | None = None,
+        way: WayName = "auto",
+        runs: tuple[str, ...] = (),
+        fail_fast: bool = False,
+        deadline: float | None = None,
+        seconds: Mapping[str, float] | None = None,
+        timeout: float | None = None,
+        elsewhere: Elsewhere | None = None,
+        ours: Callable[[], None] = lambda: None,
+        states: States | None = None,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        self.store = store
+        self.observe = observe
+        self.stop = stop
+        self.progress = Progress(set(), {}, defaultdict(list))
+        self._open = executor
+        self._executor: Executor | None = None
+        self._together = together
+        self._way: WayName = way
+        self._runs = runs
+        self.fail_fast = fail_fast
+        self._deadline = deadline
+        self._seconds = dict(seconds or {})
+        self._limits = Limits(timeout)
+        self._elsewhere = elsewhere
+        self._ours = ours
+        self._states = states
+        self._clock = clock
+        self._waiting = Waiting(lambda line: observe({"event": "told", "line": line}))
+        self._claims: Claims = {}
+        self._delayed: list[tuple[float, int, Call]] = []
+
+    def drive(self, plan: Plan, stored: set[str]) -> None:
+        """Run what is not stored until all is done that can be, or the run is asked to stop or has to pause."""
+        if not plan.missing(stored) or self.stop.reason:
+            return
+        try:
+            executor = self._running_executor()
+        except ClusterError:
+            if self.stop.reason is None:
+                raise
+            return
+        schedule = Schedule(
+            plan,
+            stored,
+            slots=executor.slots,
+            gpus=executor.gpus,
+            sharers=executor.sharers,
+            together=self._together,
+            fail_fast=self.fail_fast,
+            seconds=self._seconds,
+            failed=self.progress.failed,
+        )
+        try:
+            self._to_the_end(schedule, executor)
+        except ClusterError:
+            if self.stop.reason is None:  # else whatever asked us to stop has ended the cluster, too
+                raise
+        self.progress.failed.update(schedule.failed)
+        self.progress.paused = schedule.paused
+
+    def _to_the_end(self, schedule: Schedule, executor: Executor) -> None:
+        looked = 0.0
+        while not self.stop.reason:
+            if self._clock.monotonic() - looked > POLL:
+                self._look_elsewhere(schedule)
+                self._look_here(schedule, executor)
+                looked = self._clock.monotonic()
+            self._send(schedule, executor)
+            if schedule.over or schedule.paused:
+                break
+            self._receive(schedule, executor)
+            if self._deadline is not None and self._clock.monotonic() > self._deadline:
+                self.stop.ask("time limit")
+        self._wind_down(schedule, executor)
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the run ends before its plan does, if it does."""
+        return self.progress.paused or self.stop.reason
+
+    def close(self) -> None:
+        if self._executor is not None:
+            began = self._clock.monotonic()
+            self._executor.close()
+            self._executor = None
+            self.progress.around += self._clock.monotonic() - began
+
+    def _running_executor(self) -> Executor:
+        if self._executor is None:
+            began = self._clock.monotonic()
+            self._executor = self._open()
+            self.progress.around += self._clock.monotonic() - began
+        return self._executor
+
+    def _send(self, schedule: Schedule, executor: Executor) -> None:
+        now = self._clock.monotonic()
+        while self._delayed and self._delayed[0][0] <= now:
+            executor.submit(heapq.heappop(self._delayed)[-1])
+        schedule.slots, schedule.gpus = executor.slots, executor.gpus
+        while call := schedule.next(room=executor.pending - schedule.on_gpus < executor.window):
+            keep = self._states is not None and self._states.keep
+            call = replace(call, way=self._way, members=self._together, runs=self._runs, keep=keep)
+            if call.delay:
+                heapq.heappush(self._delayed, (now + call.delay, call.number, call))
+            else:
+                executor.submit(call)
+        self.stop.running = min(executor.pending, executor.slots + schedule.on_gpus)
+
+    def _receive(self, schedule: Schedule, executor: Executor) -> None:
+        if not executor.pending:
+            self._clock.sleep(0.05)  # all that is left waits: for its back-off, or for another run
+            return
+        try:
+            with self.stop.computing_here() if executor.inside else nullcontext():
+                ended = executor.wait(POLL)
+        except OutOfTime:
+            executor.cancel()
+            return
+        self._ours()
+        if ended:
+            self._waiting.moved("here")
+        for finished in ended:
+            self._settle(schedule, finished)
+
+    def _settle(self, schedule: Schedule, finished: Finished) -> None:
+        """Record a call's outcomes; a lost job whose result is in the store after all is done."""
+        for line in finished.told:
+            self.observe({"event": "told", "line": line})
+        outcomes = tuple(self._settled(outcome) for outcome in finished.outcomes)
+        for outcome in outcomes:
+            self._tell(schedule, outcome)
+        known, damaged = len(schedule.failed), schedule.damaged
+        schedule.record(replace(finished, outcomes=outcomes))
+        self.progress.damaged += schedule.damaged - damaged
+        for failed in list(schedule.failed.values())[known:]:
+            self._tell_failure(schedule, failed)
+        if self._states is not None:
+            for outcome in outcomes:
+                if isinstance(outcome, Done):
+                    self._states.pass_over(schedule.plan, outcome.key, schedule.done)
+
+    def _settled(self, outcome: Outcome) -> Outcome:
+        if isinstance(outcome, Lost) and outcome.key in self.store:
+            return Done(outcome.key, 0.0, "orphan")
+        return outcome
+
+    def _tell(self, schedule: Schedule, outcome: Outcome) -> None:
+        key = outcome.key
+        about = {"key": key, "task": schedule.plan.task(key)}
+        match outcome:
+            case Done():
+                self.progress.computed.add(key)
+                if outcome.seconds:
+                    self.progress.seconds[schedule.group(key)].append(outcome.seconds)
+                    self._limits.learn(schedule.group(key), outcome.seconds)
+                trained = marks(schedule.plan.jobs[key].function).trains
+                models = {"models": trained} if trained else {}
+                self.observe({"event": "done", **about, **models, "seconds": outcome.seconds, "worker": outcome.worker})
+                if outcome.differs:
+                    self.observe({"event": "differs", **about})
+            case Missing():
+                self.observe({"event": "missing", **about, "inputs": list(outcome.inputs)})
+            case Lost():
+                self.observe({"event": "lost", **about, "cause": outcome.cause})
+            case Refused():
+                self.observe({"event": "refused", **about, "cause": outcome.cause})
+
+    def _tell_failure(self, schedule: Schedule, failed: Failed) -> None:
+        """One job is final for this run: its task raised, or the schedule has given it up."""
+        if not failed.traceback:  # no worker was left to write it down
+            with suppress(StoreError):
+                self.store.write_failure(failed.key, failed.error)
+        task = schedule.plan.task(failed.key)
+        self.observe({"event": "failed", "key": failed.key, "task": task, "error": failed.error})
+
+    def _look_elsewhere(self, schedule: Schedule) -> None:
+        """Leave to other living runs what they compute too; take what they stored, and what they left behind."""
+        self._ours()
+        if self._elsewhere is None:
+            return
+        ours = set(schedule.plan.jobs) - schedule.done
+        self._claims = self._elsewhere(ours)
+        theirs = self._waiting.left(self._claims, lambda keys: self._limits.of({schedule.group(key) for key in keys}))
+        schedule.defer(theirs)
+        stored = {key for key in schedule.elsewhere if key in self.store}
+        schedule.arrived(stored)
+        schedule.reclaim(schedule.elsewhere - theirs - stored)
+        if stored:
+            self._waiting.moved("elsewhere")
+
+    def _look_here(self, schedule: Schedule, executor: Executor) -> None:
+        """End calls that have run for longer than they may; say what is awaited when nothing moves."""
+        now = self._clock.monotonic()
+        running = [(call, seconds, self._limit(schedule, call)) for call, seconds in executor.running()]
+        for call, seconds, limit in running:
+            if limit is not None and seconds > limit:
+                executor.end(call, f"it was ended after {span(limit)}, which is all that it may take")
+        if running:
+            self._waiting.moved("elsewhere")
+            named = [(f"{call.task} {call.items[0].key[:12]}", seconds) for call, seconds, _ in running]
+            self._waiting.here(now, named, all(limit is not None for _, _, limit in running))
+        elif schedule.elsewhere and not executor.pending and not self._delayed:
+            self._waiting.elsewhere(now, self._claims, set(schedule.elsewhere))
+        else:
+            self._waiting.moved("elsewhere")
+
+    def _limit(self, schedule: Schedule, call: Call) -> float | None:
+        """Seconds that a call may take."""
+        return self._limits.of(schedule.group(item.key) for item in call.items)
+
+    def _wind_down(self, schedule: Schedule, executor: Executor) -> None:
+        """Begin nothing more, give what is running a moment to end, then give it up."""
+        self._delayed.clear()
+        if not executor.pending:
+            return
+        executor.halt()
+        end = self._clock.monotonic() + GRACE
+        while executor.pending and (left := end - self._clock.monotonic()) > 0:
+            ended = executor.wait(min(left, POLL))
+            self._ours()
+            for finished in ended:
+                self._settle(schedule, finished)
+        if executor.pending:
+            executor.cancel()

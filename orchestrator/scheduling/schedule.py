@@ -1,0 +1,339 @@
+"""The schedule: which call to send next, and what each outcome means for the rest.
+
+Pure bookkeeping: no clock, no cluster, no disk. All retrying is decided here.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Mapping
+
+from orchestrator.executors.calls import Call, Done, Failed, Finished, Item, Lost, Missing, Refused
+from orchestrator.executors.gpu_packing import SHARERS, Filling, part
+from orchestrator.planning.plan import Plan, group_of
+from tasks.job import marks
+
+TOGETHER_SECONDS = 0.5  # of work that one call should carry, so that sending it costs little beside it
+TOGETHER_MOST = 64
+DEATHS = 3  # worker processes that one job may take with it before it is set aside
+REOPENED = 3  # times that one result may turn out missing or damaged before its job is set aside
+FRUITLESS = 10  # times that one job may be lost to its surroundings while nothing at all succeeds
+LONGEST_DELAY = 60.0
+
+
+class Schedule:
+    """What of a plan is done, running, waiting or failed; `next` and `record` are the only moves.
+
+    `slots` calls run at one time, each on a processor, and besides, where there are `gpus`, calls of the tasks that
+    ask for one: on each up to `sharers` at one time. `seconds` gives the expected seconds of a job by `group_of`,
+    where known. `together` fixes how many jobs share a call; None lets them follow from what jobs take.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        stored: Collection[str],
+        *,
+        slots: int = 1,
+        gpus: int = 0,
+        sharers: int = SHARERS,
+        together: int | None = None,
+        fail_fast: bool = False,
+        seconds: Mapping[str, float] | None = None,
+        failed: Mapping[str, Failed] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.slots = slots
+        self.gpus = gpus
+        self.on_gpus = 0  # calls for GPUs that are sent and have not come back
+        self.together = together
+        self.fail_fast = fail_fast
+        self.done: set[str] = {key for key in plan.jobs if key in stored}
+        self.failed = dict(failed or {})  # final: what failed earlier in this run is not sent again
+        self.paused: str | None = None  # why nothing more is sent
+        self._seconds = dict(seconds or {})
+        self._sharers = sharers
+        self._measured: dict[str, Filling] = {}  # by group, and by task for groups of which nothing is known yet
+        self._running: set[str] = set()
+        self._elsewhere: set[str] = set()
+        # Exactly the keys that can be sent now. They lie in `_retries` or `_ready`, beside entries that count no more.
+        self._sendable: set[str] = set()
+        self._retries: deque[tuple[list[str], float]] = deque()
+        self._deaths: dict[str, int] = defaultdict(int)
+        self._losses: dict[str, int] = defaultdict(int)
+        self._reopened: dict[str, int] = defaultdict(int)
+        self._renewed: dict[str, int] = {}  # the last call sent before a reopened key was done again
+        self._number = 0
+        self._readers: dict[str, list[str]] = defaultdict(list)  # of each key, those that wait for it and are linked
+        self._depth: dict[str, int] = {}
+        self._unmet: dict[str, int] = {}  # how much each linked key waits for
+        self._group: dict[str, str] = {}
+        self._ready: dict[str, deque[str]] = {}  # by group
+        # Of groups: the deepest first, so that tables fill as we go. Those that ask for a GPU have their own queue.
+        self._queue: list[tuple[int, int, str]] = []
+        self._queue_for_gpus: list[tuple[int, int, str]] = []
+        self._pushed = 0
+        for key in plan.jobs:
+            # A link waits for the one before it as a reader for its inputs, and is further down: chains are finished
+            # before others begin, so that few states lie about.
+            waits = plan.waits(key)
+            self._depth[key] = 1 + max((self._depth[below] for below in waits), default=0)
+            if key not in self.done:
+                self._link(key, waits)
+                self._enqueue(key)
+
+    @property
+    def running(self) -> int:
+        """Jobs that are sent and have not come back."""
+        return len(self._running)
+
+    @property
+    def damaged(self) -> int:
+        """Times that a result was missing or damaged when it was to be read; what all its readers find counts once."""
+        return sum(self._reopened.values())
+
+    @property
+    def over(self) -> bool:
+        """Nothing is running and nothing more can be sent or is awaited from elsewhere."""
+        stopped = self.paused is not None or (self.fail_fast and bool(self.failed))
+        return not self._running and (stopped or not (self._sendable or self._elsewhere))
+
+    def next(self, room: bool = True) -> Call | None:
+        """The next call to send; None if there is none until something comes back. Without `room` only one for a GPU.
+
+        Calls for GPUs are sent first, as long as one has a place for them.
+        """
+        if self.paused is not None or (self.fail_fast and self.failed):
+            return None
+        while self._retries and room:
+            keys, delay = self._retries.popleft()
+            if keys := [key for key in keys if key in self._sendable]:
+                return self._call(keys, delay)
+        while queue := self._next_queue(room):
+            group = queue[0][-1]
+            if keys := self._take(group):
+                return self._call(keys)
+            self._drop(queue)
+        return None
+
+    def record(self, finished: Finished) -> None:
+        """Take note of what became of a call's jobs."""
+        lost: list[Lost] = []
+        self._learn_filling(finished)
+        for outcome in finished.outcomes:
+            self._running.discard(outcome.key)
+            match outcome:
+                case Done():
+                    self._learn(outcome)
+                    self._finish(outcome.key)
+                case Failed():
+                    self.failed[outcome.key] = outcome
+                case Missing():
+                    self._reopen(outcome, finished.call.number)
+                case Lost():
+                    lost.append(outcome)
+                case Refused():
+                    self.paused = outcome.cause
+        if len(lost) == 1:
+            self._retry(lost[0])
+        elif lost:  # halves, then singles: a culprit is found, and does not take the others with it
+            keys = [outcome.key for outcome in lost]
+            half = len(keys) // 2
+            self._send_again(keys[:half])
+            self._send_again(keys[half:])
+
+    def defer(self, keys: Iterable[str]) -> None:
+        """Leave these to another living run that computes them too."""
+        left = {key for key in keys if self._open(key)}
+        self._elsewhere |= left
+        self._sendable -= left
+
+    @property
+    def elsewhere(self) -> frozenset[str]:
+        """What is left to other runs at the moment."""
+        return frozenset(self._elsewhere)
+
+    def arrived(self, keys: Iterable[str]) -> None:
+        """These were stored by somebody else."""
+        for key in keys:
+            self._elsewhere.discard(key)
+            if key not in self._running:
+                self._finish(key)
+
+    def reclaim(self, keys: Iterable[str]) -> None:
+        """Compute these here after all: whoever had them is gone."""
+        for key in keys:
+            if key in self._elsewhere:
+                self._elsewhere.discard(key)
+                self._enqueue(key)
+
+    def _open(self, key: str) -> bool:
+        """Whether the key is still to be sent from here."""
+        taken = key in self.done or key in self._running or key in self._elsewhere or key in self.failed
+        return not taken
+
+    def _next_queue(self, room: bool) -> list[tuple[int, int, str]]:
+        """The queue to send from; an empty one if from none."""
+        if not self.gpus:
+            queues = [queue for queue in (self._queue, self._queue_for_gpus) if queue and room]
+            return min(queues, default=[])
+        while (queue := self._queue_for_gpus) and not self._ready[queue[0][-1]]:
+            self._drop(queue)
+        if queue and self.on_gpus < self._filling(queue[0][-1]).sent(self.gpus):
+            return queue
+        return self._queue if room else []
+
+    def _drop(self, queue: list[tuple[int, int, str]]) -> None:
+        """Strike the first group off, of which nothing is left to send."""
+        del self._ready[heapq.heappop(queue)[-1]]
+
+    def _take(self, group: str) -> list[str]:
+        """The next jobs of a group to send together; entries that were settled otherwise meanwhile are passed over."""
+        ready = self._ready[group]
+        share = self._share(group, ready)
+        keys: list[str] = []
+        while ready and len(keys) < share:
+            key = ready.popleft()
+            if key in self._sendable:
+                self._sendable.discard(key)
+                keys.append(key)
+        return keys
+
+    def _call(self, keys: list[str], delay: float = 0.0) -> Call:
+        self._running.update(keys)
+        self._sendable.difference_update(keys)
+        self._number += 1
+        task, items = self.plan.task(keys[0]), tuple(map(self._item, keys))
+        if not (self.gpus and self._asks(keys[0])):
+            return Call(self._number, task, items, 0.0, delay)
+        self.on_gpus += 1
+        sharers = self._filling(self.group(keys[0])).sharers
+        return Call(self._number, task, items, part(sharers), delay, sharers)
+
+    def _asks(self, key: str) -> bool:
+        """Whether the key's task asks for a GPU."""
+        return marks(self.plan.jobs[key].function).gpus > 0
+
+    def _item(self, key: str) -> Item:
+        job = self.plan.jobs[key]
+        where = f"{job.function.__module__}:{job.function.__qualname__}"
+        leaves = any(link not in self.done for link in self.plan.following.get(key, ()))
+        return Item(key, where, job.config, self.plan.inputs[key], tuple(self.plan.chain(key)), leaves)
+
+    def _share(self, group: str, keys: Collection[str]) -> int:
+        """How many of a group's ready jobs to send in one call."""
+        ready = len(keys)
+        if self.together is not None or not keys:
+            return min(self.together or 0, ready)
+        if self.gpus and self._asks(next(iter(keys))):
+            return self._filling(group).share(ready, self.gpus, self.on_gpus)
+        seconds = self._seconds.get(group)
+        if seconds is None:
+            return 1
+        fitting = int(TOGETHER_SECONDS / max(seconds, 1e-9))
+        # Twice as many calls as slots are left at the end, so that no slot waits for the last big call.
+        return max(1, min(fitting, TOGETHER_MOST, ready // (2 * self.slots)))
+
+    def _learn(self, outcome: Done) -> None:
+        self._losses.clear()
+        group = self.group(outcome.key)
+        known = self._seconds.get(group)
+        self._seconds[group] = outcome.seconds if known is None else 0.8 * known + 0.2 * outcome.seconds
+
+    def _learn_filling(self, finished: Finished) -> None:
+        """What a call for a GPU tells of how many may share it, and of how many jobs a call is to carry."""
+        if not finished.call.gpus:
+            return
+        self.on_gpus -= 1
+        group, sharers = self.group(finished.call.items[0].key), finished.call.sharers
+        measured = [each.measured for each in finished.outcomes if isinstance(each, Done) and each.measured]
+        filling = self._filling(group).learned(measured, sharers)
+        if sharers > 1 and any(isinstance(each, Lost) and _too_big(each) for each in finished.outcomes):
+            filling = filling.lost(sharers)
+        self._measured[group] = self._measured[finished.call.task] = filling
+
+    def _filling(self, group: str) -> Filling:
+        """How a group fills GPUs; as many share one as of the same task's last group, where it was not measured yet."""
+        task = self._measured.get(group.partition("/")[0], Filling())
+        return self._measured.get(group) or Filling(sharers=min(task.sharers, self._sharers), most=self._sharers)
+
+    def group(self, key: str) -> str:
+        """`group_of` the key's job, found once."""
+        if key not in self._group:
+            self._group[key] = group_of(self.plan.jobs[key])
+        return self._group[key]
+
+    def _enqueue(self, key: str) -> None:
+        """Have a key sent in its turn, if it is to be sent and waits for nothing."""
+        if self._unmet[key] or key in self._sendable or not self._open(key):
+            return
+        self._sendable.add(key)
+        group = self.group(key)
+        if group not in self._ready:
+            self._ready[group] = deque()
+            self._pushed += 1
+            queue = self._queue_for_gpus if self._asks(key) else self._queue
+            heapq.heappush(queue, (-self._depth[key], self._pushed, group))
+        self._ready[group].append(key)
+
+    def _send_again(self, keys: Iterable[str], delay: float = 0.0) -> None:
+        """Send these once more in one call, without those that now wait for something: they are sent in their turn."""
+        if again := [key for key in keys if not self._unmet[key]]:
+            self._sendable.update(again)
+            self._retries.append((again, delay))
+
+    def _link(self, key: str, waits: Collection[str]) -> None:
+        """Count what a key waits for; from now on what becomes of that is counted with it."""
+        for below in waits:
+            self._readers[below].append(key)
+        self._unmet[key] = sum(below not in self.done for below in waits)
+
+    def _finish(self, key: str) -> None:
+        if key in self.done:
+            return
+        self.done.add(key)
+        self._sendable.discard(key)
+        if key in self._reopened:
+            self._renewed[key] = self._number
+        for reader in self._readers[key]:
+            self._unmet[reader] -= 1
+            self._enqueue(reader)
+
+    def _reopen(self, outcome: Missing, call: int) -> None:
+        """Have absent or damaged inputs computed again; the reader waits for them.
+
+        What is found twice was damaged once: an input that is not done is on its way, and what a call found that was
+        sent before the input was done again is old.
+        """
+        for below in outcome.inputs:
+            if below not in self.done or call <= self._renewed.get(below, 0):
+                continue
+            self.done.discard(below)
+            self._reopened[below] += 1
+            for reader in self._readers[below]:
+                self._unmet[reader] += 1
+                self._sendable.discard(reader)
+            if (times := self._reopened[below]) >= REOPENED:
+                error = f"its result was missing or damaged {times} times when it was to be read; check the disk"
+                self.failed[below] = Failed(below, error, "")
+            if below not in self._unmet:  # it was done from the beginning
+                self._link(below, self.plan.waits(below))
+            self._enqueue(below)
+        self._enqueue(outcome.key)
+
+    def _retry(self, lost: Lost) -> None:
+        key = lost.key
+        self._deaths[key] += lost.died
+        self._losses[key] += 1
+        if self._deaths[key] >= DEATHS:
+            self.failed[key] = Failed(key, f"its worker died {DEATHS} times; the last time: {lost.cause}", "")
+        elif self._losses[key] >= FRUITLESS:
+            self.paused = f"nothing can be run: {lost.cause}"
+        else:
+            self._send_again([key], min(LONGEST_DELAY, 0.25 * 2 ** self._losses[key]))
+
+
+def _too_big(lost: Lost) -> bool:
+    """Whether a lack of memory may be what a job was lost by."""
+    return lost.died or "OutOfMemoryError" in lost.cause

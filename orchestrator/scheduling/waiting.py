@@ -1,0 +1,84 @@
+"""What a driver waits for, said from time to time; and how long it leaves its jobs to a run that does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from orchestrator.counted import counted, span
+from orchestrator.scheduling.time_limits import FLOOR
+from orchestrator.store.holder import Holder
+
+ELSEWHERE, HERE = 10.0, 300.0  # seconds of waiting before the first line: for other runs, and for our own calls
+GROWTH, LONGEST = 3.0, 3600.0  # of the time to the next line, which is an hour at most
+PATIENCE = FLOOR  # seconds that another run may do nothing before what it shares with this one is computed here
+
+Claims = Mapping[str, tuple[Holder, set[str], float]]  # by run: its driver, the shared keys, and seconds of no progress
+
+
+class Waiting:
+    """Tells what nothing has come of for a while: each time after a longer while, until something moves."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._since: dict[str, float] = {}
+        self._next: dict[str, float] = {}
+        self._given_up: set[str] = set()
+
+    def moved(self, what: str) -> None:
+        """Something has come of it, or nothing is awaited."""
+        self._since.pop(what, None)
+
+    def awaits(self, what: str, now: float, first: float, line: Callable[[str], str]) -> None:
+        """It is awaited still; `line` makes of a duration what is to be said."""
+        if what not in self._since:
+            self._since[what], self._next[what] = now, first
+        waited = now - self._since[what]
+        if waited >= self._next[what]:
+            self._next[what] = waited + min(LONGEST, max(first, waited) * (GROWTH - 1))
+            self._tell(line(span(waited)))
+
+    def left(self, claims: Claims, longest: Callable[[set[str]], float | None]) -> set[str]:
+        """Keys to leave to the runs that have them: to all that did something lately, as long as their jobs may take.
+
+        Two that compute the same are harmless, and one that waits for ever for a stopped or hung one is not.
+        """
+        keys: set[str] = set()
+        for run, (holder, shared, idle) in claims.items():
+            if idle <= max(PATIENCE, longest(shared) or 0.0):
+                self._given_up.discard(run)
+                keys |= shared
+            elif run not in self._given_up:
+                self._given_up.add(run)
+                self._tell(
+                    f"{run} ({holder.name}) has done nothing for {span(idle)}; "
+                    f"the {counted(len(shared), 'job')} that it shares with this run are computed here"
+                )
+        return keys
+
+    def elsewhere(self, now: float, claims: Claims, left: set[str]) -> None:
+        """All that is left to do is left to other runs."""
+        runs = {run: (holder, len(shared & left)) for run, (holder, shared, _) in claims.items() if shared & left}
+        who = ", ".join(f"{run} ({holder.name}; {counted(jobs, 'job')})" for run, (holder, jobs) in runs.items())
+        self.awaits(
+            "elsewhere",
+            now,
+            ELSEWHERE,
+            lambda time: (
+                f"waiting for {who or 'other runs'} for {time}, to compute what this run needs, too; "
+                f"one that does nothing for {span(PATIENCE)} is waited for no longer"
+            ),
+        )
+
+    def here(self, now: float, calls: Sequence[tuple[str, float]], timed: bool) -> None:
+        """Calls are running, each named, for so many seconds; `timed` says that they end by themselves one day."""
+        oldest, seconds = max(calls, key=lambda call: call[1])
+        hint = "" if timed else "; if it hangs, `--timeout` (10m, say) has such jobs ended and sent again"
+        self.awaits(
+            "here",
+            now,
+            HERE,
+            lambda time: (
+                f"nothing has come back for {time}; {counted(len(calls), 'call')} running, the oldest for "
+                f"{span(seconds)}: {oldest}{hint}"
+            ),
+        )

@@ -1,0 +1,88 @@
+"""The audits there are: one module each in `tasks/audits`, and what other packages offer as `engram.audits`."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+
+from orchestrator.errors import EngramError, SpecError
+from orchestrator.spec.fields import nearest
+from tasks.job import Audit
+
+GROUP = "engram.audits"
+
+
+@dataclass(frozen=True)
+class Found:
+    """An audit, its name, and the question it answers (the first line of its module's docstring)."""
+
+    name: str
+    audit: Audit
+    question: str
+
+
+def names() -> list[str]:
+    """The names of all audits, in order; none of their modules is imported."""
+    return sorted({*_own(), *_offered()})
+
+
+def find(name: str) -> Found:
+    """The audit of this name.
+
+    Raises SpecError with the nearest name where there is none, and EngramError where its module cannot be imported
+    or holds no audit.
+    """
+    own, offered = _own(), _offered()
+    if name in own and name in offered:
+        raise EngramError(f"audit {name!r} is our own, and {_source(offered[name])} offers another one of that name")
+    if name in own:
+        return _loaded(name, own[name], "AUDIT", own[name])
+    if name in offered:
+        point = offered[name]
+        return _loaded(name, point.module, point.attr or "AUDIT", _source(point))
+    known = names()
+    raise SpecError(f"unknown audit {name!r}; there are {', '.join(known)}{nearest(name, known)}")
+
+
+def _own() -> Mapping[str, str]:
+    """Name -> module."""
+    import tasks.audits
+
+    found = pkgutil.iter_modules(tasks.audits.__path__)
+    return {each.name: f"tasks.audits.{each.name}" for each in found if not each.name.startswith("_")}
+
+
+def _offered() -> Mapping[str, EntryPoint]:
+    return _offered_on(tuple(sys.path))
+
+
+@functools.cache
+def _offered_on(_path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
+    """Looked up once in a process and search path: to do so reads what every installed package says of itself."""
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def _source(point: EntryPoint) -> str:
+    return f"package {point.dist.name} ({point.value})" if point.dist else point.value
+
+
+def _loaded(name: str, module: str, attribute: str, source: str) -> Found:
+    try:
+        holder = importlib.import_module(module)
+    except Exception as error:  # a plugin may raise anything while it is imported
+        raise EngramError(f"audit {name!r} cannot be imported from {source}: {_line(error)}") from error
+    audit = getattr(holder, attribute, None)
+    if not isinstance(audit, Audit):
+        raise EngramError(f"audit {name!r}: {source} has no {attribute} that is a tasks.job.Audit")
+    lines = (holder.__doc__ or "").strip().splitlines()
+    return Found(name, audit, lines[0].strip() if lines else "")
+
+
+def _line(error: Exception) -> str:
+    first = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {first[0]}" if first else type(error).__name__

@@ -1,0 +1,341 @@
+"""Declared types: a value brought to the type that its field declares, or refused in one line.
+
+    coerce("3", int, "canaries")       -> 3
+    coerce(1, float, "learning_rate")  -> 1.0
+    coerce("digits", Dataset, "data")  -> Dataset("digits")
+
+Command lines give text, YAML gives values and Python gives either; all end as one value, so that they end as one key.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import itertools
+import json
+import math
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, Union
+
+from orchestrator.errors import SpecError
+from orchestrator.spec.plain_yaml import YamlError, loaded
+
+TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` where something near is known, else nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _members(to: Any) -> tuple[Any, ...]:
+    """The members of a union, or the type itself."""
+    return typing.get_args(to) if typing.get_origin(to) in (Union, types.UnionType) else (to,)
+
+
+@functools.cache
+def declared(config: Any) -> Mapping[str, Any]:
+    """Field name -> declared type, in the order of declaration."""
+    hints = typing.get_type_hints(config)
+    return {field.name: hints[field.name] for field in dataclasses.fields(config)}
+
+
+def coerce(value: Any, to: Any, where: str) -> Any:
+    """The value as the declared type `to`; SpecError naming `where` if it is not one."""
+    scalar = _SCALARS.get(to)
+    if scalar is not None:  # first: a large plan asks this of most of its fields
+        return scalar(value, where)
+    origin = typing.get_origin(to)
+    if origin is Literal:
+        return _literal(value, typing.get_args(to), where)
+    if origin in (Union, types.UnionType):
+        return _union(value, typing.get_args(to), where)
+    if origin is tuple:
+        return _tuple(value, typing.get_args(to), where)
+    if dataclasses.is_dataclass(to) and isinstance(to, type):
+        return _dataclass(value, to, where)
+    raise SpecError(f"{where}: fields of type {to!r} have no stable form; use numbers, text, tuples or dataclasses")
+
+
+def plain(value: Any) -> Any:
+    """The value as numbers, text, lists and dicts, which `coerce` turns back into an equal one."""
+    if hasattr(value, "identity"):
+        return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {name: plain(getattr(value, name)) for name in declared(type(value))}
+    if isinstance(value, tuple | list):
+        return [plain(part) for part in value]
+    return value
+
+
+def flat(fields: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested mappings as dotted paths, so that a part of a nested config can be set, or told, without the rest."""
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
+
+
+def differing(fields: Sequence[Mapping[str, Any]], above: str = "") -> Iterator[str]:
+    """The dotted paths at which plain configs of one type differ, in order; of parts of several kinds, the whole."""
+    for name, first in fields[0].items():
+        values = [each[name] for each in fields]
+        if all(isinstance(value, Mapping) and value.keys() == first.keys() for value in values):
+            yield from differing(values, f"{above}{name}.")
+        elif any(value != first for value in values):
+            yield f"{above}{name}"
+
+
+def text(value: Any) -> str:
+    """A plain value as a command line takes it; a mapping as JSON."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(text, value))}]"
+    return json.dumps(value) if isinstance(value, Mapping) else str(value)
+
+
+def listed(text: str) -> list[str]:
+    """The values of a list as a command line has it: `1,2`, `[1,2]`, `[[5,0.1],[9,0.01]]`, `[{query: 1},{outside: 1}]`.
+
+    Commas inside brackets belong to a value, unless the brackets do not match.
+    """
+    text = text.strip()
+    open_at = _open_brackets(text)
+    if text and (open_at[-1] or min(open_at) < 0):
+        values = text.strip("[]()").split(",")
+    else:
+        outer = int(text[:1] in ("[", "(") and 0 not in open_at[:-1])
+        cuts = [place for place, count in enumerate(open_at) if text[place] == "," and count == outer]
+        ends = [outer - 1, *cuts, len(text) - outer]
+        values = [text[start + 1 : end] for start, end in itertools.pairwise(ends)]
+    return [value for value in map(str.strip, values) if value]
+
+
+def _open_brackets(text: str) -> list[int]:
+    """How many brackets are open behind each character."""
+    return list(itertools.accumulate((each in "[({") - (each in "])}") for each in text))
+
+
+def replaced(config: Any, path: str, value: Any) -> Any:
+    """The config with the field at the dotted `path` set; SpecError names the nearest field where there is none."""
+    return changed(config, {path: value})
+
+
+def changed(config: Any, changes: Mapping[str, Any]) -> Any:
+    """The config with the fields at these dotted paths set together, so that ranges are checked on the whole."""
+    paths = {tuple(path.split(".")): value for path, value in changes.items()}
+    return _changed(config, paths, ()) if paths else config
+
+
+def _changed(config: Any, changes: Mapping[tuple[str, ...], Any], above: tuple[str, ...]) -> Any:
+    kind: Any = type(config)
+    known = declared(kind)
+    values = {name: getattr(config, name) for name in known}
+    deeper: dict[str, dict[tuple[str, ...], Any]] = {}
+    for (name, *rest), value in changes.items():
+        whole = ".".join((*above, name, *rest))
+        if name not in known:
+            fields = ", ".join(known)
+            raise SpecError(f"unknown field {whole!r}: {kind.__name__} has {fields}{nearest(name, known)}")
+        if not rest:
+            values[name] = coerce(value, known[name], whole)
+        else:
+            deeper.setdefault(name, {})[tuple(rest)] = value
+    for name, below in deeper.items():
+        here = (*above, name)
+        other = None if (name,) in changes else _other_kind(values[name], known[name], below)
+        if other is not None:
+            values[name] = coerce(_nested(below), other, ".".join(here))
+        elif not dataclasses.is_dataclass(values[name]) or hasattr(values[name], "identity"):
+            whole = ".".join((*here, *next(iter(below))))
+            raise SpecError(f"{whole}: {name!r} has no fields below it; set it as {name}=VALUE")
+        else:
+            values[name] = _changed(values[name], below, here)
+    return _built(kind, values, ", ".join(".".join((*above, *path)) for path in changes))
+
+
+def _other_kind(value: Any, to: Any, below: Iterable[tuple[str, ...]]) -> Any:
+    """What to make of fields set one by one where they do not change `value`, but make a new one of type `to`.
+
+    So they do where there is no value yet, or where `to` has several kinds and a field is set that another kind cannot
+    be without: `feature.words` makes words of a glyph. Otherwise None.
+    """
+    kinds = [kind for kind in _members(to) if dataclasses.is_dataclass(kind) and not hasattr(kind, "identity")]
+    if value is None:
+        return to if kinds else None
+    if len(kinds) < 2 or type(value) not in kinds:
+        return None
+    current: Any = type(value)
+    names = {first for first, *_ in below} - set(declared(current))
+    return next((kind for kind in kinds if names & _needed(kind)), None)
+
+
+def _needed(kind: Any) -> set[str]:
+    """The fields without a default."""
+    none = dataclasses.MISSING
+    return {each.name for each in dataclasses.fields(kind) if each.default is none and each.default_factory is none}
+
+
+def _nested(below: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
+    """The reverse of `flat`."""
+    found: dict[str, Any] = {}
+    for (*path, last), value in below.items():
+        inner = found
+        for name in path:
+            inner = inner.setdefault(name, {})
+        inner[last] = value
+    return found
+
+
+def _built(to: type, values: Mapping[str, Any], where: str) -> Any:
+    try:
+        return to(**values)
+    except (ValueError, TypeError) as error:  # ranges are checked on construction
+        told = str(error)
+        named = any(told.startswith(path.rpartition(".")[2]) for path in where.split(", "))
+        raise SpecError(told if named and "." not in where else f"{where}: {told}") from None
+
+
+def _dataclass(value: Any, to: type, where: str) -> Any:
+    if isinstance(value, to):
+        if hasattr(to, "identity"):
+            return value
+        return _built(to, {n: coerce(getattr(value, n), t, f"{where}.{n}") for n, t in declared(to).items()}, where)
+    if isinstance(value, str) and value.startswith("{") and not hasattr(to, "identity"):
+        value = _mapping(value, where)
+    if isinstance(value, str) and hasattr(to, "parse"):
+        try:
+            return to.parse(value)
+        except ValueError as error:
+            raise SpecError(f"{where} is {value!r}: {error}") from None
+    if not isinstance(value, Mapping):
+        raise SpecError(f"{where} is {value!r}; it takes {', '.join(declared(to))}")
+    known = declared(to)
+    for name in value:
+        if name not in known:
+            raise SpecError(f"unknown field {where}.{name}: it has {', '.join(known)}{nearest(str(name), known)}")
+    for name in known:
+        if name in _needed(to) - set(value):
+            raise SpecError(f"{where}.{name} is missing; {', '.join(value) or 'nothing'} alone is given")
+    return _built(to, {name: coerce(v, known[name], f"{where}.{name}") for name, v in value.items()}, where)
+
+
+def _mapping(text: str, where: str) -> Any:
+    """The fields in `{query: 1.0, calibration: 1.0}`, as YAML or JSON has them."""
+    try:
+        return loaded(text)
+    except YamlError:
+        raise SpecError(f"{where} is {text!r}; write it as {{name: value, ...}}") from None
+
+
+def _literal(value: Any, allowed: tuple[Any, ...], where: str) -> Any:
+    for choice in allowed:
+        if value == choice and isinstance(value, bool) == isinstance(choice, bool):
+            return choice
+        if isinstance(value, str) and not isinstance(choice, str) and value == str(choice):
+            return choice
+    names = ", ".join(map(str, allowed))
+    raise SpecError(f"{where} is {value!r}; allowed: {names}{nearest(str(value), map(str, allowed))}")
+
+
+def _union(value: Any, members: tuple[Any, ...], where: str) -> Any:
+    if type(None) in members and (value is None or value in ("null", "none", "None")):
+        return None
+    members = tuple(member for member in members if member is not type(None))
+    reasons: dict[Any, str] = {}
+    for member in members:
+        try:
+            return coerce(value, member, where)
+        except SpecError as error:
+            reasons[member] = str(error)
+    best = max(members, key=lambda member: _fit(value, member))  # the first of equals
+    raise SpecError(reasons[best] + (_other_forms(value, members) if _fit(value, best) <= 0 else ""))
+
+
+def _fit(value: Any, member: Any) -> float:
+    """How much a refused value looks like a member of a union: what is said of it should be what that member says."""
+    if not isinstance(member, type) or not dataclasses.is_dataclass(member):
+        return 0
+    if isinstance(value, member):
+        return math.inf
+    if isinstance(value, str):
+        prefix = getattr(member, "prefix", "")
+        return len(prefix) if value.startswith(prefix) else 0
+    if isinstance(value, Mapping):
+        known, needed = set(declared(member)), _needed(member)
+        # A field that none of the others has says more than how many there are of those that they share.
+        return len(known & set(value)) - len(set(value) - known) + len(needed & set(value)) - len(needed - set(value))
+    return 0
+
+
+def _other_forms(value: Any, members: tuple[Any, ...]) -> str:
+    """`; or begin with words: or picture:`, for text that no member took and whose beginning is none of theirs."""
+    prefixes = [member.prefix for member in members if hasattr(member, "prefix")]
+    if not isinstance(value, str) or not prefixes:
+        return ""
+    hint = nearest(value.partition(":")[0] + ":", prefixes) if ":" in value else ""
+    return f", or begin with {' or '.join(prefixes)}{hint}"
+
+
+def _tuple(value: Any, members: tuple[Any, ...], where: str) -> tuple[Any, ...]:
+    if isinstance(value, str):
+        value = listed(value)
+    if not isinstance(value, list | tuple):
+        raise SpecError(f"{where} is {value!r}; it must be a list")
+    if len(members) == 2 and members[1] is Ellipsis:
+        return tuple(coerce(part, members[0], f"{where}[{i}]") for i, part in enumerate(value))
+    if len(value) != len(members):
+        raise SpecError(f"{where} has {len(value)} values; it must have {len(members)}")
+    return tuple(coerce(part, m, f"{where}[{i}]") for i, (part, m) in enumerate(zip(value, members, strict=True)))
+
+
+def _bool(value: Any, where: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in TRUTHS:
+        return TRUTHS[value.lower()]
+    raise SpecError(f"{where} is {value!r}; it must be true or false")
+
+
+def _int(value: Any, where: str) -> int:
+    problem = SpecError(f"{where} is {value!r}; it must be a whole number")
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise problem
+    if isinstance(value, float):
+        if not value.is_integer():
+            raise problem
+        return int(value)
+    try:
+        return int(value)
+    except ValueError:
+        raise problem from None
+
+
+def _float(value: Any, where: str) -> float:
+    problem = SpecError(f"{where} is {value!r}; it must be a finite number")
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise problem
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        raise problem from None
+    if not math.isfinite(number):
+        raise problem
+    return number + 0.0  # -0.0 and 0.0 are one value
+
+
+def _str(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise SpecError(f"{where} is {value!r}; it must be text")
+    return value
+
+
+_SCALARS: Mapping[Any, Any] = {bool: _bool, int: _int, float: _float, str: _str}

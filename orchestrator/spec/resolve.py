@@ -1,0 +1,177 @@
+"""The cells a specification asks for: configs checked against their audit, data sets pinned to their content."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import EngramError, SpecError
+from orchestrator.spec.fields import changed, declared, differing, nearest, plain
+from orchestrator.spec.specification import Spec
+from tasks.datasets.dataset import Dataset
+from tasks.files import File, FileError
+from tasks.files import pin as pin_file
+from tasks.models import given, named
+from tasks.models.given import ModelFile
+from tasks.models.named import Named
+
+# A word that every audit has, beside the fields of its config: `tiny` shrinks data, epochs and members to seconds.
+SCALE = "scale"
+SCALES = ("tiny", "full")
+# What a config names and a key sees by its content.
+Pinnable = Dataset | File | Named | ModelFile
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One audit with one config; `setting` is what a sweep varied."""
+
+    audit: str
+    config: Any
+    preset: str | None = None
+    setting: Mapping[str, Any] = field(default_factory=dict)
+
+
+def specified(source: str, flags: Spec) -> Spec:
+    """The specification of an audit's name or a YAML file, under what the command line says."""
+    if Path(source).suffix in (".yaml", ".yml") or "/" in source:
+        from orchestrator.spec.spec_file import read
+
+        return read(Path(source)).under(flags)
+    return replace(flags, audit=source)
+
+
+def wanted(spec: Spec) -> list[Cell]:
+    """The runs that a specification asks for; data sets are not pinned yet.
+
+    That is one for each config of the preset and combination of the swept values. What comes to the same config, since
+    a field is set or `scale=tiny` makes it so, is one run. The setting of each is what is swept, behind the fields in
+    which the preset's configs differ.
+
+    Raises SpecError for an unknown audit, preset or field, and for a value that its field does not take.
+    """
+    from orchestrator.spec.audits import find
+
+    audit = find(spec.audit).audit
+    both = sorted(set(spec.set) & set(spec.sweep))
+    if both:
+        raise SpecError(f"{both[0]} is both set and swept; give it once")
+    bases = _preset(spec, audit)
+    grid = [dict(zip(spec.sweep, values, strict=True)) for values in itertools.product(*spec.sweep.values())]
+    configs = [[configured(audit, base, {**spec.set, **varied}) for varied in grid] for base in bases]
+    beside = zip(*configs, strict=True)  # of each combination of swept values, what the preset makes of it
+    fields = dict.fromkeys(name for each in beside for name in differing([plain(config) for config in each]))
+    found: list[Cell] = []
+    for of_base in configs:
+        for config, varied in zip(of_base, grid, strict=True):
+            names = dict.fromkeys((*fields, *varied))
+            setting = {
+                name: varied[name] if name == SCALE else _shown(_at(config, name), varied.get(name)) for name in names
+            }
+            if not any(cell.config == config and cell.setting == setting for cell in found):  # 1 and 1.0 are one value
+                found.append(Cell(spec.audit, config, spec.preset, setting))
+    return found
+
+
+def configured(audit: Any, base: Any, settings: Mapping[str, Any]) -> Any:
+    """The config with these fields set; `scale=tiny` shrinks it before they are."""
+    scale = settings.get(SCALE, "full")
+    if scale not in SCALES:
+        raise SpecError(f"{SCALE} is {scale!r}; allowed: {', '.join(SCALES)}{nearest(str(scale), SCALES)}")
+    if scale == "tiny":
+        base = audit.tiny(base)
+    return changed(base, {name: value for name, value in settings.items() if name != SCALE})
+
+
+def pinned(found: Iterable[Cell], known: MutableMapping[str, str]) -> list[Cell]:
+    """The cells with their data sets, files and user's own networks and models pinned to the digests of their content.
+
+    `known` remembers digests of files by path, size and time, so that they need not be read again. Raises SpecError
+    for an unknown data set, and EngramError where files are not there or not what they should be.
+    """
+    seen: dict[Pinnable, Any] = {}
+
+    def pin(thing: Pinnable) -> Any:
+        if thing not in seen:
+            match thing:
+                case Dataset():
+                    seen[thing] = _pin(thing, known)
+                case File():
+                    seen[thing] = _pin_file(thing, known)
+                case _:
+                    seen[thing] = _pin_own(thing)
+        return seen[thing]
+
+    return [replace(cell, config=_pinned(cell.config, pin)) for cell in found]
+
+
+def _preset(spec: Spec, audit: Any) -> tuple[Any, ...]:
+    if spec.preset is None:
+        try:
+            return (audit.config(),)  # the published setting
+        except (TypeError, ValueError):
+            raise SpecError(f"{spec.audit} needs a --preset; it has {', '.join(audit.presets)}") from None
+    if spec.preset not in audit.presets:
+        allowed = ", ".join(audit.presets)
+        hint = nearest(spec.preset, audit.presets)
+        raise SpecError(f"unknown preset {spec.preset!r} of {spec.audit}; it has {allowed}{hint}")
+    return tuple(audit.cells(spec.preset))
+
+
+def _pin(dataset: Dataset, known: MutableMapping[str, str]) -> Dataset:
+    from tasks.datasets import catalog
+    from tasks.datasets.dataset import DatasetError, UnknownDataset
+
+    try:
+        return catalog.pin(dataset, known)
+    except UnknownDataset as error:  # the user's slip; files that are not there are the machine's
+        raise SpecError(str(error)) from None
+    except DatasetError as error:
+        raise EngramError(str(error)) from None
+    except OSError as error:
+        raise EngramError(f"data set {dataset.name!r} cannot be read: {error}") from None
+
+
+def _pin_file(file: File, known: MutableMapping[str, str]) -> File:
+    try:
+        return pin_file(file, known)
+    except FileError as error:
+        raise EngramError(str(error)) from None
+
+
+def _pin_own(thing: Named | ModelFile) -> Named | ModelFile:
+    try:
+        return named.pin(thing) if isinstance(thing, Named) else given.pin(thing)
+    except FileError as error:
+        raise EngramError(str(error)) from None
+    except ValueError as error:
+        raise SpecError(str(error)) from None
+
+
+def _at(config: Any, path: str) -> Any:
+    for name in path.split("."):
+        config = getattr(config, name)
+    return config
+
+
+def _shown(value: Any, given: Any) -> Any:
+    """A swept value as settings tell of it: one of many fields by the text that it was given as, if it was one."""
+    told = plain(value)
+    return given if isinstance(told, Mapping) and isinstance(given, str) else told
+
+
+def _pinned(value: Any, pin: Callable[[Pinnable], Any]) -> Any:
+    """The value with every data set, file, network and model in it, however deep, pinned."""
+    if isinstance(value, Pinnable):
+        return pin(value)
+    if isinstance(value, tuple):
+        return tuple(_pinned(part, pin) for part in value)
+    if hasattr(value, "__dataclass_fields__") and not hasattr(value, "identity"):
+        kind: Any = type(value)
+        new = {name: _pinned(getattr(value, name), pin) for name in declared(kind)}
+        same = all(new[name] is getattr(value, name) for name in new)
+        return value if same else replace(value, **new)
+    return value

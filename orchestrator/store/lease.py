@@ -1,0 +1,316 @@
+"""A run has one driver at a time: the one that holds its lease.
+
+The lease is a JSON file in the run's folder that names the holder. A dead one of the same machine is known at once; of
+another machine the heartbeat tells. So nobody ever unlocks anything by hand. A file lock makes reading, judging and
+writing one step; where a file system has no locks the JSON alone still refuses all but drivers that start in the same
+instant, and those find out at the next heartbeat.
+
+One heart beats for all runs of a driver, in a file of its own beside their folders: it only touches that file, which
+costs no room and no wait for the disk. A touched file has the time of the file system's own clock, and so has another
+one that whoever judges it touches, so that no two machines' clocks are ever compared.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import TracebackType
+
+from orchestrator.errors import Held
+from orchestrator.store import aside
+from orchestrator.store.holder import STALE, Holder, here, me, refusal
+from orchestrator.store.lock import locked
+
+LEASE, LOCK = "lease.json", "lease.lock"
+ELSEWHERE = "elsewhere.json"  # the driver on another machine, as far as its claim has been heard of here
+DRIVERS = ".drivers"  # beside the runs' folders: a file for each driver, touched by its heart
+CLOCK = "clock"  # in it: touched to learn the time there
+BEAT = 5.0  # seconds between heartbeats
+Clock = Callable[[], float]
+Tell = Callable[[str], object]
+
+
+class Lease:
+    """Some runs, held from `acquire` to `release`; a context manager. With a heart, a thread calls `renew`."""
+
+    def __init__(self, folders: Sequence[Path], mine: Holder, now: Clock | None, beat: float) -> None:
+        self.folders = tuple(folders)
+        self._mine, self._stamp, self._beat = mine, now, beat
+        self._now: Clock = now or time.time
+        self._file = _file(folders[0].parent, mine)
+        self._signs: dict[Path, tuple[int, int] | None] = {folder: _sign(folder) for folder in folders}
+        self._seen = self._now()  # when the leases were last found to be ours
+        self._lost: tuple[str, Holder | None] | None = None
+        self._ended = threading.Event()
+        self._heart: threading.Thread | None = None
+
+    @property
+    def since(self) -> float:
+        """When it was acquired, in seconds since 1970."""
+        return self._mine.since
+
+    @property
+    def lost(self) -> tuple[str, Holder | None] | None:
+        """A run that someone else has taken over (this machine slept, or was cut off): the driver must stop.
+
+        With it who has it now, None where nobody has any more. None while all are ours.
+        """
+        # After a sleep the heart may not have beaten yet, so look.
+        if self._lost is None and self._now() - self._seen > 2 * self._beat:
+            self.renew()
+        return self._lost
+
+    def release(self) -> None:
+        """Give them back. Harmless for what is lost, and the second time."""
+        if self._ended.is_set() or os.getpid() != self._mine.pid:  # a forked child does not hold it
+            return
+        self._ended.set()
+        if self._heart is not None:
+            self._heart.join()
+        _give_back(self.folders, self._mine, self.folders[0].parent)
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.release()
+
+    def start_heart(self) -> None:
+        self._heart = threading.Thread(target=self._keep, name="lease", daemon=True)
+        self._heart.start()
+
+    def _keep(self) -> None:
+        while self._lost is None and not self._ended.wait(self._beat):
+            self.renew()
+
+    def renew(self) -> None:
+        """One heartbeat: say that the holder lives, or find out that another one has a run."""
+        with suppress(OSError):  # a full disk, or one that is away for a while, is no reason to let go
+            try:
+                _touch(self._file, self._stamp)
+            except FileNotFoundError:
+                _write_driver(self.folders, self._mine, self._stamp)
+        for folder in self.folders:
+            with suppress(OSError):
+                if _sign(folder) != self._signs[folder]:
+                    self._look(folder)
+        self._seen = self._now()
+
+    def _look(self, folder: Path) -> None:
+        """A lease's file is not the one that was written: it was removed, or another driver's is in its place."""
+        with locked(folder / LOCK):
+            there = _read(folder / LEASE)
+            if there is not None and not _is(there, self._mine):
+                self._lost = (folder.name, there)
+            elif there is None and self._now() - self._seen > STALE:
+                self._lost = (folder.name, None)  # whoever took it over has ended: what is stored is not what we know
+            elif not self._ended.is_set():
+                if there is None:
+                    _write(folder, self._mine)
+                self._signs[folder] = _sign(folder)
+
+
+def acquire(
+    folders: Sequence[Path],
+    now: Clock | None = None,
+    *,
+    beat: float = BEAT,
+    heart: bool = True,
+    tell: Tell = str,
+) -> Lease:
+    """Become the driver of the runs in these folders, which lie side by side and are made if need be.
+
+    Held, at once, when another living driver has one of them, in this process or any other; a dead one's lease is
+    taken over. Unwritable when a lease cannot be written. `beat` is the time between heartbeats in seconds; without a
+    `heart` whoever holds the lease calls its `renew`. Given a clock, `now` stamps and judges heartbeats in the place
+    of the file system's. Where a heartbeat lies in the future it is watched for STALE seconds, which is told.
+    """
+    runs = folders[0].parent
+    mine = me((now or time.time)())
+    got: list[Path] = []
+    try:
+        with aside.writing(runs / DRIVERS):
+            (runs / DRIVERS).mkdir(parents=True, exist_ok=True)
+            _sweep(runs, now)
+            _write_driver(folders, mine, now)
+        for folder in folders:
+            with aside.writing(folder / LEASE):
+                folder.mkdir(parents=True, exist_ok=True)
+                aside.sweep(folder, 60 * STALE)
+                # Without the lock too: a holder that was stopped may have stopped with it.
+                watched = _refuse(folder, now, tell)
+                with locked(folder / LOCK):
+                    _refuse(folder, now, tell, watched)
+                    _write(folder, mine)
+                    got.append(folder)
+    except BaseException:
+        _give_back(got, mine, runs)
+        raise
+    lease = Lease(folders, mine, now, beat)
+    if heart:
+        lease.start_heart()
+    return lease
+
+
+def holder(folder: Path, now: Clock | None = None) -> Holder | None:
+    """The living driver of the run in this folder, if it has one."""
+    for name in (LEASE, ELSEWHERE):
+        with suppress(OSError):
+            found = _read(folder / name)
+            if found is not None and found.alive(_silent(folder / name, found, now)):
+                return found
+    return None
+
+
+def driven(runs: Path, now: Clock | None = None) -> Iterator[tuple[str, Holder]]:
+    """The runs in a folder of runs that have a living driver. What is read are the drivers' own files, few as those."""
+    for path in sorted((runs / DRIVERS).glob("*.json")):
+        found = _read(path)
+        if found is not None and found.alive(_silent(path, found, now)):
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                yield from ((str(run), found) for run in json.loads(path.read_bytes())["runs"])
+
+
+def _refuse(folder: Path, now: Clock | None, tell: Tell, dead: Holder | None = None) -> Holder | None:
+    """Held where the run has a living driver; the one that it had, but for whom is known to be `dead`."""
+    path = folder / LEASE
+    other = _read(path)
+    if other is None or other == dead:
+        return other
+    silent = _silent(path, other, now)
+    if silent < -STALE:
+        # Its clock, or that of its disk, is ahead, or was when it died. It lives if its heart is seen to beat.
+        silent = _watched(path, other, tell, silent)
+    if other.alive(silent):
+        raise Held(refusal(folder.name, other, silent))
+    return other
+
+
+def _give_back(folders: Sequence[Path], mine: Holder, runs: Path) -> None:
+    for folder in folders:
+        with suppress(OSError), locked(folder / LOCK):
+            if _is(_read(folder / LEASE), mine):
+                (folder / LEASE).unlink()
+    with suppress(OSError):
+        _file(runs, mine).unlink()
+
+
+def _watched(path: Path, other: Holder, tell: Tell, silent: float) -> float:
+    """How long a heart has been silent, watched by our own clock until it beats or STALE seconds have passed."""
+    first, began = _beat(path, other), time.monotonic()
+    tell(f"{path.parent.name}: the last heartbeat of {other.name} lies {-silent:.0f} s in the future; watching for one")
+    while time.monotonic() - began <= STALE:
+        if _beat(path, other) != first:
+            return 0.0
+        time.sleep(BEAT / 10)
+    return math.inf
+
+
+def _is(one: Holder | None, other: Holder) -> bool:
+    return one is not None and one.token == other.token
+
+
+def _file(runs: Path, holder: Holder) -> Path:
+    """The driver's own file; one that cannot be made out has none."""
+    return runs / DRIVERS / f"{holder.token or 'unknown'}.json"
+
+
+def _write(folder: Path, mine: Holder) -> None:
+    aside.replace(folder, folder / LEASE, _text(asdict(mine)))
+
+
+def _write_driver(folders: Sequence[Path], mine: Holder, now: Clock | None) -> None:
+    runs = folders[0].parent
+    path = _file(runs, mine)
+    aside.replace(path.parent, path, _text({**asdict(mine), "runs": [folder.name for folder in folders]}))
+    if now is not None:
+        _touch(path, now)
+
+
+def _text(said: dict[str, object]) -> bytes:
+    return (json.dumps(said, indent=1) + "\n").encode()
+
+
+def _read(path: Path) -> Holder | None:
+    """Who a file names, alive or not. One that cannot be made out is somebody's, until its file is old."""
+    try:
+        touched = _stat(path).st_mtime
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        found = json.loads(data)
+        found = Holder(**{name: value for name, value in found.items() if name != "runs"})
+        return replace(found, pid=int(found.pid), since=float(found.since), token=str(found.token))
+    except (ValueError, TypeError, AttributeError):
+        return Holder("an unreadable lease", "", "", 0, "", touched, "")
+
+
+def _sign(folder: Path) -> tuple[int, int] | None:
+    """What tells a lease's file from one that is put in its place; None where there is none."""
+    try:
+        found = _stat(folder / LEASE)
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _stat(path: Path) -> os.stat_result:
+    """Of the file as it is now: a file system of another machine may remember it for a minute, but not once opened."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        return os.fstat(handle)
+    finally:
+        os.close(handle)
+
+
+def _touch(path: Path, now: Clock | None) -> None:
+    os.utime(path, None if now is None else (now(),) * 2)
+
+
+def _beat(path: Path, holder: Holder) -> float:
+    """When the holder's heart last beat; where it has no file of its own, when it was last written of it."""
+    runs = path.parent if path.parent.name == DRIVERS else path.parent.parent
+    for each in (_file(runs, holder), path):
+        with suppress(FileNotFoundError):
+            return _stat(each).st_mtime
+    return 0.0
+
+
+def _silent(path: Path, holder: Holder, now: Clock | None) -> float:
+    """Seconds since the heart of the holder that this file names last beat; negative where that lies in the future."""
+    if here(holder):
+        return 0.0  # it can be seen whether it lives
+    beat = _beat(path, holder)
+    return (now or (lambda: _time(path)))() - beat
+
+
+def _time(path: Path) -> float:
+    """What time it is by the clock of the file system there; by ours where nothing can be written."""
+    probe = (path.parent if path.parent.name == DRIVERS else path.parent.parent / DRIVERS) / CLOCK
+    try:
+        try:
+            os.utime(probe)
+        except FileNotFoundError:
+            os.close(os.open(probe, os.O_WRONLY | os.O_CREAT, 0o666))
+            os.utime(probe)
+        return probe.stat().st_mtime
+    except OSError:
+        return time.time()
+
+
+def _sweep(runs: Path, now: Clock | None) -> None:
+    """Remove what dead drivers have left."""
+    aside.sweep(runs / DRIVERS, 60 * STALE)
+    for path in (runs / DRIVERS).glob("*.json"):
+        with suppress(OSError):
+            found = _read(path)
+            if found is not None and not found.alive(_silent(path, found, now)):
+                path.unlink()

@@ -1,0 +1,73 @@
+"""Where and with what a result was made: what a record says beside the result, and no key ever sees."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import socket
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("engram-audit", "numpy", "scipy", "pyarrow", "torch", "ray")
+
+
+def process() -> str:
+    """This process, as `host:pid`."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+@functools.cache
+def versions() -> Mapping[str, str]:
+    """The versions of Python and of the packages that bear on numbers; those that are not installed are left out."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+@functools.cache
+def commit() -> str | None:
+    """The git commit of this code, where it runs from a checkout."""
+    git = Path(__file__).resolve().parents[2] / ".git"
+    try:
+        if git.is_file():  # a worktree: `gitdir: PATH`
+            git = Path(git.read_text().partition(":")[2].strip())
+        head = (git / "HEAD").read_text().strip()
+        if not head.startswith("ref: "):
+            return head
+        name = head.removeprefix("ref: ")
+        common = git / "commondir"
+        root = (git / common.read_text().strip()).resolve() if common.exists() else git
+        for ref in (git / name, root / name):
+            if ref.exists():
+                return ref.read_text().strip()
+        packed = (root / "packed-refs").read_text().splitlines()
+        return next((line.split()[0] for line in packed if line.endswith(f" {name}")), None)
+    except OSError:
+        return None
+
+
+def device(noted: str | None = None) -> Mapping[str, Any]:
+    """The device and threads that torch computes with here, where a task has loaded it.
+
+    A task may have noted the device, in torch's words (`cuda:0`, `cpu`) or by its name: it knows better, since where
+    there is a GPU not everything is computed on it. Both come out as the same name.
+    """
+    torch = sys.modules.get("torch")
+    kind = None if noted is None else noted.partition(":")[0]
+    if torch is None:
+        return {"device": noted or "cpu"}
+    if kind not in (None, "cuda", "cpu"):
+        name = noted
+    elif kind != "cpu" and torch.cuda.is_available():
+        name = torch.cuda.get_device_name()
+    else:
+        name = platform.processor() or platform.machine()
+    return {"device": name, "threads": torch.get_num_threads()}

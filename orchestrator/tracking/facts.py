@@ -1,0 +1,164 @@
+"""What a run's folder and the store say of a run, in the words of experiment tracking: params, tags, metrics, inputs.
+
+It only reads, and knows no tracking server. What may be said is settled before, by the journal that it is given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from orchestrator.inspection import results
+from orchestrator.inspection.disclosure import typed
+from orchestrator.jsonable import jsonable
+from orchestrator.run_folder.journal import Journal
+from orchestrator.spec.fields import plain
+from orchestrator.store import Store
+from tasks.datasets.dataset import Dataset
+
+LONGEST_NAME, LONGEST_VALUE = 250, 6000
+DIGEST = 32  # characters of a data set's digest that MLflow has room for; the whole one is in its source
+
+
+@dataclass(frozen=True)
+class Input:
+    """A data set that the run reads; `context` names the fields of the config that ask for it."""
+
+    name: str
+    digest: str
+    context: str
+
+    @property
+    def source(self) -> str:
+        return json.dumps({"data": self.name, "digest": self.digest})
+
+
+def config(about: Mapping[str, Any]) -> Any:
+    """A run's config, typed; plain where its audit has gone or has changed since."""
+    found = typed(about)
+    return about.get("config", {}) if found is None else found
+
+
+def params(about: Mapping[str, Any]) -> dict[str, str]:
+    """The config flattened to dotted names, after audit and preset."""
+    found = {"audit": about["audit"], "preset": about.get("preset")}
+    found |= dict(_flat(config(about), ""))
+    texts = {_named(name): _text(value) for name, value in found.items() if value is not None}
+    return {name: text[:LONGEST_VALUE] for name, text in texts.items()}
+
+
+def common(each: list[dict[str, str]]) -> dict[str, str]:
+    """The params that all of these have alike."""
+    first = each[0]
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in each)}
+
+
+def inputs(about: Mapping[str, Any]) -> list[Input]:
+    """The data sets of the config, each once."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for field, dataset in _datasets(config(about), ""):
+        found.setdefault((dataset.name, dataset.digest), []).append(field)
+    return [Input(name, digest, ", ".join(where)) for (name, digest), where in found.items()]
+
+
+def tags(journal: Journal, cells: Sequence[Journal]) -> dict[str, str]:
+    """What a run or sweep is; a run is its only cell."""
+    about = journal.about()
+    first = cells[0].about()
+    plan = hashlib.sha256(" ".join(sorted({key for cell in cells for key in cell.tasks()})).encode())
+    found = {
+        "engram.audit": about["audit"],
+        "engram.preset": first.get("preset"),
+        "engram.kind": "sweep" if "cells" in about else "cell",
+        "engram.plan": plan.hexdigest(),
+        "mlflow.source.name": f"engram run {about['audit']}",
+        "mlflow.source.type": "LOCAL",
+        "mlflow.source.git.commit": first.get("commit"),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def answer(journal: Journal, store: Store) -> str | None:
+    """The verdict's answer in a word or two, where the audit gives one."""
+    verdict = results.answer(journal, store)
+    return verdict.answer if verdict else None
+
+
+def metrics(journal: Journal, store: Store) -> dict[str, float]:
+    """The run's summary, as far as it is there: `metric/setting`, and the ends of its interval with .low and .high.
+
+    What is null or no number is left out.
+    """
+    found: dict[str, float] = {}
+    for row in results.summary(journal, store).table.to_pylist():
+        name = metric_name(row["metric"], row.get("setting"))
+        for suffix, column in (("", "estimate"), (".low", "low"), (".high", "high")):
+            value = row.get(column)
+            if value is not None and math.isfinite(value):
+                found[_free(f"{name}{suffix}", found)] = float(value)
+    return found
+
+
+def metric_name(metric: str, setting: str | None) -> str:
+    """`M_w effect/images:probe` for the metric with what was varied, which is JSON."""
+    try:
+        varied = json.loads(setting or "{}")
+    except ValueError:
+        varied = {"setting": setting}
+    if not isinstance(varied, Mapping):
+        varied = {"setting": varied}
+    said = " ".join(f"{_part(name)}:{_part(_text(value))}" for name, value in varied.items())
+    return (f"{_part(metric)}/{said}" if said else _part(metric))[: LONGEST_NAME - len(".high")]
+
+
+def _free(name: str, taken: Mapping[str, float]) -> str:
+    """The name, or where two rows come to the same one, the same with a number."""
+    count = 2
+    free = name
+    while free in taken:
+        free = f"{name} {count}"
+        count += 1
+    return free
+
+
+def _part(text: str) -> str:
+    """Without what a tracked name cannot have; slashes part groups, so there are none of its own."""
+    clean = re.sub(r"[^A-Za-z0-9_\-. :]", "_", text).strip()
+    return clean if clean.strip(".") else "_"
+
+
+def _named(field: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_\-. :/]", "_", field)[:LONGEST_NAME]
+
+
+def _flat(value: Any, above: str) -> Iterator[tuple[str, Any]]:
+    """Dotted names of the leaves, which are numbers, text and lists."""
+    if is_dataclass(value) and not isinstance(value, Dataset) and not hasattr(value, "identity"):
+        for field in fields(value):
+            yield from _flat(getattr(value, field.name), f"{above}{field.name}.")
+    elif isinstance(value, Mapping):
+        for name, part in value.items():
+            yield from _flat(part, f"{above}{name}.")
+    else:
+        yield above.removesuffix("."), value
+
+
+def _text(value: Any) -> str:
+    told = plain(value)
+    return told if isinstance(told, str) else json.dumps(jsonable(told))
+
+
+def _datasets(value: Any, above: str) -> Iterator[tuple[str, Dataset]]:
+    if isinstance(value, Dataset):
+        yield above.removesuffix("."), value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _datasets(part, above)
+    elif is_dataclass(value) and not hasattr(value, "identity"):
+        for field in fields(value):
+            yield from _datasets(getattr(value, field.name), f"{above}{field.name}.")

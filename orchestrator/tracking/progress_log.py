@@ -1,0 +1,147 @@
+"""The course of a run over all its starts, read off its log: what its charts show, and how it stands.
+
+A longer log only adds points behind those of a shorter one, so that whoever reads it later sees the same points, and
+two who write them down write the same. A start that found nothing to do adds none.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.run_folder.journal import ENDS, Journal
+from orchestrator.run_folder.progress import Event, Tally, seconds_of
+
+SECONDS = 5.0  # of the log between two points
+SETTLED = 2.0  # seconds after which no cell's log can still get an event that others have
+DULL = {"started", "stored"}  # events that are no news: a start has them though it finds nothing to do
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where the run stood at a time, in seconds since 1970; steps count from 0 over all starts."""
+
+    step: int
+    time: float
+    done: int  # results that are there, whichever start computed them
+    failed: int
+    models_per_minute: float | None
+
+
+class Log:
+    """The log of a run, or those of a sweep's cells as one: by their times, and what cells share once.
+
+    `since` is the time before which a sweep's cells were none: runs on their own.
+    """
+
+    def __init__(self, journals: Sequence[Journal], since: str = "") -> None:
+        self.position = 0  # in the log of a single run, in bytes
+        self._journals = journals
+        self._positions = [0] * len(journals)
+        self._since = since
+        self._waiting: list[Event] = []
+        self._start: dict[str, Any] | None = None
+        self._stored: set[str] = set()
+        self._told: set[str] = set()
+
+    def read(self, settled: bool) -> list[Event]:
+        """The events that are new. Of several logs only those that none can still come before, unless all is settled.
+
+        A driver writes an event into all of them at once, so that 2 s are plenty.
+        """
+        found: list[Event] = []
+        for at, journal in enumerate(self._journals):
+            events, self._positions[at] = journal.events_from(self._positions[at])
+            found += (event for event in events if isinstance(event, dict) and "event" in event and "time" in event)
+        if len(self._journals) == 1:
+            self.position = self._positions[0]
+            return found
+        self._waiting = sorted([*self._waiting, *found], key=lambda event: str(event["time"]))
+        until = math.inf if settled else time.time() - SETTLED
+        ready = [event for event in self._waiting if seconds_of(event["time"]) <= until]
+        self._waiting = self._waiting[len(ready) :]
+        return [each for event in ready if event["time"] >= self._since for each in self._as_one(event)]
+
+    def _as_one(self, event: Event) -> Iterator[Event]:
+        """The event as one log would have it: starts of cells are one, with the results that any of them found."""
+        if event["event"] == "started":
+            if self._start is None or self._start["time"] != event["time"]:
+                self._start, self._stored, self._told = {**event, "tasks": {}}, set(), set()
+        elif event["event"] == "stored":
+            self._stored.add(event["key"])
+        elif (words := json.dumps(event, sort_keys=True)) not in self._told:
+            if self._start is not None and not self._told:
+                yield self._start | {"stored": len(self._stored)}
+            self._told.add(words)
+            yield event
+
+
+class Course:
+    """Follows a log; `read` takes in what has been added to it.
+
+    state: how the last start ended; None while it has not, or where its driver was killed. `began` and `ended` are
+    when the run was first started, and when something was last done in it.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self.points: list[Point] = []
+        self.state: str | None = None
+        self.began: float | None = None
+        self.ended: float | None = None
+        self.log = log
+        self._now = 0.0
+        self._tally = Tally(clock=lambda: self._now)
+        self._busy = False  # this start has had news
+        self._shown = True  # its latest counts are in a point
+        self._ends: str | None = None  # how the start before this one ended
+
+    def read(self, settled: bool = True) -> None:
+        for event in self.log.read(settled):
+            self._take(event)
+
+    def _take(self, event: Event) -> None:
+        if event["event"] == "started":
+            self._close()
+            self._busy, self.state = False, None
+        elif is_news(event) and not self._busy:
+            self._busy = True
+            self._add()  # where this start began
+        now = self._now = seconds_of(event["time"])
+        self.began = now if self.began is None else self.began
+        self._tally.take(event)
+        if is_end(event):
+            self.state = event["event"]
+            if self._busy:
+                self.ended = now
+            elif self.state != self._ends:  # another one did what was left, or nothing was to do from the first
+                self.ended, self._shown = now, False
+            self._ends = self.state
+            self._close()
+        elif self._busy:
+            self.ended, self._shown = now, False
+            if now - self.points[-1].time >= SECONDS:
+                self._add()
+
+    def _close(self) -> None:
+        """The last point of a start that has changed something."""
+        if not self._shown:
+            self._add()
+
+    def _add(self) -> None:
+        tally = self._tally
+        step = len(self.points)
+        self.points.append(Point(step, self._now, tally.there, tally.failed, tally.models_per_minute))
+        self._shown = True
+
+
+def is_end(event: Event) -> bool:
+    return event["event"] in ENDS and "key" not in event
+
+
+def is_news(event: Event) -> bool:
+    """Whether something was done, lost or found; not that the run was started or has ended."""
+    return event["event"] not in DULL and not is_end(event)

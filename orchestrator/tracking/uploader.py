@@ -1,0 +1,235 @@
+"""The courier: a process of its own that makes MLflow say what the folders of some runs say, while they go and after.
+
+Loading MLflow takes seconds, a server may hang, and a program's own use of MLflow is not ours to touch; so this is no
+part of the run's driver, which starts it (`delivery.py`).
+
+On stdin comes the order, one line of JSON; then `end` when the runs' folders are complete, or nothing more when the
+driver has died. On stdout goes a line after each sync, and the answer.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from typing import Any
+
+from orchestrator.errors import EngramError
+from orchestrator.inspection.disclosure import Disclosure
+from orchestrator.run_folder import receipt
+from orchestrator.run_folder.journal import Journal
+from orchestrator.store import open_store
+from orchestrator.store.lock import locked
+from orchestrator.tracking import database
+from orchestrator.tracking.server import Entry, Server, Undeliverable
+from orchestrator.tracking.target import FOLDER, Target
+from orchestrator.tracking.target import LOCK as ALL
+
+SECONDS = 5.0  # between syncs of a run that goes on
+LAST = 8.0  # seconds that a courier whose driver has died may still take
+LOCK = "mlflow.lock"  # in a run's folder: one courier writes of it at a time
+
+
+class Driver:
+    """What is heard of the driver: `ended` once the run's folder is complete, `dead` once it is gone."""
+
+    def __init__(self) -> None:
+        self.ended = self.dead = False
+        self._told = threading.Event()
+        self._parent = os.getppid()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def wait(self, seconds: float) -> None:
+        """Until there is something to hear, or the seconds are over."""
+        if self._told.wait(seconds) or os.getppid() == self._parent:
+            return
+        self._die()
+
+    def _listen(self) -> None:
+        if sys.stdin.readline().strip() == "end":
+            self.ended = True
+            self._told.set()
+            sys.stdin.readline()
+        self._die()
+
+    def _die(self) -> None:
+        self.dead = True
+        self._told.set()
+        timer = threading.Timer(LAST, os._exit, (1,))
+        timer.daemon = True
+        timer.start()
+
+
+class Courier:
+    """The runs of one start of a driver: their cells, and before them the sweep, where there is one."""
+
+    def __init__(self, order: Mapping[str, Any], used: bool = False) -> None:
+        self.store = open_store(order["store"], create=False)
+        self.target = Target(order["uri"], order["experiment"])
+        cells = [Entry(self._journal(name), self.store) for name in order["runs"]]
+        self.sweep = Entry(self._journal(order["sweep"]), self.store, cells) if order["sweep"] else None
+        self.entries = [*([self.sweep] if self.sweep else []), *cells]
+        self.said = ""  # what a person should know of the tracking store
+        self._used = used  # whether MLflow has been asked for it
+        self._server: Server | None = None
+
+    def sync(self, step: Callable[[Entry], None], settled: bool) -> None:
+        """Read the logs, settled once nobody writes them, and take the step with each run; anew after an error."""
+        try:
+            for entry in self.entries:
+                entry.read(settled)
+            if self._server is None:
+                used, self._used = self._used, True
+                server = Server(self.target, self.store, used)
+                self.said = server.set_aside or self.said
+                for entry in self.entries:
+                    entry.open(server, self.sweep if entry is not self.sweep else None)
+                    assert entry.receipt is not None
+                    receipt.write(entry.journal.folder, entry.receipt)
+                self._server = server
+            for entry in reversed(self.entries):  # a sweep has ended when its cells have
+                step(entry)
+        except Exception:
+            self._server = None
+            raise
+
+    def held(self, wait: bool = True) -> ExitStack:
+        """Alone among the processes that write of these runs: one of a driver that was killed may not be through.
+
+        BlockingIOError where that would have to be waited for and is not to be.
+        """
+        with ExitStack() as stack:
+            for folder in sorted(entry.journal.folder for entry in self.entries):
+                stack.enter_context(locked(folder / LOCK, wait))
+            return stack.pop_all()
+
+    def _journal(self, name: str) -> Journal:
+        return Disclosure().journal(self.store.folder("runs", name))
+
+
+def follow(courier: Courier, driver: Driver, told: Callable[[], None]) -> str:
+    """Sync until the run has ended or its driver is gone; what could not be delivered, in a line, or nothing."""
+    with courier.held():
+        while not (driver.ended or driver.dead):
+            with suppress(Exception):  # it is tried again, and at the end that counts
+                courier.sync(lambda entry: entry.progress("running"), settled=False)
+                told()
+            driver.wait(SECONDS)
+        problem = ""
+        for _ in range(2):  # a connection that has lain idle may only now turn out to be dead
+            try:
+                courier.sync(lambda entry: entry.finish(files=not driver.dead), settled=True)
+                told()
+                settle(courier, driver, told)
+                return ""
+            except Exception as error:
+                problem = reason(error, courier.target)
+                if "does not answer" in problem or isinstance(error, Undeliverable):
+                    break
+        return problem
+
+
+def settle(courier: Courier, driver: Driver, told: Callable[[], None]) -> None:
+    """Deliver what a database that was set aside had, as far as nobody else is at it; the rest stays noted."""
+    path = courier.target.database
+    waiting = database.owed(path) if path else []
+    if path is None or not waiting:
+        return
+    done = {entry.journal.run for entry in courier.entries}
+    journals = {name: Journal(courier.store.folder("runs", name)) for name in waiting}
+    sweeps = [name for name, journal in journals.items() if _cells(journal)]
+    for name in [*sweeps, *waiting]:  # a sweep's cells go with it
+        if driver.dead:
+            break
+        if name in done:
+            continue
+        if not journals[name].exists:
+            done.add(name)
+            continue
+        cells = _cells(journals[name])
+        before = receipt.read(journals[name].folder)
+        order = {
+            "store": courier.store.location,
+            "uri": courier.target.uri,
+            "experiment": before.experiment if before else courier.target.experiment,
+            "runs": cells or [name],
+            "sweep": name if cells else None,
+        }
+        with suppress(Exception):  # it stays owed
+            other = Courier(order, used=True)
+            with other.held(wait=False):
+                other.sync(lambda entry: entry.finish(files=True), settled=True)
+            done |= {name, *cells}
+        told()
+    with locked(courier.store.folder(FOLDER) / ALL):
+        database.owe(path, [name for name in database.owed(path) if name not in done])
+
+
+def _cells(journal: Journal) -> list[str]:
+    """The runs that a sweep is made of; none of a run, or of what cannot be read."""
+    with suppress(EngramError, OSError):
+        return list(journal.about().get("cells", ()))
+    return []
+
+
+def reason(error: BaseException, target: Target) -> str:
+    """What went wrong with MLflow, in a line."""
+    line = " ".join(str(error).split())
+    if isinstance(error, EngramError):
+        return line
+    uri = target.public_uri
+    for words, said in (
+        ("Connection refused", f"nothing answers at {uri}"),
+        ("timed out", f"{uri} does not answer"),
+        ("resolve", f"{uri} cannot be found"),
+        ("too many 50", f"{uri} answers with errors only"),
+    ):
+        if words in line:
+            return said
+    return f"{uri}: {type(error).__name__}: {line[:300]}".replace(target.uri, uri)
+
+
+def quiet() -> None:
+    """MLflow's own messages, counts and long patience turned off."""
+    os.environ |= {
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "DO_NOT_TRACK": "true",
+        "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+        "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # the next sync is the next try
+        "GIT_PYTHON_REFRESH": "quiet",
+    }
+    logging.disable(logging.CRITICAL)
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends when its driver says so, or is gone
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever a library prints is no answer
+    order = json.loads(sys.stdin.readline())
+    driver = Driver()
+    with suppress(OSError):
+        os.nice(5)
+    quiet()
+    sys.path += [path for path in order["path"] if path not in sys.path]
+    os.environ["MLFLOW_TRACKING_URI"] = order["uri"]
+
+    def told() -> None:
+        with suppress(OSError):
+            answers.write("{}\n")
+
+    courier = Courier(order)
+    problem = follow(courier, driver, told)
+    with suppress(OSError):
+        answers.write(json.dumps({"problem": problem, "said": courier.said}) + "\n")
+    os._exit(0)  # a library's threads may hang on what it could not send
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.store import opened_at
+from orchestrator.errors import EngramError, SpecError
+from orchestrator.store import open_store
+
+
+def said(location: Path) -> str:
+    """What is said of an error that nobody foresaw."""
+    with pytest.raises(EngramError) as ended, opened_at(str(location)):
+        raise ZeroDivisionError("of nothing\nby nothing")
+    return str(ended.value)
+
+
+def test_an_unforeseen_error_is_one_line_and_its_traceback_lies_in_the_store(tmp_path: Path) -> None:
+    open_store(tmp_path)
+    line = said(tmp_path)
+    [note] = (tmp_path / "crashes").iterdir()
+    assert line.startswith("unexpected ZeroDivisionError: of nothing by nothing (a fault of engram's own; ")
+    assert line.endswith(f"its traceback is in {note})")
+    assert "Traceback" in note.read_text()
+
+
+def test_where_no_note_can_be_left_the_cause_is_said_all_the_same(tmp_path: Path) -> None:
+    open_store(tmp_path)
+    (tmp_path / "crashes").touch()
+    line = said(tmp_path)
+    assert line.startswith("unexpected ZeroDivisionError: of nothing by nothing (a fault of engram's own; with --debug")
+    assert f"no note can be left: cannot write {tmp_path}/crashes: File exists" in line
+
+
+def test_a_store_that_is_not_there_is_bad_usage(tmp_path: Path) -> None:
+    with (
+        pytest.raises(SpecError, match=r"there is no store at .*; run something first"),
+        opened_at(str(tmp_path / "no")),
+    ):
+        raise AssertionError("it was opened")

@@ -1,0 +1,158 @@
+"""What a run settles is settled once: for all its processes, over its interruptions, and never for another run."""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.pool
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import StoreError, Unwritable
+from orchestrator.executors import strategy_cache
+from orchestrator.run_folder.journal import Journal
+from orchestrator.store import Store, open_store
+from tests.support.s3 import BUCKET, Server
+
+NAME = "training on NVIDIA H200/mlp1"
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param == "bucket":
+        request.getfixturevalue("s3")
+    opened = open_store(tmp_path / "store" if request.param == "folder" else f"s3://{BUCKET}/audits")
+    for run in ("toys-1", "toys-2"):
+        Journal(opened.folder("runs") / run).create({}, None)
+    return opened
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Store:
+    opened = open_store(tmp_path / "store")
+    Journal(opened.folder("runs") / "toys-1").create({}, None)
+    return opened
+
+
+def never() -> Mapping[str, Any]:
+    raise AssertionError("it was settled already")
+
+
+def test_the_first_choice_is_kept_for_the_run_and_given_to_all_that_ask_later(store: Store) -> None:
+    settle = strategy_cache.settling(store, "toys-1")
+    assert {"way": "graph", "rates": [1.5, 2]} == settle(NAME, lambda: {"way": "graph", "rates": (1.5, 2)})
+    assert {"way": "graph", "rates": [1.5, 2]} == settle(NAME, never)
+    again = strategy_cache.settling(open_store(store.location), "toys-1")
+    assert {"way": "graph", "rates": [1.5, 2]} == again(NAME, never)
+
+
+def test_each_run_and_each_name_has_a_choice_of_its_own(store: Store) -> None:
+    for run in ("toys-1", "toys-2"):
+        for name in (NAME, NAME.lower(), "another"):
+            assert {"for": run + name} == strategy_cache.settling(store, run)(name, lambda: {"for": run + name})  # noqa: B023
+    assert {"for": "toys-1another"} == strategy_cache.settling(store, "toys-1")("another", never)
+
+
+def test_what_a_sweep_and_its_cells_have_settled_holds_for_each_other(store: Store) -> None:
+    strategy_cache.settling(store, "toys-1")(NAME, lambda: {"way": "graph"})
+    assert {"way": "graph"} == strategy_cache.settling(store, "toys-2", "toys-3", "toys-1")(NAME, never)
+    assert {"way": "loop"} == strategy_cache.settling(store, "toys-2")(NAME, lambda: {"way": "loop"})
+    assert {"way": "loop"} == strategy_cache.settling(store, "toys-2", "toys-1")(NAME, never)
+
+
+def test_of_two_that_choose_at_once_the_first_to_keep_its_choice_wins(store: Store) -> None:
+    def meanwhile() -> Mapping[str, Any]:
+        strategy_cache.settling(store, "toys-1")(NAME, lambda: {"way": "stack"})
+        return {"way": "loop"}
+
+    assert {"way": "stack"} == strategy_cache.settling(store, "toys-1")(NAME, meanwhile)
+
+
+def _chosen_by(place: tuple[str, int]) -> Any:
+    location, number = place
+    settle = strategy_cache.settling(open_store(location, create=False), "toys-1")
+    return settle(NAME, lambda: {"by": number})["by"]
+
+
+@pytest.mark.parametrize("count", [6])
+def test_processes_that_settle_at_once_all_use_the_same(store: Store, count: int) -> None:
+    with multiprocessing.get_context("spawn").Pool(count) as pool:
+        found = pool.map(_chosen_by, [(store.location, number) for number in range(count)], chunksize=1)
+    assert 1 == len(set(found))
+    assert found[0] == _chosen_by((store.location, 99))
+
+
+def test_a_damaged_choice_is_set_aside_and_made_anew(folder: Store) -> None:
+    place = Path(folder.location)
+    strategy_cache.settling(folder, "toys-1")(NAME, lambda: {"way": "graph"})
+    (path,) = (place / "runs" / "toys-1" / "ways").iterdir()
+    for number, text in enumerate([b"", b"{torn", b"[]", path.read_bytes().replace(b"graph", b"grape")]):
+        path.write_bytes(text)
+        assert {"way": number} == strategy_cache.settling(folder, "toys-1")(NAME, lambda: {"way": number})  # noqa: B023
+        assert {"way": number} == strategy_cache.settling(folder, "toys-1")(NAME, never)
+    aside = sorted((place / "quarantine").glob("*.json"))
+    assert [b"", b"{torn", b"[]"] == [each.read_bytes() for each in aside][:3]
+    assert "its digest is not that of its content" in aside[3].with_suffix(".txt").read_text()
+
+
+def test_a_damaged_choice_in_a_bucket_is_set_aside_too(s3: Server) -> None:
+    store = open_store(f"s3://{BUCKET}/audits")
+    strategy_cache.settling(store, "toys-1")(NAME, lambda: {"way": "graph"})
+    (name,) = s3.names("audits/runs/toys-1/ways")
+    s3.flip(name, 100)
+    assert {"way": "stack"} == strategy_cache.settling(store, "toys-1")(NAME, lambda: {"way": "stack"})
+    assert 2 == len(s3.names("audits/quarantine"))
+    assert [] == s3.names("audits/claims")
+
+
+def test_what_an_unreadable_place_holds_is_a_choice_to_make_anew(folder: Store) -> None:
+    path = Path(folder.location) / "runs" / "toys-1" / "ways" / strategy_cache.file_of(NAME)
+    path.mkdir(parents=True)  # nobody can read it as a file
+    assert {"way": "loop"} == strategy_cache.settling(folder, "toys-1")(NAME, lambda: {"way": "loop"})
+
+
+@pytest.mark.parametrize("hinder", [lambda runs: (runs / "ways").write_text("in the way"), lambda runs: runs.rmdir()])
+def test_a_choice_that_cannot_be_kept_is_refused(folder: Store, hinder: Callable[[Path], Any]) -> None:
+    runs = Path(folder.location) / "runs" / "toys-1"
+    (runs / "run.json").unlink()
+    hinder(runs)
+    with pytest.raises(Unwritable, match=r"cannot write .*ways"):
+        strategy_cache.settling(folder, "toys-1")(NAME, lambda: {"way": "loop"})
+
+
+def test_a_bucket_that_refuses_is_refused_and_one_that_cannot_be_read_says_so(s3: Server) -> None:
+    store = open_store(f"s3://{BUCKET}/audits")
+    with s3.forbidding(), pytest.raises(StoreError, match="access is denied"):
+        strategy_cache.settling(store, "toys-1")(NAME, lambda: {"way": "loop"})
+
+
+def test_a_claim_whose_holder_died_on_this_machine_keeps_nobody_from_keeping(s3: Server) -> None:
+    from orchestrator.store import claims
+    from orchestrator.store.bucket import Bucket
+
+    store = open_store(f"s3://{BUCKET}/audits")
+    dead = multiprocessing.get_context("fork").Process(target=os._exit, args=(0,))
+    bucket = Bucket(store.location)
+    held = claims.claim(bucket, f"toys-1.{strategy_cache.file_of(NAME)}")
+    (name,) = s3.names("audits/claims")
+    dead.start()
+    dead.join()
+    text = s3.get(name).decode().replace(f'"pid": {os.getpid()}', f'"pid": {dead.pid}')
+    held._ended.set()
+    held._heart.join()
+    s3.put(name, text.encode())
+    assert {"way": "loop"} == strategy_cache.settling(store, "toys-1")(NAME, lambda: {"way": "loop"})
+
+
+def test_the_name_of_a_file_tells_what_it_is_about() -> None:
+    assert strategy_cache.file_of(NAME).startswith("training-on-nvidia-h200-mlp1.")
+    assert strategy_cache.file_of(NAME) != strategy_cache.file_of(NAME.lower())
+    assert 100 > len(strategy_cache.file_of("x" * 1000))
+
+
+def test_what_json_cannot_hold_is_no_choice(folder: Store) -> None:
+    with pytest.raises(TypeError):
+        strategy_cache.settling(folder, "toys-1")(NAME, lambda: {"way": object()})

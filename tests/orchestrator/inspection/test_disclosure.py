@@ -1,0 +1,106 @@
+"""What leaves the machine names no patient and no folder, and what differs in it still differs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.inspection.disclosure import Disclosure, is_private
+from orchestrator.run_folder.journal import Journal
+from orchestrator.spec.fields import plain
+from tasks.audits.unique_feature import UniqueFeature
+from tasks.audits.unique_feature.subject import Given
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Family, Glyph, Picture, Words
+from tasks.datasets.features.words import pattern
+from tasks.files import File
+from tasks.models.given import ModelFile
+
+DIGEST = "a" * 64
+FONT = File("/home/ann/fonts/hand.ttf", DIGEST)
+JANE = Words("JANE DOE", FONT, size=9)
+
+
+def written(folder: Path, **about: Any) -> Path:
+    folder.mkdir()
+    (folder / "run.json").write_text(json.dumps({"audit": "unique_feature", **about}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("JANE DOE", "4 and 3 letters"),
+        ("J", "1 letter"),
+        ("12 05 1961", "2 and 2 and 4 digits"),
+        ("O'HARA 7", "6 and 1 characters"),
+    ],
+)
+def test_words_are_told_by_their_lengths(words: str, told: str) -> None:
+    assert told == pattern(words)
+
+
+@pytest.mark.parametrize(
+    ("private", "public"),
+    [
+        (Dataset("folder:/home/ann/ward 7/scans#20x20", DIGEST), Dataset("folder:scans#20x20", DIGEST)),
+        (Dataset("mnist", DIGEST), Dataset("mnist", DIGEST)),
+        (FONT, File("hand.ttf", DIGEST)),
+        (ModelFile("/home/ann/m.pt", DIGEST), ModelFile("m.pt", DIGEST)),
+        (ModelFile("ward.nets:make+/home/ann/w.npz"), ModelFile("ward.nets:make+w.npz")),
+        (Picture(File("/x/stamp.png"), File("/x/mask.png")), Picture(File("stamp.png"), File("mask.png"))),
+        (JANE, Words("<4 and 3 letters>", File("hand.ttf", DIGEST), size=9)),
+        (Glyph(), Glyph()),
+        (Family("names", names=FONT), Family("names", names=File("hand.ttf", DIGEST))),
+        (Given(outputs=(FONT,), shape=(8, 8, 1)), Given(outputs=(File("hand.ttf", DIGEST),), shape=(8, 8, 1))),
+    ],
+)
+def test_what_is_private_is_replaced_and_all_else_stays(private: Any, public: Any) -> None:
+    assert public == Disclosure().public(private)
+    assert is_private(private) == (private != public)
+
+
+def test_words_of_one_pattern_are_told_apart_and_the_same_words_stay_the_same() -> None:
+    disclosure = Disclosure()
+    found = [disclosure.public(Words(words)).words for words in ("JANE DOE", "JOHN ROE", "JANE DOE")]
+    assert ["<4 and 3 letters>", "<4 and 3 letters (2)>", "<4 and 3 letters>"] == found
+
+
+def test_words_may_be_told_where_folders_may_not() -> None:
+    assert replace(JANE, font=File("hand.ttf", DIGEST)) == Disclosure(words=True).public(JANE)
+
+
+def test_a_sweeps_settings_keep_the_forms_in_which_they_were_given(tmp_path: Path) -> None:
+    config = UniqueFeature(feature=JANE)
+    settings = [
+        {"feature": "words:JANE DOE", "feature.words": "JANE DOE", "feature.font": "fonts/hand.ttf", "epochs": 3},
+        {"feature": "words:JOHN ROE", "feature.words": "JOHN ROE", "data": "folder:../ann/scans", "scale": "tiny"},
+    ]
+    other = replace(config, feature=replace(JANE, words="JOHN ROE"), data=Dataset("folder:/home/ann/scans", DIGEST))
+    for name, each in (("one", replace(config, epochs=3)), ("two", other)):
+        written(tmp_path / name, config=plain(each), setting=None)
+    sweep = Disclosure().journal(written(tmp_path / "sweep", cells=["one", "two"], settings=settings))
+    one, two = sweep.about()["settings"]
+    assert {
+        "feature": "words:<4 and 3 letters>",
+        "feature.words": "<4 and 3 letters>",
+        "feature.font": "hand.ttf",
+        "epochs": 3,
+    } == one
+    assert ["words:<4 and 3 letters (2)>", "<4 and 3 letters (2)>", "folder:scans", "tiny"] == list(two.values())
+    assert "<4 and 3 letters (2)>" == sweep.beside("two").about()["config"]["feature"]["words"]
+
+
+def test_the_config_of_an_audit_that_has_gone_is_told_without_text(tmp_path: Path) -> None:
+    folder = written(tmp_path / "old", config={"feature": {"words": "JANE DOE"}, "gone": [1, "x"], "n": 2.5})
+    told = {"feature": {"words": "<withheld>"}, "gone": [1, "<withheld>"], "n": 2.5}
+    assert told == Disclosure().journal(folder).about()["config"]
+
+
+def test_a_config_without_anything_private_is_told_as_it_was_written(tmp_path: Path) -> None:
+    folder = written(tmp_path / "run", config={"canaries": 3})
+    assert Journal(folder).about() == Disclosure().journal(folder).about()

@@ -1,0 +1,84 @@
+"""A key sees what bears on the result, and nothing else."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from orchestrator.errors import SpecError
+from orchestrator.planning.identity import key_of, run_id
+from tasks.datasets.dataset import Dataset
+from tasks.job import Inputs, Job, task
+
+
+@dataclass(frozen=True)
+class Undeclared:
+    anything: Any = None
+
+
+@dataclass(frozen=True)
+class Config:
+    rate: float = 1.0
+    data: Dataset = Dataset("digits", "abc")
+
+
+@task(version=1, name="one")
+def first(config: Config, inputs: Inputs) -> pa.Table:
+    return pa.table({})
+
+
+@task(version=2, name="one")
+def second(config: Config, inputs: Inputs) -> pa.Table:
+    return pa.table({})
+
+
+def key(config: Config, inputs: tuple[str, ...] = (), function: Any = first) -> str:
+    return key_of(Job(function, config), inputs)
+
+
+def test_one_and_one_point_zero_are_one_value() -> None:
+    assert key(Config(rate=1)) == key(Config(rate=1.0))
+
+
+def test_data_enters_by_its_content_and_not_by_its_name() -> None:
+    assert key(Config(data=Dataset("digits", "abc"))) == key(Config(data=Dataset("copy/of/digits", "abc")))
+    assert key(Config(data=Dataset("digits", "abc"))) != key(Config(data=Dataset("digits", "abd")))
+
+
+def test_version_config_and_inputs_are_in_the_key() -> None:
+    keys = {
+        key(Config()),
+        key(Config(), function=second),
+        key(Config(rate=2)),
+        key(Config(), ("a",)),
+        key(Config(), ("b",)),
+    }
+    assert 5 == len(keys)
+
+
+def test_a_key_is_the_same_today_as_when_results_were_stored_under_it() -> None:
+    expected = "f04de35c"
+    assert expected == key(Config())[:8]
+
+
+@pytest.mark.parametrize("data", [Dataset("mnist")])
+def test_a_data_set_without_digest_has_no_key(data: Dataset) -> None:
+    with pytest.raises(SpecError, match="'mnist' has no digest yet"):
+        key(Config(data=data))
+
+
+def test_a_value_without_a_stable_form_is_refused() -> None:
+    with pytest.raises(SpecError, match="finite"):
+        key(Config(rate=math.nan))
+    for config in (Undeclared({1, 2}), Undeclared(object()), object()):
+        with pytest.raises(SpecError, match="stable form"):
+            key_of(Job(first, config), ())
+
+
+def test_a_run_is_named_after_its_plan_whatever_the_order() -> None:
+    assert run_id("density", ["a", "b"]) == run_id("density", ["b", "a"])
+    assert run_id("density", ["a"]) != run_id("forgetting", ["a"])

@@ -1,0 +1,241 @@
+"""A run's files are believed only as they were written, and a damaged one is in nobody's way but its own run's."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+import toys
+
+from orchestrator.errors import StoreError
+from orchestrator.planning.plan import Plan
+from orchestrator.run_folder import sealed, shapes, timings
+from orchestrator.run_folder.journal import Journal
+from tests.support.shell import Here
+
+RUN = ("run", "toys", "--address", "none", "parts=2")
+OTHER = ("run", "toys", "--address", "none", "parts=3")
+KEY = "a" * 64
+TIME = "2026-01-01T00:00:00+00:00"
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store of two runs."""
+    engram = Here(tmp_path_factory.mktemp("ran"))
+    engram(*RUN)
+    engram(*OTHER)
+    return engram.folder
+
+
+@pytest.fixture
+def engram(ran: Path, tmp_path: Path) -> Here:
+    shutil.copytree(ran, tmp_path, dirs_exist_ok=True)
+    return Here(tmp_path)
+
+
+@pytest.fixture
+def hurt(engram: Here) -> str:
+    """The run whose files come to harm."""
+    return run_of(engram, 2)
+
+
+@pytest.fixture
+def other(engram: Here) -> str:
+    return run_of(engram, 3)
+
+
+def run_of(engram: Here, parts: int) -> str:
+    journals = [Journal(path) for path in (engram.folder / "engram-store" / "runs").glob("[!.]*")]
+    (run,) = (journal.run for journal in journals if parts == journal.about()["config"]["parts"])
+    return run
+
+
+def states(engram: Here) -> dict[str, str]:
+    return {each["run"]: each["state"] for each in engram.json("runs")["runs"]}
+
+
+def folder(engram: Here, run: str) -> Path:
+    return engram.folder / "engram-store" / "runs" / run
+
+
+def flipped(data: bytes, at: int, bit: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("plan.json", "{}"),
+        ("plan.json", "[]"),
+        ("plan.json", '{"roots": {"summary": "a"}, "jobs": []}'),
+        ("plan.json", '{"roots": {}, "jobs": [["a"]]}'),
+        ("plan.json", '{"roots": {}, "jobs": [], "after": []}'),
+        ("plan.json", "[" * 100_000),
+        ("run.json", "{}"),
+        ("run.json", '{"audit": 3}'),
+        ("run.json", '{"audit": "toys", "cells": ["../elsewhere"]}'),
+        ("run.json", '{"audit": "toys", "cells": ["a", "b"], "settings": [{}]}'),
+        ("run.json", '{"audit": "toys", "created": 7}'),
+    ],
+)
+def test_a_damaged_run_file_stops_its_own_run_in_one_line_and_no_other(
+    engram: Here, hurt: str, other: str, name: str, text: str
+) -> None:
+    path = folder(engram, hurt) / name
+    path.write_text(text)
+    said = {engram(*command, code=1).stderr for command in (RUN, ("status", hurt), ("resume", hurt))}
+    (line,) = said
+    assert line.startswith(f"engram: cannot read {path}: ")
+    assert line.endswith("start the run anew, which finds its results as they are\n")
+    assert (1, text) == (line.count("\n"), path.read_text())
+    assert line == engram("runs").stderr
+    assert {hurt: "unreadable", other: "finished"} == states(engram)
+    assert 0 == engram.json(*OTHER)["jobs"]["done"]
+    path.parent.rename(engram.folder / "away")
+    assert {"planned": 3, "stored": 3, "done": 0, "failed": 0} == engram.json(*RUN)["jobs"]
+
+
+@pytest.mark.parametrize("name", ["plan.json", "run.json"])
+def test_run_status_and_resume_agree_of_every_flipped_bit(engram: Here, hurt: str, name: str) -> None:
+    path = folder(engram, hurt) / name
+    good = path.read_bytes()
+    chance = random.Random(0)
+    for _ in range(5):
+        path.write_bytes(flipped(good, chance.randrange(len(good)), chance.randrange(8)))
+        said = {engram(*command, code=1).stderr for command in (RUN, ("status", hurt), ("resume", hurt))}
+        assert 1 == len(said)
+
+
+@pytest.mark.parametrize("name", ["plan.json", "run.json"])
+def test_no_flipped_bit_is_read_as_something_else(tmp_path: Path, name: str) -> None:
+    journal = Journal(tmp_path / "toys-1")
+    journal.create({"audit": "toys", "config": {"parts": 2}}, Plan.below(toys.plan(toys.Config(parts=2))))
+    path = journal.folder / name
+    good = path.read_bytes()
+
+    def read() -> tuple[object, ...]:
+        return {**journal.about(), "sha256": None}["config"], journal.roots(), journal.tasks()
+
+    before = read()
+    for at in range(0, len(good), 7):
+        path.write_bytes(flipped(good, at, at % 8))
+        try:
+            assert before == read()  # a flip in the digest's own name leaves what it is of
+        except StoreError:
+            continue
+
+
+def test_files_of_older_versions_without_a_digest_are_read(engram: Here, hurt: str) -> None:
+    for name in ("plan.json", "run.json"):
+        path = folder(engram, hurt) / name
+        path.write_text(json.dumps(sealed.unseal(path.read_bytes())))
+        assert b"sha256" not in path.read_bytes()
+    assert "finished" == engram.json("status", hurt)["state"]
+    assert 0 == engram.json("resume", hurt, "--address", "none")["jobs"]["done"]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_what_is_sealed_is_json_of_which_every_change_but_to_its_last_name_is_found(indent: int | None) -> None:
+    value = {"a": [1, {"b": "ü"}], "c": "}"}
+    data = sealed.seal(value, indent)
+    assert value == sealed.unseal(data)
+    assert {*value, "sha256"} == set(json.loads(data))
+    for at in range(len(data)):
+        for bit in range(8):
+            try:
+                found = sealed.unseal(flipped(data, at, bit))
+            except ValueError:
+                continue
+            assert value == {name: found[name] for name in value}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        [1],
+        1,
+        None,
+        {},
+        {"event": "done"},
+        {"event": "done", "time": "yesterday"},
+        {"event": "done", "time": TIME},
+        {"event": "finished", "time": TIME, "jobs": [1], "note": 3},
+        {"event": "failed", "time": TIME, "key": ["a"]},
+        {"event": "tolerated", "time": TIME, "keys": 3},
+    ],
+)
+def test_a_line_that_is_no_event_is_passed_over(engram: Here, hurt: str, other: str, event: object) -> None:
+    log = folder(engram, hurt) / "events.jsonl"
+    line = json.dumps(event)
+    log.write_text(f"{line}\n{log.read_text()}{line}\n{'[' * 100_000}\nnot json\n")
+    assert {hurt: "finished", other: "finished"} == states(engram)
+    for command in ("status", hurt, "--watch"), ("explain", hurt), ("resume", hurt, "--address", "none"):
+        engram(*command)
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "3", '{"a": 1}', '{"a": ["x"], "b": [null, -1, true, Infinity]}', "[" * 100_000, "\x00"]
+)
+def test_timings_of_another_form_are_passed_over(engram: Here, hurt: str, other: str, text: str) -> None:
+    for run in (hurt, other):
+        (folder(engram, run) / "timings.json").write_text(text)
+    assert engram.json("plan", "toys", "parts=4")["expected_seconds"] is None
+    assert "finished" == engram.json(*OTHER)["state"]
+
+
+def test_of_timings_what_are_seconds_counts(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "timings.json").write_text('{"a": [1.0, "x", 3], "b": {}, "c": []}')
+    assert {"a": 2.0} == timings.known(tmp_path)
+
+
+def test_drivers_of_one_process_number_make_one_run_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in two containers, each of which counts its processes from 1."""
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    plan = Plan.below(toys.plan(toys.Config(parts=2)))
+    first, second = Journal(tmp_path / "toys-1"), Journal(tmp_path / "toys-1")
+    seal = sealed.seal
+
+    def interleaved(*arguments: object, **named: object) -> bytes:
+        monkeypatch.setattr(sealed, "seal", seal)  # once: in the middle of the first the second does all of it
+        second.create({"audit": "toys", "by": "second"}, plan)
+        return seal(*arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sealed, "seal", interleaved)
+    first.create({"audit": "toys", "by": "first"}, plan)
+    assert ("second", set(plan.jobs)) == (first.about()["by"], set(first.tasks()))
+    assert ["toys-1"] == os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("event", "is_one"),
+    [
+        ({"event": "started", "time": TIME, "planned": 1, "stored": 0, "tasks": {"a": 1}}, True),
+        ({"event": "started", "time": TIME, "planned": "1"}, False),
+        ({"event": "done", "time": TIME, "key": KEY, "task": "a", "seconds": 0.5, "worker": "here"}, True),
+        ({"event": "done", "time": TIME, "key": KEY, "task": "a", "seconds": "0.5"}, False),
+        ({"event": "of another version", "time": TIME, "anything": [1]}, True),
+        ({"event": "stored", "time": "2026-01-01T00:00:00", "key": KEY}, False),  # of no time zone: not to be ordered
+    ],
+)
+def test_an_event_has_what_its_kind_has(event: dict[str, object], is_one: bool) -> None:
+    assert is_one == shapes.is_event(event)
+
+
+def test_the_last_start_is_read_from_there_on_whatever_came_before_or_is_torn(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    begun = {"event": "started", "planned": 2, "stored": 0, "tasks": {}}
+    told = {"event": "failed", "key": "a", "task": "b", "error": 'it said "event": "started"'}
+    assert [] == journal.last_start()
+    journal.append([{"event": "finished"}])
+    assert ["finished"] == [event["event"] for event in journal.last_start()]
+    journal.append([begun, {"event": "interrupted"}, begun, told])
+    assert ["started", "failed"] == [event["event"] for event in journal.last_start()]
+    with open(tmp_path / "events.jsonl", "a") as log:
+        log.write('{"time": "now", "event": "started", "planned": -1}\n')
+    assert ["started", "failed"] == [event["event"] for event in journal.last_start()]

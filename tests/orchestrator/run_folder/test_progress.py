@@ -1,0 +1,85 @@
+"""A tally counts a run's events by their own times, so whoever reads the log counts what the run counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orchestrator.run_folder.progress import Tally
+
+PLANNED = {"event": "planned", "run": "a-1", "planned": 10, "stored": 2, "tasks": {"net.train": 8, "a.summary": 2}}
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+FAILED = {"event": "failed", "key": "f" * 64, "task": "net.train", "error": "ValueError: no"}
+
+
+def done(task: str = "net.train", seconds: float = 4.0) -> dict[str, Any]:
+    models = {"models": 1} if task == "net.train" else {}
+    return {"event": "done", "key": "k" * 64, "task": task, **models, "seconds": seconds, "worker": "here:1"}
+
+
+def test_jobs_done_and_failed_are_counted_beside_what_was_stored() -> None:
+    tally = Tally(Clock())
+    for event in (PLANNED, done(), done(), FAILED):
+        tally.take(event)
+    assert (10, 2, 2, 1) == (tally.planned, tally.stored, tally.done, tally.failed)
+    assert 4 == tally.there
+
+
+def test_a_result_that_is_gone_counts_again_once_it_is_computed_again() -> None:
+    tally = Tally(Clock())
+    gone = {"event": "missing", "key": "f" * 64, "task": "a.summary", "inputs": ["k" * 64]}
+    for event in (PLANNED, done(), gone, gone):  # two readers find the same
+        tally.take(event)
+    assert 2 == tally.there
+    tally.take(done())
+    assert 3 == tally.there
+    tally.take({"event": "damaged", "key": "k" * 64, "task": "net.train", "problem": "a flipped bit"})
+    assert 2 == tally.there
+
+
+def test_models_per_minute_counts_what_jobs_say_they_trained_whatever_they_are_called() -> None:
+    clock = Clock()
+    tally = Tally(clock)
+    tally.take(PLANNED)
+    for event in (done("a.train_set"), done("a.summary", 0.1)):
+        tally.take(event)
+    assert tally.models_per_minute is None
+    for event in (done(), done("a.course") | {"models": 2}):
+        tally.take(event)
+    clock.now += 30.0
+    assert 6.0 == tally.models_per_minute
+
+
+def test_the_time_left_follows_from_what_jobs_took_and_how_many_ran_at_a_time() -> None:
+    clock = Clock()
+    tally = Tally(clock)
+    tally.take({"event": "planned", "run": "a-1", "planned": 10, "stored": 0, "tasks": {"net.train": 10}})
+    assert tally.left is None
+    for _ in range(4):
+        tally.take(done(seconds=5.0))
+    clock.now += 10.0  # 20 s of work in 10 s: two at a time
+    assert 15.0 == tally.left  # 6 jobs of 5 s, two at a time
+
+
+def test_the_times_of_the_events_count_and_not_when_they_are_read() -> None:
+    tally = Tally(Clock())
+    tally.take(PLANNED | {"time": "2026-11-21T10:00:00.000+00:00"})
+    for _ in range(3):
+        tally.take(done())
+    tally.take({"event": "finished", "run": "a-1", "time": "2026-11-21T10:01:30.000+00:00"})
+    assert (90.0, True) == (tally.elapsed, tally.over)
+    assert 2.0 == tally.models_per_minute
+
+
+def test_another_start_counts_from_nothing() -> None:
+    tally = Tally(Clock())
+    for event in (PLANNED, done(), FAILED, {"event": "interrupted"}, PLANNED | {"event": "started", "stored": 3}):
+        tally.take(event)
+    assert (3, 0, 0, False) == (tally.stored, tally.done, tally.failed, tally.over)

@@ -1,0 +1,213 @@
+"""Runs whose store lies in a bucket: from the command line, from several machines, and while the server fails.
+
+Another machine is another working folder: nothing but the bucket is shared.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.store import open_store
+from orchestrator.store.content import content
+from tests.support.s3 import BUCKET, Server
+from tests.support.shell import Shell
+
+PLACE = f"s3://{BUCKET}/audits"
+WAITING = ("trouble=wait", "at=3")  # parts 0 to 2 are computed at once, the others once there is a file `go`
+
+
+@pytest.fixture
+def machine(s3: Server, tmp_path: Path) -> Callable[[str], Shell]:
+    def machine(name: str) -> Shell:
+        (tmp_path / name).mkdir()
+        shell = Shell(tmp_path / name)
+        shell.env |= s3.env | {"ENGRAM_STORE": PLACE}
+        return shell
+
+    return machine
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    (tmp_path / "log").mkdir()
+    return tmp_path / "log"
+
+
+def computed(log: Path) -> Counter[int]:
+    path = log / "computed.log"
+    return Counter(map(int, path.read_text().split())) if path.exists() else Counter()
+
+
+def await_results(s3: Server, count: int, run: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    while len(s3.names("audits/results")) < count:
+        assert run.poll() is None, run.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def await_begun(log: Path, run: subprocess.Popen[str]) -> None:
+    """Wait until the run computes the part that waits."""
+    deadline = time.monotonic() + 60
+    while not (log / "began.log").exists():
+        assert run.poll() is None, run.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_run_is_seen_and_read_from_a_machine_that_knows_only_the_bucket(
+    s3: Server, machine: Callable[[str], Shell]
+) -> None:
+    here, there = machine("here"), machine("there")
+    assert {"planned": 7, "stored": 0} == {
+        name: here.json("plan", "toys", "--preset", "few")[name] for name in ("planned", "stored")
+    }
+    assert [] == s3.names()  # a plan makes no store
+    ended = here.json("run", "toys", "--preset", "few", "--address", "none")
+    assert ("finished", 7) == (ended["state"], ended["jobs"]["done"])
+    assert [ended["run"]] == [each["run"] for each in there.json("runs")["runs"]]
+    assert "finished" == there.json("status")["state"]
+    assert [15.0] == [row["estimate"] for row in there.json("results", ended["run"])]
+    assert {"checked": 7, "damaged": []} == there.json("verify")
+    assert 0 == there.json("run", "toys", "--preset", "few", "--address", "none")["jobs"]["done"]
+    kept = {name.removeprefix(f"audits/runs/{ended['run']}/") for name in s3.names(f"audits/runs/{ended['run']}")}
+    assert {"run.json", "plan.json", "events.jsonl", "timings.json"} <= kept
+    assert 2 == sum(name.endswith(".parquet") for name in kept)
+    assert [] == s3.names("audits/claims")
+    assert here.folder / "engram-runs" / BUCKET / "audits" / "runs" / ended["run"] in list(
+        (here.folder / "engram-runs").rglob("toys-*")
+    )
+    assert not (here.folder / "engram-store").exists()
+
+
+def test_what_a_run_has_settled_is_kept_in_the_bucket_for_all_machines(
+    s3: Server, machine: Callable[[str], Shell], log: Path
+) -> None:
+    def ways(run: str) -> set[tuple[str, str]]:
+        store = open_store(PLACE)
+        parts = json.loads(s3.get(f"audits/runs/{run}/plan.json"))["roots"]["parts"]
+        return {(record["way"], record["chosen_by"]) for record in map(store.record, parts)}
+
+    here, there = machine("here"), machine("there")
+    run = here.json("run", "toys", "parts=3", "trouble=choose", f"folder={log}", "--address", "none")["run"]
+    (kept,) = s3.names(f"audits/runs/{run}/ways")
+    text = s3.get(kept)
+    for name in s3.names("audits/results"):
+        s3.delete(name)
+    (log / "slow").touch()  # it would be chosen otherwise now
+    assert 4 == there.json("resume", run, "--address", "none")["jobs"]["done"]
+    assert {("stack", "part 0")} == ways(run)
+    assert ["0"] == (log / "chosen.log").read_text().split()
+    assert (text, [kept]) == (s3.get(kept), s3.names(f"audits/runs/{run}/ways"))
+    assert [] == s3.names("audits/claims")
+
+
+def test_a_damaged_result_is_found_by_verify_and_computed_again(
+    s3: Server, machine: Callable[[str], Shell], log: Path
+) -> None:
+    here = machine("here")
+    command = ("run", "toys", f"folder={log}", "--address", "none")
+    here.json(*command)
+    keys = [row.removesuffix(".arrow").rpartition("/")[2] for row in s3.names("audits/results")]
+    s3.flip(f"audits/results/{keys[0][:2]}/{keys[0]}.arrow", 5000)
+    s3.delete(f"audits/results/{keys[1][:2]}/{keys[1]}.arrow")
+    assert [keys[0]] == here.json("verify", code=1)["damaged"]
+    assert 2 == here.json("resume", here.json("runs")["runs"][0]["run"], "--address", "none")["jobs"]["done"]
+    assert {"checked": 7, "damaged": []} == here.json("verify")
+
+
+def test_a_second_driver_elsewhere_is_refused_and_sees_the_first(
+    s3: Server, machine: Callable[[str], Shell], log: Path
+) -> None:
+    here, there = machine("here"), machine("there")
+    command = ("run", "toys", "parts=5", *WAITING, f"folder={log}", "--address", "none")
+    first = here.start(*command)
+    await_results(s3, 3, first)
+    seen = there.json("status")
+    assert "running" == seen["state"]
+    assert f"already has a driver: process {first.pid} on" in there(*command, code=1).stderr
+    (log / "go").touch()
+    assert "finished" in first.communicate(timeout=60)[0]
+    assert Counter(range(5)) == computed(log)
+    assert "finished" == there.json("status")["state"]
+
+
+def test_a_killed_run_is_resumed_on_another_machine_and_computes_nothing_twice(
+    s3: Server, machine: Callable[[str], Shell], log: Path
+) -> None:
+    here, there = machine("here"), machine("there")
+    first = here.start("run", "toys", "parts=6", *WAITING, f"folder={log}", "--address", "none")
+    await_begun(log, first)
+    first.kill()
+    first.wait()
+    assert 3 == len(s3.names("audits/results"))
+    (log / "go").touch()
+    assert "interrupted" == there.json("status")["state"]
+    ended = there.json("resume", "--address", "none")
+    assert ("finished", 7, 4) == (ended["state"], ended["jobs"]["stored"], ended["jobs"]["done"])
+    assert Counter([*range(6), 3]) == computed(log)  # one was running when it died
+    assert "finished" == here.json("status")["state"]
+    events = [json.loads(line) for line in s3.get(f"audits/runs/{ended['run']}/events.jsonl").splitlines()]
+    assert 2 == sum(event["event"] == "started" for event in events)
+
+
+@pytest.mark.slow
+def test_a_server_that_goes_away_is_a_pause_and_the_same_command_goes_on(
+    s3: Server, machine: Callable[[str], Shell], log: Path
+) -> None:
+    here = machine("here")
+    command = ("run", "toys", "parts=6", *WAITING, f"folder={log}", "--address", "none")
+    run = here.start(*command)
+    await_begun(log, run)
+    s3.stop()
+    (log / "go").touch()
+    try:
+        _, err = run.communicate(timeout=120)
+        assert 1 == run.returncode, err
+        assert PLACE in err
+        assert "paused" in err
+        assert "Traceback" not in err
+        refused = here("status", code=1).stderr
+        assert "it cannot be reached" in refused
+        assert 1 == len(refused.strip().splitlines())
+    finally:
+        s3.start()
+    assert "finished" == here.json(*command)["state"]
+    assert Counter([*range(6), 3]) == computed(log)
+
+
+@pytest.mark.slow
+def test_a_cluster_s_workers_write_to_the_bucket_what_they_write_to_a_folder(
+    s3: Server, machine: Callable[[str], Shell], ray_cluster: Any
+) -> None:
+    here = machine("here")
+    # Workers have the keys to the bucket where the cluster was started with them.
+    for store, address in ((PLACE, "local"), ("./engram-store", ray_cluster.address)):
+        ended = here.json("run", "toys", "--preset", "few", "--address", address, "--store", store)
+        assert ("finished", 7) == (ended["state"], ended["jobs"]["done"])
+    bucket, folder = open_store(PLACE), open_store(here.folder / "engram-store")
+    assert bucket.keys() == folder.keys()
+    for name in folder.keys() | bucket.keys():
+        one, other = (store.read(name) for store in (bucket, folder))
+        apart = [each for each in ("pid",) if each in one.schema.names]
+        assert content(one.drop_columns(apart)) == content(other.drop_columns(apart))
+        assert bucket.record(name)["worker"].rpartition(":")[0]
+
+
+@pytest.mark.slow
+def test_an_audit_s_numbers_do_not_depend_on_where_they_are_stored(s3: Server, machine: Callable[[str], Shell]) -> None:
+    here = machine("here")
+    for store in (PLACE, "./engram-store"):
+        here.json("run", "unique_feature", "--preset", "smoke", "--address", "none", "--store", store)
+    bucket, folder = open_store(PLACE), open_store(here.folder / "engram-store")
+    assert bucket.keys() == folder.keys()
+    one, other = ({name: store.record(name)["content"] for name in folder.keys() | set()} for store in (folder, bucket))
+    assert one == other

@@ -1,0 +1,436 @@
+"""A run goes to its end whatever happens on the way, computes nothing twice, and says what it could not have."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import toys
+
+from orchestrator.clock import Clock
+from orchestrator.errors import EngramError, Held, SpecError, StoreError
+from orchestrator.inspection import results
+from orchestrator.inspection.status import status
+from orchestrator.run_folder.journal import Journal
+from orchestrator.runs.lifecycle import resume, start
+from orchestrator.runs.report import Report
+from orchestrator.spec.execution import Execution
+from orchestrator.spec.resolve import Cell
+from orchestrator.store import Store, open_store
+from orchestrator.tracking import facts
+
+HERE = Execution(address="none", mlflow="off", report=False)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(str(tmp_path / "store"))
+
+
+def run(
+    store: Store, execution: Execution = HERE, events: list[Mapping[str, Any]] | None = None, **fields: Any
+) -> Report:
+    observe = None if events is None else events.append
+    return start([Cell("toys", toys.Config(**fields))], store, execution, observe)
+
+
+def computed(folder: Path) -> Counter[int]:
+    """How often each part was really computed."""
+    log = folder / "computed.log"
+    return Counter(map(int, log.read_text().split())) if log.exists() else Counter()
+
+
+def logged(store: Store, report: Report) -> list[dict[str, Any]]:
+    return list(Journal(Path(store.location) / "runs" / report.run).events())
+
+
+def test_a_run_computes_its_plan_and_its_tables_say_so(store: Store, tmp_path: Path) -> None:
+    report = run(store, folder=str(tmp_path))
+    assert ("finished", 0) == (report.state, report.exit_code)
+    assert {"planned": 7, "stored": 7, "done": 7, "failed": 0} == report.jobs
+    assert [15.0] == report.table("summary")["estimate"].to_pylist()
+    assert list(range(6)) == report.table("parts")["number"].to_pylist()
+    assert Counter(range(6)) == computed(tmp_path)
+
+
+def test_the_same_command_again_computes_nothing_and_logs_each_job_as_stored(store: Store, tmp_path: Path) -> None:
+    first = run(store, folder=str(tmp_path))
+    events: list[Mapping[str, Any]] = []
+    second = run(store, folder=str(tmp_path), events=events)
+    assert first.run == second.run
+    assert {"planned": 7, "stored": 7, "done": 0, "failed": 0} == second.jobs
+    assert Counter(range(6)) == computed(tmp_path)
+    assert 7 == sum(event["event"] == "stored" for event in logged(store, second))
+    assert ["planned", "finished"] == [event["event"] for event in events]
+
+
+def test_the_parquet_parts_hold_each_row_once_after_any_number_of_starts(store: Store) -> None:
+    for _ in range(3):
+        report = run(store, parts=150)
+    folder = Path(store.location) / "runs" / report.run / "tables"
+    assert sorted(range(150)) == sorted(pq.read_table(folder / "parts")["number"].to_pylist())
+    assert 1 == pq.read_table(folder / "summary").num_rows
+
+
+@pytest.mark.parametrize("together", [None, 1, 2, 5, 64])
+def test_how_many_jobs_share_a_call_does_not_change_a_table(store: Store, together: int | None) -> None:
+    report = run(store, replace(HERE, together=together), parts=20)
+    assert list(range(20)) == report.table("parts")["number"].to_pylist()
+
+
+def test_jobs_that_cannot_be_computed_together_are_computed_alone(store: Store, tmp_path: Path) -> None:
+    events: list[Mapping[str, Any]] = []
+    report = run(store, replace(HERE, together=4), events, parts=4, trouble="together", folder=str(tmp_path))
+    assert "finished" == report.state
+    assert Counter(range(4)) == computed(tmp_path)
+    assert "RuntimeError: not all of these at once" in {event.get("cause") for event in events}
+
+
+def test_a_failed_job_ends_alone_and_the_run_says_which(store: Store, tmp_path: Path) -> None:
+    report = run(store, trouble="raise", at=2, folder=str(tmp_path))
+    assert ("failed", 3) == (report.state, report.exit_code)
+    assert {"planned": 7, "stored": 5, "done": 5, "failed": 1} == report.jobs
+    ((key, task, error),) = report.failures
+    assert ("toys.part", "ValueError: part 2 cannot be had") == (task, error)
+    assert "Traceback" in (store.failure(key) or "")
+    with pytest.raises(EngramError, match="nothing in 'summary'"):
+        report.table("summary")
+
+
+def test_resume_tries_what_failed_again_and_nothing_else(store: Store, tmp_path: Path) -> None:
+    failed = run(store, trouble="raise", at=2, folder=str(tmp_path))
+    (tmp_path / "mended").touch()
+    report = resume(failed.run, store, HERE)
+    assert {"planned": 7, "stored": 7, "done": 2, "failed": 0} == report.jobs
+    assert Counter({**dict.fromkeys(range(6), 1), 2: 2}) == computed(tmp_path)
+    assert store.failure(failed.failures[0][0]) is None
+
+
+def test_a_tolerated_failure_leaves_tables_of_what_is_there(store: Store, tmp_path: Path) -> None:
+    report = run(store, replace(HERE, tolerate=1), trouble="raise", at=5, folder=str(tmp_path))
+    assert ("failed", 3) == (report.state, report.exit_code)
+    assert [(10.0, 5)] == [(row["estimate"], row["n"]) for row in report.table("summary").to_pylist()]
+    assert report.jobs == status(Journal(store.folder("runs", report.run)), store).jobs
+    folder = Path(store.location) / "runs" / report.run / "tables"
+    assert [10.0] == pq.read_table(folder / "summary")["estimate"].to_pylist()
+    (tmp_path / "mended").touch()
+    whole = resume(report.run, store, HERE)
+    assert [15.0] == whole.table("summary")["estimate"].to_pylist()
+    assert [15.0] == pq.read_table(folder / "summary")["estimate"].to_pylist()
+
+
+def test_where_all_failed_and_that_was_tolerated_there_is_no_summary_and_no_answer(store: Store) -> None:
+    report = run(store, replace(HERE, tolerate=1), parts=1, trouble="raise", at=0)
+    assert ("failed", 3) == (report.state, report.exit_code)
+    journal = Journal(store.folder("runs", report.run))
+    assert [] == results.summary(journal, store).table.to_pylist()
+    assert results.answer(journal, store) is None
+    assert {} == facts.metrics(journal, store)
+
+
+def test_more_failures_than_tolerated_leave_no_summary(store: Store) -> None:
+    report = run(store, replace(HERE, tolerate=0), trouble="raise", at=5)
+    assert report.roots["summary"][0] not in store
+
+
+def test_with_fail_fast_the_rest_is_not_started(store: Store, tmp_path: Path) -> None:
+    report = run(store, replace(HERE, fail_fast=True), trouble="raise", at=0, folder=str(tmp_path))
+    assert "failed" == report.state
+    assert Counter([0]) == computed(tmp_path)
+
+
+@pytest.mark.parametrize("harm", ["cut", "flip", "empty", "delete", "swap"])
+def test_a_harmed_result_is_found_computed_again_and_said(store: Store, tmp_path: Path, harm: str) -> None:
+    before = run(store, folder=str(tmp_path))
+    one, other = (_file(store, key) for key in before.roots["parts"][:2])
+    data = bytearray(one.read_bytes())
+    if harm == "cut":
+        one.write_bytes(data[: len(data) // 2])
+    elif harm == "flip":
+        data[len(data) // 3] ^= 1
+        one.write_bytes(data)
+    elif harm == "empty":
+        one.write_bytes(b"")
+    elif harm == "delete":
+        one.unlink()
+    else:
+        one.write_bytes(other.read_bytes())
+    events: list[Mapping[str, Any]] = []
+    after = run(store, folder=str(tmp_path), events=events)
+    assert "finished" == after.state
+    assert Counter({**dict.fromkeys(range(6), 1), 0: 2}) == computed(tmp_path)
+    assert before.table("parts").column("number") == after.table("parts").column("number")
+    if harm != "delete":  # what is not there is planned like anything new
+        assert 1 == after.damaged
+        assert [before.roots["parts"][0]] == [event["key"] for event in events if event["event"] == "damaged"]
+        assert 1 == len(list((Path(store.location) / "quarantine").glob("*.arrow")))
+
+
+def test_a_result_deleted_during_the_run_is_computed_again_and_said(store: Store, tmp_path: Path) -> None:
+    deleted: list[str] = []
+    events: list[Mapping[str, Any]] = []
+
+    def observe(event: Mapping[str, Any]) -> None:
+        events.append(event)
+        if event["event"] == "done" and not deleted:
+            deleted.append(event["key"])
+            _file(store, event["key"]).unlink()
+
+    report = start([Cell("toys", toys.Config(folder=str(tmp_path)))], store, HERE, observe)
+    assert "finished" == report.state
+    assert 1 == report.damaged
+    assert {"missing"} == {event["event"] for event in events} - {"planned", "done", "finished"}
+    assert Counter({**dict.fromkeys(range(6), 1), 0: 2}) == computed(tmp_path)
+
+
+def test_one_flipped_bit_under_many_readers_costs_one_computation_and_fails_nothing(
+    store: Store, tmp_path: Path
+) -> None:
+    fields: dict[str, Any] = {"parts": 12, "first": 1, "share": True, "folder": str(tmp_path)}
+    before = run(store, **fields)
+    (shared,) = store.keys() - {key for keys in before.roots.values() for key in keys}
+    for key in before.roots["parts"]:
+        _file(store, key).unlink()
+    data = bytearray(_file(store, shared).read_bytes())
+    data[len(data) // 3] ^= 1
+    _file(store, shared).write_bytes(data)
+    after = run(store, replace(HERE, together=12), **fields)
+    assert ("finished", 0) == (after.state, after.exit_code)
+    assert (13, 0, 1) == (after.jobs["done"], after.jobs["failed"], after.damaged)
+    assert Counter(dict.fromkeys(range(13), 2)) == computed(tmp_path)
+
+
+def test_a_second_driver_is_refused_while_the_first_lives(store: Store, tmp_path: Path) -> None:
+    refused: list[str] = []
+
+    def observe(event: Mapping[str, Any]) -> None:
+        if event["event"] == "done":
+            with pytest.raises(Held, match=str(os.getpid())):
+                run(store, folder=str(tmp_path))
+            refused.append(event["key"])
+
+    start([Cell("toys", toys.Config(folder=str(tmp_path)))], store, HERE, observe)
+    assert (7, Counter(range(6))) == (len(refused), computed(tmp_path))
+
+
+def test_a_driver_that_was_taken_over_writes_nothing_more_and_says_who_has_the_run(store: Store) -> None:
+    hours = [0.0]
+    runs = Path(store.location) / "runs"
+    seen: list[tuple[bytes, list[Path]]] = []
+    events: list[Mapping[str, Any]] = []
+
+    def files() -> tuple[bytes, list[Path]]:
+        [log] = runs.glob("*/events.jsonl")
+        return log.read_bytes(), sorted(path for path in runs.rglob("*") if path.is_file() and path.name != "clock")
+
+    def observe(event: Mapping[str, Any]) -> None:
+        events.append(event)
+        if event["event"] == "done" and not seen:  # this machine sleeps for an hour, and another one takes over
+            [lease] = runs.glob("*/lease.json")
+            theirs = {**json.loads(lease.read_text()), "host": "another", "pid": 77, "token": "theirs"}
+            lease.with_name("theirs").write_text(json.dumps(theirs))
+            lease.with_name("theirs").rename(lease)
+            hours[0] = 1.0
+            seen.append(files())
+
+    clock = Clock(now=lambda: time.time() + 3600 * hours[0])
+    with pytest.raises(Held, match=r"toys-\w+ was taken over .* cut off: process 77 on another has it now; what was"):
+        start([Cell("toys", toys.Config())], store, HERE, observe, clock=clock)
+    [(log, paths)] = seen
+    assert (log, [path for path in paths if path.parent.name != ".drivers"]) == files()
+    assert {"planned", "done"} == {event["event"] for event in events}
+    [lease] = runs.glob("*/lease.json")
+    assert "theirs" == json.loads(lease.read_text())["token"]
+
+
+def test_a_sweep_computes_what_its_cells_share_once(store: Store, tmp_path: Path) -> None:
+    cells = [
+        Cell(
+            "toys",
+            toys.Config(parts=parts, label=label, folder=str(tmp_path)),
+            setting={"parts": parts, "label": label},
+        )
+        for parts in (4, 6)
+        for label in ("a", "b")
+    ]
+    report = start(cells, store, HERE, None)
+    assert "finished" == report.state
+    assert Counter(range(6)) == computed(tmp_path)
+    assert [6.0, 6.0, 15.0, 15.0] == [cell.table("summary")["estimate"][0].as_py() for cell in report.cells]
+    assert {"planned": 10, "stored": 10, "done": 10, "failed": 0} == report.jobs
+    again = resume(report.run, store, HERE)
+    assert {"planned": 10, "stored": 10, "done": 0, "failed": 0} == again.jobs
+    assert 4 == len(again.cells)
+
+
+def test_a_sweep_needs_no_more_threads_than_one_run(store: Store) -> None:
+    before = set(threading.enumerate())
+    begun: list[int] = []
+    cells = [Cell("toys", toys.Config(parts=1, first=first)) for first in range(30)]
+    start(cells, store, HERE, lambda event: begun.append(len(set(threading.enumerate()) - before)))
+    assert 1 == max(begun)
+
+
+def test_again_is_a_new_run_that_reuses_the_results(store: Store, tmp_path: Path) -> None:
+    first = run(store, folder=str(tmp_path))
+    second = run(store, replace(HERE, again=True), folder=str(tmp_path))
+    assert f"{first.run}-2" == second.run
+    assert Counter(range(6)) == computed(tmp_path)
+
+
+def test_a_time_limit_interrupts_and_the_same_command_goes_on(store: Store, tmp_path: Path) -> None:
+    done = [0.0]  # a second for each
+
+    def observe(event: Mapping[str, Any]) -> None:
+        done[0] += event["event"] == "done"
+
+    cells = [Cell("toys", toys.Config(parts=8, folder=str(tmp_path)))]
+    execution = replace(HERE, stop_after=2.5, together=1)
+    report = start(cells, store, execution, observe, clock=Clock(monotonic=lambda: done[0]))
+    assert ("interrupted", 130, 3) == (report.state, report.exit_code, report.jobs["stored"])
+    assert "finished" == start(cells, store, HERE).state
+    assert Counter(range(8)) == computed(tmp_path)
+
+
+def test_an_unreadable_plan_stops_the_run_and_nothing_is_written_over_it(store: Store) -> None:
+    report = run(store)
+    plan = Path(store.location) / "runs" / report.run / "plan.json"
+    plan.write_text(plan.read_text()[:-20])
+    before = plan.read_bytes()
+    for again in (lambda: run(store), lambda: resume(report.run, store, HERE)):
+        with pytest.raises(StoreError, match=r"plan\.json"):
+            again()
+    assert before == plan.read_bytes()
+
+
+def test_a_run_of_other_task_versions_is_not_resumed_as_if_it_were_the_same(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = run(store)
+    mark = toys.part.__task__  # type: ignore[attr-defined]
+    monkeypatch.setattr(toys.part, "__task__", type(mark)(mark.name, 2, 0.0, mark.many, mark.alike))
+    with pytest.raises(EngramError, match=r"planned by other versions of toys\.part"):
+        resume(report.run, store, HERE)
+
+
+def test_an_unknown_run_is_named(store: Store) -> None:
+    with pytest.raises(SpecError, match="unknown run 'toys-x'"):
+        resume("toys-x", store, HERE)
+
+
+def test_a_record_says_where_and_how_a_result_was_made(store: Store) -> None:
+    report = run(store)
+    record = store.record(report.roots["summary"][0])
+    assert "toys.total" == record["task"]
+    assert list(report.roots["parts"]) == record["inputs"]
+    assert {"label": ""} == record["config"]
+    assert record["worker"].endswith(f":{os.getpid()}")
+    assert {"numpy", "pyarrow", "python"} <= set(record["versions"])
+    json.dumps(dict(record))
+
+
+def _file(store: Store, key: str) -> Path:
+    return Path(store.location) / "results" / key[:2] / f"{key}.arrow"
+
+
+def ways(store: Store, report: Report) -> set[tuple[str, str]]:
+    """In which ways the parts of a run were computed, and by whom that was chosen."""
+    records = [store.record(key) for key in Journal(Path(store.location) / "runs" / report.run).roots()["parts"]]
+    return {(record["way"], record["chosen_by"]) for record in records}
+
+
+def chosen(folder: Path) -> list[str]:
+    return (folder / "chosen.log").read_text().split()
+
+
+def test_a_way_is_chosen_once_for_a_run_and_kept_when_it_goes_on(store: Store, tmp_path: Path) -> None:
+    report = run(store, parts=6, trouble="choose", folder=str(tmp_path))
+    assert {("stack", "part 0")} == ways(store, report)
+    (tmp_path / "slow").touch()  # it would be chosen otherwise now
+    for key in list(Journal(Path(store.location) / "runs" / report.run).roots()["parts"])[:3]:
+        (Path(store.location) / "results" / key[:2] / f"{key}.arrow").unlink()
+    again = resume(report.run, store, HERE)
+    assert 3 == again.jobs["done"]
+    assert {("stack", "part 0")} == ways(store, report)
+    assert ["0"] == chosen(tmp_path)
+
+
+def test_a_forced_way_is_used_and_destroys_no_choice_and_names_no_other_run(store: Store, tmp_path: Path) -> None:
+    def lose(report: Report) -> None:
+        for key in Journal(Path(store.location) / "runs" / report.run).roots()["parts"]:
+            (Path(store.location) / "results" / key[:2] / f"{key}.arrow").unlink()
+
+    fields = {"parts": 3, "trouble": "choose", "folder": str(tmp_path)}
+    forced = run(store, replace(HERE, way="graph"), **fields)
+    assert {("graph", "force")} == ways(store, forced)
+    assert not (tmp_path / "chosen.log").exists()
+    lose(forced)
+    auto = run(store, **fields)
+    assert forced.run == auto.run
+    assert {("stack", "part 0")} == ways(store, auto)
+    lose(auto)
+    assert {("loop", "force")} == ways(store, run(store, replace(HERE, way="loop"), **fields))
+    lose(auto)
+    assert {("stack", "part 0")} == ways(store, resume(auto.run, store, HERE))
+    assert ["0"] == chosen(tmp_path)
+
+
+def test_other_runs_choose_for_themselves_and_the_cells_of_a_sweep_choose_once(store: Store, tmp_path: Path) -> None:
+    fields: dict[str, Any] = {"trouble": "choose", "folder": str(tmp_path)}
+    cells = [Cell("toys", toys.Config(parts=2, first=first, **fields)) for first in (0, 10)]
+    swept = start(cells, store, HERE)
+    assert ["0"] == chosen(tmp_path)
+    assert ["ways"] == [path.name for path in Path(store.location, "runs", swept.run).glob("way*")]
+    for report in swept.cells:
+        for key in Journal(Path(store.location) / "runs" / report.run).roots()["parts"]:
+            (Path(store.location) / "results" / key[:2] / f"{key}.arrow").unlink()
+    assert {2} == {resume(report.run, store, HERE).jobs["done"] for report in swept.cells}
+    assert ["0"] == chosen(tmp_path)
+    run(store, parts=2, first=20, **fields)
+    assert ["0", "20"] == chosen(tmp_path)
+
+
+def test_the_models_of_one_step_are_at_most_as_many_as_share_a_call(store: Store, tmp_path: Path) -> None:
+    report = run(store, replace(HERE, together=2), parts=3, trouble="choose", folder=str(tmp_path))
+    keys = Journal(Path(store.location) / "runs" / report.run).roots()["parts"]
+    assert {2} == {store.record(key)["members"] for key in keys}
+
+
+def test_a_run_whose_choice_cannot_be_kept_pauses_and_goes_on_once_it_can(store: Store, tmp_path: Path) -> None:
+    fields = {"parts": 3, "trouble": "choose", "folder": str(tmp_path)}
+    name = run(store, replace(HERE, way="loop"), **fields).run
+    folder = Path(store.location) / "runs" / name
+    for key in Journal(folder).roots()["parts"]:
+        (Path(store.location) / "results" / key[:2] / f"{key}.arrow").unlink()
+    (folder / "ways").write_text("in the way")
+    paused = resume(name, store, HERE)
+    assert ("paused", 1) == (paused.state, paused.exit_code)
+    assert str(folder / "ways") in paused.note
+    assert 0 == paused.jobs["failed"]
+    (folder / "ways").unlink()
+    assert "finished" == resume(name, store, HERE).state
+    assert {("stack", "part 0")} == ways(store, paused)
+
+
+def test_a_run_killed_between_its_choice_and_its_results_goes_on_with_that_choice(store: Store, tmp_path: Path) -> None:
+    fields: dict[str, Any] = {"parts": 3, "trouble": "choose, die", "folder": str(tmp_path)}
+    driver = multiprocessing.get_context("fork").Process(target=run, args=(store,), kwargs=fields)
+    driver.start()
+    driver.join()
+    assert -signal.SIGKILL == driver.exitcode
+    (tmp_path / "mended").touch()
+    (tmp_path / "slow").touch()
+    report = run(store, **fields)
+    assert ("finished", {("stack", "part 0")}) == (report.state, ways(store, report))
+    assert ["0"] == chosen(tmp_path)

@@ -1,0 +1,268 @@
+"""A run is finished only where every result is there, can be read and is sound, and log and tables say so."""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import toys
+
+from orchestrator.cli import verdict
+from orchestrator.errors import Unwritable
+from orchestrator.inspection.status import status
+from orchestrator.run_folder.journal import Journal
+from orchestrator.runs.lifecycle import resume, start
+from orchestrator.runs.report import Report
+from orchestrator.spec.execution import Execution
+from orchestrator.spec.resolve import Cell
+from orchestrator.store import Store, Written, open_store
+
+HERE = Execution(address="none", mlflow="off", report=False)
+PAUSED = ("paused", 1)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(str(tmp_path / "store"))
+
+
+def run(store: Store, events: list[Mapping[str, Any]] | None = None, **fields: Any) -> Report:
+    observe = None if events is None else events.append
+    return start([Cell("toys", toys.Config(**fields))], store, HERE, observe)
+
+
+def ended(report: Report) -> tuple[str, int]:
+    return report.state, report.exit_code
+
+
+def place(store: Store, key: str) -> Path:
+    return Path(store.location) / "results" / key[:2] / f"{key}.arrow"
+
+
+def computed(folder: Path) -> int:
+    """How many parts were really computed, again or not."""
+    return len((folder / "computed.log").read_text().split())
+
+
+def rows(store: Store, report: Report, name: str = "parts") -> list[int]:
+    column = {"parts": "number", "summary": "estimate"}[name]
+    found = pq.read_table(Path(store.location) / "runs" / report.run / "tables" / name)
+    return sorted(found[column].to_pylist())
+
+
+def refusing(refuses: Callable[[Path, str], bool], number: int, act: Callable[..., Any]) -> Callable[..., Any]:
+    """`open` or the like, which the system refuses for some paths; the second argument is the mode or flags."""
+
+    def refuse(path: Any, *arguments: Any, **more: Any) -> Any:
+        if isinstance(path, str | os.PathLike) and refuses(Path(path), str(arguments[0] if arguments else "")):
+            raise OSError(number, os.strerror(number), str(path))
+        return act(path, *arguments, **more)
+
+    return refuse
+
+
+# Results
+
+
+@pytest.mark.parametrize("target", ["/nowhere", "itself"])
+def test_a_link_to_nothing_in_a_results_place_is_set_aside_and_computed_anew(
+    store: Store, tmp_path: Path, target: str
+) -> None:
+    report = run(store, folder=str(tmp_path))
+    path = place(store, report.roots["parts"][0])
+    path.unlink()
+    path.symlink_to(path.name if target == "itself" else target)
+    again = run(store, folder=str(tmp_path))
+    assert (("finished", 0), 1, 7) == (ended(again), again.jobs["done"], computed(tmp_path))
+    assert path.is_file()
+    assert [] == list(store.verify(store.keys()))
+
+
+def test_a_run_with_a_result_that_cannot_be_read_pauses_and_names_it(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = run(store, folder=str(tmp_path))
+    path = place(store, report.roots["parts"][0])
+    with monkeypatch.context() as patch:
+        patch.setattr(builtins, "open", refusing(lambda each, _: each == path, errno.EACCES, open))
+        events: list[Mapping[str, Any]] = []
+        again = run(store, events, folder=str(tmp_path))
+    assert PAUSED == ended(again)
+    assert f"cannot read {path}: Permission denied" == again.note
+    assert {"planned": 7, "stored": 6, "done": 0, "failed": 0} == again.jobs
+    assert ["planned", "paused"] == [event["event"] for event in events]  # and nothing is said to be computed again
+    assert "paused" == status(Journal(store.folder("runs", report.run)), store).state
+    assert ("finished", 0) == ended(run(store, folder=str(tmp_path)))
+    assert 6 == computed(tmp_path)
+
+
+def test_a_run_with_a_damaged_result_that_cannot_be_set_aside_pauses_and_names_it(store: Store, tmp_path: Path) -> None:
+    report = run(store, folder=str(tmp_path))
+    key = report.roots["parts"][0]
+    data = bytearray(place(store, key).read_bytes())
+    data[len(data) // 3] ^= 1
+    place(store, key).write_bytes(data)
+    quarantine = Path(store.location) / "quarantine"
+    quarantine.rmdir()
+    quarantine.touch()
+    with pytest.raises(Unwritable):  # at once, where the store is opened anew
+        open_store(store.location)
+    again = resume(report.run, store, HERE)
+    assert PAUSED == ended(again)
+    assert f"result {key} is damaged" in again.note
+    assert str(quarantine) in again.note or "cannot be set aside" in again.note
+    quarantine.unlink()
+    assert ("finished", 0) == ended(run(open_store(store.location), folder=str(tmp_path)))
+    assert 7 == computed(tmp_path)
+
+
+def test_a_cell_of_a_sweep_is_finished_where_another_ones_result_cannot_be_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = [Cell("toys", toys.Config(parts=2, first=first)) for first in (0, 10)]
+    path = place(store, start(cells, store, HERE).cells[1].roots["parts"][0])
+    with monkeypatch.context() as patch:
+        patch.setattr(builtins, "open", refusing(lambda each, _: each == path, errno.EACCES, open))
+        swept = start(cells, store, HERE)
+    assert ("paused", ["finished", "paused"]) == (swept.state, [cell.state for cell in swept.cells])
+
+
+def test_a_cell_that_was_not_begun_since_another_failed_is_not_called_finished(store: Store) -> None:
+    cells = [Cell("toys", toys.Config(parts=1, first=first, trouble="raise", at=first)) for first in (0, 10)]
+    swept = start(cells, store, replace(HERE, fail_fast=True))
+    assert [("failed", 0), ("interrupted", 0)] == [(cell.state, cell.jobs["stored"]) for cell in swept.cells]
+
+
+# Commits that are refused
+
+
+@pytest.mark.parametrize("number", [errno.EXDEV, errno.ENAMETOOLONG, errno.EINVAL, errno.EMLINK, errno.ETXTBSY])
+def test_a_commit_refused_for_whatever_reason_pauses_and_nothing_is_computed_over_and_over(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", refusing(lambda path, _: "tmp" in path.parts, number, os.link))
+        report = run(store, folder=str(tmp_path))
+    assert PAUSED == ended(report)
+    assert "cannot write" in report.note
+    assert f"({errno.errorcode[number]})" in report.note
+    assert 1 == computed(tmp_path)
+    assert ("finished", 0) == ended(run(store, folder=str(tmp_path)))
+    assert 7 == computed(tmp_path)
+
+
+# Logs and tables
+
+
+def full(store: Store) -> Callable[[Path, str], bool]:
+    """Whether a path is written to below `runs`, of which the disk is full."""
+    runs = Path(store.location) / "runs"
+    return lambda path, mode: path.is_relative_to(runs) and any(letter in mode for letter in "awx+")
+
+
+def test_a_run_whose_log_cannot_be_written_any_more_pauses_and_the_same_command_writes_it(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+
+        def fill(event: Mapping[str, Any]) -> None:
+            if event["event"] == "planned":
+                patch.setattr(builtins, "open", refusing(full(store), errno.ENOSPC, open))
+
+        report = start([Cell("toys", toys.Config(folder=str(tmp_path)))], store, HERE, fill)
+    log = Path(store.location) / "runs" / report.run / "events.jsonl"
+    assert PAUSED == ended(report)
+    assert f"cannot write {log}: No space left on device" == report.note
+    assert 7 == report.jobs["stored"]
+    again = run(store, folder=str(tmp_path))
+    assert (("finished", 0), 6) == (ended(again), computed(tmp_path))
+    assert list(range(6)) == rows(store, again)
+
+
+def test_a_run_whose_tables_cannot_be_written_pauses_and_the_same_command_writes_them(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(pq, "write_table", full_disk)
+        report = run(store, folder=str(tmp_path))
+    assert PAUSED == ended(report)
+    assert f"cannot write {store.location}/runs/{report.run}/tables/" in report.note
+    assert "No space left on device" in report.note
+    assert "paused" == status(Journal(store.folder("runs", report.run)), store).state
+    again = run(store, folder=str(tmp_path))
+    assert (("finished", 0), 6) == (ended(again), computed(tmp_path))
+    assert list(range(6)) == rows(store, again)
+
+
+def full_disk(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_what_the_log_could_not_take_for_a_while_is_written_in_its_order(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = []
+    with monkeypatch.context() as patch:
+
+        def fill(event: Mapping[str, Any]) -> None:
+            if event["event"] == "done":
+                done.append(event["key"])
+                if len(done) == 2:
+                    patch.setattr(builtins, "open", refusing(full(store), errno.ENOSPC, open))
+                if len(done) == 5:
+                    patch.undo()
+
+        report = start([Cell("toys", toys.Config())], store, HERE, fill)
+    assert ("finished", 0) == ended(report)
+    events = list(Journal(Path(store.location) / "runs" / report.run).events())
+    assert done == [event["key"] for event in events if event["event"] == "done"]
+    assert ["started", *["done"] * 7, "finished"] == [event["event"] for event in events]
+
+
+def test_what_another_run_stored_is_in_the_tables_too(store: Store) -> None:
+    spare = run(store, parts=6)
+    kept = {key: store.read(key) for key in spare.roots["parts"]}
+    for key in (*kept, *spare.roots["summary"]):
+        place(store, key).unlink()
+    shutil.rmtree(Path(store.location) / "runs" / spare.run)
+
+    def elsewhere(event: Mapping[str, Any]) -> None:
+        if event["event"] == "planned":
+            store.write(spare.roots["parts"][5], kept[spare.roots["parts"][5]], {})
+
+    report = start([Cell("toys", toys.Config())], store, HERE, elsewhere)
+    assert list(range(6)) == rows(store, report)
+
+
+# What came out differently
+
+
+def test_a_result_that_came_out_differently_is_told_with_where_it_lies(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = pa.table({"number": pa.array([5], pa.int64()), "pid": pa.array([0], pa.int64())})
+    events: list[Mapping[str, Any]] = []
+
+    def observe(event: Mapping[str, Any]) -> None:
+        events.append(event)
+        if len(events) == 2:
+            key = Journal(store.folder("runs", name)).roots()["parts"][5]
+            assert Written.NEW == store.write(key, other, {})
+
+    name = run(open_store(str(Path(store.location).with_name("other")))).run
+    report = start([Cell("toys", toys.Config())], store, HERE, observe)
+    assert (("finished", 0), 1) == (ended(report), report.differing)
+    assert 1 == len(list((Path(store.location) / "conflicts").glob("*.arrow")))
+    assert 0 == verdict.told(report, store.location, json=True)
+    said = capsys.readouterr().err
+    assert "1 result came out differently when computed once more" in said
+    assert f"{store.location}/conflicts" in said

@@ -1,0 +1,94 @@
+"""A session tells each run's log and the observer what happens, and knows what the folders lack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import toys
+
+from orchestrator.planning.plan import Plan
+from orchestrator.run_folder.journal import Journal
+from orchestrator.runs.session import Part, Session
+from orchestrator.store import Store, open_store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(str(tmp_path / "store"))
+
+
+def part(store: Store, name: str, **fields: Any) -> Part:
+    plan = Plan.below(toys.plan(toys.Config(**fields)))
+    journal = Journal(store.folder("runs") / name)
+    journal.create({"audit": "toys"}, plan)
+    return Part(plan, journal)
+
+
+def events(each: Part) -> list[str]:
+    return [event["event"] for event in each.journal.events()]
+
+
+def done(key: str) -> Mapping[str, Any]:
+    return {"event": "done", "key": key, "task": "toys.part", "seconds": 0.0}
+
+
+def test_an_event_is_logged_by_the_runs_whose_job_it_is_and_told_once(store: Store) -> None:
+    one, two = part(store, "one", parts=2), part(store, "two", parts=3, label="b")
+    told: list[Mapping[str, Any]] = []
+    session = Session("sweep", [one, two], store, told.append)
+    session.begin()
+    shared, own = one.plan.roots["parts"][0], two.plan.roots["parts"][2]
+    session.take(done(shared))
+    session.take(done(own))
+    session.take({"event": "told", "line": "for all"})
+    assert ["started", "done", "told"] == events(one)
+    assert ["started", "done", "done", "told"] == events(two)
+    assert ["planned", "done", "done", "told"] == [event["event"] for event in told]
+    assert len({event["time"] for event in told if event.get("key") == shared}) == 1
+
+
+def test_what_a_log_could_not_take_is_lacking_until_it_could(store: Store) -> None:
+    one = part(store, "one", parts=2)
+    session = Session("one", [one], store, None)
+    session.begin()
+    log = one.journal.folder / "events.jsonl"
+    kept = log.read_bytes()
+    log.unlink()
+    log.mkdir()
+    keys = one.plan.roots["parts"]
+    for number, key in enumerate(keys):
+        store.write(key, toys.compute(toys.Part(number)), {})
+        session.take(done(key))
+    session.publish()
+    assert f"cannot write {log}: Is a directory" == session.lacking
+    log.rmdir()
+    log.write_bytes(kept)
+    session.end([(one, {"event": "finished", "jobs": {}})])
+    assert session.lacking is None
+    assert ["started", "done", "done", "finished"] == events(one)
+    assert list(keys) == [event["key"] for event in one.journal.events() if "key" in event]
+
+
+def test_tables_that_cannot_be_written_are_lacking_until_they_can(store: Store) -> None:
+    one = part(store, "one", trouble="nothing")
+    (key,) = one.plan.roots["summary"]
+    store.write(key, toys.nothing(toys.Label(), ()), {})
+    (one.journal.folder / "tables").touch()
+    session = Session("one", [one], store, None)
+    session.begin()
+    assert f"cannot write {one.journal.folder}/tables/summary: Not a directory (ENOTDIR)" == session.lacking
+    (one.journal.folder / "tables").unlink()
+    session.publish(last=True)
+    assert session.lacking is None
+    assert 1 == len(list((one.journal.folder / "tables" / "summary").glob("*.parquet")))
+
+
+def test_results_that_came_out_differently_are_kept_in_mind(store: Store) -> None:
+    one = part(store, "one", parts=1)
+    session = Session("one", [one], store, None)
+    (key,) = one.plan.roots["parts"]
+    session.take({"event": "differs", "key": key, "task": "toys.part"})
+    assert {key} == session.differing

@@ -1,0 +1,661 @@
+"""The schedule decides what to send and what each outcome means; every rule of retrying is here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pytest
+
+from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
+from orchestrator.executors.gpu_packing import Measured
+from orchestrator.planning.plan import Plan, group_of
+from orchestrator.scheduling.schedule import DEATHS, FRUITLESS, REOPENED, Schedule
+from tasks.job import Inputs, Job, task
+
+
+@dataclass(frozen=True)
+class Number:
+    value: int = 0
+
+
+@task(version=1, name="schedule.leaf", alike=lambda config: config.value % 2)
+def leaf(config: Number, inputs: Inputs) -> pa.Table:
+    return pa.table({})
+
+
+@task(version=1, name="schedule.total", gathers=True)
+def total(config: Number, inputs: Inputs) -> pa.Table:
+    return pa.table({})
+
+
+def a_plan(leaves: int, step: int = 2) -> Plan:
+    """Leaves (all alike where the step is 2) below one total."""
+    return Plan.below({"summary": Job(total, Number(), tuple(Job(leaf, Number(step * i)) for i in range(leaves)))})
+
+
+def done(key: str) -> Outcome:
+    return Done(key, 1.0, "here:1")
+
+
+def answer(schedule: Schedule, call: Call, outcome: Callable[[str], Outcome] = done) -> None:
+    schedule.record(Finished(call, tuple(outcome(item.key) for item in call.items)))
+
+
+def keys(call: Call | None) -> list[str]:
+    assert call is not None
+    return [item.key for item in call.items]
+
+
+def drain(schedule: Schedule, outcome: Callable[[str], Outcome] = done) -> list[list[str]]:
+    """Send one call at a time to the end; the keys of each."""
+    sent = []
+    while call := schedule.next():
+        sent.append(keys(call))
+        answer(schedule, call, outcome)
+    return sent
+
+
+def test_inputs_come_before_their_readers_and_all_is_sent_once() -> None:
+    plan = a_plan(3)
+    schedule = Schedule(plan, set())
+    assert list(plan.jobs) == [key for call in drain(schedule) for key in call]
+    assert schedule.over
+    assert set(plan.jobs) == schedule.done
+
+
+def test_stored_jobs_are_not_sent() -> None:
+    plan = a_plan(3)
+    stored = set(list(plan.jobs)[:2])
+    assert list(plan.jobs)[2:] == [key for call in drain(Schedule(plan, stored)) for key in call]
+
+
+def test_only_alike_jobs_share_a_call() -> None:
+    plan = a_plan(4, step=1)
+    sizes = [len(call) for call in drain(Schedule(plan, set(), together=8))]
+    assert [2, 2, 1] == sizes
+
+
+def test_short_jobs_share_calls_once_their_seconds_are_known() -> None:
+    plan = a_plan(400)
+    schedule = Schedule(plan, set(), slots=2)
+    calls = drain(schedule, lambda key: Done(key, 0.001, "here:1"))
+    assert 1 == len(calls[0])
+    assert 64 == max(map(len, calls))
+    assert 401 == sum(map(len, calls))
+
+
+def test_long_jobs_do_not_share_calls() -> None:
+    assert {1} == {len(call) for call in drain(Schedule(a_plan(40), set(), slots=2))}
+
+
+def test_a_failed_job_is_final_and_the_rest_goes_on() -> None:
+    plan = a_plan(3)
+    bad = next(iter(plan.jobs))
+    schedule = Schedule(plan, set())
+    drain(schedule, lambda key: Failed(key, "ValueError: no", "...") if key == bad else done(key))
+    assert {bad} == set(schedule.failed)
+    assert 2 == len(schedule.done)
+    assert schedule.over
+
+
+def test_with_fail_fast_nothing_is_sent_after_a_failure() -> None:
+    plan = a_plan(3)
+    schedule = Schedule(plan, set(), fail_fast=True)
+    assert 1 == len(drain(schedule, lambda key: Failed(key, "ValueError: no", "...")))
+    assert schedule.over
+
+
+def test_a_lost_worker_does_not_lose_its_jobs() -> None:
+    plan = a_plan(1)
+    schedule = Schedule(plan, set())
+    call = schedule.next()
+    assert call is not None
+    answer(schedule, call, lambda key: Lost(key, "worker died", died=True))
+    again = schedule.next()
+    assert again is not None
+    assert keys(call) == keys(again)
+    assert again.delay > 0
+
+
+def test_a_group_is_halved_until_the_culprit_is_alone_and_only_it_is_set_aside() -> None:
+    plan = a_plan(8)
+    culprit = list(plan.jobs)[5]
+    schedule = Schedule(plan, set(), together=8)
+    sizes = []
+    while call := schedule.next():
+        sizes.append(len(call.items))
+        poisoned = culprit in keys(call)
+        answer(schedule, call, (lambda key: Lost(key, "worker died", died=True)) if poisoned else done)
+    assert [8, 4, 4, 2, 2, 1, 1] == sizes[:7]
+    assert {culprit} == set(schedule.failed)
+    assert f"its worker died {DEATHS} times; the last time: worker died" == schedule.failed[culprit].error
+    assert 7 == len(schedule.done)
+
+
+def test_a_lost_node_is_never_held_against_a_job() -> None:
+    plan = a_plan(2)
+    schedule = Schedule(plan, set())
+    unlucky, lucky = (schedule.next() for _ in range(2))
+    assert unlucky is not None
+    assert lucky is not None
+    for _ in range(3 * DEATHS):
+        answer(schedule, unlucky, lambda key: Lost(key, "node went away"))
+        answer(schedule, lucky)
+        unlucky = schedule.next()
+        assert unlucky is not None
+    assert not schedule.failed
+
+
+def test_a_run_pauses_where_nothing_at_all_succeeds() -> None:
+    schedule = Schedule(a_plan(1), set())
+    delays = []
+    while call := schedule.next():
+        delays.append(call.delay)
+        answer(schedule, call, lambda key: Lost(key, "the network is down"))
+    assert FRUITLESS == len(delays)
+    assert sorted(delays) == delays
+    assert "nothing can be run: the network is down" == schedule.paused
+
+
+def test_back_off_doubles_up_to_a_minute() -> None:
+    schedule = Schedule(a_plan(1), set())
+    delays = []
+    while call := schedule.next():
+        delays.append(call.delay)
+        answer(schedule, call, lambda key: Lost(key, "the network is down"))
+    assert [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] == delays
+
+
+def test_losses_are_forgotten_whenever_something_succeeds() -> None:
+    schedule = Schedule(a_plan(2 * FRUITLESS), set())
+    unlucky = schedule.next()
+    for _ in range(2 * FRUITLESS - 1):
+        assert unlucky is not None
+        answer(schedule, unlucky, lambda key: Lost(key, "its node went away"))
+        unlucky, lucky = schedule.next(), schedule.next()
+        assert unlucky is not None
+        assert lucky is not None
+        answer(schedule, lucky)
+        assert unlucky.delay == 0.5
+    assert schedule.paused is None
+
+
+def test_what_jobs_take_is_learned_slowly_and_says_how_many_share_a_call() -> None:
+    plan = a_plan(3000)
+    schedule = Schedule(plan, set(), slots=2)
+    for seconds, fitting in ((0.02, 25), (0.12, 12), (0.02, 14)):  # means of 0.02, 0.04 and 0.036 s in half a second
+        call = schedule.next()
+        assert call is not None
+        answer(schedule, call, lambda key, seconds=seconds: Done(key, seconds, "here:1"))  # type: ignore[misc]
+        if len(call.items) == 1:
+            assert fitting == len(keys(schedule.next()))
+
+
+def test_a_key_that_arrives_while_it_waits_or_runs_is_settled_once() -> None:
+    plan = a_plan(2)
+    first, second, summary = plan.jobs
+    schedule = Schedule(plan, set())
+    call = schedule.next()
+    assert call is not None
+    assert [first] == keys(call)
+    schedule.arrived([first, second])
+    assert ({second}, None) == (schedule.done, schedule.next())
+    answer(schedule, call)
+    assert [[summary]] == drain(schedule)
+
+
+def test_a_store_that_refuses_is_a_pause_and_loses_nothing() -> None:
+    plan = a_plan(4)
+    schedule = Schedule(plan, set())
+    first, second = schedule.next(), schedule.next()
+    assert first is not None
+    assert second is not None
+    answer(schedule, first, lambda key: Refused(key, "No space left on device"))
+    assert schedule.next() is None
+    answer(schedule, second)
+    assert schedule.over
+    assert "No space left on device" == schedule.paused
+    assert set(keys(second)) == schedule.done
+    assert not schedule.failed
+
+
+def test_a_missing_input_opens_its_producer_again_and_its_reader_waits() -> None:
+    plan = a_plan(3)
+    gone, summary = next(iter(plan.jobs)), plan.roots["summary"][0]
+    schedule = Schedule(plan, set(plan.jobs) - {summary})
+    call = schedule.next()
+    assert call is not None
+    answer(schedule, call, lambda key: Missing(key, (gone,)))
+    assert [[gone], [summary]] == drain(schedule)
+    assert schedule.over
+
+
+def test_other_readers_of_a_missing_input_wait_too() -> None:
+    base = Job(leaf, Number(0))
+    readers = tuple(Job(total, Number(i), (base,)) for i in range(3))
+    plan = Plan.below({"summary": readers})
+    gone = next(iter(plan.jobs))
+    schedule = Schedule(plan, {gone})
+    call = schedule.next()
+    assert call is not None
+    answer(schedule, call, lambda key: Missing(key, (gone,)))
+    assert [gone] == drain(schedule)[0]
+    assert set(plan.jobs) == schedule.done
+
+
+def readers(count: int, deep: bool = False) -> Plan:
+    """So many alike readers of one input, which reads another one where it is `deep`."""
+    base = Job(leaf, Number(1), (Job(leaf, Number(3)),) if deep else ())
+    return Plan.below({"summary": tuple(Job(leaf, Number(2 * i), (base,)) for i in range(count))})
+
+
+@pytest.mark.parametrize("together", [1, 5, 12])
+def test_what_many_readers_find_damaged_is_computed_again_once_and_no_reader_fails(together: int) -> None:
+    plan = readers(12)
+    base, *others = plan.jobs
+    schedule = Schedule(plan, {base}, together=together)
+    calls = sent(schedule)
+    assert others == [key for call in calls for key in keys(call)]
+    for call in calls:
+        answer(schedule, call, lambda key: Missing(key, (base,)))
+    again = drain(schedule)
+    assert [base] == again[0]
+    assert sorted(others) == sorted(key for call in again[1:] for key in call)
+    assert ({}, set(plan.jobs), 1, True) == (schedule.failed, schedule.done, schedule.damaged, schedule.over)
+
+
+def test_what_a_reader_found_before_its_input_was_computed_again_is_old() -> None:
+    plan = readers(2)
+    base, first, second = plan.jobs
+    schedule = Schedule(plan, {base})
+    one, other = sent(schedule)
+    answer(schedule, one, lambda key: Missing(key, (base,)))
+    assert [[base], [first]] == drain(schedule)
+    answer(schedule, other, lambda key: Missing(key, (base,)))
+    assert (1, [[second]]) == (schedule.damaged, drain(schedule))
+
+
+def test_what_a_reader_found_before_its_input_arrived_from_elsewhere_is_old() -> None:
+    plan = readers(2)
+    base, first, second = plan.jobs
+    schedule = Schedule(plan, {base})
+    one, other = sent(schedule)
+    answer(schedule, one, lambda key: Missing(key, (base,)))
+    schedule.defer([base])
+    schedule.arrived([base])
+    answer(schedule, other, lambda key: Missing(key, (base,)))
+    assert (1, [[first], [second]]) == (schedule.damaged, drain(schedule))
+
+
+def test_groups_of_equal_depth_are_sent_in_their_order() -> None:
+    plan = Plan.below({"summary": tuple(Job(link, Number(value)) for value in range(20))})
+    sent = [plan.jobs[key].config.value for call in drain(Schedule(plan, set(), together=2)) for key in call]
+    assert [value for group in range(10) for value in (group, group + 10)] == sent
+
+
+def test_calls_become_smaller_towards_the_end_so_that_no_slot_waits() -> None:
+    plan = a_plan(100)
+    group = group_of(next(iter(plan.jobs.values())))
+    schedule = Schedule(plan, set(), slots=3, seconds={group: 0.01})
+    assert [16, 14, 11, 9, 8, 7, 5] == sizes(sent(schedule))[:7]
+
+
+def test_a_result_that_is_damaged_again_and_again_is_set_aside_itself_and_its_readers_are_not() -> None:
+    plan = readers(4)
+    base = next(iter(plan.jobs))
+    schedule = Schedule(plan, {base}, together=2)
+    calls = 0
+    while all_at_once := sent(schedule):
+        calls += len(all_at_once)
+        for call in all_at_once:
+            answer(schedule, call, lambda key: done(key) if key == base else Missing(key, (base,)))
+    assert [base] == list(schedule.failed)
+    assert f"was missing or damaged {REOPENED} times" in schedule.failed[base].error
+    assert REOPENED == schedule.damaged
+    assert 2 * REOPENED + REOPENED - 1 == calls
+    assert (set(), True) == (schedule.done, schedule.over)
+
+
+def test_a_result_that_is_damaged_less_often_is_not_set_aside() -> None:
+    plan = readers(4)
+    base = next(iter(plan.jobs))
+    schedule = Schedule(plan, {base}, together=4)
+    harms = [True] * (REOPENED - 1)
+    while call := schedule.next():
+        harmed = keys(call) != [base] and bool(harms) and harms.pop()
+        answer(schedule, call, (lambda key: Missing(key, (base,))) if harmed else done)
+    assert ({}, set(plan.jobs), REOPENED - 1) == (schedule.failed, schedule.done, schedule.damaged)
+
+
+def test_a_lost_reader_waits_for_an_input_that_was_opened_again() -> None:
+    plan = readers(2)
+    base, first, second = plan.jobs
+    schedule = Schedule(plan, {base})
+    one, other = sent(schedule)
+    answer(schedule, one, lambda key: Missing(key, (base,)))
+    answer(schedule, other, lambda key: Lost(key, "worker died", died=True))
+    call = schedule.next()
+    assert ([base], None) == (keys(call), schedule.next())
+    assert call is not None
+    answer(schedule, call)
+    assert sorted([first, second]) == sorted(key for call in drain(schedule) for key in call)
+
+
+def test_the_halves_of_a_lost_call_wait_for_an_input_that_was_opened_again() -> None:
+    plan = readers(5)
+    base, first, *others = plan.jobs
+    schedule = Schedule(plan, {base, first}, together=3)
+    one, other = sent(schedule)
+    answer(schedule, one, lambda key: Lost(key, "worker died", died=True))
+    answer(schedule, other, lambda key: Missing(key, (base,)))
+    again = drain(schedule)
+    assert ([base], sorted(others)) == (again[0], sorted(key for call in again[1:] for key in call))
+    assert schedule.over
+
+
+def test_a_retry_that_is_due_is_held_back_when_its_input_is_opened_again() -> None:
+    plan = readers(2, deep=True)
+    deepest, base, *_ = plan.jobs
+    schedule = Schedule(plan, {deepest, base})
+    one, other = sent(schedule)
+    answer(schedule, one, lambda key: Lost(key, "its node went away"))
+    answer(schedule, other, lambda key: Missing(key, (base,)))
+    assert [base] == drain(schedule)[0]
+    assert ({}, set(plan.jobs)) == (schedule.failed, schedule.done)
+
+
+def test_a_result_whose_input_is_the_link_before_it_too_is_computed_again() -> None:
+    first = Job(link, Number(0))
+    last = Job(link, Number(1), (first,), after=first)
+    plan = Plan.below({"summary": Job(total, Number(), (last,))})
+    before, after, summary = plan.jobs
+    schedule = Schedule(plan, {after})
+    assert (before,) == plan.waits(after)
+    call = schedule.next()
+    assert [summary] == keys(call)
+    assert call is not None
+    answer(schedule, call, lambda key: Missing(key, (after,)))
+    assert [[before], [after], [summary]] == drain(schedule)
+    assert schedule.over
+
+
+def test_jobs_left_to_another_run_are_taken_when_they_arrive_or_reclaimed_when_it_dies() -> None:
+    plan = a_plan(3)
+    first, second, third, summary = plan.jobs
+    schedule = Schedule(plan, set())
+    schedule.defer([first, second, summary])
+    assert [[third]] == drain(schedule)
+    assert not schedule.over
+    schedule.arrived([first])
+    assert schedule.next() is None
+    schedule.reclaim([second, summary])
+    assert [[second], [summary]] == drain(schedule)
+    assert schedule.over
+
+
+def test_what_failed_earlier_in_the_run_is_not_sent_again() -> None:
+    plan = a_plan(2)
+    bad = next(iter(plan.jobs))
+    schedule = Schedule(plan, set(), failed={bad: Failed(bad, "ValueError: no", "")})
+    sent = drain(schedule)
+    assert bad not in [key for call in sent for key in call]
+    assert 1 == len(sent)
+
+
+def test_the_window_is_the_callers_and_the_schedule_scales() -> None:
+    plan = a_plan(20_000)
+    schedule = Schedule(plan, set(), slots=2, together=64)
+    assert 20_001 == sum(map(len, drain(schedule)))
+
+
+@task(version=1, name="schedule.train", gpus=1.0)
+def train(config: Number, inputs: Inputs) -> pa.Table:
+    return pa.table({})
+
+
+@task(version=1, name="schedule.train_alike", gpus=1.0, alike=lambda config: config.value % 2)
+def train_alike(config: Number, inputs: Inputs) -> pa.Table:
+    return pa.table({})
+
+
+@task(version=1, name="schedule.score")
+def score(config: Number, inputs: Inputs) -> pa.Table:
+    return pa.table({})
+
+
+def trainings(count: int, scores: int = 0) -> Plan:
+    """Trainings, which ask for a GPU, and scores, which do not, below one total."""
+    below = [Job(train, Number(i)) for i in range(count)] + [Job(score, Number(i)) for i in range(scores)]
+    return Plan.below({"summary": Job(total, Number(), tuple(below))})
+
+
+def taught(busy: float, stack: int = 10, member: float = 1.0, device: float = 1000.0) -> Callable[[str], Outcome]:
+    return lambda key: Done(key, 1.0, "here:1", measured=Measured(stack, member, device, busy))
+
+
+def sent(schedule: Schedule) -> list[Call]:
+    """All that can be sent before anything comes back."""
+    calls = []
+    while call := schedule.next():
+        calls.append(call)
+    return calls
+
+
+def sizes(calls: list[Call]) -> list[int]:
+    return [len(call.items) for call in calls]
+
+
+def test_without_a_gpu_a_task_that_asks_for_one_is_sent_as_any_other() -> None:
+    calls = sent(Schedule(trainings(4, scores=2), set(), slots=2))
+    assert [1] * 6 == sizes(calls)
+    assert {(0.0, 1)} == {(call.gpus, call.sharers) for call in calls}
+
+
+def test_each_gpu_gets_one_call_with_its_share_of_what_is_ready() -> None:
+    calls = sent(Schedule(trainings(100), set(), slots=16, gpus=4))
+    assert [25, 25, 25, 25] == sizes(calls)
+    assert {(1.0, 1)} == {(call.gpus, call.sharers) for call in calls}
+
+
+def test_calls_of_other_tasks_run_beside_those_on_gpus() -> None:
+    schedule = Schedule(trainings(100, scores=3), set(), slots=16, gpus=2)
+    calls = sent(schedule)
+    assert ["schedule.train"] * 2 + ["schedule.score"] * 3 == [call.task for call in calls]
+    assert [1.0, 1.0, 0.0, 0.0, 0.0] == [call.gpus for call in calls]
+    assert 2 == schedule.on_gpus
+
+
+def test_without_room_for_others_a_gpu_still_gets_its_call() -> None:
+    schedule = Schedule(trainings(10, scores=3), set(), slots=2, gpus=1)
+    assert ["schedule.train"] == [call.task for call in iter(lambda: schedule.next(room=False), None)]
+    assert ["schedule.score"] * 3 == [call.task for call in sent(schedule)]
+
+
+def test_a_call_alone_teaches_how_many_share_a_gpu_and_how_many_jobs_each_carries() -> None:
+    schedule = Schedule(trainings(2000), set(), gpus=1)
+    (first,) = sent(schedule)
+    assert 512 == len(first.items)
+    answer(schedule, first, taught(busy=0.5))
+    calls = sent(schedule)
+    assert [40, 40, 40] == sizes(calls)  # two at one time and the next one
+    assert {(0.5, 2)} == {(call.gpus, call.sharers) for call in calls}
+    answer(schedule, calls[0], taught(busy=0.9))
+    assert [(40, 2)] == [(len(call.items), call.sharers) for call in sent(schedule)]
+
+
+def test_on_more_gpus_as_many_more_calls_are_sent() -> None:
+    for gpus in (1, 2, 8):
+        schedule = Schedule(trainings(20_000), set(), gpus=gpus)
+        first = sent(schedule)
+        assert gpus == len(first)
+        for call in first:
+            answer(schedule, call, taught(busy=0.3))
+        assert gpus * 3 + gpus == len(sent(schedule))
+
+
+def test_another_group_of_the_same_task_shares_gpus_as_the_one_before_did() -> None:
+    alike = [Job(train_alike, Number(i)) for i in range(40)]
+    schedule = Schedule(Plan.below({"summary": tuple(alike)}), set(), gpus=1)
+    (first,) = sent(schedule)
+    assert {0} == {item.config.value % 2 for item in first.items}
+    answer(schedule, first, taught(busy=0.5))
+    calls = sent(schedule)
+    assert ([10, 10], {2}) == (sizes(calls), {call.sharers for call in calls})
+    answer(schedule, calls[0], taught(busy=0.5))
+    answer(schedule, calls[1], taught(busy=0.5))
+    assert schedule.over
+
+
+def test_towards_the_end_calls_become_smaller_and_all_is_sent() -> None:
+    plan = trainings(2000)
+    schedule = Schedule(plan, set(), gpus=2)
+    running, found = sent(schedule), list[int]()
+    while running:
+        answer(schedule, running.pop(0), taught(busy=0.5, stack=20))
+        more = sent(schedule)
+        running, found = running + more, found + sizes(more)
+    assert [80, 80, 80, 80, 80, 72] == found[:6]
+    assert sorted(found, reverse=True) == found
+    assert set(plan.jobs) == schedule.done
+    assert schedule.over
+    assert 0 == schedule.on_gpus
+
+
+def test_a_shared_gpu_that_lacks_memory_is_shared_by_fewer() -> None:
+    schedule = Schedule(trainings(2000), set(), gpus=1)
+    (first,) = sent(schedule)
+    answer(schedule, first, taught(busy=0.25))
+    calls = sent(schedule)
+    assert {4} == {call.sharers for call in calls}
+    answer(schedule, calls[0], lambda key: Lost(key, "its node went away"))
+    again = sent(schedule)
+    assert {4} == {call.sharers for call in again}
+    answer(schedule, again[0], lambda key: Lost(key, "OutOfMemoryError: CUDA out of memory"))
+    more = sent(schedule)
+    assert {3} == {call.sharers for call in more}
+    answer(schedule, more[0], lambda key: Lost(key, "worker died", died=True))
+    assert {2} == {call.sharers for call in sent(schedule)}
+
+
+def test_a_call_alone_that_lacks_memory_tells_nothing_of_sharing() -> None:
+    schedule = Schedule(trainings(2000), set(), gpus=1)
+    (first,) = sent(schedule)
+    answer(schedule, first, lambda key: Lost(key, "OutOfMemoryError: CUDA out of memory"))
+    one, other = sent(schedule)
+    assert {1} == {one.sharers, other.sharers}
+    answer(schedule, one, taught(busy=0.25))
+    assert {4} == {call.sharers for call in sent(schedule)}
+
+
+def test_a_call_that_does_not_fit_a_gpu_comes_back_in_halves() -> None:
+    schedule = Schedule(trainings(8), set(), gpus=1)
+    (first,) = sent(schedule)
+    answer(schedule, first, lambda key: Lost(key, "OutOfMemoryError: CUDA out of memory"))
+    halves = sent(schedule)
+    assert ([4, 4], [1.0, 1.0]) == (sizes(halves), [call.gpus for call in halves])
+    for call in halves:
+        answer(schedule, call)
+    assert 0 == schedule.on_gpus
+
+
+def test_a_given_number_of_jobs_to_a_call_holds_on_gpus_too() -> None:
+    assert [3, 3] == sizes(sent(Schedule(trainings(100), set(), gpus=2, together=3)))
+
+
+def test_where_calls_cannot_share_a_gpu_one_is_sent_at_a_time() -> None:
+    schedule = Schedule(trainings(2000), set(), gpus=1, sharers=1)
+    (first,) = sent(schedule)
+    answer(schedule, first, taught(busy=0.1))
+    assert [(40, 1, 1.0)] == [(len(call.items), call.sharers, call.gpus) for call in sent(schedule)]
+
+
+def test_gpus_that_come_and_go_are_followed() -> None:
+    schedule = Schedule(trainings(100), set(), slots=4)
+    assert 0.0 == (schedule.next() or Call(0, "", (), 1.0)).gpus
+    schedule.gpus = 1
+    calls = sent(schedule)
+    assert ([99], [1.0]) == (sizes(calls), [call.gpus for call in calls])
+    schedule.gpus = 0
+    answer(schedule, calls[0], lambda key: Lost(key, "its node went away"))
+    assert {0.0} == {call.gpus for call in sent(schedule)}
+    assert 0 == schedule.on_gpus
+
+
+# Chains
+
+
+@task(version=1, name="schedule.link", alike=lambda config: config.value % 10)
+def link(config: Number, inputs: Inputs) -> pa.Table:
+    return pa.table({})
+
+
+def chains(count: int, length: int) -> Plan:
+    """So many chains of so many links below one total; the links at one place of all chains are alike."""
+    links: list[Job] = []
+    for number in range(count):
+        for place in range(length):
+            before = links[-1] if place else None
+            links.append(Job(link, Number(10 * number + place), after=before))
+    return Plan.below({"summary": Job(total, Number(), tuple(links))})
+
+
+def test_a_link_is_sent_once_the_one_before_it_has_ended_with_what_it_may_go_on_from() -> None:
+    plan = chains(1, 3)
+    first, second, third, summary = plan.jobs
+    schedule = Schedule(plan, set(), together=8)
+    sent = []
+    while call := schedule.next():
+        assert schedule.next() is None
+        sent += [(item.key, item.before, item.leaves) for item in call.items]
+        answer(schedule, call)
+    assert [
+        (first, (), True),
+        (second, (first,), True),
+        (third, (second, first), False),
+        (summary, (), False),
+    ] == sent
+
+
+def test_a_link_is_sent_at_once_where_the_one_before_it_is_stored() -> None:
+    plan = chains(1, 3)
+    first, second, third, _ = plan.jobs
+    assert [second] == keys(Schedule(plan, {first}).next())
+    call = Schedule(plan, {second, third}).next()
+    assert call is not None
+    assert [(first, False)] == [(item.key, item.leaves) for item in call.items]  # nobody would go on from there
+
+
+def test_links_after_a_failed_one_are_never_sent_and_other_chains_go_on() -> None:
+    plan = chains(2, 3)
+    first, second, third, *others, _ = plan.jobs
+    schedule = Schedule(plan, set())
+    drain(schedule, lambda key: Failed(key, "ValueError: no", "") if key == second else done(key))
+    assert schedule.over
+    assert {second} == set(schedule.failed)
+    assert {first, *others} == schedule.done
+    again = Schedule(plan, schedule.done, failed=schedule.failed)
+    assert (None, True) == (again.next(), again.over)
+    assert third not in again.done
+
+
+def test_chains_are_finished_before_others_begin() -> None:
+    plan = chains(3, 3)
+    links = list(plan.jobs)[:-1]
+    sent = [key for call in drain(Schedule(plan, set(), together=1)) for key in call]
+    assert links == sent[:-1]
+
+
+def test_a_lost_link_is_sent_again_and_the_next_waits_for_it() -> None:
+    plan = chains(1, 2)
+    first, second, _ = plan.jobs
+    schedule = Schedule(plan, set())
+    call = schedule.next()
+    assert call is not None
+    answer(schedule, call, lambda key: Lost(key, "the node has gone"))
+    again = schedule.next()
+    assert [first] == keys(again)
+    assert again is not None
+    answer(schedule, again)
+    assert [second] == keys(schedule.next())

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import time
+
+import pytest
+
+from orchestrator.scheduling import stop as stop_module
+from orchestrator.scheduling.stop import OutOfTime, Stop
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_asks_and_is_acknowledged_and_the_second_ends(number: signal.Signals) -> None:
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)]
+    said: queue.Queue[str] = queue.Queue()
+    stop = Stop()
+    stop.running = 2
+    with stop.on_signals(said.put):
+        os.kill(os.getpid(), number)
+        assert (
+            f"{number.name}: nothing more is begun, 2 running calls may take 10 s more to end; "
+            "once more (Ctrl-C) ends the run at once"
+        ) == said.get(timeout=60)
+        assert number.name == stop.reason
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert before == [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)]
+
+
+def test_the_first_reason_stands() -> None:
+    stop = Stop()
+    stop.ask("time limit")
+    stop.ask("SIGINT")
+    assert "time limit" == stop.reason
+
+
+def test_what_is_computed_in_this_thread_gets_its_grace_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stop_module, "GRACE", 0.01)
+    monkeypatch.setattr(stop_module, "AGAIN", 0.01)
+    stop = Stop()
+    swallowed: list[OutOfTime] = []
+
+    def compute() -> None:
+        with stop.computing_here():
+            os.kill(os.getpid(), signal.SIGINT)
+            try:
+                time.sleep(60)
+            except OutOfTime as error:  # as a task may that catches all there is
+                swallowed.append(error)
+            time.sleep(60)
+
+    with stop.on_signals():
+        with pytest.raises(OutOfTime):
+            compute()
+        time.sleep(0.05)  # nothing is interrupted that is not computed
+    assert 1 == len(swallowed)
+
+
+def test_a_signal_outside_of_what_is_computed_interrupts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stop_module, "GRACE", 0.01)
+    stop = Stop()
+    with stop.on_signals():
+        os.kill(os.getpid(), signal.SIGINT)
+        with stop.computing_here():
+            time.sleep(0.05)
+    assert "SIGINT" == stop.reason

@@ -1,0 +1,77 @@
+"""What is waited for is said, seldom enough; who does nothing is not waited for."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.scheduling.waiting import ELSEWHERE, HERE, LONGEST, PATIENCE, Waiting
+from orchestrator.store.holder import me
+
+OTHER = replace(me(time.time()), host="another", pid=77)
+
+
+@pytest.fixture
+def lines() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def waiting(lines: list[str]) -> Waiting:
+    return Waiting(lines.append)
+
+
+def test_whom_a_run_waits_for_is_said_once_and_then_after_longer_and_longer_whiles(
+    waiting: Waiting, lines: list[str]
+) -> None:
+    claims = {"toys-1": (OTHER, {"a", "b", "c"}, 0.0)}
+    told = []
+    for second in range(24 * 3600):
+        before = len(lines)
+        waiting.elsewhere(float(second), claims, {"a", "b", "z"})
+        if len(lines) > before:
+            told.append(second)
+    assert lines[0].startswith(
+        "waiting for toys-1 (process 77 on another; 2 jobs) for 10 s, to compute what this run needs, too; "
+        "one that does nothing for 10 min is waited for no longer"
+    )
+    apart = [after - before for before, after in zip([0, *told], told, strict=False)]
+    assert ELSEWHERE == told[0]
+    assert sorted(apart) == apart
+    assert LONGEST == apart[-1]
+    assert len(told) < 35
+
+
+def test_what_moves_is_waited_for_anew(waiting: Waiting, lines: list[str]) -> None:
+    for second in range(100):
+        if not second % 5:
+            waiting.moved("elsewhere")
+        waiting.elsewhere(float(second), {}, set())
+    assert [] == lines
+
+
+def test_calls_of_which_nothing_comes_back_are_named(waiting: Waiting, lines: list[str]) -> None:
+    for second in range(int(HERE) + 2):
+        waiting.here(float(second), [("toys.part 12ab", second + 0.0), ("toys.part 34cd", 1.0)], timed=False)
+    assert [
+        "nothing has come back for 5 min; 2 calls running, the oldest for 5 min: toys.part 12ab; "
+        "if it hangs, `--timeout` (10m, say) has such jobs ended and sent again"
+    ] == lines
+
+
+def test_what_a_run_that_does_nothing_shares_is_computed_here_until_it_goes_on(
+    waiting: Waiting, lines: list[str]
+) -> None:
+    def left(idle: float, longest: float | None = None) -> set[str]:
+        return waiting.left({"toys-1": (OTHER, {"a", "b"}, idle)}, lambda keys: longest)
+
+    assert {"a", "b"} == left(PATIENCE)
+    assert {"a", "b"} == left(PATIENCE + 1, longest=3600.0)  # its jobs may take that long
+    assert [set(), set()] == [left(PATIENCE + 1), left(PATIENCE + 2)]
+    assert [
+        "toys-1 (process 77 on another) has done nothing for 10 min 1 s; "
+        "the 2 jobs that it shares with this run are computed here"
+    ] == lines
+    assert {"a", "b"} == left(0.0)

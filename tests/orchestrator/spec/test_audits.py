@@ -1,0 +1,104 @@
+"""Audits are found by name, ours and other people's, and a broken one is named in one line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import toys
+
+from orchestrator.errors import EngramError, SpecError
+from orchestrator.spec import audits
+
+# As in a shell: pytest has the toys on its own path.
+ENV = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (Path(toys.__file__).parent, Path(__file__).parents[3])))}
+
+
+def offer(folder: Path, name: str, value: str, **modules: str) -> None:
+    """Lay out an installed package that offers an audit."""
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[engram.audits]\n{name} = {value}\n")
+    for module, text in modules.items():
+        (folder / f"{module}.py").write_text(text)
+
+
+def test_our_audits_and_those_of_other_packages_are_listed_in_order() -> None:
+    found = audits.names()
+    assert found == sorted(found)
+    assert {"toys", "unique_feature"} <= set(found)
+
+
+def test_listing_names_imports_no_audit() -> None:
+    script = (
+        "import sys; from orchestrator import audits; names = audits.names(); "
+        "print('toys' in sys.modules, [m for m in sys.modules if m.startswith('tasks.audits.')], 'toys' in names)"
+    )
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=ENV)
+    assert "False [] True" == said.stdout.strip()
+
+
+def test_an_audit_comes_with_the_question_it_answers() -> None:
+    found = audits.find("toys")
+    assert (toys.AUDIT, "How far does a sum get when its parts are lost?") == (found.audit, found.question)
+
+
+def test_an_unknown_audit_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(SpecError, match=r"unknown audit 'unique_featur'.*did you mean 'unique_feature'\?"):
+        audits.find("unique_featur")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("import nowhere_to_be_found", "ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
+        ("this is no python", "SyntaxError"),
+        ("raise RuntimeError('two\\nlines')", "RuntimeError: two"),
+        ("AUDIT = 'a text'", "has no AUDIT that is a tasks.job.Audit"),
+    ],
+)
+def test_a_package_whose_audit_cannot_be_had_is_named_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, problem: str
+) -> None:
+    module = f"broken_{abs(hash(text))}"
+    offer(tmp_path, "broken", f"{module}:AUDIT", **{module: text})
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "broken" in audits.names()
+    with pytest.raises(EngramError) as raised:
+        audits.find("broken")
+    assert 1 == raised.value.exit_code
+    assert problem in str(raised.value)
+    assert "package broken" in str(raised.value)
+    assert 1 == len(str(raised.value).splitlines())
+
+
+def test_a_package_cannot_take_the_name_of_one_of_our_audits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(tmp_path, "unique_feature", "toys:AUDIT")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(EngramError, match=r"package unique_feature .* offers another one of that name"):
+        audits.find("unique_feature")
+
+
+def test_installed_packages_are_looked_through_once_and_again_where_the_path_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    entry_points = audits.entry_points
+
+    def counted(**asked: str) -> object:
+        looked.append(asked["group"])
+        return entry_points(**asked)
+
+    monkeypatch.setattr(audits, "entry_points", counted)
+    monkeypatch.syspath_prepend(tmp_path / "new")
+    for _ in range(3):
+        audits.find("toys")
+    assert ["engram.audits"] == looked
+    offer(tmp_path / "newer", "later", "later:AUDIT")
+    assert "later" not in audits.names()
+    monkeypatch.syspath_prepend(tmp_path / "newer")
+    assert "later" in audits.names()

@@ -1,0 +1,95 @@
+"""A specification as a file: all of it is read, and what is none is one line that says where."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from orchestrator.spec.specification import Spec
+
+from orchestrator.errors import SpecError
+from orchestrator.spec import fields, spec_file
+from orchestrator.spec.plain_yaml import YamlError, loaded
+
+
+def read(folder: Path, text: str | bytes) -> Spec:
+    path = folder / "asked.yaml"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return spec_file.read(path)
+
+
+def test_every_part_of_a_file_is_taken_over(tmp_path: Path) -> None:
+    text = """
+        audit: toys
+        preset: few
+        set: {parts: 3, training: {rate: 0.1}}
+        sweep: {label: [a, b]}
+        execution: {store: there, address: none, together: auto, stop_after: 1h, tolerate: 2, report: false}
+    """
+    execution = {"address": "none", "together": None, "stop_after": 3600.0, "tolerate": 2, "report": False}
+    expected = Spec("toys", "few", {"parts": 3, "training.rate": 0.1}, {"label": ("a", "b")}, execution, "there")
+    assert expected == read(tmp_path, text)
+
+
+def test_a_part_without_content_says_nothing(tmp_path: Path) -> None:
+    assert Spec("toys") == read(tmp_path, "audit: toys\nset:\nsweep:\nexecution:\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "holds nothing; it must be a mapping with audit, preset, set, sweep, execution"),
+        ("- audit: toys", "holds a list"),
+        ("preset: few", "'audit' is missing"),
+        ("audit: 3", "audit is 3; it must be a valid string"),
+        ("audit: toys\nsweeps: {}", "unknown key 'sweeps'; there are audit, preset, set, sweep, execution; did you"),
+        ("audit: toys\nexecution: {adress: none}", "unknown key 'execution.adress'"),
+        ("audit: toys\nexecution: {tolerate: x}", "execution.tolerate is 'x'; it must be a valid integer"),
+        ("audit: toys\nexecution: {together: x}", "together is 'x'; it must be auto, or 1 or more"),
+        ("audit: toys\nsweep: {parts: []}", "sweep.parts has no values"),
+        ("audit: toys\naudit: toys", "line 2, column 1: 'audit' is given twice"),
+        ("audit: [toys", "line 1, column 13: expected ',' or ']'"),
+        ("audit: toys\nset: {label: !!timestamp x}", "line 2, column 14: 'x' is no timestamp"),
+        ("audit: toys\nset: {label: 2024-13-45}", "line 2, column 14: '2024-13-45' is no timestamp"),
+        ("audit: toys\nset: {label: !!bool x}", "line 2, column 14: 'x' is no bool"),
+        ("audit: toys\nset: {label: !!int ''}", "line 2, column 14: '' is no int"),
+        ("audit: toys\nset: &a {label: *a}", "line 2, column 17: aliases are not allowed"),
+        ("audit: !!python/object/apply:os.system [x]", "could not determine a constructor for the tag"),
+        (b"audit: \xff\xfe", "is not YAML: "),
+        ("audit: " + "[" * 2000, "is not YAML: it is nested too deeply"),
+        ("#" * 1_000_001, "is larger than 1,000,000 bytes; it is no specification"),
+    ],
+)
+def test_what_is_no_specification_is_one_line_that_says_where(tmp_path: Path, text: str | bytes, said: str) -> None:
+    with pytest.raises(SpecError) as error:
+        read(tmp_path, text)
+    assert (True, 1) == (said in str(error.value), len(str(error.value).splitlines()))
+    assert str(error.value).startswith(str(tmp_path / "asked.yaml"))
+
+
+def test_a_file_that_is_not_there_or_is_no_file_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "folder.yaml").mkdir()
+    for name, said in (
+        ("none.yaml", "there is no file"),
+        ("pipe.yaml", "a device, a pipe or a socket, not a file"),
+        ("folder.yaml", "Is a directory"),
+        ("x" * 300 + ".yaml", "File name too long"),
+    ):
+        with pytest.raises(SpecError, match=said):
+            spec_file.read(tmp_path / name)
+
+
+def test_values_on_a_command_line_are_read_as_in_a_file() -> None:
+    for text in ("{a: 2024-13-45}", "{a: !!timestamp x}", "{a: &b 1, c: *b}", "{a: 1, a: 2}", "{a", "{" * 3000):
+        with pytest.raises(SpecError, match=r"write it as \{name: value, \.\.\.\}"):
+            fields._mapping(text, "privacy")
+    assert {"a": 1.5} == fields._mapping("{a: 1.5}", "privacy")
+
+
+def test_plain_values_are_read_and_what_is_wrong_has_its_place() -> None:
+    assert {"a": [1, None, True, "x"]} == loaded("a: [1, null, true, x]")
+    with pytest.raises(YamlError) as error:
+        loaded("a: 1\nb: !!float x")
+    assert (2, 4) == (error.value.line, error.value.column)

@@ -1,0 +1,331 @@
+"""A specification ends as the cells it names, or as one line that says what is wrong with it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import toys
+
+from orchestrator.errors import EngramError, SpecError
+from orchestrator.spec import fields, resolve, specification
+from orchestrator.spec.execution import Execution
+from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Spec
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Picture
+from tasks.files import File
+from tasks.job import Audit
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@dataclass(frozen=True)
+class Inner:
+    probe: Dataset = Dataset("photos")
+
+
+@dataclass(frozen=True)
+class Outer:
+    data: Dataset = Dataset("digits")
+    inner: Inner = Inner()
+    more: tuple[Dataset, ...] = (Dataset("digits"),)
+    number: int = 1
+
+
+def configs(asked: Spec) -> list[Any]:
+    return [cell.config for cell in resolve.wanted(asked)]
+
+
+def write(folder: Path, text: str | bytes) -> str:
+    path = folder / "audit.yaml"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return str(path)
+
+
+def test_an_audit_starts_from_its_preset_or_its_published_setting() -> None:
+    assert [toys.Config(parts=300)] == configs(Spec("toys", "many"))
+    assert [toys.Config()] == configs(Spec("toys"))
+
+
+def test_fields_are_set_over_the_preset_and_coerced_to_their_types() -> None:
+    assert [toys.Config(parts=9, seconds=2.0)] == configs(Spec("toys", "many", {"parts": "9", "seconds": "2"}))
+
+
+def test_tiny_shrinks_the_preset_before_fields_are_set() -> None:
+    assert [toys.Config(parts=2)] == configs(Spec("toys", "many", {"scale": "tiny"}))
+    assert [toys.Config(parts=5)] == configs(Spec("toys", "many", {"parts": 5, "scale": "tiny"}))
+    assert [toys.Config(parts=300)] == configs(Spec("toys", "many", {"scale": "full"}))
+
+
+def test_a_sweep_is_the_grid_of_its_fields_and_each_cell_says_what_was_varied() -> None:
+    found = resolve.wanted(Spec("toys", "few", {"label": "x"}, {"parts": ("2", "3"), "first": ("0", "1")}))
+    assert [
+        Cell("toys", toys.Config(parts=parts, first=first, label="x"), "few", {"parts": parts, "first": first})
+        for parts in (2, 3)
+        for first in (0, 1)
+    ] == found
+
+
+def test_equal_cells_of_a_sweep_are_one() -> None:
+    assert [toys.Config(seconds=1.0)] == configs(Spec("toys", sweep={"seconds": ("1", "1.0", "1e0")}))
+
+
+def test_a_sweep_may_vary_the_scale() -> None:
+    found = resolve.wanted(Spec("toys", "few", sweep={"scale": ("tiny", "full")}))
+    assert [(2, {"scale": "tiny"}), (6, {"scale": "full"})] == [(cell.config.parts, cell.setting) for cell in found]
+
+
+def test_a_preset_of_several_configs_is_a_cell_for_each_and_its_setting_is_what_they_differ_in() -> None:
+    found = [(cell.preset, cell.setting) for cell in resolve.wanted(Spec("toys", "three"))]
+    assert [
+        ("three", {"parts": 2, "first": 0, "label": ""}),
+        ("three", {"parts": 3, "first": 1, "label": "b"}),
+        ("three", {"parts": 3, "first": 1, "label": "c"}),
+    ] == found
+
+
+def test_a_field_that_is_set_holds_for_every_cell_and_cells_that_come_to_the_same_are_one() -> None:
+    found = resolve.wanted(Spec("toys", "three", {"label": "x", "seconds": "2"}))
+    assert [
+        Cell("toys", toys.Config(2, seconds=2.0, label="x"), "three", {"parts": 2, "first": 0}),
+        Cell("toys", toys.Config(3, 1, seconds=2.0, label="x"), "three", {"parts": 3, "first": 1}),
+    ] == found
+    tiny = resolve.wanted(Spec("toys", "three", {"scale": "tiny"}))
+    assert [{"first": 0, "label": ""}, {"first": 1, "label": "b"}, {"first": 1, "label": "c"}] == [
+        cell.setting for cell in tiny
+    ]
+
+
+def test_a_preset_of_which_one_config_is_left_is_a_plain_run() -> None:
+    found = resolve.wanted(Spec("toys", "three", {"label": "x", "first": "0", "scale": "tiny"}))
+    assert [Cell("toys", toys.Config(parts=2, label="x"), "three")] == found
+
+
+def test_a_sweep_over_a_preset_of_several_configs_varies_each_of_them() -> None:
+    found = resolve.wanted(Spec("toys", "three", {"label": "x"}, {"at": ("1", "2")}))
+    assert [{"parts": parts, "first": first, "at": at} for parts, first in ((2, 0), (3, 1)) for at in (1, 2)] == [
+        cell.setting for cell in found
+    ]
+    over = resolve.wanted(Spec("toys", "three", {"first": "0"}, {"label": ("x", "y")}))
+    assert [{"parts": parts, "label": label} for parts in (2, 3) for label in "xy"] == [each.setting for each in over]
+
+
+def test_configs_that_differ_in_the_kind_of_a_part_differ_in_the_whole_of_it() -> None:
+    plain = [{"a": {"b": 1, "c": 2}, "d": None}, {"a": {"b": 1, "c": 3}, "d": {"e": 1}}]
+    assert ["a.c", "d"] == list(fields.differing(plain))
+
+
+def test_a_preset_without_a_config_is_refused() -> None:
+    with pytest.raises(ValueError, match="preset 'none' is an empty tuple"):
+        Audit(toys.Config, toys.plan, {"none": ()}, toys.tiny)
+
+
+def test_fields_that_are_checked_against_each_other_are_set_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass(frozen=True)
+    class Ordered:
+        low: int = 0
+        high: int = 1
+
+        def __post_init__(self) -> None:
+            if self.low >= self.high:
+                raise ValueError(f"low is {self.low}; it must be below high, {self.high}")
+
+    base = Audit(Ordered, lambda config: {}, {}, lambda config: config)
+    assert Ordered(5, 6) == resolve.configured(base, Ordered(), {"low": 5, "high": 6})
+    assert Ordered(5, 6) == resolve.configured(base, Ordered(), {"high": 6, "low": 5})
+    with pytest.raises(SpecError, match="low is 5; it must be below high, 1"):
+        resolve.configured(base, Ordered(), {"low": 5})
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        (Spec("toyz"), "toys, unique_feature; did you mean 'toys'?"),
+        (Spec("toys", "fwe"), "unknown preset 'fwe' of toys; it has few, many, three, absent; did you mean 'few'?"),
+        (Spec("toys", set={"part": 1}), "unknown field 'part': Config has parts, first, seconds"),
+        (Spec("toys", set={"parts": "many"}), "parts is 'many'; it must be a whole number"),
+        (Spec("toys", set={"parts": 0}), "parts is 0; it must be at least 1"),
+        (Spec("toys", set={"seconds": "nan"}), "seconds is 'nan'; it must be a finite number"),
+        (Spec("toys", set={"parts.x": 1}), "parts.x: 'parts' has no fields below it; set it as parts=VALUE"),
+        (Spec("toys", set={"scale": "tyni"}), "scale is 'tyni'; allowed: tiny, full; did you mean 'tiny'?"),
+        (Spec("toys", set={"parts": 1}, sweep={"parts": (1, 2)}), "parts is both set and swept; give it once"),
+        (Spec("toys", sweep={"parts": ("1", "x")}), "parts is 'x'; it must be a whole number"),
+        (Spec("unique_feature", set={"feature.txt": "A"}), "unknown field 'feature.txt'"),
+    ],
+)
+def test_a_specification_that_cannot_be_is_refused_in_one_line(asked: Spec, problem: str) -> None:
+    with pytest.raises(SpecError) as raised:
+        resolve.wanted(asked)
+    assert problem in str(raised.value)
+    assert 1 == len(str(raised.value).splitlines())
+
+
+def test_every_data_set_in_a_config_is_pinned_however_deep() -> None:
+    known: dict[str, str] = {}
+    (cell,) = resolve.pinned([Cell("x", Outer())], known)
+    assert 64 == len(cell.config.data.digest) == len(cell.config.inner.probe.digest)
+    assert cell.config.data == cell.config.more[0]
+    assert 1 == cell.config.number
+    assert {cell.config.data.digest, cell.config.inner.probe.digest} == set(known.values())
+
+
+def test_a_digest_that_is_known_is_not_computed_again() -> None:
+    known: dict[str, str] = {}
+    resolve.pinned([Cell("x", Dataset("digits"))], known)
+    (stamp,) = known
+    (cell,) = resolve.pinned([Cell("x", Dataset("digits"))], {stamp: "f" * 64})
+    assert "f" * 64 == cell.config.digest
+
+
+def test_a_file_in_a_config_is_pinned_to_its_bytes_and_an_absent_one_is_the_machines(tmp_path: Path) -> None:
+    (tmp_path / "stamp.png").write_bytes(b"stamp")
+    (cell,) = resolve.pinned([Cell("x", Picture(File(str(tmp_path / "stamp.png"))))], {})
+    assert hashlib.sha256(b"stamp").hexdigest() == cell.config.image.digest
+    with pytest.raises(EngramError, match=r"there is no file .*/gone\.png") as raised:
+        resolve.pinned([Cell("x", Picture(File(str(tmp_path / "gone.png"))))], {})
+    assert 1 == raised.value.exit_code
+
+
+def test_an_unknown_data_set_is_bad_usage_and_an_absent_one_the_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ENGRAM_DATA", raising=False)
+    with pytest.raises(SpecError, match="did you mean 'mnist'"):
+        resolve.pinned([Cell("x", Dataset("mnits"))], {})
+    with pytest.raises(EngramError, match="ENGRAM_DATA is not set") as raised:
+        resolve.pinned([Cell("x", Dataset("mnist"))], {})
+    assert 1 == raised.value.exit_code
+
+
+def test_commas_inside_brackets_belong_to_a_swept_value() -> None:
+    assert {"a": ["1", "2"], "b.c": ["[1,2]", "(3,4)"]} == specification.sweeps(["a=1,2", "b.c=[1,2],(3,4)"])
+
+
+@pytest.mark.parametrize("texts", [["parts"], ["=3"], ["parts=1", "parts=2"]])
+def test_what_is_no_setting_or_two_for_one_field_is_refused(texts: list[str]) -> None:
+    with pytest.raises(SpecError, match=r"field=value|twice"):
+        specification.settings(texts)
+
+
+@pytest.mark.parametrize("texts", [["parts"], ["parts="], ["parts=1,,2"], ["parts=1", "parts=2"]])
+def test_a_sweep_without_values_or_twice_over_one_field_is_refused(texts: list[str]) -> None:
+    with pytest.raises(SpecError, match=r"field=value|empty|twice"):
+        specification.sweeps(texts)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("3h50m", 13_800.0), ("90s", 90.0), ("1d", 86_400.0), ("1d2h3m4s", 93_784.0), ("2.5", 2.5), (7, 7.0)],
+)
+def test_durations_are_read_as_people_write_them(text: str | float, seconds: float) -> None:
+    assert seconds == specification.duration(text)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "5x", "-3h", "0", "h", "3m2h"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(SpecError, match="write it like 3h50m"):
+        specification.duration(text)
+
+
+def test_a_file_says_all_that_the_command_line_can(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        "audit: toys\npreset: few\nset: {parts: 3, seconds: 1e-3}\nsweep: {first: [1, 2]}\n"
+        "execution: {address: none, together: 4, tolerate: 1, fail_fast: true, stop_after: 3h50m, "
+        "timeout: 10m, store: s, way: stack}\n",
+    )
+    asked = resolve.specified(path, Spec(""))
+    assert [toys.Config(parts=3, seconds=0.001, first=1), toys.Config(parts=3, seconds=0.001, first=2)] == configs(
+        asked
+    )
+    expected = Execution("none", 4, 1, True, stop_after=13_800.0, timeout=600.0, way="stack")
+    assert expected == specification.execution(asked)
+    assert "s" == asked.store
+
+
+def test_the_command_line_goes_over_the_file(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        "audit: toys\npreset: few\nset: {parts: 3, first: 1}\nsweep: {label: [a, b]}\n"
+        "execution: {address: none, together: 4, store: s}\n",
+    )
+    flags = Spec("", "many", {"label": "c"}, {"first": ("5", "6")}, {"together": None}, "t")
+    asked = resolve.specified(path, flags)
+    assert [toys.Config(3, first=5, label="c"), toys.Config(3, first=6, label="c")] == configs(asked)
+    assert ("many", "t") == (asked.preset, asked.store)
+    assert Execution("none", None) == specification.execution(asked)
+
+
+def test_nested_mappings_set_a_part_of_a_nested_config(tmp_path: Path) -> None:
+    path = write(tmp_path, "audit: unique_feature\npreset: smoke\nset: {feature: {text: X}, canaries: 1}\n")
+    (config,) = configs(resolve.specified(path, Spec("")))
+    assert ("X", 5, 1) == (config.feature.text, config.feature.size, config.canaries)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "holds nothing; it must be a mapping"),
+        ("- audit: toys", "holds a list; it must be a mapping"),
+        ("toys", "holds a str; it must be a mapping"),
+        ("preset: few", "'audit' is missing"),
+        ("audit: toys\npresett: few", "unknown key 'presett'"),
+        ("audit: toys\npresett: few", "did you mean 'preset'?"),
+        ("audit: toys\nexecution: {togeter: 3}", "unknown key 'execution.togeter'"),
+        ("audit: toys\nexecution: {tolerate: many}", "execution.tolerate is 'many'; it must be a valid integer"),
+        ("audit: 3", "audit is 3; it must be a valid string"),
+        ("audit: toys\nset: [1]", "set is [1]; it must be a valid dictionary"),
+        ("audit: toys\nsweep: {parts: 3}", "sweep.parts is 3; it must be a valid list"),
+        ("audit: toys\nsweep: {parts: []}", "sweep.parts has no values"),
+        ("audit: toys\nset: {parts: 1, parts: 2}", "'parts' is given twice"),
+        ("audit: [unclosed", "line 1"),
+        ("audit: !!python/object/apply:os.system ['touch owned']", "could not determine a constructor"),
+        ("a: &x [1, 2]\nb: *x", "aliases are not allowed"),
+        (b"audit: \xff\xfe\x00", "is not YAML"),
+        (b"\x00\x01\x02", "is not YAML"),
+        ("[" * 20_000, "is not YAML"),
+        ("audit: toys\nexecution: {way: 3}", "execution.way is 3; it must be a valid string"),
+        ("audit: toys\nexecution: {together: some}", "together is 'some'; it must be auto, or 1 or more"),
+        ("audit: toys\nexecution: {stop_after: later}", "'later' is not a duration"),
+        ("# " + "x" * 1_100_000, "is larger than 1,000,000 bytes"),
+    ],
+)
+def test_a_file_that_is_no_specification_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | bytes, problem: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpecError) as raised:
+        resolve.specified(write(tmp_path, text), Spec(""))
+    assert problem in str(raised.value)
+    assert 1 == len(str(raised.value).splitlines())
+    assert ["audit.yaml"] == [path.name for path in tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("name", ["nowhere.yaml", "./nowhere", "."])
+def test_a_file_that_cannot_be_read_is_refused_in_one_line(name: str) -> None:
+    with pytest.raises(SpecError, match=r"there is no file|cannot be read|unknown audit"):
+        resolve.wanted(resolve.specified(name, Spec("")))
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"together": 0}, "together is 0"),
+        ({"tolerate": -1}, "tolerate is -1"),
+        ({"way": "fast"}, "way is 'fast'"),
+        ({"keep": "states"}, "keep is 'states'; it must be one of none, state; did you mean 'state'?"),
+    ],
+)
+def test_an_execution_out_of_range_is_refused(given: Mapping[str, Any], problem: str) -> None:
+    with pytest.raises(SpecError, match=problem):
+        specification.execution(Spec("toys", execution=given))
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_example_is_a_specification_of_the_audit_it_is_named_for(path: Path) -> None:
+    asked = resolve.specified(str(path), Spec("", set={"scale": "tiny"}))
+    assert path.stem == asked.audit
+    assert resolve.wanted(asked)

@@ -1,0 +1,370 @@
+import errno
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import orchestrator
+from orchestrator.errors import Held, Unwritable
+from orchestrator.store import lease as lease_module
+from orchestrator.store.lease import CLOCK, DRIVERS, Lease, acquire, driven, holder
+
+ROOT = Path(orchestrator.__file__).parents[1]
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from orchestrator.errors import Held
+from orchestrator.store.lease import acquire
+if len(sys.argv) > 2:
+    print("ready", flush=True)
+    while not Path(sys.argv[2]).exists(): pass
+try:
+    lease = acquire([Path(sys.argv[1])])
+except Held as held:
+    sys.exit(f"held: {held}")
+print("have it", flush=True)
+sys.stdin.readline()
+lease.release()
+"""
+
+
+def driver(*arguments: object) -> "subprocess.Popen[str]":
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [sys.executable, "-c", HOLD, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+    )
+
+
+def said(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout
+    return process.stdout.readline().strip()
+
+
+def change(folder: Path, silent: float = 0.0, **fields: Any) -> None:
+    """Let the holder be another, its heart silent for so many seconds."""
+    lease = folder / "lease.json"
+    for each in (folder.parent / DRIVERS / f"{json.loads(lease.read_text())['token']}.json", lease):
+        if each.exists():
+            each.write_text(json.dumps({**json.loads(each.read_text()), **fields}))
+            os.utime(each, (time.time() - silent,) * 2)
+
+
+def alone(folder: Path, **options: Any) -> Lease:
+    return acquire([folder], **options)
+
+
+def eventually(true: Callable[[], object]) -> bool:
+    end = time.monotonic() + 60
+    while not true() and time.monotonic() < end:
+        time.sleep(0.01)
+    return bool(true())
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Path:
+    """A folder with the lease of a driver that was killed."""
+    process = driver(tmp_path / "run")
+    assert "have it" == said(process)
+    process.kill()
+    process.communicate()
+    return tmp_path / "run"
+
+
+def test_a_lease_is_held_until_it_is_released(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert holder(folder) is None
+    with alone(folder) as lease:
+        found = holder(folder)
+        assert found
+        assert (socket.gethostname(), os.getpid()) == (found.host, found.pid)
+        assert not lease.lost
+    assert holder(folder) is None
+    lease.release()
+    alone(folder).release()
+
+
+def test_a_second_driver_is_refused_at_once_and_told_who_has_it(tmp_path: Path) -> None:
+    process = driver(tmp_path / "run")
+    assert "have it" == said(process)
+    start = time.monotonic()
+    with pytest.raises(Held) as refused:
+        alone(tmp_path / "run")
+    assert time.monotonic() - start < 1
+    line = str(refused.value)
+    assert f"run already has a driver: process {process.pid} on {socket.gethostname()}, since 20" in line
+    assert f"stop it (kill {process.pid})" in line
+    assert "\n" not in line
+    process.communicate("\n")
+    alone(tmp_path / "run").release()
+
+
+def test_a_driver_is_refused_in_the_same_process_too(run: Path) -> None:
+    with alone(run), pytest.raises(Held):
+        alone(run)
+
+
+def test_a_stopped_driver_still_has_its_lease(run: Path) -> None:
+    process = driver(run)
+    assert "have it" == said(process)
+    process.send_signal(signal.SIGSTOP)
+    change(run, silent=3600)
+    with pytest.raises(Held):
+        alone(run)
+    process.kill()
+    process.communicate()
+
+
+def test_the_lease_of_a_killed_driver_is_taken_over(left: Path) -> None:
+    assert holder(left) is None
+    with alone(left) as lease:
+        assert not lease.lost
+
+
+def test_a_killed_driver_that_nobody_collected_is_dead(run: Path) -> None:
+    process = driver(run)
+    assert "have it" == said(process)
+    os.kill(process.pid, signal.SIGKILL)  # and no wait: its parent is busy
+    assert eventually(lambda: holder(run) is None)
+    alone(run).release()
+    process.communicate()
+
+
+def test_a_process_that_got_a_dead_drivers_number_is_not_taken_for_it(left: Path) -> None:
+    change(left, pid=os.getpid())
+    assert holder(left) is None
+    alone(left).release()
+
+
+@pytest.mark.parametrize(
+    "elsewhere", [{"host": "another"}, {"space": "pid:[1]"}, {"boot": "of another machine with our host name"}]
+)
+def test_of_a_driver_elsewhere_only_the_heartbeat_tells(left: Path, elsewhere: dict[str, str]) -> None:
+    change(left, silent=50, **elsewhere)
+    with pytest.raises(Held, match=r"heard of 5[0-9] s ago"):
+        alone(left)
+    change(left, silent=70)
+    assert holder(left) is None
+    alone(left).release()
+
+
+def test_a_silence_is_measured_by_the_clock_of_the_file_system(left: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    change(left, host="another")
+    now = time.time()
+    for away in (-7200, 7200):
+        monkeypatch.setattr(time, "time", lambda away=away: now + away)
+        with pytest.raises(Held, match=r"heard of \d s ago"):
+            alone(left)
+    monkeypatch.undo()
+    change(left, silent=70)
+    monkeypatch.setattr(time, "time", lambda: now - 7200)
+    alone(left).release()
+
+
+def test_a_heartbeat_from_the_future_is_watched_and_taken_for_none_if_none_follows(
+    left: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[str] = []
+    change(left, silent=-3600, host="another")
+    assert holder(left)  # somebody who only looks cannot tell
+    monkeypatch.setattr(lease_module, "STALE", 0.05)
+    monkeypatch.setattr(lease_module, "BEAT", 0.1)
+    alone(left, tell=lines.append).release()
+    [line] = lines
+    assert re.search(r"run: the last heartbeat of process \d+ on another lies 3[56]\d\d s in the future", line)
+
+
+def test_a_heartbeat_from_the_future_that_another_one_follows_is_alive(left: Path) -> None:
+    change(left, silent=-3600, host="another")
+    beat = left.parent / DRIVERS / f"{json.loads((left / 'lease.json').read_text())['token']}.json"
+    with pytest.raises(Held, match="heard of 0 s ago"):
+        alone(left, tell=lambda line: os.utime(beat, (time.time() + 3605,) * 2))
+
+
+def test_a_heart_without_a_file_of_its_own_was_last_heard_of_when_the_lease_was_written(left: Path) -> None:
+    [beat] = (left.parent / DRIVERS).glob("*.json")
+    beat.unlink()
+    change(left, host="another")
+    with pytest.raises(Held):
+        alone(left)
+    os.utime(left / "lease.json", (time.time() - 70,) * 2)
+    alone(left).release()
+
+
+def test_an_unreadable_lease_is_somebodys_until_it_is_old(run: Path) -> None:
+    run.mkdir()
+    path = run / "lease.json"
+    for text in ("", "{", "[]", "{}", '{"pid": 1}', "null", "1"):
+        path.write_text(text)
+        with pytest.raises(Held, match="unreadable"):
+            alone(run)
+        os.utime(path, (time.time() - 61,) * 2)
+        alone(run).release()
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_of_drivers_that_start_at_one_time_exactly_one_wins(tmp_path: Path, left: Path, dead: bool) -> None:
+    folder = left if dead else tmp_path / "new"
+    drivers = [driver(folder, tmp_path / "go") for _ in range(8)]
+    assert ["ready"] * 8 == [said(process) for process in drivers]
+    (tmp_path / "go").touch()
+    answers = [said(process) for process in drivers]
+    [winner] = [process for process, answer in zip(drivers, answers, strict=True) if answer == "have it"]
+    for process in drivers:
+        refused = process is not winner
+        _, error = process.communicate("\n")
+        assert refused == bool(process.returncode)
+        assert not refused or f"held: {folder.name} already has a driver: process {winner.pid}" in error
+
+
+def test_one_heart_beats_for_all_runs_of_a_driver(tmp_path: Path) -> None:
+    folders = [tmp_path / f"run-{i}" for i in range(300)]
+    before = threading.active_count()
+    with acquire(folders, beat=0.02):
+        assert before + 1 == threading.active_count()
+        [file] = (tmp_path / DRIVERS).glob("*.json")
+        os.utime(file, (0, 0))
+        written = {folder: (folder / "lease.json").stat().st_mtime_ns for folder in folders}
+        assert eventually(lambda: file.stat().st_mtime > 0)
+        assert written == {folder: (folder / "lease.json").stat().st_mtime_ns for folder in folders}
+        assert {folder.name for folder in folders} == {name for name, _ in driven(tmp_path)}
+        assert all(holder(folder) for folder in folders)
+    assert [] == [*tmp_path.glob("*/lease.json"), *(tmp_path / DRIVERS).glob("*.json")]
+
+
+def test_a_heartbeat_waits_for_no_disk(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(handle: int) -> None:
+        raise AssertionError("a heartbeat was brought to the disk")
+
+    lease = alone(run, heart=False)
+    monkeypatch.setattr(os, "fsync", slow)
+    lease.renew()
+    monkeypatch.undo()
+    lease.release()
+
+
+def test_of_runs_that_one_driver_asks_for_it_gets_all_or_none(tmp_path: Path) -> None:
+    with alone(tmp_path / "b"):
+        with pytest.raises(Held, match="b already has a driver"):
+            acquire([tmp_path / "a", tmp_path / "b"])
+        assert holder(tmp_path / "a") is None
+        assert ["b"] == [run for run, _ in driven(tmp_path)]
+
+
+def test_drivers_are_known_without_a_look_at_the_runs_that_ended(tmp_path: Path) -> None:
+    for i in range(3):
+        alone(tmp_path / f"ended-{i}").release()
+    dead = driver(tmp_path / "dead")
+    assert "have it" == said(dead)
+    dead.kill()
+    dead.communicate()
+    with alone(tmp_path / "alive") as lease:
+        assert [("alive", lease.since)] == [(run, found.since) for run, found in driven(tmp_path)]
+        names = {path.name for path in (tmp_path / DRIVERS).iterdir()} - {CLOCK}
+        assert 1 == len(names)  # what the dead one left is gone
+
+
+def test_a_lease_that_was_taken_over_is_lost_and_left_to_its_new_holder(run: Path) -> None:
+    with alone(run, heart=False) as lease:
+        change(run, silent=70, host="another")  # as another machine sees it, when this one slept
+        with alone(run) as other:
+            lease.renew()
+            assert lease.lost
+            assert ("run", os.getpid()) == (lease.lost[0], lease.lost[1].pid)
+            lease.release()
+            assert not other.lost
+            assert holder(run)
+
+
+def test_a_driver_that_slept_finds_its_lease_lost_without_waiting_for_its_heart(run: Path) -> None:
+    hours = [0.0]
+    lease = alone(run, now=lambda: time.time() + 3600 * hours[0], beat=60)
+    change(run, silent=70, host="another")
+    with alone(run):
+        assert not lease.lost
+        hours[0] = 8
+        assert lease.lost
+    lease.release()
+
+
+def test_a_driver_that_slept_finds_its_lease_lost_though_whoever_took_it_over_has_ended(run: Path) -> None:
+    hours = [0.0]
+    lease = alone(run, now=lambda: time.time() + 3600 * hours[0], beat=60, heart=False)
+    change(run, silent=70, host="another")
+    with alone(run):
+        pass
+    hours[0] = 8
+    assert ("run", None) == lease.lost
+    lease.release()
+    assert not (run / "lease.json").exists()
+
+
+def test_a_full_disk_does_not_stop_the_heart(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with alone(run, beat=0.02) as lease:
+        [file] = (run.parent / DRIVERS).glob("*.json")
+        monkeypatch.setattr(lease_module.aside, "replace", full)
+        os.utime(file, (0, 0))
+        assert eventually(lambda: file.stat().st_mtime > 0)
+        assert not lease.lost
+        monkeypatch.undo()
+    assert not (run / "lease.json").exists()
+
+
+def test_what_is_removed_of_a_lease_is_written_again(run: Path) -> None:
+    with alone(run, heart=False) as lease:
+        [file] = (run.parent / DRIVERS).glob("*.json")
+        before = [path.read_text() for path in (file, run / "lease.json")]
+        file.unlink()
+        (run / "lease.json").unlink()
+        lease.renew()
+        assert before == [path.read_text() for path in (file, run / "lease.json")]
+        assert not lease.lost
+
+
+def test_a_lease_that_cannot_be_written_is_a_pause(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("a file")
+    with pytest.raises(Unwritable, match="cannot write"):
+        alone(tmp_path / "run" / "below")
+
+
+def test_a_forked_child_does_not_give_the_lease_away(tmp_path: Path) -> None:
+    script = (
+        "import os, sys\nfrom pathlib import Path\nfrom orchestrator.store.lease import acquire, holder\n"
+        "with acquire([Path(sys.argv[1])]):\n    child = os.fork()\n    if child:\n        os.waitpid(child, 0)\n"
+        "        print(holder(Path(sys.argv[1])).pid == os.getpid())\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    out = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "run")], env=environment, capture_output=True, text=True
+    )
+    assert "True\n" == out.stdout
+
+
+def test_the_lease_needs_nothing_heavy() -> None:
+    script = "import sys, orchestrator.store.lease; print([m for m in ('pyarrow', 'numpy', 'ray') if m in sys.modules])"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    out = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert "[]\n" == out.stdout

@@ -1,0 +1,97 @@
+"""What tracking is told of a run has names that MLflow takes, exact numbers, and no path of this machine."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from orchestrator.inspection.disclosure import Disclosure
+from orchestrator.run_folder.journal import Journal
+from orchestrator.spec.addresses import absolute
+from orchestrator.spec.fields import plain
+from orchestrator.store import open_store
+from orchestrator.tracking import artifacts, facts
+from orchestrator.tracking.facts import Input
+from orchestrator.tracking.target import Target, run_list
+from tasks import schemas
+from tasks.audits.unique_feature import UniqueFeature
+from tasks.datasets.dataset import Dataset
+
+SECRET = "parquet:/home/ann/wards/7@" + "a" * 64
+
+
+@pytest.mark.parametrize(
+    ("metric", "setting", "name"),
+    [
+        ("M_w effect", '{"images": "probe"}', "M_w effect/images:probe"),
+        ("rate", '{"model": "twin", "test": "welch"}', "rate/model:twin test:welch"),
+        ("sum", "{}", "sum"),
+        ("sum", None, "sum"),
+        ("mem/ε", '{"rate": 0.001, "k": [1, 2]}', "mem__/rate:0.001 k:_1_ 2_"),
+        ("..", "no JSON", "_/setting:no JSON"),
+    ],
+)
+def test_a_metric_is_named_by_what_was_measured_and_varied(metric: str, setting: str | None, name: str) -> None:
+    assert name == facts.metric_name(metric, setting)
+    assert re.fullmatch(r"[A-Za-z0-9_\-. :/]+", name)
+
+
+def test_a_summary_gives_each_number_exactly_once_and_leaves_out_what_is_none(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    empty = dict.fromkeys(schemas.SUMMARY.names)
+    rows = [
+        empty | {"metric": "a", "setting": "{}", "estimate": 0.1 + 0.2, "low": 1e-17},
+        empty | {"metric": "a", "setting": "{}", "estimate": 3.0},
+        empty | {"metric": "b", "setting": "{}", "estimate": float("nan"), "high": float("inf")},
+    ]
+    store.write("a" * 64, pa.Table.from_pylist(rows, schema=schemas.SUMMARY), {})
+    journal = Journal(store.folder("runs", "some"))
+    (journal.folder / "run.json").write_text('{"audit": "none"}')
+    (journal.folder / "plan.json").write_text(
+        '{"roots": {"summary": ["%s"]}, "jobs": [["%s", "t"]]}' % (("a" * 64,) * 2)
+    )
+    assert {"a": 0.1 + 0.2, "a.low": 1e-17, "a 2": 3.0} == facts.metrics(journal, store)
+
+
+def test_data_sets_are_named_once_each_and_without_their_path(tmp_path: Path) -> None:
+    config = plain(UniqueFeature(data=Dataset.parse(SECRET), probe=Dataset.parse(SECRET)))
+    (tmp_path / "run.json").write_text(json.dumps({"audit": "unique_feature", "config": config}))
+    about = Disclosure().journal(tmp_path).about()
+    found = facts.inputs(about)
+    assert [Input("parquet:7", "a" * 64, "data, probe")] == found
+    assert "/home" not in found[0].source + str(facts.params(about))
+    assert f"parquet:7@{'a' * 64}" == facts.params(about)["data"]
+
+
+def test_a_table_that_is_handed_over_is_without_remarks_of_its_schema() -> None:
+    table = pa.table({"n": [1]}, metadata={"config": "words:JANE DOE"})
+    assert artifacts.shareable(table).schema.metadata is None
+
+
+def test_bytes_are_in_no_table_that_is_handed_over() -> None:
+    inner = pa.list_(pa.struct([("name", pa.string()), ("values", pa.large_binary())]))
+    table = pa.table({"n": [1], "image": pa.array([b"x"]), "weights": pa.array([[]], inner), "list": [[1, 2]]})
+    assert ["n", "list"] == artifacts.shareable(table).schema.names
+
+
+def test_a_link_opens_the_view_with_runs_and_shows_no_password() -> None:
+    target = Target("https://ann:secret@mlflow.example/base/")
+    assert "https://mlflow.example/base/#/experiments/3/runs/abc?workflowType=machine_learning" == target.address(
+        "3", "abc"
+    )
+    assert "http://h:1/#/experiments/3/runs?workflowType=machine_learning" == run_list("http://h:1", "3")
+    assert "postgresql://db/x" == Target("postgresql://ann:secret@db/x").address("1", "2")
+
+
+def test_a_relative_tracking_store_lies_where_the_command_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert f"sqlite:///{tmp_path}/a.db" == absolute("sqlite:///a.db")
+    assert "sqlite:////a.db" == absolute("sqlite:////a.db")
+    assert (tmp_path / "mlruns").as_uri() == absolute("./mlruns")
+    assert "http://h:1" == absolute("http://h:1")

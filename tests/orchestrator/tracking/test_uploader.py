@@ -1,0 +1,244 @@
+"""What a courier writes into MLflow, in this very process: all that a run's folder says, once, whoever comes twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import EngramError
+from orchestrator.run_folder import receipt
+from orchestrator.run_folder.journal import Journal
+from orchestrator.store import open_store
+from orchestrator.store.lock import locked
+from orchestrator.tracking import database
+from orchestrator.tracking.delivery import delivered
+from orchestrator.tracking.server import Server, Undeliverable
+from orchestrator.tracking.target import Target
+from orchestrator.tracking.uploader import Courier, follow, reason
+from tests.orchestrator.tracking.conftest import Copied
+from tests.support.mlflow_server import client, tracked
+from tests.support.shell import Here
+
+DONE = "progress/jobs done"
+TOYS = ("run", "toys", "--address", "none", "--mlflow", "off", "--no-report")
+
+
+class Told:
+    """What a courier hears of a driver whose run has ended, or that has died."""
+
+    def __init__(self, dead: bool = False) -> None:
+        self.ended, self.dead = not dead, dead
+        self.signs = 0
+
+    def wait(self, seconds: float) -> None:
+        raise AssertionError("there is nothing to wait for")
+
+    def sign(self) -> None:
+        self.signs += 1
+
+
+class Place:
+    """A store with a tracking database, in which runs are made untracked and then delivered."""
+
+    def __init__(self, folder: Path, begun: Copied) -> None:
+        self.engram = Here(folder)
+        self.path = begun(folder)
+        self.store = open_store(str(folder / "engram-store"))
+        self.target = Target(f"sqlite:///{self.path}")
+
+    def run(self, *arguments: str, code: int = 0) -> dict[str, Any]:
+        made: dict[str, Any] = self.engram.json(*TOYS, "--store", self.store.location, *arguments, code=code)
+        return made
+
+    def courier(self, report: dict[str, Any], experiment: str = "engram") -> Courier:
+        cells = [cell["run"] for cell in report.get("cells", ())]
+        order = {"store": self.store.location, "uri": self.target.uri, "experiment": experiment}
+        return Courier(order | {"runs": cells or [report["run"]], "sweep": report["run"] if cells else None})
+
+    def deliver(self, report: dict[str, Any], dead: bool = False) -> str:
+        driver = Told(dead)
+        return follow(self.courier(report), driver, driver.sign)  # type: ignore[arg-type]
+
+    def journal(self, report: dict[str, Any]) -> Journal:
+        return Journal(self.store.folder("runs", report["run"]))
+
+    @property
+    def mlflow(self) -> Any:
+        return client(self.target.uri)
+
+    def names(self) -> set[str]:
+        with closing(sqlite3.connect(self.path)) as opened:
+            return {name for (name,) in opened.execute("SELECT name FROM runs WHERE lifecycle_stage = 'active'")}
+
+
+@pytest.fixture
+def place(tmp_path: Path, begun: Copied) -> Place:
+    return Place(tmp_path, begun)
+
+
+def test_a_run_is_delivered_with_its_numbers_its_tables_and_its_state_and_then_counts_as_such(place: Place) -> None:
+    report = place.run("--preset", "few")
+    assert not delivered(place.journal(report), place.store, place.target)
+    assert "" == place.deliver(report)
+    (run,) = tracked(place.mlflow)
+    assert (report["run"], "FINISHED") == (run.info.run_name, run.info.status)
+    assert {"sum": 15.0, DONE: 7.0}.items() <= run.data.metrics.items()
+    assert {"audit": "toys", "preset": "few", "parts": "6"}.items() <= run.data.params.items()
+    assert {"engram.kind": "cell", "engram.state": "finished"}.items() <= run.data.tags.items()
+    files = [each.path for each in place.mlflow.list_artifacts(run.info.run_id, "tables")]
+    assert ["tables/summary.json", "tables/summary.parquet"] == files
+    assert delivered(place.journal(report), place.store, place.target)
+
+
+def test_what_is_delivered_twice_is_there_once(place: Place) -> None:
+    report = place.run("--preset", "few")
+    for _ in range(2):
+        assert "" == place.deliver(report)
+    (run,) = tracked(place.mlflow)
+    steps = [each.step for each in place.mlflow.get_metric_history(run.info.run_id, DONE)]
+    assert list(range(len(steps))) == steps
+    assert 1 == len(place.mlflow.get_metric_history(run.info.run_id, "sum"))
+
+
+def test_a_summary_that_has_changed_is_a_later_step(place: Place) -> None:
+    report = place.run("parts=3", "trouble=raise", "at=1", f"folder={place.engram.folder}", code=3)
+    assert "" == place.deliver(report)
+    (run,) = tracked(place.mlflow)
+    assert ("FAILED", 1.0) == (run.info.status, run.data.metrics["progress/jobs failed"])
+    (place.engram.folder / "mended").touch()
+    place.engram("resume", "--address", "none", "--mlflow", "off", "--no-report", "--store", place.store.location)
+    assert not delivered(place.journal(report), place.store, place.target)
+    assert "" == place.deliver(report)
+    (run,) = tracked(place.mlflow)
+    assert ("FINISHED", 3.0, 4.0) == (run.info.status, run.data.metrics["sum"], run.data.metrics[DONE])
+
+
+def test_a_run_whose_driver_has_died_is_marked_so_without_its_files(place: Place) -> None:
+    report = place.run("--preset", "few")
+    log = place.journal(report).folder / "events.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:4]))  # as far as it had come
+    assert "" == place.deliver(report, dead=True)
+    (run,) = tracked(place.mlflow)
+    assert ("KILLED", "interrupted") == (run.info.status, run.data.tags["engram.state"])
+    assert [] == place.mlflow.list_artifacts(run.info.run_id)
+    assert not delivered(place.journal(report), place.store, place.target)
+
+
+def test_a_run_that_goes_on_is_shown_as_far_as_it_has_come(place: Place) -> None:
+    report = place.run("--preset", "few")
+    log = place.journal(report).folder / "events.jsonl"
+    whole = log.read_text()
+    log.write_text("".join(whole.splitlines(keepends=True)[:4]))
+    courier = place.courier(report)
+    courier.sync(lambda entry: entry.progress("running"), settled=False)
+    (run,) = tracked(place.mlflow)
+    assert "RUNNING" == run.info.status
+    before = run.data.metrics[DONE]
+    log.write_text(whole)
+    courier.sync(lambda entry: entry.progress("running"), settled=False)
+    (run,) = tracked(place.mlflow)
+    assert before < 7.0 == run.data.metrics[DONE]
+
+
+def test_a_sweep_is_the_parent_of_its_cells(place: Place) -> None:
+    report = place.run("--preset", "few", "--sweep", "label=a,b")
+    assert "" == place.deliver(report)
+    runs = {run.info.run_name: run for run in tracked(place.mlflow)}
+    parent = runs.pop(report["run"])
+    assert {cell["run"] for cell in report["cells"]} == set(runs)
+    assert {parent.info.run_id} == {run.data.tags["mlflow.parentRunId"] for run in runs.values()}
+    assert {"FINISHED"} == {run.info.status for run in (parent, *runs.values())}
+    assert ("sweep", False) == (parent.data.tags["engram.kind"], "label" in parent.data.params)
+    assert {"a", "b"} == {run.data.params["label"] for run in runs.values()}
+
+
+def test_an_experiment_that_was_deleted_is_one_line_that_says_how_it_is_restored(place: Place) -> None:
+    report = place.run("--preset", "few")
+    place.mlflow.delete_experiment(place.mlflow.create_experiment("engram"))
+    said = place.deliver(report)
+    assert "the experiment 'engram' has been deleted in MLflow; restore it (" in said
+    assert "--experiment" in said
+
+
+def test_of_two_runs_of_one_name_the_later_is_deleted(place: Place) -> None:
+    server = Server(place.target, place.store)
+    tags = {"engram.run": "some", "engram.store": "here"}
+    first = server.run("some", "here", 10.0, {})
+    place.mlflow.create_run(server.experiment, 20_000, tags=tags, run_name="some")
+    assert first == server.run("some", "here", 10.0, {})
+    (left,) = place.mlflow.search_runs([server.experiment])
+    assert first == left.info.run_id
+
+
+def forget() -> None:
+    """Have MLflow close what it has opened, as it does with the process that a courier is."""
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+    from mlflow.tracking._tracking_service import utils
+
+    utils._tracking_store_registry._get_store_with_resolved_uri.cache_clear()
+    while SqlAlchemyStore._engine_map:
+        SqlAlchemyStore._engine_map.popitem()[1].dispose()
+
+
+def test_the_runs_of_a_database_that_was_cut_are_delivered_with_the_next_run(
+    place: Place, migrated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, sweep = place.run("--preset", "few"), place.run("--preset", "few", "--sweep", "label=a,b")
+    gone = place.run("--preset", "few", "first=3")
+    for report in (first, sweep, gone):
+        assert "" == place.deliver(report)
+    shutil.rmtree(place.journal(gone).folder)
+    os.truncate(place.path, 400_000)
+    assert not delivered(place.journal(first), place.store, place.target)
+    fresh = place.run("--preset", "few", "first=1")
+    monkeypatch.setattr("orchestrator.tracking.server._fill", lambda draft: shutil.copy(migrated, draft))
+    forget()
+    courier, driver = place.courier(fresh), Told()
+    with locked(place.journal(first).folder / "mlflow.lock"):  # somebody is at it
+        assert "" == follow(courier, driver, driver.sign)  # type: ignore[arg-type]
+    assert "it is kept as mlflow.db.unusable-1" in courier.said
+    cells = {cell["run"] for cell in sweep["cells"]}
+    assert {fresh["run"], sweep["run"], *cells} == place.names()
+    assert [first["run"]] == database.owed(place.path)
+    assert "" == place.deliver(fresh)
+    assert {first["run"], fresh["run"], sweep["run"], *cells} == place.names()
+    assert [] == database.owed(place.path)
+    assert delivered(place.journal(first), place.store, place.target)
+
+
+def test_a_database_that_breaks_while_it_is_used_is_left_for_the_next_courier(place: Place) -> None:
+    report = place.run("--preset", "few")
+    courier = place.courier(report)
+    courier.sync(lambda entry: entry.progress("running"), settled=True)
+    courier._server = None
+    os.truncate(place.path, 400_000)
+    with pytest.raises(Undeliverable, match="cannot be used any more"):
+        courier.sync(lambda entry: None, settled=True)
+    assert ["mlflow.db"] == [each for each in os.listdir(place.path.parent) if each.startswith("mlflow.db")]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (EngramError("in our\nwords"), "in our words"),
+        (OSError("[Errno 111] Connection refused"), "nothing answers at http://h:1"),
+        (OSError("Read timed out. (read timeout=5)"), "http://h:1 does not answer"),
+        (OSError("Failed to resolve 'h'"), "http://h:1 cannot be found"),
+        (OSError("too many 500 error responses"), "http://h:1 answers with errors only"),
+        (ValueError("at http://ann:secret@h:1"), "http://h:1: ValueError: at http://h:1"),
+    ],
+)
+def test_what_went_wrong_is_a_line_without_a_password(error: Exception, said: str) -> None:
+    assert said == reason(error, Target("http://ann:secret@h:1"))
+
+
+def test_a_receipt_that_cannot_be_read_is_none(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.json").write_text(json.dumps({"uri": 1}))
+    assert receipt.read(tmp_path) is None

@@ -1,0 +1,403 @@
+"""Random histories of a schedule beside a model of what it may do, checked after every step.
+
+    python -m tests.support.histories --count 20000 --seed 0
+
+A history is a small plan and what happens to it: calls are sent and come back in any order, jobs fail, workers die,
+nodes go, results turn out damaged under readers that are on their way, other runs take jobs and leave them. The model
+keeps what is true by rules of its own, without counters and queues. From some moment on nothing goes wrong any more,
+and then the schedule must come to its end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pyarrow as pa
+
+from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
+from orchestrator.executors.gpu_packing import Measured
+from orchestrator.planning.plan import Plan, group_of
+from orchestrator.scheduling.schedule import DEATHS, FRUITLESS, REOPENED, Schedule
+from tasks.job import Function, Inputs, Job, marks, task
+
+SHAPES = 500  # different plans
+STEPS = 40  # at most, before nothing goes wrong any more
+FATES = ("done", "measured", "failed", "died", "gone", "memory", "missing", "refused")
+WEIGHTS = (40, 10, 2, 4, 4, 2, 20, 0.2)
+
+
+@dataclass(frozen=True)
+class Number:
+    value: int = 0
+
+
+@task(version=1, name="histories.plain", alike=lambda config: config.value % 3)
+def plain(config: Number, inputs: Inputs) -> pa.Table:
+    return pa.table({})
+
+
+@task(version=1, name="histories.gather", gathers=True)
+def gather(config: Number, inputs: Inputs) -> pa.Table:
+    return pa.table({})
+
+
+@task(version=1, name="histories.train", gpus=1.0, alike=lambda config: config.value % 2)
+def train(config: Number, inputs: Inputs) -> pa.Table:
+    return pa.table({})
+
+
+TASKS: tuple[Function, ...] = (plain, gather, train)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a schedule is made."""
+
+    stored: float = 0.0  # share of the jobs whose results are there
+    slots: int = 1
+    gpus: int = 0
+    sharers: int = 4
+    together: int | None = None
+    fail_fast: bool = False
+    tolerate: int = 0
+    seconds: bool = False
+
+
+@lru_cache(SHAPES)
+def shape(number: int) -> Plan:
+    """One of many small plans: shared inputs, chains, gathering jobs, jobs for GPUs."""
+    rng = random.Random(number)
+    jobs: list[Job] = []
+    for value in range(rng.randint(1, 9)):
+        function = rng.choice(TASKS)
+        below = tuple(rng.choices(jobs, k=min(len(jobs), rng.choice((0, 0, 1, 1, 2, 4)))))
+        if jobs and rng.random() < 0.3:  # many readers of one input
+            below = (jobs[0],)
+        after = None
+        if rng.random() < 0.3:
+            after = rng.choice([*jobs, Job(plain, Number(100 + value))])  # which is planned, or is not
+        jobs.append(Job(function, Number(value), below, after=after))
+    read = {id(below) for job in jobs for below in job.inputs}
+    tops = tuple(job for job in jobs if id(job) not in read)
+    return Plan.below({"summary": tops} if rng.random() < 0.5 else {str(i): job for i, job in enumerate(tops)})
+
+
+class Model:
+    """A schedule, and what is true of its jobs."""
+
+    def __init__(self, plan: Plan, settings: Settings, stored: Iterable[str], failed: Iterable[Failed] = ()) -> None:
+        self.plan, self.settings = plan, settings
+        self.done = dict.fromkeys(stored, 0)  # by key, the calls that were sent when it was last done
+        self.bad: set[str] = set()  # results that are damaged or gone, found out or not
+        self.flying: dict[int, Call] = {}
+        self.sound: dict[tuple[int, str], set[str]] = {}  # of a job on its way, the inputs it may have read sound
+        self.harmed: dict[tuple[int, str], set[str]] = {}  # and those that it may have found damaged
+        self.elsewhere: set[str] = set()
+        self.failed = {each.key: "" for each in failed}  # by key, what its failure must speak of
+        self.paused = False
+        self.harms: Counter[str] = Counter()
+        self.found: Counter[str] = Counter()
+        self.deaths: Counter[str] = Counter()
+        self.losses: Counter[str] = Counter()
+        self.computed: Counter[str] = Counter()
+        self.calls = 0
+        self.schedule = Schedule(
+            plan,
+            set(self.done),
+            slots=settings.slots,
+            gpus=settings.gpus,
+            sharers=settings.sharers,
+            together=settings.together,
+            fail_fast=settings.fail_fast,
+            seconds={group_of(job): 1e-4 for job in plan.jobs.values()} if settings.seconds else None,
+            failed={each.key: each for each in failed},
+        )
+        self.check()
+
+    # What is true
+
+    @property
+    def running(self) -> set[str]:
+        return {item.key for call in self.flying.values() for item in call.items}
+
+    @property
+    def stopped(self) -> bool:
+        return self.paused or (self.settings.fail_fast and bool(self.failed))
+
+    def sendable(self) -> set[str]:
+        taken = self.done.keys() | self.running | self.elsewhere | self.failed.keys()
+        return {key for key in self.plan.jobs.keys() - taken if self.ready(key)}
+
+    def ready(self, key: str) -> bool:
+        before = self.plan.after.get(key, "")
+        return all(k in self.done for k in self.plan.inputs[key]) and (
+            before in self.done or before not in self.plan.jobs
+        )
+
+    def check(self) -> None:
+        schedule, sendable = self.schedule, self.sendable()
+        assert set(self.done) == schedule.done
+        assert len(self.running) == schedule.running
+        assert self.elsewhere == schedule.elsewhere
+        assert self.failed.keys() == schedule.failed.keys()
+        assert all(word in schedule.failed[key].error for key, word in self.failed.items())
+        assert self.paused == (schedule.paused is not None)
+        assert sum(self.found.values()) == schedule.damaged
+        assert all(count <= self.harms[key] for key, count in self.found.items())
+        assert all(count <= 1 + self.harms[key] for key, count in self.computed.items())
+        assert schedule.on_gpus == sum(call.gpus > 0 for call in self.flying.values())
+        assert (not self.flying and (self.stopped or not (sendable or self.elsewhere))) == schedule.over
+
+    # What happens
+
+    def send(self, room: bool = True) -> bool:
+        """Take the next call, if there is one."""
+        may = set() if self.stopped else self.sendable()
+        call = self.schedule.next(room)
+        if call is None:
+            if room:  # what is left waits for a place on a GPU
+                assert not may or (self.schedule.on_gpus and all(map(self._asks, may)))
+            self.check()
+            return False
+        keys = [item.key for item in call.items]
+        assert 0 < len(keys) == len(set(keys))
+        assert may.issuperset(keys)
+        assert len(keys) <= (self.settings.together or 512)
+        assert 1 == len({group_of(self.plan.jobs[key]) for key in keys})
+        assert room or call.gpus
+        assert bool(call.gpus) == bool(self.schedule.gpus and self._asks(keys[0]))
+        assert call.number == self.calls + 1
+        self.calls = call.number
+        self.flying[call.number] = call
+        for item in call.items:
+            assert self.plan.inputs[item.key] == item.inputs
+            self.sound[call.number, item.key] = set(item.inputs) - self.bad
+            self.harmed[call.number, item.key] = set(item.inputs) & self.bad
+        self.check()
+        return True
+
+    def answer(self, which: int, fates: Sequence[str]) -> None:
+        """A call comes back with these fates of its jobs, as far as they can be."""
+        if not self.flying:
+            return
+        number = list(self.flying)[which % len(self.flying)]
+        call = self.flying.pop(number)
+        outcomes = tuple(
+            self._outcome(number, item.key, item.inputs, fates[i % len(fates)]) for i, item in enumerate(call.items)
+        )
+        for outcome in outcomes:
+            self._note(outcome, number)
+        lost = [outcome for outcome in outcomes if isinstance(outcome, Lost)]
+        if len(lost) == 1:
+            self._note_loss(lost[0])
+        self.schedule.record(Finished(call, outcomes))
+        self.check()
+
+    def harm(self, which: int) -> None:
+        """A stored result is damaged; nobody knows until it is read."""
+        if there := [key for key in self.done if key not in self.bad]:
+            key = there[which % len(there)]
+            self.bad.add(key)
+            self.harms[key] += 1
+            for call in self.flying.values():
+                for item in call.items:
+                    if key in item.inputs:
+                        self.harmed[call.number, item.key].add(key)
+
+    def defer(self, which: Sequence[int]) -> None:
+        keys = self._some(list(self.plan.jobs), which)
+        taken = self.done.keys() | self.running | self.failed.keys()
+        self.elsewhere |= set(keys) - taken
+        self.schedule.defer(keys)
+        self.check()
+
+    def arrive(self, which: Sequence[int]) -> None:
+        keys = self._some(sorted(self.elsewhere), which)
+        for key in keys:
+            self.elsewhere.discard(key)
+            self._make(key)
+        self.schedule.arrived(keys)
+        self.check()
+
+    def reclaim(self, which: Sequence[int]) -> None:
+        keys = self._some(sorted(self.elsewhere), which)
+        self.elsewhere -= set(keys)
+        self.schedule.reclaim(keys)
+        self.check()
+
+    def resize(self, slots: int, gpus: int) -> None:
+        self.schedule.slots, self.schedule.gpus = slots, gpus
+
+    def finish(self) -> None:
+        """From here on nothing goes wrong: it ends, and nothing is forgotten."""
+        for _ in range(10 * len(self.plan.jobs) + 10):
+            if self.elsewhere:
+                self.reclaim(range(len(self.elsewhere)))
+            while self.send():
+                pass
+            if not self.flying:
+                break
+            self.answer(0, ["done"])
+        assert self.schedule.over
+        assert not self.flying
+        hopeless: set[str] = set()
+        for key in self.plan.jobs:  # what it waits for comes before it
+            if key in self.failed or any(below in hopeless for below in self.plan.waits(key)):
+                hopeless.add(key)
+        assert self.stopped or self.done.keys() | hopeless == self.plan.jobs.keys()
+
+    # How it does
+
+    def _asks(self, key: str) -> bool:
+        return marks(self.plan.jobs[key].function).gpus > 0
+
+    def _some(self, keys: list[str], which: Sequence[int]) -> list[str]:
+        return list(dict.fromkeys(keys[each % len(keys)] for each in which)) if keys else []
+
+    def _outcome(self, number: int, key: str, inputs: tuple[str, ...], fate: str) -> Outcome:
+        sound, harmed = self.sound.pop((number, key)), self.harmed.pop((number, key))
+        unread = set(inputs) - sound
+        match fate:
+            case "died":
+                return Lost(key, "worker died", died=True)
+            case "gone":
+                return Lost(key, "its node went away")
+            case "memory":
+                return Lost(key, "OutOfMemoryError: CUDA out of memory")
+            case "refused":
+                return Refused(key, "No space left on device")
+            case "missing" if harmed:
+                return Missing(key, tuple(below for below in dict.fromkeys(inputs) if below in harmed))
+        if unread:
+            return Missing(key, tuple(below for below in dict.fromkeys(inputs) if below in unread))
+        if fate == "failed":
+            return Failed(key, "ValueError: no", "...")
+        return Done(key, 1e-4, "here:1", measured=Measured(2, 1.0, 10.0, 0.4) if fate == "measured" else None)
+
+    def _note(self, outcome: Outcome, number: int) -> None:
+        key = outcome.key
+        match outcome:
+            case Done():
+                self._make(key)
+                self.computed[key] += 1
+                self.losses.clear()
+            case Failed():
+                self.failed[key] = "ValueError"
+            case Refused():
+                self.paused = True
+            case Missing():
+                for below in outcome.inputs:
+                    if below in self.done and number > self.done[below]:
+                        del self.done[below]
+                        self.found[below] += 1
+                        if self.found[below] >= REOPENED:
+                            self.failed[below] = f"damaged {self.found[below]} times"
+
+    def _make(self, key: str) -> None:
+        self.done[key] = self.calls
+        self.bad.discard(key)
+        for call in self.flying.values():
+            for item in call.items:
+                if key in item.inputs:
+                    self.sound[call.number, item.key].add(key)
+
+    def _note_loss(self, lost: Lost) -> None:
+        self.deaths[lost.key] += lost.died
+        self.losses[lost.key] += 1
+        if self.deaths[lost.key] >= DEATHS:
+            self.failed[lost.key] = f"died {DEATHS} times"
+        elif self.losses[lost.key] >= FRUITLESS:
+            self.paused = True
+
+
+def settings(rng: random.Random) -> Settings:
+    return Settings(
+        stored=rng.choice((0.0, 0.0, 0.5, 0.9)),
+        slots=rng.randint(1, 3),
+        gpus=rng.choice((0, 0, 1, 2)),
+        sharers=rng.choice((1, 4)),
+        together=rng.choice((None, 1, 2, 3, 12)),
+        fail_fast=rng.random() < 0.1,
+        tolerate=rng.choice((0, 1, 5)),
+        seconds=rng.random() < 0.5,
+    )
+
+
+def history(seed: int) -> int:
+    """One history to its end; how many steps it had."""
+    rng = random.Random(seed)
+    plan, chosen = shape(rng.randrange(SHAPES)), settings(rng)
+    model = Model(plan, chosen, [key for key in plan.jobs if rng.random() < chosen.stored])
+    steps = live(model, rng)
+    if 0 < len(model.failed) <= chosen.tolerate and not model.stopped:
+        less = plan.without(model.failed)
+        assert kept(plan, model.failed) == Counter(map(plan.task, less.jobs.keys() & plan.jobs.keys())) + Counter(
+            map(less.task, less.jobs.keys() - plan.jobs.keys())
+        )
+        model = Model(less, chosen, model.done.keys() & less.jobs.keys(), list(model.schedule.failed.values()))
+        steps += live(model, rng)
+    return steps
+
+
+def kept(plan: Plan, failed: Iterable[str]) -> Counter[str]:
+    """Jobs per task that can be had without these and that something still asks for."""
+    lost = set(failed)
+    for key in plan.jobs:
+        gone = [below for below in plan.inputs[key] if below in lost]
+        gathers = marks(plan.jobs[key].function).gathers and len(gone) < len(plan.inputs[key])
+        if (gone and not gathers) or plan.after.get(key) in lost:
+            lost.add(key)
+    wanted = {key for root in plan.roots.values() for key in root} - lost
+    for key in reversed(plan.jobs):
+        if key in wanted:
+            wanted |= set(plan.inputs[key]) - lost
+    return Counter(map(plan.task, wanted))
+
+
+def live(model: Model, rng: random.Random) -> int:
+    """Whatever may happen, and then the end."""
+    steps = rng.randint(0, STEPS)
+    for _ in range(steps):
+        match rng.choices(range(7), (40, 35, 10, 4, 4, 4, 1))[0]:
+            case 0:
+                model.send(rng.random() < 0.9)
+            case 1:
+                model.answer(rng.randrange(8), rng.choices(FATES, WEIGHTS, k=4))
+            case 2:
+                model.harm(rng.randrange(8))
+            case 3:
+                model.defer(rng.choices(range(9), k=2))
+            case 4:
+                model.arrive(rng.choices(range(9), k=2))
+            case 5:
+                model.reclaim(rng.choices(range(9), k=2))
+            case 6:
+                model.resize(rng.randint(1, 3), rng.randint(0, 2))
+    model.finish()
+    return steps
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    began, steps = time.process_time(), 0
+    for seed in range(given.seed, given.seed + given.count):
+        try:
+            steps += history(seed)
+        except BaseException:
+            print(f"history {seed} broke a rule")  # noqa: T201
+            raise
+    seconds = time.process_time() - began
+    print(f"{given.count} histories, {steps} steps, {seconds:.1f} s, {given.count / seconds:.0f} a second")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

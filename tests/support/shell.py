@@ -1,0 +1,143 @@
+"""The command line as a user has it: `engram` in a folder of its own, as a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import pytest
+import toys
+
+ROOT = Path(__file__).resolve().parents[2]
+PATHS = os.pathsep.join(map(str, (ROOT, Path(toys.__file__).parent)))
+OURS = ("ENGRAM_STORE", "ENGRAM_RUNS", "ENGRAM_DATA", "RAY_ADDRESS", "FORCE_COLOR")
+HANGING = 150.0  # seconds
+STARTED: list[subprocess.Popen[str]] = []  # by this test; whoever fails leaves some that wait for its word
+
+
+class Shell:
+    """Runs `engram` in a folder; `env` is its environment, in which nothing of the tester's own settings is left."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        kept = {name: value for name, value in os.environ.items() if name not in OURS}
+        # Pages and tracking are asked for by the tests that are about them.
+        quiet = {"ENGRAM_REPORT": "no", "MLFLOW_TRACKING_URI": "off"}
+        self.env = kept | {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"} | quiet
+
+    def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "orchestrator", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder, env=self.env, timeout=240)
+        assert code == done.returncode, done.stderr + done.stdout
+        return done
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads(self(*arguments, "--json", code=code).stdout)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "orchestrator", *arguments]
+        run = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder, env=self.env
+        )
+        STARTED.append(run)
+        return run
+
+    def results(self) -> list[Path]:
+        return results(self.folder)
+
+    def await_results(self, count: int, run: subprocess.Popen[str]) -> None:
+        """Wait until so many results are stored by a run that has not ended yet."""
+        self.until(lambda: len(self.results()) >= count, run)
+
+    def await_begun(self, count: int, run: subprocess.Popen[str]) -> None:
+        """Wait until so many of the toys' parts have begun to wait for `go`, of a run whose `folder` is this one."""
+        log = self.folder / "began.log"
+        self.until(lambda: log.exists() and len(log.read_text().splitlines()) >= count, run)
+
+    def go(self) -> None:
+        """Let the toys' parts go that wait."""
+        (self.folder / "go").touch()
+
+    def until(self, condition: Callable[[], bool], run: subprocess.Popen[str] | None = None) -> None:
+        """Wait until this holds, while a run has not ended yet. Only what hangs takes as long as is waited here."""
+        deadline = time.monotonic() + HANGING
+        while not condition():
+            assert run is None or run.poll() is None, run.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+class Said(NamedTuple):
+    """What a command said, and the code with which it ended."""
+
+    stdout: str
+    stderr: str
+    returncode: int
+
+
+class Here:
+    """`engram` in a folder, as `Shell` has it but in this very process: no interpreter and no torch load anew.
+
+    `env` is set beside the process's own environment, of which the tester's settings are left out.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.env: dict[str, str] = {}
+
+    def __call__(self, *arguments: str, code: int = 0) -> Said:
+        said = self.run(*arguments)
+        assert code == said.returncode, said
+        return said
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads(self(*arguments, "--json", code=code).stdout)
+
+    def into(self, path: str, *arguments: str) -> Said:
+        """The command with its standard output opened on this path."""
+        from orchestrator.cli.streams import Output
+
+        with open(path, "wb") as file:
+            return self.run(*arguments, stdout=io.TextIOWrapper(Output(file.fileno(), "w", closefd=False)))
+
+    def run(self, *arguments: str, stdout: TextIO | None = None) -> Said:
+        """The command, however it ends."""
+        from orchestrator.cli import main
+
+        out, err = io.StringIO(), io.StringIO()
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        with pytest.MonkeyPatch.context() as patch, contextlib.chdir(self.folder):
+            patch.setattr(sys, "argv", ["engram", *arguments])
+            for name in OURS:
+                patch.delenv(name, raising=False)
+            for name, value in self.env.items():
+                patch.setenv(name, value)
+            try:
+                with (
+                    contextlib.redirect_stdout(stdout or out),
+                    contextlib.redirect_stderr(err),
+                    pytest.raises(SystemExit) as end,
+                ):
+                    main()
+            finally:
+                for number, handler in handlers.items():
+                    signal.signal(number, handler)
+        assert isinstance(end.value.code, int)
+        return Said(out.getvalue(), err.getvalue(), end.value.code)
+
+    def results(self) -> list[Path]:
+        return results(self.folder)
+
+
+def results(folder: Path) -> list[Path]:
+    """The files of all results in the folder's store."""
+    return sorted(folder.glob("engram-store/results/*/*.arrow"))

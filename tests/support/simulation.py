@@ -1,0 +1,578 @@
+"""Runs on a virtual clock: the real driver, schedule, leases, journal and store among faults, each world from a seed.
+
+    python -m tests.support.simulation --count 500 --seed 0
+
+Every start of the run is a process on a machine of its own: a thread that only runs while the world lets it, and gives
+way where it looks at the clock, asks its workers, tells its observer or looks into the store. There it may be killed,
+or its machine may sleep. Workers take virtual seconds, die, lose their node, or go on after their driver; results are
+damaged; the disk refuses; drivers are started again, one beside the other. From some moment on nothing goes wrong any
+more, and then the next start must bring the run to its end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import heapq
+import itertools
+import os
+import random
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+
+from orchestrator.clock import Clock
+from orchestrator.errors import Held, Unwritable
+from orchestrator.executors.calls import Call, Finished, Lost, perform
+from orchestrator.planning.plan import Plan
+from orchestrator.runs import lifecycle
+from orchestrator.runs.report import Report
+from orchestrator.scheduling.driver import POLL
+from orchestrator.scheduling.schedule import DEATHS, REOPENED
+from orchestrator.spec.execution import Execution
+from orchestrator.spec.resolve import Cell
+from orchestrator.store import Written, lease
+from orchestrator.store.local import LocalStore
+from tasks.job import Function, Inputs, Job, task
+
+START = 4e9  # seconds since 1970: no file of the real world is from later
+BEAT, STALE = lease.BEAT, 60.0
+STARTS = 60  # after which a run that has not come to its end counts as one that never does
+
+
+@dataclasses.dataclass(frozen=True)
+class Number:
+    value: int = 0
+    fails: bool = False
+
+
+def _table(config: Number) -> pa.Table:
+    if config.fails:
+        raise ValueError("cannot be had")
+    return pa.table({"number": pa.array([config.value], pa.int64())})
+
+
+@task(version=1, name="simulation.part", alike=lambda config: config.value % 2)
+def part(config: Number, inputs: Inputs) -> pa.Table:
+    return _table(config)
+
+
+@task(version=1, name="simulation.total", gathers=True)
+def total(config: Number, inputs: Inputs) -> pa.Table:
+    return _table(config)
+
+
+TASKS: tuple[Function, ...] = (part, total)
+
+
+class Dead(BaseException):
+    """What ends the threads of a world that is over."""
+
+
+class World:
+    """One store, the processes that work on it and all that goes wrong, in virtual time."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.rng = random.Random(seed)
+        self.time = START
+        self.calm = START + self.rng.uniform(0, 120)  # nothing goes wrong from then on
+        self.full = (0.0, 0.0)  # when the disk refuses
+        self.plans = self._plans()  # of one run, or of two that share jobs
+        self.plan = Plan.union(self.plans)
+        self.store = Disk(folder, self)
+        self.execution = Execution(
+            address="none", mlflow="off", report=False, together=self.rng.choice((None, 1, 3, 8)), tolerate=0
+        )
+        self.sound: set[str] = set()
+        self.stored: dict[str, tuple[float, Flight | None]] = {}  # when and by whose call
+        self.harmed: dict[str, float] = {}
+        self.harms: Counter[str] = Counter()
+        self.blows: list[float] = []
+        self.deaths: Counter[str] = Counter()
+        self.computed: Counter[str] = Counter()
+        self.excused: Counter[str] = Counter()  # computations that were on their way when something went wrong
+        self.processes: list[Process] = []
+        self.current: Process | None = None
+        self.computing: Flight | None = None
+        self.baton = threading.Semaphore(0)
+        self.sealed = False
+        self.last: dict[int, Report] = {}  # how each run came to its end
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = itertools.count()
+
+    def _plans(self) -> list[Plan]:
+        rng = self.rng
+        jobs: list[Job] = []
+        for value in range(rng.randint(2, 9)):
+            below = tuple(dict.fromkeys(rng.choices(jobs, k=rng.choice((0, 0, 1, 2))))) if jobs else ()
+            if jobs and rng.random() < 0.4:
+                below = (jobs[0],)
+            after = rng.choice(jobs) if jobs and rng.random() < 0.2 else None
+            jobs.append(Job(rng.choice(TASKS), Number(value, rng.random() < 0.04), below, after=after))
+        read = {id(below) for job in jobs for below in job.inputs}
+        tops = tuple(job for job in jobs if id(job) not in read)
+        other = Job(total, Number(len(jobs)), tuple(rng.sample(jobs, rng.randint(1, len(jobs)))))
+        roots = (tops, (other,)) if rng.random() < 0.4 else (tops,)
+        return [Plan.below({"summary": each}) for each in roots]
+
+    # Time
+
+    def at(self, when: float, what: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (when, next(self._count), what))
+
+    def run(self) -> None:
+        """From the first start to the end of the run."""
+        for run in range(len(self.plans)):
+            self.at(START + run * self.rng.uniform(0, 20), lambda run=run: self.start(run))  # type: ignore[misc]
+        if self.rng.random() < 0.5:
+            when = START + self.rng.uniform(0, 60)
+            self.full = (when, when + self.rng.uniform(0, 30))
+        for _ in range(self.rng.choice((0, 0, 1, 3, 8))):
+            self.at(START + self.rng.uniform(0, 120), self.harm)
+        for _ in range(self.rng.choice((0, 1, 2))):
+            self.at(START + self.rng.uniform(0, 120), lambda: self.start(0, beside=True))
+        try:
+            while len(self.last) < len(self.plans):
+                self.time, _, what = heapq.heappop(self._events)
+                what()
+            self._check_end()
+        finally:
+            self.sealed = True
+            for process in self.processes:
+                process.thread_ends()
+
+    @property
+    def faulty(self) -> bool:
+        return self.time < self.calm
+
+    # What happens
+
+    def start(self, run: int, beside: bool = False) -> None:
+        assert len(self.processes) < STARTS, "the run does not come to its end"
+        process = Process(self, len(self.processes), run, beside)
+        self.processes.append(process)
+        self.at(self.time, process.resume)
+
+    def ended(self, process: Process) -> None:
+        """A process has ended by itself, or was killed: look at how, and start the run again unless it is over."""
+        process.check()
+        report = process.report
+        if report is not None and report.state in ("finished", "failed") and process.verified >= self.calm:
+            self.last[process.run] = report
+        elif not process.beside:
+            self.at(self.time + self.rng.uniform(0.1, 90), lambda: self.start(process.run))
+
+    def harm(self) -> None:
+        """One bit of a result flips, or its file goes."""
+        if self.faulty and self.sound:
+            key = self.rng.choice(sorted(self.sound))
+            path = self.store.path(key)
+            if self.rng.random() < 0.7:
+                data = bytearray(path.read_bytes())
+                data[self.rng.randrange(len(data))] ^= 1
+                path.write_bytes(data)
+            else:
+                path.unlink()
+            self.sound.discard(key)
+            self.harmed[key] = self.time
+            self.harms[key] += 1
+            self.blows.append(self.time)
+
+    def acquired(self, process: Process) -> None:
+        """Never two drivers under living leases."""
+        for other in self.processes:
+            if other is not process and other.run == process.run and other.holds:
+                assert other.asleep, f"{process.name} took over from {other.name}, which lives"
+                assert self.time - other.beaten > STALE
+                other.holds = False
+                other.deposed = True
+        process.holds = True
+        process.beat()
+
+    def submitted(self, flight: Flight) -> None:
+        """Nothing that is stored is computed, but for what was on its way when somebody died or was given up."""
+        process = flight.process
+        if process.deposed:  # it finds out when it looks at what others do
+            assert self.time - process.woke <= POLL, f"{process.name} computes under a lease that was taken over"
+            self.excused.update(item.key for item in flight.call.items)
+        for other in self.processes:
+            if other.workers and other.holds and other is not process:
+                theirs = {item.key for each in other.workers.flights for item in each.call.items}
+                ours = {item.key for item in flight.call.items}
+                self.excused.update(theirs & ours)
+                slept = other.sleeps or process.sleeps  # and meanwhile it did not say that it lives
+                assert slept or theirs.isdisjoint(ours), f"{process.name} computes what {other.name} is computing"
+        for item in flight.call.items:
+            if item.key in self.sound:
+                when, by = self.stored[item.key]
+                assert when >= process.listed
+                assert by is not None
+                assert by.process is not process or by.fate != "ends", f"{item.key[:8]} is stored and computed again"
+                self.excused[item.key] += 1
+        self.at(flight.ends, flight.end)
+
+    def wrote(self, key: str) -> None:
+        self.computed[key] += 1
+        self.sound.add(key)
+        self.stored[key] = (self.time, self.computing)
+
+    # How it ends
+
+    def failing(self) -> set[str]:
+        return {key for key in self.plan.jobs if self.plan.jobs[key].config.fails}
+
+    def _check_end(self) -> None:
+        missed: set[str] = set()
+        for run, report in self.last.items():
+            aside = {key for key, _, error in report.failures if not self.plan.jobs[key].config.fails}
+            assert all(self.deaths[key] >= DEATHS or self.harms[key] >= REOPENED for key in aside)
+            lost = self.plans[run].upon(aside | self.failing())
+            missed |= lost
+            there = self.plans[run].jobs.keys() - lost
+            assert there <= self.store.keys()
+            assert [] == list(self.store.verify(sorted(there)))
+            assert (("failed", 3) if lost else ("finished", 0)) == (report.state, report.exit_code)
+        wanted = {key for plan in self.plans for key in plan.jobs}
+        assert wanted - missed <= self.store.keys() <= wanted
+        for key, count in self.computed.items():
+            assert count <= 1 + self.harms[key] + self.excused[key]
+
+
+class Process:
+    """One start of the run, on a machine of its own."""
+
+    def __init__(self, world: World, number: int, run: int, beside: bool) -> None:
+        rng = world.rng
+        self.world, self.name, self.run, self.beside = world, f"machine-{number}", run, beside
+        self.plan = world.plans[run]
+        self.dies = rng.randint(1, 60) if world.faulty and rng.random() < 0.5 else 0  # at which touch
+        self.sleeps = rng.randint(1, 60) if world.faulty and rng.random() < 0.3 else 0
+        self.rest = rng.uniform(1, 200)
+        self.limit = rng.uniform(0.5, 20) if world.faulty and rng.random() < 0.15 else None  # given as stop_after
+        self.touches = 0
+        self.alive, self.asleep, self.holds, self.deposed = True, False, False, False
+        self.beaten = self.woke = self.listed = self.verified = world.time
+        self.refused = False
+        self.started = world.time
+        self.workers: Workers | None = None
+        self.leases: list[lease.Lease] = []
+        self.report: Report | None = None
+        self.held: str | None = None
+        self.error: BaseException | None = None
+        self._go = threading.Semaphore(0)
+        self.thread = threading.Thread(target=self._main, name=self.name, daemon=True)
+        self.thread.start()
+
+    def resume(self) -> None:
+        """Let it run until it gives way."""
+        if not self.alive:
+            return
+        self.world.current = self
+        self._go.release()
+        self.world.baton.acquire()
+        self.world.current = None
+        if not self.thread_runs:
+            self.alive = self.holds = False
+            self.world.ended(self)
+
+    thread_runs = True
+
+    def thread_ends(self) -> None:
+        self._go.release()
+        self.thread.join()
+
+    def _main(self) -> None:
+        world = self.world
+        try:
+            self._go.acquire()
+            if world.sealed:
+                raise Dead
+            clock = Clock(lambda: world.time, self._monotonic, self.pause)
+            execution = dataclasses.replace(world.execution, stop_after=self.limit)
+            cell = Cell("simulated", Number())
+            self.report = lifecycle.start([cell], world.store, execution, self._observe, clock=clock)
+        except Held as held:
+            self.held = str(held)
+        except Dead:
+            pass
+        except BaseException as error:
+            self.error = error
+        self.thread_runs = False
+        world.baton.release()
+
+    def touch(self) -> None:
+        """Where it gives way to what may happen to it."""
+        self._stay()
+        self.touches += 1
+        if self.touches == self.dies and self.world.faulty:
+            self.alive = self.holds = False
+            if self.workers is not None:
+                self.workers.orphaned()
+            self.world.at(self.world.time, lambda: self.world.ended(self))
+            self._give_way()
+        elif self.touches == self.sleeps and self.world.faulty:
+            self.asleep = True
+            self.pause(self.rest)
+            self.asleep, self.woke = False, self.world.time
+            self.beat()
+
+    def pause(self, seconds: float) -> None:
+        self.world.at(self.world.time + seconds, self.resume)
+        self._give_way()
+
+    def _give_way(self) -> None:
+        self.world.baton.release()
+        self._go.acquire()
+        self._stay()
+
+    def _stay(self) -> None:
+        if self.world.sealed:
+            raise Dead
+
+    def _monotonic(self) -> float:
+        self.touch()
+        return self.world.time
+
+    def _observe(self, event: Mapping[str, Any]) -> None:
+        self.touch()
+
+    def beat(self) -> None:
+        """One heartbeat of all its leases, as its heart's thread gives them, and the next in a while."""
+        if self.alive and not self.asleep and self.world.current in (None, self):
+            for each in self.leases:
+                each.renew()
+            if self.deposed and not any(each.lost for each in self.leases):
+                self.deposed, self.holds = False, True  # who took it over has given it back meanwhile
+            self.beaten = self.world.time if self.holds else self.beaten
+
+    def keep_beating(self) -> None:
+        if self.alive:
+            self.beat()
+            self.world.at(self.world.time + BEAT, self.keep_beating)
+
+    def check(self) -> None:
+        """How it ended is what became of it."""
+        world = self.world
+        if self.error is not None:
+            raise self.error
+        if self.held is not None:
+            others = [each for each in world.processes if each is not self and each.run == self.run]
+            assert self.deposed or any(world.time - each.beaten <= STALE for each in others)
+        if self.report is None:
+            return
+        match self.report.state:
+            case "finished" | "failed":
+                lost = {key for key, _, _ in self.report.failures}
+                assert (self.report.state == "failed") == bool(lost)
+                for key in self.plan.jobs.keys() - self.plan.upon(lost):
+                    assert key in world.sound or world.harmed[key] >= self.verified, f"{key[:8]} is not there"
+            case "paused":
+                late = any(when >= self.verified for when in world.blows)  # found when tables were written
+                often = sum(when >= self.started for when in world.blows) > lifecycle.MENDED
+                assert self.refused or late or often, self.report.note
+            case "interrupted":
+                assert self.limit is not None
+                assert world.time - self.started >= self.limit, self.report.note
+
+
+@dataclasses.dataclass(eq=False)
+class Flight:
+    """A call on its way: it `ends`, its worker `dies` after some of its jobs, or its node is `gone` and may go on."""
+
+    world: World
+    process: Process
+    call: Call
+    fate: str
+    ends: float
+    began: float
+    orphan: bool  # whether it would go on without its driver
+
+    def end(self) -> None:
+        workers = self.process.workers
+        assert workers is not None
+        if self not in workers.flights:  # given up
+            if self.orphan:
+                self._perform(self.call)
+            return
+        workers.flights.remove(self)
+        if not self.process.alive and not self.orphan:
+            return
+        call = self.call
+        if self.fate == "ends":
+            workers.ended.append(self._perform(call))
+            return
+        done = self.world.rng.randint(0, len(call.items))
+        if self.fate == "dies":
+            self._perform(dataclasses.replace(call, items=call.items[:done]))
+            if len(call.items) == 1:
+                self.world.deaths[call.items[0].key] += 1
+        else:
+            self.world.at(self.world.time + self.world.rng.uniform(0, 20), lambda: self._perform(call))
+        lost = tuple(Lost(item.key, f"worker {self.fate}", self.fate == "dies") for item in call.items)
+        workers.ended.append(Finished(call, lost))
+
+    def _perform(self, call: Call) -> Finished:
+        self.world.computing = self
+        if self.fate != "ends" or not self.process.alive or self.process.asleep:
+            self.world.excused.update(item.key for item in call.items)
+        try:
+            return perform(call, self.world.store)
+        finally:
+            self.world.computing = None
+
+
+class Workers:
+    """A process's executor: what is submitted runs beside one another."""
+
+    gpus, sharers, inside = 0, 1, False
+
+    def __init__(self, process: Process) -> None:
+        self.process, self.world = process, process.world
+        self.slots = self.world.rng.randint(1, 3)
+        self.window = 2 * self.slots
+        self.flights: list[Flight] = []
+        self.ended: list[Finished] = []
+        process.workers = self
+
+    def submit(self, call: Call) -> None:
+        self.process.touch()
+        rng = self.world.rng
+        fate = rng.choices(("ends", "dies", "gone"), (8, 1, 1))[0] if self.world.faulty else "ends"
+        now = self.world.time
+        flight = Flight(self.world, self.process, call, fate, now + rng.uniform(0.05, 8), now, rng.random() < 0.5)
+        self.flights.append(flight)
+        self.world.submitted(flight)
+
+    def wait(self, seconds: float) -> Sequence[Finished]:
+        self.process.touch()
+        if not self.ended:
+            first = min((flight.ends for flight in self.flights), default=float("inf"))
+            self.process.pause(max(0.0, min(seconds, first - self.world.time)))
+        ended, self.ended = self.ended, []
+        return ended
+
+    @property
+    def pending(self) -> int:
+        return len(self.flights) + len(self.ended)
+
+    def running(self) -> Sequence[tuple[Call, float]]:
+        return [(flight.call, self.world.time - flight.began) for flight in self.flights]
+
+    def end(self, call: Call, why: str) -> None:
+        self.flights = [flight for flight in self.flights if flight.call is not call]
+        self.ended.append(Finished(call, tuple(Lost(item.key, why, died=True) for item in call.items)))
+
+    def halt(self) -> None:
+        self.process.touch()
+
+    def orphaned(self) -> None:
+        for flight in self.flights:
+            self.world.excused.update(item.key for item in flight.call.items)
+
+    def cancel(self) -> None:
+        self.orphaned()
+        self.flights, self.ended = [], []
+
+    def close(self) -> None:
+        self.process.touch()
+
+
+class Disk(LocalStore):
+    """The store, which refuses writes for a while, and where a driver that looks into it may come to its end."""
+
+    def __init__(self, folder: Path, world: World) -> None:
+        super().__init__(folder)
+        self._world = world
+
+    def path(self, key: str) -> Path:
+        return self._results / key[:2] / f"{key}.arrow"
+
+    def keys(self) -> set[str]:
+        if (process := self._world.current) is not None:
+            process.touch()
+            process.listed = self._world.time
+        return super().keys()
+
+    def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, str]]:
+        if (process := self._world.current) is not None:
+            process.verified = self._world.time
+        yield from super().verify(keys)
+
+    def write(self, key: str, table: pa.Table, record: Mapping[str, Any]) -> Written:
+        world = self._world
+        if world.full[0] <= world.time < world.full[1]:
+            for process in world.processes:
+                process.refused = True
+            raise Unwritable(f"cannot write {self.location}: No space left on device (ENOSPC)")
+        written = super().write(key, table, record)
+        assert written is not Written.CONFLICT
+        world.wrote(key)
+        return written
+
+
+def simulate(seed: int) -> World:
+    """The world of this seed, lived to its end."""
+    with tempfile.TemporaryDirectory(prefix="engram-simulation-") as folder:
+        world = World(seed, Path(folder))
+        acquire, me = lease.acquire, lease.me
+
+        def acquired(*where: Any, **how: Any) -> lease.Lease:
+            process = world.current
+            assert process is not None
+            held = acquire(*where, **{**how, "heart": False})
+            process.leases.append(held)
+            world.acquired(process)
+            world.at(world.time + BEAT, process.keep_beating)
+            return held
+
+        def holder(now: float) -> Any:
+            return dataclasses.replace(me(now), host=world.current.name if world.current else "nobody")
+
+        def planned(cell: Cell) -> Plan:
+            assert world.current is not None
+            return world.current.plan
+
+        def executor(address: str | None, store: str) -> Workers:
+            assert world.current is not None
+            return Workers(world.current)
+
+        with (
+            mock.patch.object(lease, "acquire", acquired),
+            mock.patch.object(lease, "me", holder),
+            mock.patch.object(lifecycle, "open_executor", executor),
+            mock.patch.object(lifecycle, "planned", planned),
+            mock.patch.object(os, "fsync"),  # no simulated machine loses what it wrote
+        ):
+            world.run()
+        return world
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    began = time.process_time()
+    seen: Counter[str] = Counter()
+    for seed in range(given.seed, given.seed + given.count):
+        try:
+            world = simulate(seed)
+        except BaseException:
+            print(f"world {seed} broke a rule")  # noqa: T201
+            raise
+        for each in world.processes:
+            seen[each.report.state if each.report else "refused" if each.held else "killed"] += 1
+        seen["virtual hours"] += round((world.time - START) / 36) / 100
+    seconds = time.process_time() - began
+    print(f"{given.count} worlds, {given.count / seconds:.0f} a second: {dict(seen)}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
