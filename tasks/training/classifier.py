@@ -121,7 +121,7 @@ def train_many(
         yield index, outcome if isinstance(outcome, Exception) else model_table(configs[index], images, outcome)
 
 
-@task(version=2, gpus=1.0, many=train_many, alike=alike, trains=1)
+@task(version=2, name="classifier.train", gpus=1.0, many=train_many, alike=alike, trains=1)
 def train(config: Training, inputs: Inputs) -> pa.Table:
     """The trained network (MODEL)."""
     ((_, outcome),) = train_many([config], [inputs])

@@ -82,7 +82,7 @@ def train_many(
             yield index, fitted_table(configs[index], outcome.history, told, outcome.epsilons)
 
 
-@task(version=1, gpus=1.0, many=train_many, alike=alike, trains=1)
+@task(version=1, name="generator.fit", gpus=1.0, many=train_many, alike=alike, trains=1)
 def fit(config: Fitting, inputs: Inputs) -> pa.Table:
     """The losses of a training and what its model says of every observation (FITTED)."""
     ((_, outcome),) = train_many([config], [inputs])
