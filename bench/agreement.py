@@ -11,9 +11,9 @@ from bench.engine import classifiers
 from bench.measuring import Row
 from tasks import devices
 from tasks.datasets.images import Images
-from tasks.training.many import Crew
 from tasks.training.members import Trained
-from tasks.training.ways import Ground, Way
+from tasks.training.strategies import Ground, Way
+from tasks.training.trainer import Crew
 
 
 def agreement(data: Images, place: torch.device, members: int, epochs: int) -> Iterator[Row]:

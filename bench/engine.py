@@ -11,13 +11,13 @@ from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images
 from tasks.models.networks import Architecture
 from tasks.models.vae import mnist
-from tasks.training.classification import Classification
-from tasks.training.generation import Generation
-from tasks.training.learning import Learning
+from tasks.training.cross_entropy import Classification
+from tasks.training.device_data import resident
+from tasks.training.elbo import Generation
 from tasks.training.members import Member, Recipe, Spec
-from tasks.training.resident import resident
+from tasks.training.objective import Learning
 from tasks.training.stack import Stack
-from tasks.training.ways import Ground, Way, steps_of, stream, synchronise
+from tasks.training.strategies import Ground, Way, steps_of, stream, synchronise
 
 BATCH, LEARNING_RATE = 128, 3e-4  # of classifiers, as published
 VAE_BATCH, VAE_LEARNING_RATE = 64, 1e-3

@@ -43,11 +43,11 @@ from bench.engine import VAE_LEARNING_RATE as LEARNING_RATE
 from bench.measuring import Row, Run, ceilings, clock_of, here, in_turn, options, publish, rate
 from tasks import devices
 from tasks.datasets.images import Images
+from tasks.models.dequantisation import fixed, observation_keys
 from tasks.models.importance import Sampling, log_p
-from tasks.models.pixels import fixed, observation_keys
 from tasks.precision import full_float32
 from tasks.training.stack import Stack
-from tasks.training.ways import Way
+from tasks.training.strategies import Way
 
 SAMPLES, FEW = 256, 2
 FOLDS, EPOCHS, ESTIMATED, ROWS, TRAINED_ON = 100, 100, 20, 60_000, 54_000  # of density: log p every 5 epochs

@@ -32,7 +32,7 @@ from bench.measuring import Row, Run, ceilings, clock_of, in_turn, rate
 from tasks.datasets.images import Images
 from tasks.models import mlp1
 from tasks.models.networks import Architecture
-from tasks.training.ways import Way
+from tasks.training.strategies import Way
 
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 CPU = torch.device("cpu")

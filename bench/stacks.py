@@ -23,8 +23,8 @@ from tasks.datasets.images import Images
 from tasks.models.networks import Architecture
 from tasks.precision import full_float32
 from tasks.training import memory
-from tasks.training.many import MOST
-from tasks.training.ways import Way, candidates, raced, rehearsed, synchronise
+from tasks.training.strategies import Way, candidates, raced, rehearsed, synchronise
+from tasks.training.trainer import MOST
 
 STACKS = (64, 256, 128, 512, 1, 16, 4)  # the most telling first
 ENOUGH = 64  # models in a stack from which on the goals hold

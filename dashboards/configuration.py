@@ -13,14 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.spec.specification import Spec
-
 from dashboards.run import Run
 from orchestrator.errors import EngramError
 from orchestrator.inspection import labels
 from orchestrator.spec import audits, specification
 from orchestrator.spec.fields import differing, flat, plain, text
 from orchestrator.spec.resolve import SCALE, configured, wanted
+from orchestrator.spec.specification import Spec
 from tasks.job import Audit
 
 PINNED = re.compile(r"(.+)@([0-9a-f]{16,})")  # a data set and the digest of its content

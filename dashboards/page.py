@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dashboards import configuration, document, inline, provenance, sheet
-from dashboards.course import course
+from dashboards import configuration, document, html_table, inline, provenance
 from dashboards.figure import Figure
 from dashboards.figures import figures
 from dashboards.gallery import Gallery, gallery
 from dashboards.provenance import Provenance
 from dashboards.run import Run, open_run
+from dashboards.run_history import course
 from orchestrator.counted import counted
 from orchestrator.inspection import status
 from orchestrator.inspection.disclosure import Disclosure
@@ -79,7 +79,7 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
     keys = {*tasks, *(key for each in runs for of_root in status.roots(each.journal).values() for key in of_root)}
     made = provenance.gather(run.store, sorted(keys & stored))
     starts = course(run)
-    shown, unshown = sheet.sheets(run)
+    shown, unshown = html_table.sheets(run)
     return {
         "run": run,
         "status": run.status,
@@ -104,7 +104,7 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
         "answers": [(cell, _headline(cell)) for cell in run.cells],
         "telling": configuration.telling(run),
         "counts": _counts(run.cells),
-        "together": sheet.sheet("summary", run.table("summary")) if run.cells else None,
+        "together": html_table.sheet("summary", run.table("summary")) if run.cells else None,
     }
 
 

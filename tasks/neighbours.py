@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.models.products import onednn_is_faster, products
+from tasks.models.matmul import onednn_is_faster, products
 from tasks.precision import full_float32
 from tasks.threads import threads
 

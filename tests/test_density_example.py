@@ -17,9 +17,9 @@ from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.models.densities import DensityModel
 from tasks.models.named import pin
-from tasks.training.estimation import Estimation
-from tasks.training.fitting import Fitting, Fold
-from tasks.training.generator import fit
+from tasks.training.custom_density import Estimation
+from tasks.training.density import fit
+from tasks.training.density_config import Fitting, Fold
 from tests.support.shell import ROOT
 
 FOLDER = ROOT / "examples" / "density"

@@ -30,12 +30,12 @@ from typing import Any
 import answer
 import make_xrays
 import train_model
-from orchestrator.spec.specification import Spec
 
 import orchestrator
 from orchestrator.counted import counted
 from orchestrator.inspection.probes import hand_out
 from orchestrator.spec.resolve import specified
+from orchestrator.spec.specification import Spec
 from tasks import seeds
 from tasks.audits.unique_feature.verdict import PUSH, panel_verdict
 from tasks.datasets.features import Family, Words

@@ -25,9 +25,9 @@ from orchestrator.executors.gpu_packing import Measured
 from orchestrator.spec.fields import plain
 from orchestrator.store import Store, Written, read_each
 from orchestrator.store.provenance import commit, device, process, versions
-from tasks import links, manner
+from tasks import checkpoints, compute_context
+from tasks.checkpoints import Link
 from tasks.job import Function, marks
-from tasks.links import Link
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Call:
     gpus: float = 0.0  # the part of a GPU that it takes
     delay: float = 0.0
     sharers: int = 1  # calls that its GPU carries at one time
-    way: manner.WayName = "auto"
+    way: compute_context.WayName = "auto"
     members: int | None = None  # models in one step at most
     runs: tuple[str, ...] = ()  # the one that keeps what is settled, and its kin; none: nothing is kept
     keep: bool = False  # whether every training leaves its state, be there a next link or not
@@ -151,12 +151,12 @@ def perform(call: Call, store: Store) -> Finished:
             ready.append((item, inputs))
         else:
             outcomes.append(inputs)
-    settle = strategy_cache.settling(store, *call.runs) if call.runs else manner.here()
+    settle = strategy_cache.settling(store, *call.runs) if call.runs else compute_context.here()
     states = States(store, call.keep)
-    with manner.under(manner.Manner(call.way, call.members, call.sharers, settle)) as notes:
+    with compute_context.under(compute_context.Manner(call.way, call.members, call.sharers, settle)) as notes:
         for item, seconds, result in _results(ready, states):
             made = Made(seconds, len(ready), worker, dict(notes))
-            manner.note()  # what is said of this result is not said of the next
+            compute_context.note()  # what is said of this result is not said of the next
             outcomes.append(_commit(item, result, made, store, states.left.pop(item.key, None)))
     if call.gpus:
         _let_go()
@@ -225,7 +225,7 @@ def _results(
     if many is None or len(ready) == 1:
         for item, inputs in ready:
             try:
-                with links.under([states.link(item)]):
+                with checkpoints.under([states.link(item)]):
                     result: pa.Table | Exception = function(item.config, inputs)
             except Exception as error:
                 result = error
@@ -234,7 +234,7 @@ def _results(
         return
     pending = dict(enumerate(item for item, _ in ready))
     try:
-        with links.under([states.link(item) for item, _ in ready]):
+        with checkpoints.under([states.link(item) for item, _ in ready]):
             for index, result in many([item.config for item, _ in ready], [inputs for _, inputs in ready]):
                 yield pending.pop(index), time.perf_counter() - clock, result
                 clock = time.perf_counter()

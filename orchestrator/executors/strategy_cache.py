@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator.errors import StoreError
 from orchestrator.store import Store
-from tasks.manner import Choice, Settle
+from tasks.compute_context import Choice, Settle
 
 ATTEMPTS = 3  # at a choice whose file turns out damaged each time
 

@@ -22,7 +22,7 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
     SpecError for an audit that hands out none, and where more than one config is asked for; EngramError where data is
     missing or the folder cannot be written. A store is only looked at for digests of data sets that it knows.
     """
-    from tasks import handout
+    from tasks.external import handout
 
     probes = find(asked.audit).audit.probes
     if probes is None:

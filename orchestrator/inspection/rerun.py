@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.errors import Absent, Damaged, EngramError
 from orchestrator.inspection.explain import planned
 from orchestrator.store import Store
-from tasks.manner import WAYS, Manner, WayName, under
+from tasks.compute_context import WAYS, Manner, WayName, under
 
 
 def rerun(store: Store, key: str) -> dict[str, Any]:

@@ -25,8 +25,8 @@ from orchestrator.scheduling.stop import GRACE, OutOfTime, Stop
 from orchestrator.scheduling.time_limits import Limits
 from orchestrator.scheduling.waiting import Claims, Waiting
 from orchestrator.store import Store
+from tasks.compute_context import WayName
 from tasks.job import marks
-from tasks.manner import WayName
 
 Event = Mapping[str, Any]
 Observer = Callable[[Event], None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from tasks.manner import WayName
+from tasks.compute_context import WayName
 
 KeepName = Literal["none", "state"]
 KEEPS: tuple[str, ...] = get_args(KeepName)

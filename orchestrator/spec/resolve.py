@@ -12,10 +12,11 @@ from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.fields import changed, declared, differing, nearest, plain
 from orchestrator.spec.specification import Spec
 from tasks.datasets.dataset import Dataset
+from tasks.external import model_file
+from tasks.external.model_file import ModelFile
 from tasks.files import File, FileError
 from tasks.files import pin as pin_file
-from tasks.models import given, named
-from tasks.models.given import ModelFile
+from tasks.models import named
 from tasks.models.named import Named
 
 # A word that every audit has, beside the fields of its config: `tiny` shrinks data, epochs and members to seconds.
@@ -144,7 +145,7 @@ def _pin_file(file: File, known: MutableMapping[str, str]) -> File:
 
 def _pin_own(thing: Named | ModelFile) -> Named | ModelFile:
     try:
-        return named.pin(thing) if isinstance(thing, Named) else given.pin(thing)
+        return named.pin(thing) if isinstance(thing, Named) else model_file.pin(thing)
     except FileError as error:
         raise EngramError(str(error)) from None
     except ValueError as error:

@@ -16,7 +16,7 @@ from orchestrator.errors import ClusterError, SpecError
 from orchestrator.spec.addresses import PLACES, absolute, host_and_port
 from orchestrator.spec.execution import KEEPS, Execution
 from orchestrator.spec.fields import nearest
-from tasks.manner import WAYS
+from tasks.compute_context import WAYS
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tasks.models.draws import Draws
+from tasks.models.counter_rng import Draws
 
 CONTRAST, CROP, MIRROR = 0, -1, -2  # sites: a network's layers count theirs from 1
 FACTOR = 0.2

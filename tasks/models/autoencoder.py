@@ -12,8 +12,8 @@ from torch import Tensor
 
 from tasks.models import perceptron
 from tasks.models.likelihoods import Bernoulli, divergence
+from tasks.models.matmul import Products
 from tasks.models.perceptron import Perceptron
-from tasks.models.products import Products
 
 # From rows' negative bounds (n,) to the losses that are made of them, and each loss's slope in its bound.
 Through = Callable[[Tensor], tuple[Tensor, Tensor]]

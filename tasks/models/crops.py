@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.models.draws import Draws
+from tasks.models.counter_rng import Draws
 
 PLACE = -3  # site: augmentation has those from 0 down to -2, a network's layers count theirs from 1
 BITS = 32

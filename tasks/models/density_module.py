@@ -33,11 +33,11 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from tasks.models.draws import Draws
+from tasks.models.counter_rng import Draws
+from tasks.models.dequantisation import Binary, Dequantised, Logit, Preparation, Shape
 from tasks.models.layers import Layers, Weight
 from tasks.models.methods import TRIED, Method
 from tasks.models.modules import Module, drawing, kind, told
-from tasks.models.pixels import Binary, Dequantised, Logit, Preparation, Shape
 
 SEES: Mapping[str, Callable[[Shape], Preparation]] = {
     "dequantised": Dequantised,

@@ -20,9 +20,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from tasks.models.draws import Draws, site_key, step_keys
+from tasks.models.counter_rng import Draws, site_key, step_keys
+from tasks.models.dequantisation import Preparation, fixed, observation_keys
 from tasks.models.layers import Layers
-from tasks.models.pixels import Preparation, fixed, observation_keys
 from tasks.models.vae import LATENT, Vae
 
 # A processor encodes and decodes so many rows at a time that their values stay in its cache.

@@ -27,8 +27,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from tasks import seeds
-from tasks.models.draws import Draws
-from tasks.models.products import Products, products
+from tasks.models.counter_rng import Draws
+from tasks.models.matmul import Products, products
 
 Shape = tuple[int, ...]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from tasks.models.products import Products
+from tasks.models.matmul import Products
 
 Perceptron = Sequence[tuple[Tensor, Tensor]]  # weight (outputs, inputs) and bias (outputs,) of each layer
 

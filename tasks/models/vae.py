@@ -16,11 +16,11 @@ from typing import Protocol
 from torch import Tensor
 from torch.nn import functional
 
+from tasks.models.dequantisation import Binary, Logit, Preparation
 from tasks.models.layers import FAN_IN_UNIFORM, Layers, Weight, constant, weights_of
 from tasks.models.likelihoods import Bernoulli, Gaussian, Likelihood
-from tasks.models.pixels import Binary, Logit, Preparation
 
-LATENT = -4  # the place for draws of codes, beside those of tasks.models.pixels
+LATENT = -4  # the place for draws of codes, beside those of tasks.models.dequantisation
 LEAST_LOG_VARIANCE = -7.0  # of CIFAR-10's decoder
 FIRST_LOG_VARIANCE = -2.0  # of CelebA's one scale
 

@@ -105,7 +105,7 @@ def train_many(
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
     """Each training's MODEL table, or the exception that ended it alone, as it ends. All must be alike."""
     from tasks.datasets.catalog import load
-    from tasks.training import many
+    from tasks.training import trainer
 
     if len({alike(config) for config in configs}) > 1:
         raise ValueError("trainings that differ in more than seed, features and learning rate cannot share a call")
@@ -117,7 +117,7 @@ def train_many(
             members[index] = member_of(config, images)
         except ValueError as error:
             yield index, error
-    for index, outcome in many.train_numbered(spec, members):
+    for index, outcome in trainer.train_numbered(spec, members):
         yield index, outcome if isinstance(outcome, Exception) else model_table(configs[index], images, outcome)
 
 
@@ -141,7 +141,7 @@ def architecture(config: Training, images: Images) -> Architecture:
 
 def spec_of(config: Training, images: Images) -> Spec:
     """What a training shares with those alike."""
-    from tasks.training.classification import Classification
+    from tasks.training.cross_entropy import Classification
     from tasks.training.members import Recipe, Spec
 
     recipe = Recipe(

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.datasets.images import Images
-from tasks.training.learning import Learning
+from tasks.training.objective import Learning
 
 if TYPE_CHECKING:
     from torch import Tensor

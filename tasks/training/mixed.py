@@ -88,7 +88,7 @@ def train_many(
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
     """Each training's MIXED table, or the exception that ended it alone, as it ends. All must be alike."""
-    from tasks.training import many
+    from tasks.training import trainer
     from tasks.training.members import Member
 
     if len({alike(config) for config in configs}) > 1:
@@ -100,7 +100,7 @@ def train_many(
             members[index] = Member(config.seed, pool.rows(config.shares), learning_rate=config.learning_rate)
         except ValueError as error:
             yield index, error
-    for index, outcome in many.train_numbered(spec_of(configs[0], pool.images), members):
+    for index, outcome in trainer.train_numbered(spec_of(configs[0], pool.images), members):
         if isinstance(outcome, Exception):
             yield index, outcome
         else:
@@ -173,7 +173,7 @@ def architecture(config: Mixture, images: Images) -> Architecture:
 
 def spec_of(config: Mixture, images: Images) -> Spec:
     """What a training shares with those alike."""
-    from tasks.training.classification import Classification
+    from tasks.training.cross_entropy import Classification
     from tasks.training.members import Recipe, Spec
 
     recipe = Recipe(config.epochs, config.batch, config.learning_rate, None, config.schedule, config.optimiser)

@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from tasks.training.flat import Flat, filled
+from tasks.training.parameter_buffer import Flat, filled
 
 
 class Optimiser(Protocol):

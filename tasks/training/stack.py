@@ -18,15 +18,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.models.draws import Draws, member_key
+from tasks.models.counter_rng import Draws, member_key
 from tasks.models.layers import Mode
-from tasks.training.capture import Graphs
-from tasks.training.flat import Flat
-from tasks.training.learning import Batch
+from tasks.training.cuda_graphs import Graphs
+from tasks.training.device_data import Resident
 from tasks.training.members import Epoch, Member, Spec, State, Trained, TrainingError
 from tasks.training.minibatches import Order, order
+from tasks.training.objective import Batch
 from tasks.training.optimisers import OPTIMISERS
-from tasks.training.resident import Resident
+from tasks.training.parameter_buffer import Flat
 
 ASSESSED_AT_ONCE = 512  # rows: activations of so many stay in a core's cache. Draws depend on it
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import links
-from tasks.training.learning import Learning
+from tasks import checkpoints
 from tasks.training.members import Epoch, State
+from tasks.training.objective import Learning
 
 Arrays = Mapping[str, NDArray[np.floating]]
 
@@ -30,7 +30,7 @@ def start(index: int, training: str, learning: Learning, latest: int) -> State |
     It must be of this training (`packed` says which), of a network with such weights, and at epoch `latest` at most:
     what is asked of the model after an epoch cannot be asked any more once that has passed.
     """
-    for data in links.given(index):
+    for data in checkpoints.given(index):
         state = unpacked(data, training)
         if state is not None and len(state.history) <= latest and shaped(state, learning):
             return state

@@ -10,7 +10,7 @@ import torch
 from bench.engine import autoencoders, images, seated
 from bench.generation import BATCH, CPU, Estimates, by_distributions, products_in, stacked
 from tasks.models.importance import Sampling
-from tasks.training.ways import Way
+from tasks.training.strategies import Way
 
 ROOT = Path(__file__).resolve().parents[2]
 

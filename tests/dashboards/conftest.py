@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from orchestrator.spec.specification import Spec
 
 import orchestrator
 from dashboards.run import Run, open_run
+from orchestrator.spec.specification import Spec
 from orchestrator.store import Store, open_store
 from tests.dashboards import pages
 from tests.support.browser import PROGRAM, Browser

@@ -6,13 +6,12 @@ import html
 import re
 from pathlib import Path
 
-from orchestrator.spec.specification import Spec
-
 from dashboards import page
 from dashboards.run import Run, open_run
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import pinned, wanted
+from orchestrator.spec.specification import Spec
 from orchestrator.store import Store
 
 HERE = Execution(address="none", mlflow="off", report=False)

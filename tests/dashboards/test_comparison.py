@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from orchestrator.spec.specification import Spec
 
 from dashboards import comparison
 from dashboards.run import Run
 from orchestrator.errors import SpecError
+from orchestrator.spec.specification import Spec
 from orchestrator.store import Store
 from tests.dashboards import pages
 from tests.support.browser import Browser

@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import toys
-from orchestrator.spec.specification import Spec
 
 from dashboards import configuration, page
 from dashboards.drawing import PALETTE
@@ -26,6 +25,7 @@ from orchestrator.runs.lifecycle import start
 from orchestrator.spec import specification
 from orchestrator.spec.fields import plain
 from orchestrator.spec.resolve import Cell, pinned, wanted
+from orchestrator.spec.specification import Spec
 from orchestrator.store import Store
 from tasks.datasets.features import Words
 from tests.dashboards import made, pages, test_gallery, test_provenance

@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from orchestrator.spec.specification import Spec
 
 from dashboards.provenance import Provenance, gather
 from dashboards.run import open_run
+from orchestrator.spec.specification import Spec
 from orchestrator.store import Store, open_store
 from tests.dashboards import pages
 

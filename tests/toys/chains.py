@@ -17,11 +17,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks import links, manner, schemas
+from tasks import checkpoints, compute_context, schemas
 from tasks.datasets.dataset import Dataset
 from tasks.job import Audit, Inputs, Job, task
-from tasks.training.fitting import Fitting
-from tasks.training.generator import fit
+from tasks.training.density import fit
+from tasks.training.density_config import Fitting
 
 MODULUS = 2**61 - 1
 
@@ -61,13 +61,13 @@ class Nothing:
 
 def counted(config: Counting, index: int) -> pa.Table:
     state: dict[str, Any] = {"number": config.number, "values": [config.number]}
-    for given in links.given(index):
+    for given in checkpoints.given(index):
         found = json.loads(given)
         if found["number"] == config.number and len(found["values"]) <= config.epochs:
             state = found
             break
     values = state["values"]
-    manner.note(continued_from=len(values) - 1)
+    compute_context.note(continued_from=len(values) - 1)
     for epoch in range(len(values), config.epochs + 1):
         if config.number == 0 and epoch == config.at and not (Path(config.folder) / "mended").exists():
             if config.trouble == "die":
@@ -78,8 +78,8 @@ def counted(config: Counting, index: int) -> pa.Table:
                 log.write(f"{config.number}:{epoch}\n")
         time.sleep(config.seconds)
         values.append((values[-1] * 6364136223846793005 + epoch) % MODULUS)
-    if links.wanted(index):
-        links.leave(index, json.dumps(state).encode())
+    if checkpoints.wanted(index):
+        checkpoints.leave(index, json.dumps(state).encode())
     return pa.table({"epoch": pa.array(range(1, config.epochs + 1)), "value": pa.array(values[1:])})
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import manner, schemas
+from tasks import compute_context, schemas
 from tasks.datasets.dataset import Dataset
 from tasks.job import Audit, Inputs, Job, task
 
@@ -107,14 +107,14 @@ def choose_way(config: Part) -> None:
         time.sleep(config.seconds)
         return {"way": "loop" if (folder / "slow").exists() else "stack", "by": f"part {config.number}"}
 
-    asked = manner.asked()
+    asked = compute_context.asked()
     way, by = asked.way, "force"
     if way == "auto":
         settled = asked.settle("toys on anything", choose)
         way, by = settled["way"], settled["by"]
     if config.trouble == "choose, die" and not (folder / "mended").exists():
         os.kill(os.getpid(), signal.SIGKILL)
-    manner.note(way=way, chosen_by=by, stack=1 + config.number, members=asked.members, steps_per_second=1e6)
+    compute_context.note(way=way, chosen_by=by, stack=1 + config.number, members=asked.members, steps_per_second=1e6)
 
 
 def compute_many(configs: Sequence[Part], inputs: Sequence[Inputs]) -> Iterator[tuple[int, pa.Table | Exception]]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dashboards import drawing
-from dashboards.audits.density import looks, strips
+from dashboards.audits.density import strips, style
 from dashboards.audits.density.course import line
 from dashboards.audits.density.limits import robust
 from dashboards.audits.density.losses import limits as of_losses
@@ -70,15 +70,15 @@ def cells(run: Run) -> Iterator[Figure]:
 def densities(cells: list[Cell], what: str) -> Figure | None:
     """A line for each cell: how its scores are distributed, with its 95 % quantile marked: figure 4c."""
     there = [each for each in cells if each.scores]
-    scores = [score for score in looks.SCORES if any(score in each.scores for each in there)]
+    scores = [score for score in style.SCORES if any(score in each.scores for each in there)]
     if len(there) < 2:
         return None
     limits = robust((values for each in there for values in each.scores.values()), [0.0])
     edges = np.linspace(*limits, BINS + 1)
     figure, panels = canvas(there, len(scores))
     for axes, score in zip(panels, scores, strict=True):
-        axes.set_title(looks.SCORES[score], fontsize=drawing.TEXT)
-        axes.axvline(0, **looks.null())
+        axes.set_title(style.SCORES[score], fontsize=drawing.TEXT)
+        axes.axvline(0, **style.null())
         for each in there:
             if score in each.scores:
                 smooth(axes, each, each.scores[score], edges)
@@ -134,7 +134,7 @@ def courses(cells: list[Cell], what: str) -> Figure | None:
     last = max(int(each.epochs[-1]) for of in found.values() for _, each in of)
     for axes, (name, of) in zip(panels, found.items(), strict=True):
         axes.set_title(f"{name}, nats", fontsize=drawing.TEXT)
-        axes.axhline(0, **looks.null())
+        axes.axhline(0, **style.null())
         for cell, each in of:
             line(axes, each, *cell.look)
         axes.set_xlim(*drawing.span([0.0, float(last)], 0.03))
@@ -222,18 +222,18 @@ def canvas(cells: list[Cell], panels: int, panel: float = PANEL) -> tuple[Any, l
     """A figure with its axes from the top down, the ticks of epochs or nats below the last, and the cells' legend."""
     labels = [each.name for each in cells]
     beside = 2 if max(map(len, labels)) <= ENTRY else 1
-    foot = looks.ROW * -(-len(labels) // beside)
+    foot = style.ROW * -(-len(labels) // beside)
     figure = drawing.canvas(panel * panels + foot + 0.4)
     placed = []
     for at in range(panels):
         bottom = 0.5 + panel * (panels - 1 - at)
-        axes = drawing.place(figure, looks.LEFT, bottom, drawing.WIDTH - looks.LEFT - looks.RIGHT, panel - 0.4)
+        axes = drawing.place(figure, style.LEFT, bottom, drawing.WIDTH - style.LEFT - style.RIGHT, panel - 0.4)
         axes.tick_params(labelbottom=at + 1 == panels)
         placed.append(axes)
     handles = []
     for each in cells:
         colour, marker, dash = each.look
         look = {"color": drawing.light(colour), "marker": marker, "linestyle": dash, "linewidth": 1.5, "markersize": 5}
-        handles.append(looks.of_line(shortened(each.name, 2 * ENTRY), **look))
-    looks.legend(figure, handles, beside)
+        handles.append(style.of_line(shortened(each.name, 2 * ENTRY), **look))
+    style.legend(figure, handles, beside)
     return figure, placed

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dashboards import drawing
-from dashboards.audits.density import looks
+from dashboards.audits.density import style
 from dashboards.audits.density.statistics import Followed, Statistics
 from dashboards.figure import Figure
 
@@ -19,7 +19,7 @@ MARKED = 12  # epochs with a mark each
 def course(statistics: Statistics) -> Figure | None:
     """The highest quantiles and the median of both scores by epoch, with jackknife intervals."""
     found = {
-        statistic: {score: each for score in looks.SCORES if (each := statistics.followed(score, statistic))}
+        statistic: {score: each for score in style.SCORES if (each := statistics.followed(score, statistic))}
         for statistic in MEASURES
     }
     there = {
@@ -28,15 +28,15 @@ def course(statistics: Statistics) -> Figure | None:
     if not there:
         return None
     nulls = {(statistic, score): statistics.null(score, statistic) for statistic, of in there.items() for score in of}
-    figure = drawing.canvas(PANEL * len(there) + looks.ROW + 0.4)
+    figure = drawing.canvas(PANEL * len(there) + style.ROW + 0.4)
     last = max(int(each.epochs[-1]) for of in there.values() for each in of.values())
     for at, (statistic, of) in enumerate(there.items()):
         bottom = 0.5 + PANEL * (len(there) - 1 - at)
-        axes = drawing.place(figure, looks.LEFT, bottom, drawing.WIDTH - looks.LEFT - looks.RIGHT, PANEL - 0.38)
+        axes = drawing.place(figure, style.LEFT, bottom, drawing.WIDTH - style.LEFT - style.RIGHT, PANEL - 0.38)
         axes.set_title(f"{MEASURES[statistic]}, nats", fontsize=drawing.TEXT)
-        axes.axhline(0, **looks.null())
+        axes.axhline(0, **style.null())
         for score, each in of.items():
-            colour, marker, dash = looks.OF_SCORE[score]
+            colour, marker, dash = style.OF_SCORE[score]
             line(axes, each, colour, marker, dash)
             null = nulls[statistic, score]
             if null is not None:
@@ -46,8 +46,8 @@ def course(statistics: Statistics) -> Figure | None:
         drawing.ticks(axes, 6, 4, whole=True)
         axes.tick_params(labelbottom=at + 1 == len(there))
     axes.set_xlabel("epoch")
-    scores = [score for score in looks.SCORES if any(score in of for of in there.values())]
-    looks.legend(figure, [looks.of_score(score) for score in scores])
+    scores = [score for score in style.SCORES if any(score in of for of in there.values())]
+    style.legend(figure, [style.of_score(score) for score in scores])
     n = max(each.n for of in there.values() for each in of.values())
     shade = (
         f"Shade: 95 % intervals by the jackknife over {n} repetitions. " if n > 1 else "One repetition: no intervals. "
@@ -63,7 +63,7 @@ def course(statistics: Statistics) -> Figure | None:
         "early stopping does not prevent memory."
     )
     alt = " ".join(
-        f"{MEASURES[statistic]} of {looks.SCORES[score]}: {each.said(0)} after epoch {each.epochs[0]}, "
+        f"{MEASURES[statistic]} of {style.SCORES[score]}: {each.said(0)} after epoch {each.epochs[0]}, "
         f"{each.said()} after epoch {each.epochs[-1]}"
         f"{'' if (null := nulls[statistic, score]) is None else f', null {drawing.number(null)}'}."
         for statistic, of in there.items()

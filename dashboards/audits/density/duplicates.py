@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from dashboards import drawing
-from dashboards.audits.density import looks
+from dashboards.audits.density import style
 from dashboards.columns import integers, numbers
 from dashboards.figure import Figure
 
@@ -29,7 +29,7 @@ def duplicates(table: pa.Table) -> Figure | None:
         return None
     shown, distance = order[:MOST], distance[order]
     figure = drawing.canvas(3.0)
-    axes = drawing.place(figure, looks.LEFT, 0.55, drawing.WIDTH - looks.LEFT - looks.RIGHT, 2.05)
+    axes = drawing.place(figure, style.LEFT, 0.55, drawing.WIDTH - style.LEFT - style.RIGHT, 2.05)
     rank = integers(table, "rank")[shown]
     kinds = alike(table)
     names = np.array(kinds)[shown]
@@ -44,13 +44,13 @@ def duplicates(table: pa.Table) -> Figure | None:
                 "marker": marker,
             }
             axes.plot(rank[of], distance[: len(shown)][of], markersize=4.5 if len(shown) <= 100 else 3, **look)
-            handles.append(looks.of_line(f"{name}, {int(of.sum())}", markersize=5, **look))
+            handles.append(style.of_line(f"{name}, {int(of.sum())}", markersize=5, **look))
     axes.set_xlim(*drawing.span([1.0, float(rank.max())], 0.03))
     axes.set_ylim(*drawing.span([0.0, float(distance[: len(shown)].max())]))
     drawing.ticks(axes, 6, 5, whole=True)
     axes.set_xlabel("pair, the closest first")
     axes.set_ylabel("distance")
-    looks.legend(figure, handles)
+    style.legend(figure, handles)
     rest = f" The first {MOST} of {len(order)} pairs are drawn." if len(order) > MOST else ""
     caption = (
         "Each mark is a pair of training images and their Euclidean distance; at 0 they are the same image. What has "

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from dashboards import drawing
-from dashboards.audits.density import looks
+from dashboards.audits.density import style
 from dashboards.audits.density.observed import Array
 from dashboards.columns import numbers
 from dashboards.figure import Figure
@@ -33,12 +33,12 @@ def kernel(table: pa.Table) -> Figure | None:
         return None
     order = np.argsort(x[there], kind="stable")
     x, curves = x[there][order], {name: each[there][order] for name, each in zip(NAMES, rest, strict=True)}
-    top = 2 * looks.ROW + 0.05
+    top = 2 * style.ROW + 0.05
     figure = drawing.canvas(PANEL * len(PANELS) + top + 0.32)
     most = max(float(each.max()) for each in curves.values())
     for at, (names, title) in enumerate(zip(PANELS, TITLES, strict=True)):
         bottom = 0.5 + PANEL * (len(PANELS) - 1 - at)
-        axes = drawing.place(figure, looks.LEFT, bottom, drawing.WIDTH - looks.LEFT - looks.RIGHT, PANEL - 0.4)
+        axes = drawing.place(figure, style.LEFT, bottom, drawing.WIDTH - style.LEFT - style.RIGHT, PANEL - 0.4)
         axes.set_title(title, fontsize=drawing.TEXT)
         if "without_point" in names:
             axes.fill_between(
@@ -53,10 +53,10 @@ def kernel(table: pa.Table) -> Figure | None:
         axes.set_ylabel("density")
     axes.set_xlabel("x")
     handles = [
-        looks.of_line(label, color=drawing.light(colour), linewidth=1.8, linestyle=dash)
+        style.of_line(label, color=drawing.light(colour), linewidth=1.8, linestyle=dash)
         for label, colour, dash in NAMES.values()
     ]
-    looks.legend(figure, handles)
+    style.legend(figure, handles)
     caption = (
         "A kernel density of points on a line, exact and without chance. Shade: what one point does to it. M of that "
         "point is the logarithm of the ratio of the two densities where it lies: memory is local, and differs from an "

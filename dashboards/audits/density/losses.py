@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dashboards import drawing
-from dashboards.audits.density import looks
+from dashboards.audits.density import style
 from dashboards.audits.density.observed import Array
 from dashboards.columns import integers, numbers, texts
 from dashboards.figure import Figure
@@ -64,8 +64,8 @@ def losses(table: pa.Table) -> Figure | None:
     found = read(table)
     if not found:
         return None
-    figure = drawing.canvas(2.2 + 2 * looks.ROW + 0.65)
-    axes = drawing.place(figure, looks.LEFT, 0.5, drawing.WIDTH - looks.LEFT - looks.RIGHT, 2.2)
+    figure = drawing.canvas(2.2 + 2 * style.ROW + 0.65)
+    axes = drawing.place(figure, style.LEFT, 0.5, drawing.WIDTH - style.LEFT - style.RIGHT, 2.2)
     for (models, split), each in found.items():
         look: dict[str, Any] = {"color": drawing.light(SPLITS[split])}
         whole = ~np.isnan(each.low) & ~np.isnan(each.high)
@@ -80,7 +80,7 @@ def losses(table: pa.Table) -> Figure | None:
     drawing.ticks(axes, 6, 5, whole=True)
     axes.set_xlabel("epoch")
     axes.set_ylabel("loss, nats per image")
-    looks.legend(figure, key(found))
+    style.legend(figure, key(found))
     above = max(int(each.epochs[each.estimate > high].max(initial=0)) for each in found.values())
     cut = f" Losses up to epoch {above} lie above what is drawn." if above else ""
     trainings = max((each.n for (models, _), each in found.items() if models == "folds"), default=0)
@@ -106,7 +106,7 @@ def dash(models: str) -> Any:
 def key(found: dict[tuple[str, str], Loss]) -> list[Any]:
     short = {"folds": "a fold left out", "whole": "of all data"}
     return [
-        looks.of_line(
+        style.of_line(
             f"{split}, {short[models]}", color=drawing.light(SPLITS[split]), linewidth=1.5, linestyle=dash(models)
         )
         for models, split in found

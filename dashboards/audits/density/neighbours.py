@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dashboards import drawing
-from dashboards.audits.density import looks
+from dashboards.audits.density import style
 from dashboards.audits.density.observed import HIGH, Array
 from dashboards.columns import integers, numbers, texts
 from dashboards.figure import Figure
@@ -38,22 +38,22 @@ def neighbours(table: pa.Table) -> Figure | None:
     if bins is None and not groups:
         return None
     panels = (bins is not None) + bool(groups)
-    figure = drawing.canvas((PANEL + 0.6) * panels + looks.ROW + 0.2)
-    width, cut, said = drawing.WIDTH - looks.LEFT - looks.RIGHT, "", []
+    figure = drawing.canvas((PANEL + 0.6) * panels + style.ROW + 0.2)
+    width, cut, said = drawing.WIDTH - style.LEFT - style.RIGHT, "", []
     if bins is not None:
-        axes = drawing.place(figure, looks.LEFT, (PANEL + 0.6) * bool(groups) + 0.55, width, PANEL)
+        axes = drawing.place(figure, style.LEFT, (PANEL + 0.6) * bool(groups) + 0.55, width, PANEL)
         cut = by_score(axes, bins)
         said.append(of_means(bins))
     if groups:
-        axes = drawing.place(figure, looks.LEFT, 0.55, width, PANEL)
+        axes = drawing.place(figure, style.LEFT, 0.55, width, PANEL)
         cumulative(axes, groups)
         handles = [
-            looks.of_line(
-                looks.KINDS[kind], color=drawing.light(looks.OF_KIND[kind]), linewidth=2, linestyle=looks.DASHES[kind]
+            style.of_line(
+                style.KINDS[kind], color=drawing.light(style.OF_KIND[kind]), linewidth=2, linestyle=style.DASHES[kind]
             )
             for kind in groups
         ]
-        looks.legend(figure, handles)
+        style.legend(figure, handles)
         said += [of_quantiles(kind, *each) for kind, each in groups.items()]
     above = (
         f"Dots: the mean over the observations of a bin of M with ± {SE} standard errors over them; hollow: a bin with "
@@ -64,7 +64,7 @@ def neighbours(table: pa.Table) -> Figure | None:
     below = (
         "Below: the share of observations whose ratio is at most so much: the further right a line lies, the nearer "
         f"samples come. Highly memorised: M above its {HIGH:.0%} quantile, n "
-        + ", ".join(f"{n:,} {looks.KINDS[kind]}" for kind, (_, n) in groups.items())
+        + ", ".join(f"{n:,} {style.KINDS[kind]}" for kind, (_, n) in groups.items())
         + ". "
         if groups
         else ""
@@ -93,7 +93,7 @@ def of_kinds(table: pa.Table) -> dict[str, tuple[Array, int]]:
     """Kind -> the quantiles of its ratios, at even steps from the smallest to the largest, and how many it has."""
     group, n, quantiles = texts(table, "group"), integers(table, "n"), table["quantiles"].to_pylist()
     found = {}
-    for kind in looks.KINDS:
+    for kind in style.KINDS:
         for row in np.flatnonzero(group == kind):
             values = np.array(quantiles[row] or [], np.float64)
             if len(values) > 1 and np.isfinite(values).all():
@@ -110,7 +110,7 @@ def by_score(axes: Any, bins: Bins) -> str:
     middle = (low + np.where(np.isnan(bins.high), low + width, bins.high)) / 2
     alone = np.isnan(bins.error)
     accent = drawing.light("accent")
-    axes.axhline(1, **looks.null())
+    axes.axhline(1, **style.null())
     several, single = shown & ~alone, shown & alone
     half = SE * bins.error[several]
     axes.plot(
@@ -141,11 +141,11 @@ def kept(bins: Bins) -> Any:
 
 
 def cumulative(axes: Any, groups: dict[str, tuple[Array, int]]) -> None:
-    axes.axvline(1, **looks.null())
+    axes.axvline(1, **style.null())
     ends = [1.0]
     for kind, (values, _) in groups.items():
         steps = np.linspace(0, 1, len(values))
-        look = {"color": drawing.light(looks.OF_KIND[kind]), "linestyle": looks.DASHES[kind]}
+        look = {"color": drawing.light(style.OF_KIND[kind]), "linestyle": style.DASHES[kind]}
         axes.plot(values, steps, linewidth=2, **look)
         ends += np.quantile(values, (0.01, 0.99)).tolist()
     axes.set_xlim(*drawing.span(ends))
@@ -167,4 +167,4 @@ def of_means(bins: Bins) -> str:
 
 def of_quantiles(kind: str, values: Array, n: int) -> str:
     low, middle, high = (drawing.number(float(each)) for each in np.quantile(values, (0.05, 0.5, 0.95)))
-    return f"{looks.KINDS[kind].capitalize()} (n {n:,}): median ratio {middle}, middle 90 % {low} to {high}."
+    return f"{style.KINDS[kind].capitalize()} (n {n:,}): median ratio {middle}, middle 90 % {low} to {high}."

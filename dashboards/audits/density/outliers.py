@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dashboards import drawing
-from dashboards.audits.density import looks
+from dashboards.audits.density import style
 from dashboards.audits.density.observed import HIGH, Array, Observed
 from dashboards.columns import integers, numbers
 from dashboards.figure import Figure
@@ -58,7 +58,7 @@ def outliers(table: pa.Table, seen: Observed) -> Figure | None:
     n = len(found.low)
     legible = n <= LEGIBLE
     height = min(TALL, (0.24 if n <= 24 else 0.19) * n)
-    figure = drawing.canvas(height + looks.ROW + 0.85)
+    figure = drawing.canvas(height + style.ROW + 0.85)
     left = drawing.place(figure, LEFT, 0.55, COUNTS, height)
     right = drawing.place(figure, LEFT + COUNTS + APART, 0.55, SHARES, height)
     counted(left, found, legible)
@@ -75,7 +75,7 @@ def outliers(table: pa.Table, seen: Observed) -> Figure | None:
         "U, nats", (-LEFT * 72 + 6, height * 72 + 8), xycoords="axes points", color=drawing.light("muted"),
         fontsize=drawing.TEXT - 1,
     )  # fmt: skip
-    looks.legend(figure, [looks.of_patch(colour, looks.KINDS[kind]) for kind, colour in looks.OF_KIND.items()])
+    style.legend(figure, [style.of_patch(colour, style.KINDS[kind]) for kind, colour in style.OF_KIND.items()])
     inside = within(seen)
     total = {kind: int(counts.sum()) for kind, counts in found.counts.items()}
     caption = (
@@ -95,7 +95,7 @@ def binned(table: pa.Table) -> Binned | None:
         return None
     order = ordered(table)
     low, high = numbers(table, "low"), numbers(table, "high")
-    counts = {kind: integers(table, kind)[order].astype(np.float64) for kind in looks.KINDS}
+    counts = {kind: integers(table, kind)[order].astype(np.float64) for kind in style.KINDS}
     if not sum(float(each.sum()) for each in counts.values()):
         return None
     share = (numbers(table, name)[order] for name in ("share", "share_low", "share_high"))
@@ -116,7 +116,7 @@ def counted(axes: Any, found: Binned, legible: bool) -> None:
     axes.set_axisbelow(True)
     for kind, offset in (("memorised", 0.2), ("regular", -0.2)):
         there = found.counts[kind] > 0
-        colour = looks.OF_KIND[kind]
+        colour = style.OF_KIND[kind]
         bars = found.counts[kind][there] - 0.6
         look = {"color": drawing.light(f"{colour}-band"), "edgecolor": drawing.light(colour), "linewidth": 0.9}
         axes.barh(y[there] + offset, bars, 0.38, left=0.6, **look)
@@ -138,9 +138,9 @@ def counted(axes: Any, found: Binned, legible: bool) -> None:
 def shared(axes: Any, found: Binned) -> None:
     there = ~np.isnan(found.share)
     y = np.arange(len(found.low))[there]
-    colour = drawing.light(looks.OF_KIND["memorised"])
+    colour = drawing.light(style.OF_KIND["memorised"])
     memorised, regular = (float(each.sum()) for each in found.counts.values())
-    axes.axvline(memorised / (memorised + regular), **looks.null())
+    axes.axvline(memorised / (memorised + regular), **style.null())
     heights, ends = drawing.broken(y, found.share_low[there], found.share_high[there])
     axes.plot(ends, heights, color=colour, linewidth=2, solid_capstyle="butt")
     axes.plot(found.share[there], y, "o", color=colour, markersize=4.5)
@@ -164,7 +164,7 @@ def within(seen: Observed) -> str:
     low, top = (float(each) for each in np.quantile(u, MIDDLE))
     inside = int(((u >= low) & (u <= top) & high).sum())
     return (
-        f" {looks.share(inside, int(high.sum()))} of the highly memorised lie in the middle 90 % of U, "
+        f" {style.share(inside, int(high.sum()))} of the highly memorised lie in the middle 90 % of U, "
         f"{signed(float(f'{low:.4g}'))} to {signed(float(f'{top:.4g}'))}."
     )
 
@@ -173,21 +173,21 @@ def words(found: Binned) -> str:
     said = []
     for index in dict.fromkeys((0, int(found.counts["regular"].argmax()), len(found.low) - 1)):
         memorised, regular = (int(each[index]) for each in found.counts.values())
-        said.append(f"U {found.name(index)}: {looks.share(memorised, memorised + regular)} highly memorised")
+        said.append(f"U {found.name(index)}: {style.share(memorised, memorised + regular)} highly memorised")
     return f"{'; '.join(said)}."
 
 
 def examples(table: pa.Table) -> Iterator[str]:
     """Rows of both kinds from a few bins, in words."""
     for name, rows in chosen(table, SHOWN):
-        named = [f"{looks.KINDS[kind]} rows {', '.join(map(str, some[:NAMED]))}" for kind, some in rows.items() if some]
+        named = [f"{style.KINDS[kind]} rows {', '.join(map(str, some[:NAMED]))}" for kind, some in rows.items() if some]
         if named:
             yield f"Among U {name}: {'; '.join(named)}."
 
 
 def chosen(table: pa.Table, most: int) -> Iterator[tuple[str, dict[str, list[int]]]]:
     """Some bins with examples of both kinds, from the lowest up: the bin's name, and the rows of each kind."""
-    columns = {kind: f"{kind}_rows" for kind in looks.KINDS}
+    columns = {kind: f"{kind}_rows" for kind in style.KINDS}
     found = binned(table)
     if found is None or not set(columns.values()) <= set(table.column_names):
         return

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashboards import drawing
-from dashboards.audits.density import looks
+from dashboards.audits.density import style
 from dashboards.audits.density.observed import Observed
 from dashboards.audits.density.outliers import chosen
 from dashboards.columns import integers, numbers
@@ -96,7 +96,7 @@ def of_outliers(run: Run, seen: Observed, observed: Pixels) -> Iterator[Picture]
     for name, rows in chosen(run.table("outliers"), BINS):
         for kind, some in rows.items():
             for row in islice((row for row in some if row in places), EXAMPLES):
-                title = f"{looks.KINDS[kind]}, {scored(seen, places[row])}"
+                title = f"{style.KINDS[kind]}, {scored(seen, places[row])}"
                 group = f"Highly memorised and regular, U {name} nats"
                 yield Picture(encoded(observed[row]), title, f"Observation, {title}, U {name}", group)
 

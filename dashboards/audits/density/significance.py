@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dashboards import drawing
-from dashboards.audits.density import looks
+from dashboards.audits.density import style
 from dashboards.audits.density.observed import Array, Observed
 from dashboards.figure import Figure
 from tasks.statistics import proportion
@@ -34,10 +34,10 @@ def significance(seen: Observed) -> Figure | None:
     groups = list(shares(score, significant))
     panel, apart = 1.5, 0.95
     figure = drawing.canvas(2 * panel + apart + 0.68)
-    width = drawing.WIDTH - looks.LEFT - looks.RIGHT
-    axes = drawing.place(figure, looks.LEFT, 0.55 + panel + apart, width, panel)
+    width = drawing.WIDTH - style.LEFT - style.RIGHT
+    axes = drawing.place(figure, style.LEFT, 0.55 + panel + apart, width, panel)
     histogram(axes, p)
-    below = drawing.place(figure, looks.LEFT, 0.55, width, panel)
+    below = drawing.place(figure, style.LEFT, 0.55, width, panel)
     by_score(below, groups)
     smallest = float(p.min())
     needed = math.ceil(n * smallest / LEVEL)
@@ -52,10 +52,10 @@ def significance(seen: Observed) -> Figure | None:
     )
     least = int((p <= LEVEL).sum())
     alt = (
-        f"{looks.share(count, n)} observations are significant at a false discovery rate of {LEVEL:.0%}; "
-        f"{looks.share(least, n)} have p at most {LEVEL}, {LEVEL:.0%} expected by chance. Smallest p "
+        f"{style.share(count, n)} observations are significant at a false discovery rate of {LEVEL:.0%}; "
+        f"{style.share(least, n)} have p at most {LEVEL}, {LEVEL:.0%} expected by chance. Smallest p "
         f"{drawing.number(smallest)}, median {drawing.number(float(np.median(p)))}. Significant by percentile of the "
-        "published score: " + ", ".join(f"{name} {looks.share(hits, of)}" for name, hits, of in groups) + "."
+        "published score: " + ", ".join(f"{name} {style.share(hits, of)}" for name, hits, of in groups) + "."
     )
     title = "Which scores are more than chance?"
     return Figure("significance", title, caption, alt, drawing.svg(figure, "significance"))
@@ -82,7 +82,7 @@ def histogram(axes: Any, p: Array) -> None:
     counts = np.histogram(p, edges)[0]
     axes.stairs(counts, edges, fill=True, color=drawing.light("twin-band"))
     axes.stairs(counts, edges, color=drawing.light("twin"), linewidth=1.2)
-    axes.axhline(len(p) / BINS, **looks.null())
+    axes.axhline(len(p) / BINS, **style.null())
     axes.set_xlim(-0.01, 1.01)
     drawing.ticks(axes, up=4)
     axes.set_xlabel("p-value of the published score")
@@ -96,7 +96,7 @@ def by_score(axes: Any, groups: list[tuple[str, int, int]]) -> None:
         np.array([getattr(each, end) for each in found], np.float64) for end in ("value", "low", "high")
     )
     accent = drawing.light("accent")
-    axes.axhline(sum(hits for _, hits, _ in groups) / max(1, sum(of for *_, of in groups)), **looks.null())
+    axes.axhline(sum(hits for _, hits, _ in groups) / max(1, sum(of for *_, of in groups)), **style.null())
     axes.plot(
         *drawing.broken(places, low, high),
         color=accent, linewidth=2, solid_capstyle="butt",

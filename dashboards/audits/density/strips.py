@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dashboards import drawing
-from dashboards.audits.density import looks
+from dashboards.audits.density import style
 from dashboards.audits.density.observed import Array
 from dashboards.estimates import fitted
 
@@ -27,11 +27,11 @@ class Strip:
     @property
     def median(self) -> float:
         """Of the matched score, or of what there is."""
-        return next(self.spreads[score][1] for score in looks.SCORES if score in self.spreads)
+        return next(self.spreads[score][1] for score in style.SCORES if score in self.spreads)
 
     def said(self) -> str:
         words = [
-            f"{looks.SCORES[score]} {drawing.number(middle)}, {drawing.number(low)} to {drawing.number(high)}"
+            f"{style.SCORES[score]} {drawing.number(middle)}, {drawing.number(low)} to {drawing.number(high)}"
             for score, (low, middle, high) in self.spreads.items()
         ]
         return f"{self.name} (n {self.n:,}): {'; '.join(words)}."
@@ -40,7 +40,7 @@ class Strip:
 def strip(name: str, scores: Mapping[str, Array]) -> Strip | None:
     """The strip of these scores; None where there is no number among them."""
     there = {score: values[~np.isnan(values)] for score, values in scores.items()}
-    there = {score: there[score] for score in looks.SCORES if score in there and len(there[score])}
+    there = {score: there[score] for score in style.SCORES if score in there and len(there[score])}
     if not there:
         return None
     spreads = {}
@@ -54,14 +54,14 @@ def drawn(strips: Sequence[Strip], name: str) -> str:
     """The strips as SVG, one below the other in their order, on one scale with a line at 0."""
     names = [fitted(each.name.split(", "), LETTERS) for each in strips]
     left = 0.25 + 0.085 * max(map(len, names))
-    scores = [score for score in looks.SCORES if any(score in each.spreads for each in strips)]
+    scores = [score for score in style.SCORES if any(score in each.spreads for each in strips)]
     step = 0.3 if len(strips) <= 16 else 0.22
-    figure = drawing.canvas(step * len(strips) + looks.ROW + 0.58)
-    axes = drawing.place(figure, left, 0.5, drawing.WIDTH - left - looks.RIGHT, step * len(strips))
-    axes.axvline(0, **looks.null())
+    figure = drawing.canvas(step * len(strips) + style.ROW + 0.58)
+    axes = drawing.place(figure, left, 0.5, drawing.WIDTH - left - style.RIGHT, step * len(strips))
+    axes.axvline(0, **style.null())
     y = np.arange(len(strips))[::-1]
     for at, score in enumerate(scores):
-        colour, marker, _ = looks.OF_SCORE[score]
+        colour, marker, _ = style.OF_SCORE[score]
         rows = [index for index, each in enumerate(strips) if score in each.spreads]
         low, middle, high = np.array([strips[index].spreads[score] for index in rows]).T
         height = y[rows] + ((len(scores) - 1) / 2 - at) * 0.36
@@ -79,8 +79,8 @@ def drawn(strips: Sequence[Strip], name: str) -> str:
     look = {"linestyle": "-", "linewidth": 1.8, "markersize": 4.5}
     handles = []
     for score in scores:
-        handle = looks.of_score(score)
+        handle = style.of_score(score)
         handle.set(**look)
         handles.append(handle)
-    looks.legend(figure, handles)
+    style.legend(figure, handles)
     return drawing.svg(figure, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dashboards import drawing
-from dashboards.audits.forgetting import looks
+from dashboards.audits.forgetting import style
 from dashboards.audits.forgetting.power import Power, across, curve, points, read, ticked
 from dashboards.audits.forgetting.targets import span_of
 from dashboards.estimates import shortened
@@ -33,9 +33,9 @@ def powers(found: list[tuple[str, Power]], what: str) -> Figure:
     """The curves over one another, a little apart at each share so that their intervals are seen."""
     shown = found[: len(drawing.SERIES)]
     beside = 2 if max(len(name) for name, _ in shown) <= ENTRY else 1
-    foot = looks.ROW * -(-len(shown) // beside)
+    foot = style.ROW * -(-len(shown) // beside)
     figure = drawing.canvas(3.0 + foot)
-    axes = drawing.place(figure, looks.LEFT, 0.55, drawing.WIDTH - looks.LEFT - looks.RIGHT, 2.3)
+    axes = drawing.place(figure, style.LEFT, 0.55, drawing.WIDTH - style.LEFT - style.RIGHT, 2.3)
     everything = [each for _, each in shown]
     places = across(everything)
     step = 0.012 * (max(places.values()) - min(places.values()))
@@ -44,20 +44,20 @@ def powers(found: list[tuple[str, Power]], what: str) -> Figure:
         curve(axes, each, places, *look, offset=step * (at - (len(shown) - 1) / 2))
         colour, marker, dash = look
         line = {"color": drawing.light(colour), "marker": marker, "linestyle": dash, "linewidth": 1.3, "markersize": 5}
-        handles.append(looks.of_line(shortened(name, LETTERS), **line))
+        handles.append(style.of_line(shortened(name, LETTERS), **line))
     axes.set_ylim(-0.03, 1.05)
     drawing.ticks(axes, up=5)
     ticked(axes, places, True)
     axes.set_xlabel("share of D_Q trained on, beside all of D_C")
     axes.set_ylabel("models detected, share")
-    looks.legend(figure, handles, beside)
+    style.legend(figure, handles, beside)
     caption = (
         "Of models that were trained on so much of D_Q beside all of D_C, the share that the audit calls not "
         "forgotten, each model audited alone by its one-sided rho, with 95 % Wilson intervals; hollow, none of D_Q: "
         "false alarms. Lines "
         "stand a little apart so that intervals do not hide one another; the axis is logarithmic, with none apart. "
         f"n: {span_of([int(n) for each in everything for n in each.models])} models of each share."
-        f"{looks.rest(len(shown), len(found), 'cells')}"
+        f"{style.rest(len(shown), len(found), 'cells')}"
     )
     alt = " ".join(f"{name}: {each.said()}. {' '.join(points(each))}" for name, each in shown)
     title = f"How little of the query set is found, by {what}?"

@@ -11,13 +11,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dashboards import drawing
-from dashboards.audits.forgetting import looks
+from dashboards.audits.forgetting import style
 from dashboards.audits.forgetting.targets import Who, called, of_models, ordered, span_of
 from dashboards.columns import integers, numbers
 from dashboards.estimates import fitted
 from dashboards.figure import Figure
 from tasks.audits.forgetting import distance
-from tasks.confidences import rounded
+from tasks.external.confidences import rounded
 
 Array = NDArray[np.float64]
 NEEDED = {"model", "target", "replicate", "confidence", "resolution"}
@@ -78,10 +78,10 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     down = -(-len(shown) // ACROSS)
     step = PANEL + 0.62
     foot = step * down + 0.55
-    figure = drawing.canvas(foot + looks.ROW + (2.45 if references else 0.1))
+    figure = drawing.canvas(foot + style.ROW + (2.45 if references else 0.1))
     distances = {}
     if references:
-        axes = drawing.place(figure, looks.LEFT, foot + 0.1, drawing.WIDTH - looks.LEFT - looks.RIGHT, 1.95)
+        axes = drawing.place(figure, style.LEFT, foot + 0.1, drawing.WIDTH - style.LEFT - style.RIGHT, 1.95)
         axes.set_title("share of images up to c", fontsize=drawing.TEXT)
         for each in references:
             lines(axes, of[each.who], places, FINE)
@@ -107,7 +107,7 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
         places.ticks(axes, at + ACROSS >= len(shown), narrow=True)
         axes.tick_params(labelleft=column == 0)
     figure.text(0.5, 0.08 / figure.get_size_inches()[1], "confidence c in the true class", ha="center")
-    looks.legend(figure, key(of, bool(distances)), 2)
+    style.legend(figure, key(of, bool(distances)), 2)
     images = span_of([len(each.confidence) for each in asked])
     most = max(map(len, of.values()))
     models = f"{span_of([len(each) for each in of.values()])} model{'s'[: most != 1]}"
@@ -124,7 +124,7 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
         )
     if references and shown:
         caption += "In a target's panel, dashed and dotted: the first query and the first calibration model. "
-    caption += f"n: {images} images, {models} of each; no intervals.{looks.rest(len(shown), len(targets), 'targets')}"
+    caption += f"n: {images} images, {models} of each; no intervals.{style.rest(len(shown), len(targets), 'targets')}"
     medians = " ".join(
         f"{called(who, names)}: median c {of_confidence(float(np.median(of_who)))}, "
         f"{100 * float((of_who >= 1).mean()):.0f} % at 1."
@@ -249,7 +249,7 @@ def share(part: int, whole: int) -> str:
 def lines(axes: Any, asked: Sequence[Asked], places: Axis, points: int, width: float = 1.1) -> None:
     """A thin line for each model."""
     for each in asked[:LINES]:
-        colour, _, dash = looks.ROLES[each.who[0]]
+        colour, _, dash = style.ROLES[each.who[0]]
         axes.plot(
             *thinned(each.confidence, places, points), color=drawing.light(colour), linewidth=width, linestyle=dash
         )
@@ -286,11 +286,11 @@ def key(of: Mapping[Who, Sequence[Asked]], distances: bool) -> list[Any]:
     words = {"query": "trained on D_Q", "calibration": "trained on D_C", "target": "target"}
     handles = []
     for role in dict.fromkeys(who[0] for who in of):
-        colour, _, dash = looks.ROLES[role]
-        handles.append(looks.of_line(words[role], color=drawing.light(colour), linestyle=dash, linewidth=1.5))
+        colour, _, dash = style.ROLES[role]
+        handles.append(style.of_line(words[role], color=drawing.light(colour), linestyle=dash, linewidth=1.5))
     if distances:
         handles.append(
-            looks.of_line("one-sided KS", color=drawing.light("ink"), marker="|", markersize=11, markeredgewidth=1.6,
+            style.of_line("one-sided KS", color=drawing.light("ink"), marker="|", markersize=11, markeredgewidth=1.6,
                           linewidth=0)
         )  # fmt: skip
     return handles

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from dashboards import drawing
-from dashboards.audits.forgetting import looks
+from dashboards.audits.forgetting import style
 from dashboards.audits.forgetting.targets import called, grouped, replicates, span_of, things
 from dashboards.columns import integers, texts
 from dashboards.figure import Figure
@@ -19,31 +19,31 @@ def distances(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     found, two_sided = grouped(table, "below"), grouped(table, "ks")
     if not found or not two_sided:
         return None
-    shown = dict(list(found.items())[: looks.MOST])
+    shown = dict(list(found.items())[: style.MOST])
     titles = {who: "between query models" if who[0] == "query" else called(who, names) for who in shown}
     farthest = float(found["query", -1].max()) if ("query", -1) in found else None
-    figure, axes, y = looks.rows(list(titles.values()), 2)
+    figure, axes, y = style.rows(list(titles.values()), 2)
     if farthest is not None:
-        axes.axvline(farthest, **looks.null())
+        axes.axvline(farthest, **style.null())
     for (who, values), height in zip(shown.items(), y.tolist(), strict=True):
-        colour, marker, _ = looks.ROLES[who[0]]
+        colour, marker, _ = style.ROLES[who[0]]
         look = {"color": drawing.light(colour), "linestyle": "none"}
         # Several values at one place are told apart by where they stand in their row, in the table's order.
         apart = height + np.linspace(-0.22, 0.22, len(values)) if len(values) > 1 else [height]
         axes.plot(values, apart, marker, markersize=4.2, alpha=0.7, markeredgewidth=0, **look)
         axes.plot([values.mean()] * 2, [height - 0.36, height + 0.36], color=drawing.light("ink"), linewidth=1.6)
         if who in two_sided:  # between query models it is the same in either order, so its mean counts each pair once
-            axes.plot([two_sided[who].mean()], [height - 0.36], linestyle="none", zorder=4, **looks.two_sided(4.5))
+            axes.plot([two_sided[who].mean()], [height - 0.36], linestyle="none", zorder=4, **style.two_sided(4.5))
     everything = (float(values.max()) for each in (shown, two_sided) for who, values in each.items() if who in shown)
     axes.set_xlim(*drawing.span([0.0, *everything], 0.03))
-    looks.named_ticks(axes)
+    style.named_ticks(axes)
     axes.set_xlabel("one-sided KS to query models, 0 to 1")
-    handles = [looks.of_line("mean", color=drawing.light("ink"), linewidth=0, marker="|", markersize=11,
+    handles = [style.of_line("mean", color=drawing.light("ink"), linewidth=0, marker="|", markersize=11,
                              markeredgewidth=1.6),
-               looks.of_line("mean of the two-sided", linewidth=0, **looks.two_sided(4.5))]  # fmt: skip
+               style.of_line("mean of the two-sided", linewidth=0, **style.two_sided(4.5))]  # fmt: skip
     if farthest is not None:
-        handles.append(looks.of_line("farthest query models", **looks.null()))
-    looks.legend(figure, handles)
+        handles.append(style.of_line("farthest query models", **style.null()))
+    style.legend(figure, handles)
     models, pairs = replicates(table), paired(table)
     counts = ", ".join(things(models[role], f"{role} model") for role in ("query", "calibration"))
     images = span_of(integers(table, "images").tolist()) if "images" in table.column_names else "not said"
@@ -67,7 +67,7 @@ def distances(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
         "most. Hollow: the mean of the published KS, which counts differences to either side. "
         f"{null}{power}No intervals: all pairs are shown, and pairs that share a model are "
         f"not independent. n: {counts}, {images} images."
-        f"{looks.rest(len(shown), len(found), 'rows')}"
+        f"{style.rest(len(shown), len(found), 'rows')}"
     )
     alt = "One-sided KS distances to query models: " + " ".join(
         f"{titles[who]}, mean {drawing.number(float(values.mean()))}, {drawing.number(float(values.min()))} to "

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from dashboards import drawing
-from dashboards.audits.forgetting import looks
+from dashboards.audits.forgetting import style
 from dashboards.audits.forgetting.targets import called, grouped
 from dashboards.figure import Figure
 from tasks.audits.forgetting.fits import ADEQUATE
@@ -19,12 +19,12 @@ def fits(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     found = grouped(table, "train_accuracy")
     if not found:
         return None
-    shown = dict(list(found.items())[: looks.MOST])
+    shown = dict(list(found.items())[: style.MOST])
     titles = {who: called(who, names) for who in shown}
-    figure, axes, y = looks.rows(list(titles.values()), 2)
-    axes.axvline(100 * ADEQUATE, **looks.bound())
+    figure, axes, y = style.rows(list(titles.values()), 2)
+    axes.axvline(100 * ADEQUATE, **style.bound())
     for (who, values), height in zip(shown.items(), y.tolist(), strict=True):
-        colour, marker, _ = looks.ROLES[who[0]]
+        colour, marker, _ = style.ROLES[who[0]]
         apart = height + np.linspace(-0.2, 0.2, len(values)) if len(values) > 1 else np.array([height])
         low = values < ADEQUATE
         look = {"linestyle": "none", "markersize": 5.5}
@@ -32,25 +32,25 @@ def fits(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
         axes.plot(100 * values[low], apart[low], "X", color=drawing.light("ink"), markeredgewidth=0, **look)
     least = min(float(values.min()) for values in shown.values())
     axes.set_xlim(*drawing.span([100 * min(least, ADEQUATE), 100.0], 0.04))
-    looks.named_ticks(axes)
+    style.named_ticks(axes)
     axes.set_xlabel("accuracy on the images trained on, %")
     handles = []
     for role in dict.fromkeys(who[0] for who in shown):
-        colour, marker, _ = looks.ROLES[role]
-        handles.append(looks.of_line(role, color=drawing.light(colour), marker=marker, markersize=5.5, linewidth=0))
+        colour, marker, _ = style.ROLES[role]
+        handles.append(style.of_line(role, color=drawing.light(colour), marker=marker, markersize=5.5, linewidth=0))
     if least < ADEQUATE:
         handles.append(
-            looks.of_line(
+            style.of_line(
                 f"below {100 * ADEQUATE:g} %", color=drawing.light("ink"), marker="X", markersize=5.5, linewidth=0
             )
         )
-    looks.legend(figure, handles)
+    style.legend(figure, handles)
     below = sum(int((values < ADEQUATE).sum()) for values in found.values())
     n = sum(map(len, found.values()))
     caption = (
         "Each mark is one training: the share of the images it was trained on that it gets right when it is asked as "
         f"in use, in %. Below the line, {100 * ADEQUATE:g} %, the result warns: {below} of {n} trainings. No "
-        f"intervals: every training is shown.{looks.rest(len(shown), len(found), 'rows')}"
+        f"intervals: every training is shown.{style.rest(len(shown), len(found), 'rows')}"
     )
     alt = " ".join(
         f"{titles[who]}: {percent(values.mean())} in the mean of {len(values)}, {percent(values.min())} to "

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dashboards import drawing
-from dashboards.audits.forgetting import looks
+from dashboards.audits.forgetting import style
 from dashboards.audits.forgetting.targets import span_of
 from dashboards.columns import integers, numbers, texts
 from dashboards.figure import Figure
@@ -82,13 +82,13 @@ def power(table: pa.Table, margin: float | None) -> Figure | None:
     has_rho = bool((~np.isnan(found.rho)).any())
     panels = 1 + has_rho
     handles = key([each for each, _ in curves])
-    figure = drawing.canvas(PANEL * panels + 0.32 + looks.ROW * -(-len(handles) // 2))
+    figure = drawing.canvas(PANEL * panels + 0.32 + style.ROW * -(-len(handles) // 2))
     places = across([each for each, _ in curves])
     beside = BESIDE * (max(places.values()) - min(places.values()) or 1.0)
     offsets = [0.0] if two_sided is None else [beside / 2, -beside / 2]
     for at in range(panels):
         bottom = 0.55 + PANEL * (panels - 1 - at)
-        axes = drawing.place(figure, looks.LEFT, bottom, drawing.WIDTH - looks.LEFT - looks.RIGHT, PANEL - 0.4)
+        axes = drawing.place(figure, style.LEFT, bottom, drawing.WIDTH - style.LEFT - style.RIGHT, PANEL - 0.4)
         axes.set_title(("models detected, share", "rho of all models together")[at], fontsize=drawing.TEXT)
         if at == 0:
             for (each, look), offset in zip(curves, offsets, strict=True):
@@ -99,7 +99,7 @@ def power(table: pa.Table, margin: float | None) -> Figure | None:
         drawing.ticks(axes, up=4)
         ticked(axes, places, at + 1 == panels)
     axes.set_xlabel("share of D_Q trained on, beside all of D_C")
-    looks.legend(figure, handles)
+    style.legend(figure, handles)
     caption = (
         "Above: of models that were trained on so much of D_Q beside all of D_C, the share that the audit calls not "
         "forgotten, each model audited alone, with 95 % Wilson intervals; hollow, none of D_Q: false alarms. "
@@ -127,10 +127,10 @@ def key(curves: Sequence[Power]) -> list[Any]:
     handles = []
     for name, _, (colour, marker, dash) in zip(names, curves, drawing.SERIES, strict=False):
         look = {"color": drawing.light(colour), "marker": marker, "linestyle": dash}
-        handles.append(looks.of_line(name, linewidth=1.5, markersize=5.5, **look))
+        handles.append(style.of_line(name, linewidth=1.5, markersize=5.5, **look))
     if any((each.share == 0).any() for each in curves):
         hollow = {"markerfacecolor": drawing.light("paper"), "marker": "o", "markersize": 5.5}
-        handles.append(looks.of_line("none of D_Q: false alarms", color=drawing.light("accent"), linewidth=0, **hollow))
+        handles.append(style.of_line("none of D_Q: false alarms", color=drawing.light("accent"), linewidth=0, **hollow))
     return handles
 
 
@@ -199,9 +199,9 @@ def of_rho(
     margin: float | None,
     offsets: Sequence[float],
 ) -> None:
-    axes.axhline(1, **looks.null())
+    axes.axhline(1, **style.null())
     if margin is not None:
-        axes.axhline(1 - margin, **looks.bound())
+        axes.axhline(1 - margin, **style.bound())
     for (found, (colour, marker, dash)), offset in zip(curves, offsets, strict=True):
         x = np.array([places[share] for share in found.share.tolist()]) + offset
         bars(axes, x, found.low, found.high, colour)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from dashboards import drawing
-from dashboards.audits.forgetting import looks
+from dashboards.audits.forgetting import style
 from dashboards.audits.forgetting.targets import replicates, span_of, things
 from dashboards.estimates import finite, shortened
 from dashboards.figure import Figure
@@ -97,23 +97,23 @@ def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row], margin:
     ]
     if not found:
         return None
-    shown = found[: looks.MOST]
+    shown = found[: style.MOST]
     has_rule = any(each.rule for each in shown)
     handles = key(shown, margin)
-    figure, axes, y = looks.rows([each.name for each in shown], -(-len(handles) // 2), looks.RIGHT + COLUMN * has_rule)
+    figure, axes, y = style.rows([each.name for each in shown], -(-len(handles) // 2), style.RIGHT + COLUMN * has_rule)
     limit = scaled(axes, shown)
-    axes.axvline(1, **looks.null())
+    axes.axvline(1, **style.null())
     if margin is not None:
-        axes.axvline(1 - margin, **looks.bound())
+        axes.axvline(1 - margin, **style.bound())
     cut = [drawn(axes, each, height, limit) for each, height in zip(shown, y.tolist(), strict=True)]
-    looks.named_ticks(axes)
+    style.named_ticks(axes)
     axes.set_xlabel("rho")
     if has_rule:
         ruled(axes, shown, y.tolist())
-    looks.legend(figure, handles)
+    style.legend(figure, handles)
     title = "Have the models forgotten the query set?"
     caption = about(shown, distances, margin, has_rule, any(cut))
-    caption += looks.rest(len(shown), len(found), "targets")
+    caption += style.rest(len(shown), len(found), "targets")
     alt = " ".join(each.said() for each in shown)
     return Figure("ratios", title, caption, alt, drawing.svg(figure, "ratios"))
 
@@ -140,11 +140,11 @@ def scaled(axes: Any, shown: Sequence[Ratio]) -> float:
 
 def drawn(axes: Any, each: Ratio, y: float, limit: float) -> bool:
     """One row; whether its interval goes on beyond the axis."""
-    colour, marker = looks.DECISIONS.get(each.row["decision"] or "", looks.DECISIONS["undecided"])
+    colour, marker = style.DECISIONS.get(each.row["decision"] or "", style.DECISIONS["undecided"])
     look = {"color": drawing.light(colour)}
     beyond = False
     if each.floor is not None:
-        axes.plot([each.floor] * 2, [y - 0.5, y + 0.5], **looks.floor())
+        axes.plot([each.floor] * 2, [y - 0.5, y + 0.5], **style.floor())
     if each.rho is None:
         fits = int(axes.get_position().width * drawing.WIDTH / LETTER)
         reason = shortened(f"undefined: {each.row['reason']}" if each.row.get("reason") else "undefined", fits)
@@ -164,7 +164,7 @@ def drawn(axes: Any, each: Ratio, y: float, limit: float) -> bool:
     if each.paper is not None:
         axes.plot([each.paper], [y + BELOW], "D", markersize=7, color=drawing.light("ink"), markerfacecolor="none")
     if each.two_sided is not None:
-        axes.plot([each.two_sided], [y + BELOW], zorder=3, **looks.two_sided(4.5))
+        axes.plot([each.two_sided], [y + BELOW], zorder=3, **style.two_sided(4.5))
     if each.rho is not None:
         axes.plot([each.rho], [y + ABOVE], marker, markersize=6.5, zorder=3, **look)
     return beyond
@@ -185,21 +185,21 @@ def key(shown: Sequence[Ratio], margin: float | None) -> list[Any]:
     """What the legend has to tell apart, by columns of two."""
     present = {each.row["decision"] for each in shown}
     handles = []
-    for decision, (colour, marker) in looks.DECISIONS.items():
+    for decision, (colour, marker) in style.DECISIONS.items():
         if decision in present:
             look = {"color": drawing.light(colour), "marker": marker, "markersize": 6.5, "linewidth": 2}
-            handles.append(looks.of_line(f"one-sided rho, {decision}", **look))
+            handles.append(style.of_line(f"one-sided rho, {decision}", **look))
     if any(each.two_sided is not None for each in shown):
-        handles.append(looks.of_line("two-sided rho, same run", linewidth=0, **looks.two_sided(4.5)))
+        handles.append(style.of_line("two-sided rho, same run", linewidth=0, **style.two_sided(4.5)))
     if any(each.paper is not None for each in shown):
         ink = drawing.light("ink")
         hollow = {"marker": "D", "markersize": 7, "markerfacecolor": "none", "linewidth": 0}
-        handles.append(looks.of_line("rho printed in the paper", color=ink, **hollow))
-    handles.append(looks.of_line("1: trained as on D_C", **looks.null()))
+        handles.append(style.of_line("rho printed in the paper", color=ink, **hollow))
+    handles.append(style.of_line("1: trained as on D_C", **style.null()))
     if margin is not None:
-        handles.append(looks.of_line(f"{1 - margin:g}: bound of the decision", **looks.bound()))
+        handles.append(style.of_line(f"{1 - margin:g}: bound of the decision", **style.bound()))
     if any(each.floor is not None for each in shown):
-        handles.append(looks.of_line("trained on all of D_Q", **looks.floor()))
+        handles.append(style.of_line("trained on all of D_Q", **style.floor()))
     return handles
 
 

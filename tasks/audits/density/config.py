@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from tasks.datasets.dataset import Dataset
 from tasks.models.densities import DensityModel
-from tasks.training.fitting import Privacy, Split
+from tasks.training.density_config import Privacy, Split
 
 Estimator = Literal["kfold", "loo"]
 Measure = Literal["scores", "outliers", "neighbours", "duplicates", "kernel"]

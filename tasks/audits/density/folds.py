@@ -19,8 +19,8 @@ from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import fold_of
 from tasks.job import Inputs
-from tasks.training.fitted import FITTED
-from tasks.training.fitting import Split
+from tasks.training.density_config import Split
+from tasks.training.density_table import FITTED
 
 # So many observations at a time. Chance is drawn per block, so that another number makes other draws.
 BLOCK = 1024

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tasks import statistics
 from tasks.job import Inputs, task
-from tasks.training.fitted import FITTED
+from tasks.training.density_table import FITTED
 
 LOSSES = pa.schema(
     [

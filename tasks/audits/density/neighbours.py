@@ -24,7 +24,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.job import Inputs, task
 from tasks.statistics import Estimate, proportion
-from tasks.training.fitting import Split
+from tasks.training.density_config import Split
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images, Pixels

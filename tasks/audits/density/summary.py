@@ -24,7 +24,7 @@ from tasks.audits.density.scores import SCORES
 from tasks.job import Inputs, task
 from tasks.schemas import SUMMARY
 from tasks.summaries import Row
-from tasks.training.fitting import Privacy
+from tasks.training.density_config import Privacy
 
 SCHEMAS: Mapping[str, pa.Schema] = {
     "distribution": DISTRIBUTION,

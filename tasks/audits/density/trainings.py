@@ -12,8 +12,8 @@ from tasks.audits.density.config import Density
 from tasks.datasets.catalog import load
 from tasks.job import Job
 from tasks.models.named import is_own
-from tasks.training.fitting import Fitting, Fold, Row
-from tasks.training.generator import fit
+from tasks.training.density import fit
+from tasks.training.density_config import Fitting, Fold, Row
 
 Chain = tuple[Job, ...]  # the links of one training, first to last; one for most
 

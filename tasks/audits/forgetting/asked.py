@@ -15,12 +15,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.forgetting.trainings import Model
-from tasks.confidences import SINGLE, Confidences, read, rounded
 from tasks.datasets.catalog import load
 from tasks.datasets.mixtures import Part
+from tasks.external.confidences import SINGLE, Confidences, read, rounded
+from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File, FileError
 from tasks.job import Inputs, task
-from tasks.models.given import Interface, ModelFile
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Labels, Pixels
@@ -88,11 +88,11 @@ def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> 
     if config.outputs is not None:
         return sent(config.outputs, config, labels)
     if config.file is not None:
-        from tasks.models.loading import loaded
+        from tasks.external.loading import loaded
 
         shape = (images.shape[1], images.shape[2], images.shape[3])
         return of_labels(loaded(config.file, shape, config.interface).answers(images).log_p, labels, config.file.name)
-    from tasks.models.answers import normalised
+    from tasks.external.answers import normalised
     from tasks.models.weights import architecture_of, weights_of
     from tasks.training.mixed import logits
 
@@ -102,7 +102,7 @@ def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> 
 
 def sent(outputs: File, config: Ask, labels: Labels) -> Confidences:
     """The confidences in a table of outputs; ValueError where it does not say them of every image."""
-    from tasks.handout import image_of
+    from tasks.external.handout import image_of
 
     ids = [image_of(SET, row) for row in range(len(labels))]
     return read(outputs, ids, labels, config.columns, config.interface.gives)

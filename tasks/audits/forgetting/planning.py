@@ -22,8 +22,8 @@ from tasks.audits.forgetting.summary import Summary, summary
 from tasks.audits.forgetting.trainings import Model, check, trained
 from tasks.datasets.catalog import load
 from tasks.datasets.images import Pixels
+from tasks.external.model_file import Interface
 from tasks.job import Job, Roots
-from tasks.models.given import Interface
 
 
 def plan(config: Forgetting) -> Roots:

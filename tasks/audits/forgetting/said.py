@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.forgetting.trainings import Kind, Model
-from tasks.confidences import Confidences, rounded
+from tasks.external.confidences import Confidences, rounded
 
 Array = NDArray[np.float64]
 

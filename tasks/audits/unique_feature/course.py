@@ -117,7 +117,7 @@ class Followed:
 
 def course_many(configs: Sequence[Course], inputs: Sequence[Inputs]) -> Iterator[tuple[int, pa.Table | Exception]]:
     """Each course's table, or the exception that ended it alone, as its training ends. All must be alike."""
-    from tasks.training.many import train_many
+    from tasks.training.trainer import train_many
 
     if len({alike(config) for config in configs}) > 1:
         raise ValueError("courses that differ in more than model, canary, seed, features and rate cannot share a call")

@@ -100,7 +100,7 @@ def influence(config: Tracing, inputs: Inputs) -> pa.Table:
 
     The input, where the canary is named by its rank, is the table of the chosen ones.
     """
-    from tasks.models.slopes import squared_slopes
+    from tasks.models.per_example_gradients import squared_slopes
 
     training = of_tracing(config, inputs)
     images = load(training.data)
@@ -161,7 +161,7 @@ def seen(member: Member, images: Images) -> tuple[Pixels, Labels]:
 def traced(spec: Spec, member: Member) -> tuple[list[float], dict[int, Weights]]:
     """Each epoch's training loss, and its weights by epoch (from 1); TrainingError where training cannot go on."""
     from tasks.models.weights import of_model
-    from tasks.training.many import train_many
+    from tasks.training.trainer import train_many
 
     weights: dict[int, Weights] = {}
 

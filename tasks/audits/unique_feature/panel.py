@@ -14,9 +14,9 @@ import pyarrow as pa
 from tasks.audits.unique_feature.evaluation import Says, check_label, divergences, trained
 from tasks.audits.unique_feature.relatives import FAMILY, Relatives, answers, clean_images, named
 from tasks.audits.unique_feature.triples import Burning, Pixels, RandomKind, Shape, of_probe
+from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File
 from tasks.job import Inputs, task
-from tasks.models.given import Interface, ModelFile
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def sayer(config: Asked, inputs: Inputs) -> Says:
 
 
 def from_file(config: Asked) -> Says:
-    from tasks.models.loading import loaded
+    from tasks.external.loading import loaded
 
     assert config.model is not None
     model = loaded(config.model, config.shape, config.interface, config.classes)
@@ -82,8 +82,8 @@ def from_file(config: Asked) -> Says:
 
 
 def from_outputs(config: Asked) -> Says:
-    from tasks.handout import image_of
-    from tasks.outputs import read
+    from tasks.external.handout import image_of
+    from tasks.external.outputs import read
 
     assert config.outputs is not None
     outputs = read(config.outputs, config.columns, config.interface.gives)

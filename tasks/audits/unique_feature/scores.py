@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tasks.models.answers import normalised
+from tasks.external.answers import normalised
 
 Array = NDArray[np.float64]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File
-from tasks.models.given import Interface, ModelFile
 
 
 @dataclass(frozen=True)

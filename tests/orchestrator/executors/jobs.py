@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from orchestrator.executors.calls import Call, Item
-from tasks import manner
+from tasks import compute_context
 from tasks.job import Inputs, task
 
 
@@ -100,8 +100,8 @@ def _placed(config: Number, held: bool = False) -> pa.Table:
         until(config, ())
     else:
         time.sleep(config.value)
-    asked = manner.asked()
-    manner.note(way="stack", stack=4, bytes_per_member=1e6, device_bytes=1e9, busy=0.5)
+    asked = compute_context.asked()
+    compute_context.note(way="stack", stack=4, bytes_per_member=1e6, device_bytes=1e9, busy=0.5)
     return pa.table(
         {
             "pid": [os.getpid()],

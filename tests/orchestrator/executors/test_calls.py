@@ -14,7 +14,7 @@ from orchestrator.executors.calls import Call, Done, Item, Outcome, Refused, per
 from orchestrator.executors.gpu_packing import Measured
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store, open_store
-from tasks import manner
+from tasks import compute_context
 from tasks.job import Inputs, task
 
 RUN = "toys-1"
@@ -28,13 +28,13 @@ class Number:
 
 def one(config: Number) -> pa.Table:
     """Says what was asked; an even number notes its value, one over 10 what it must not, one below 0 settles."""
-    asked = manner.asked()
+    asked = compute_context.asked()
     if config.value < 0:
         asked.settle("anything", lambda: {"number": config.value})
     elif config.value > 10:
-        manner.note(way="loop", key="mine", task="mine", config={}, seconds=-1.0, device="cuda:7", versions={})
+        compute_context.note(way="loop", key="mine", task="mine", config={}, seconds=-1.0, device="cuda:7", versions={})
     elif config.value % 2 == 0:
-        manner.note(**FACTS, number=config.value)
+        compute_context.note(**FACTS, number=config.value)
     return pa.table({"way": [asked.way], "members": [asked.members], "sharers": [asked.sharers]})
 
 
@@ -77,7 +77,7 @@ def outcomes(store: Store, name: str, *values: int, **more: Any) -> tuple[Outcom
 def test_jobs_are_computed_in_the_manner_that_the_call_says(store: Store, name: str) -> None:
     outcomes(store, name, 1, 3, way="stack", members=5, sharers=3, runs=(RUN,))
     assert [{"way": "stack", "members": 5, "sharers": 3}] == store.read(key(1)).to_pylist()
-    assert "auto" == manner.asked().way  # and what comes after the call is not
+    assert "auto" == compute_context.asked().way  # and what comes after the call is not
 
 
 @pytest.mark.parametrize("name", ["alone", "together"])

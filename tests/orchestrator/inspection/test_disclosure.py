@@ -17,8 +17,8 @@ from tasks.audits.unique_feature.subject import Given
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, Picture, Words
 from tasks.datasets.features.words import pattern
+from tasks.external.model_file import ModelFile
 from tasks.files import File
-from tasks.models.given import ModelFile
 
 DIGEST = "a" * 64
 FONT = File("/home/ann/fonts/hand.ttf", DIGEST)

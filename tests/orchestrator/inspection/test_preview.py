@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from orchestrator.spec.specification import Spec
 
 from orchestrator.inspection import preview
 from orchestrator.run_folder.journal import Journal
@@ -14,6 +13,7 @@ from orchestrator.run_folder.sealed import unseal
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import wanted
+from orchestrator.spec.specification import Spec
 from orchestrator.store import open_store
 
 HERE = Execution(address="none", mlflow="off", report=False)

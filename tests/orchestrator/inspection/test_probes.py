@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from orchestrator.spec.specification import Spec
 
 from orchestrator.errors import SpecError
 from orchestrator.inspection.probes import hand_out
 from orchestrator.spec import audits
+from orchestrator.spec.specification import Spec
 
 
 def test_an_audit_without_pictures_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

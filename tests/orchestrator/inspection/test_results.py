@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from orchestrator.spec.specification import Spec
 
 from orchestrator.errors import SpecError
 from orchestrator.inspection import results
@@ -15,6 +14,7 @@ from orchestrator.run_folder.sealed import seal
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import wanted
+from orchestrator.spec.specification import Spec
 from orchestrator.store import open_store
 from orchestrator.tracking import artifacts
 

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from orchestrator.spec.specification import Spec
 
 from orchestrator.errors import SpecError
 from orchestrator.spec import fields, spec_file
 from orchestrator.spec.plain_yaml import YamlError, loaded
+from orchestrator.spec.specification import Spec
 
 
 def read(folder: Path, text: str | bytes) -> Spec:

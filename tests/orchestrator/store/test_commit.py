@@ -17,7 +17,7 @@ from orchestrator.errors import Absent, Damaged
 from orchestrator.executors.calls import Call, Done, Item, Lost, Outcome, Refused, perform
 from orchestrator.store import Written
 from orchestrator.store.local import LocalStore
-from tasks import links
+from tasks import checkpoints
 from tasks.job import Inputs, task
 from tests.orchestrator.store.disk import Crash, Disk
 
@@ -33,7 +33,7 @@ class Number:
 
 @task(version=1)
 def trained(config: Number, inputs: Inputs) -> pa.Table:
-    links.leave(0, STATE)
+    checkpoints.leave(0, STATE)
     return pa.table({"value": [config.value]})
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from orchestrator.spec.specification import Spec
 
 from orchestrator.run_folder import receipt
 from orchestrator.run_folder.journal import Journal
@@ -17,6 +16,7 @@ from orchestrator.run_folder.receipt import Receipt
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import wanted
+from orchestrator.spec.specification import Spec
 from orchestrator.store import Store, open_store
 from orchestrator.tracking import artifacts, delivery
 from orchestrator.tracking.delivery import Delivery, addresses, delivered

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from orchestrator.spec.specification import Spec
 
 from orchestrator.inspection import pages
 from orchestrator.run_folder.journal import Journal
@@ -14,6 +13,7 @@ from orchestrator.runs.lifecycle import start
 from orchestrator.spec import audits
 from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import wanted
+from orchestrator.spec.specification import Spec
 from orchestrator.store import Store, open_store
 from orchestrator.tracking import note
 from tasks import schemas

@@ -3,11 +3,11 @@ import torch
 from torch import Tensor
 
 from tasks.models.augmentation import CONTRAST, CROP, MIRROR, augmented
-from tasks.models.draws import Draws
+from tasks.models.counter_rng import Draws
 from tasks.models.layers import Mode, initial
 from tasks.models.networks import Architecture
-from tasks.training.classification import Classification
-from tasks.training.learning import Batch
+from tasks.training.cross_entropy import Classification
+from tasks.training.objective import Batch
 
 GREY, COLOUR = (28, 28, 1), (32, 32, 3)
 KEYS = torch.tensor([3, 4, 5])

@@ -7,13 +7,13 @@ from torch import Tensor
 
 from tasks.datasets.images import Images
 from tasks.models import crops
-from tasks.models.draws import Draws
+from tasks.models.counter_rng import Draws
 from tasks.models.layers import Mode, initial
 from tasks.models.networks import Architecture
-from tasks.training.classification import Classification
-from tasks.training.learning import Batch
-from tasks.training.many import train_many
+from tasks.training.cross_entropy import Classification
 from tasks.training.members import Member, Recipe, Spec, Trained
+from tasks.training.objective import Batch
+from tasks.training.trainer import train_many
 
 SHAPE, SIDE = (5, 7, 3), 3
 KEYS = torch.tensor([3, 4, 5])

@@ -7,11 +7,11 @@ import pytest
 import torch
 from scipy import stats
 
+from tasks.models.counter_rng import Draws
 from tasks.models.densities import DensityModel
 from tasks.models.density_module import DensityModule
-from tasks.models.draws import Draws
+from tasks.models.dequantisation import Binary, Dequantised, Logit
 from tasks.models.layers import Layers, Mode
-from tasks.models.pixels import Binary, Dequantised, Logit
 from tests.tasks.models import own_densities
 
 SHAPE = (4, 3, 2)

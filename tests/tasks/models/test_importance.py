@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from tasks.models.draws import Draws, step_keys
+from tasks.models.counter_rng import Draws, step_keys
+from tasks.models.dequantisation import Binary, Logit, fixed, observation_keys
 from tasks.models.importance import Chunk, Sampling, code_keys, log_p, mean_of
 from tasks.models.layers import ZERO, Layers, Weight
 from tasks.models.likelihoods import Gaussian
-from tasks.models.pixels import Binary, Logit, fixed, observation_keys
 from tasks.models.vae import LATENT, Convolutional, Dense, Vae, celeba, cifar10, outlined
 from tests.tasks.models.plain import Plain, stack
 

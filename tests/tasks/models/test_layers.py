@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tasks.models.draws import Draws
+from tasks.models.counter_rng import Draws
 from tasks.models.layers import (
     FAN_IN_UNIFORM,
     GLOROT,
@@ -22,7 +22,7 @@ from tasks.models.layers import (
     initial,
     weights_of,
 )
-from tasks.models.products import BATCHED, TORCH, Products
+from tasks.models.matmul import BATCHED, TORCH, Products
 
 MODELS, ROWS = 3, 5
 Stack = dict[str, Tensor]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tasks import seeds
 from tasks.models import modules, named, networks
 from tasks.models.catalog import Network
-from tasks.models.draws import Draws
+from tasks.models.counter_rng import Draws
 from tasks.models.inference import logits
 from tasks.models.layers import Layers, Mode
 from tasks.models.networks import Architecture

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tasks.models.catalog import DESCRIPTIONS, OPTIONS
-from tasks.models.draws import Draws
+from tasks.models.counter_rng import Draws
 from tasks.models.layers import Layers, Mode, initial
 from tasks.models.networks import DEFINITIONS, Architecture
 from tasks.models.regularisers import PLAIN, Regularisers

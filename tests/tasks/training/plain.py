@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from tasks import seeds
-from tasks.models.draws import Draws, member_key, step_keys
+from tasks.models.counter_rng import Draws, member_key, step_keys
 from tasks.models.layers import Mode
 from tasks.threads import threads
-from tasks.training.learning import Batch
 from tasks.training.members import Epoch, Member, Spec
+from tasks.training.objective import Batch
 
 
 @dataclass

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from tasks.compute_context import Manner, WayName, under
 from tasks.datasets.images import Images
-from tasks.manner import Manner, WayName, under
 from tasks.models.networks import Architecture
 from tasks.models.regularisers import Regularisers
-from tasks.training.classification import Classification
-from tasks.training.many import train_many
+from tasks.training.cross_entropy import Classification
 from tasks.training.members import Member, Recipe, Spec, Trained, TrainingError
+from tasks.training.trainer import train_many
 from tests.tasks.training import plain
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks import links
-from tasks.links import Link
+from tasks import checkpoints
+from tasks.checkpoints import Link
 from tasks.training.members import Epoch, State
 from tasks.training.states import packed, shaped, start, unpacked
 
@@ -62,7 +62,7 @@ def test_the_bytes_of_another_training_or_of_nothing_are_no_state() -> None:
 def test_a_training_goes_on_from_the_nearest_state_that_is_its_own_and_not_too_late() -> None:
     there = [b"none", packed(state(9), "this"), packed(state(6), "that"), packed(state(5), "this")]
     there.append(packed(state(2), "this"))
-    with links.under([Link(), Link(given=lambda: there)]):
+    with checkpoints.under([Link(), Link(given=lambda: there)]):
         assert [5, 9, 2] == [len(told(start(1, "this", NETWORK, end))[0].split("Epoch(")) - 1 for end in (5, 9, 4)]
         assert start(1, "this", NETWORK, 1) is None
         assert start(0, "this", NETWORK, 9) is None

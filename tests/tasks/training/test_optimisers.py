@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tasks.training.flat import PAD, Flat, filled
 from tasks.training.optimisers import Adam, RMSprop, by_torch
+from tasks.training.parameter_buffer import PAD, Flat, filled
 
 CPU = torch.device("cpu")
 SHAPES = {"a": (9, 64), "b": (10,), "c": (3, 1, 2, 2)}

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tasks import links, manner
+from tasks import checkpoints, compute_context
+from tasks.checkpoints import Link
 from tasks.datasets.dataset import Dataset
-from tasks.links import Link
-from tasks.training.fitting import Fitting, Fold, Privacy
-from tasks.training.generator import fit, latest, train_many
+from tasks.training.density import fit, latest, train_many
+from tasks.training.density_config import Fitting, Fold, Privacy
 
 WHOLE = Fitting(
     Dataset("digits"),
@@ -30,7 +30,10 @@ WHOLE = Fitting(
 def linked(config: Fitting, given: Sequence[bytes] = ()) -> tuple[pa.Table, bytes, Mapping[str, object]]:
     """The table, the state at the end, and what was noted."""
     left: list[bytes] = []
-    with manner.under(manner.Manner("loop")) as notes, links.under([Link(lambda: given, left.append)]):
+    with (
+        compute_context.under(compute_context.Manner("loop")) as notes,
+        checkpoints.under([Link(lambda: given, left.append)]),
+    ):
         table = fit(config, ())
         noted = dict(notes)
     return table, left[0] if left else b"", noted
@@ -42,7 +45,7 @@ def link(epochs: int, *recorded: int, whole: Fitting = WHOLE) -> Fitting:
 
 @pytest.fixture(scope="module")
 def unbroken() -> pa.Table:
-    with manner.under(manner.Manner("loop")):
+    with compute_context.under(compute_context.Manner("loop")):
         return fit(WHOLE, ())
 
 
@@ -115,7 +118,7 @@ def test_the_trainings_of_a_call_go_on_from_different_epochs_as_they_would_alone
         Link(lambda: given[1], lambda state: left.update({1: state})),
         Link(leave=lambda state: left.update({2: state})),
     ]
-    with manner.under(manner.Manner("loop")), links.under(each):
+    with compute_context.under(compute_context.Manner("loop")), checkpoints.under(each):
         found = dict(train_many(configs, [()] * 3))
     for index, config in enumerate(configs):
         table, state, _ = linked(config)
@@ -129,7 +132,10 @@ def test_a_private_training_is_never_broken_into_links() -> None:
     _, state, _ = linked(link(2))
     config = replace(link(3), privacy=Privacy(3.0))
     left: list[bytes] = []
-    with manner.under(manner.Manner("loop")) as notes, links.under([Link(lambda: [state], left.append)]):
+    with (
+        compute_context.under(compute_context.Manner("loop")) as notes,
+        checkpoints.under([Link(lambda: [state], left.append)]),
+    ):
         fit(config, ())
         assert "continued_from" not in notes
     assert [] == left

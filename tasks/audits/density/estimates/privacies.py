@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tasks.audits.density.epsilon import Check, check
 from tasks.summaries import Row, alone, row
-from tasks.training.fitting import Privacy
+from tasks.training.density_config import Privacy
 
 
 def privacies(scores: pa.Table, privacy: Privacy) -> Iterator[Row]:

@@ -12,8 +12,8 @@ from tasks.audits.density.folds import Alone, Folds
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import fold_of
-from tasks.training.fitted import Told, fitted_table
-from tasks.training.fitting import Fitting, Fold, Row
+from tasks.training.density_config import Fitting, Fold, Row
+from tasks.training.density_table import Told, fitted_table
 from tasks.training.members import Epoch
 
 Array = NDArray[np.float64]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.density.neighbours import NEIGHBOURS
-from tasks.training.fitted import FITTED
+from tasks.training.density_table import FITTED
 
 
 def scores(u: Sequence[float | None], m: Sequence[float | None], rows: Sequence[int] | None = None) -> pa.Table:

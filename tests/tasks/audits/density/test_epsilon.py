@@ -13,7 +13,7 @@ from scipy.special import expit
 from tasks.audits.density.epsilon import Check, check
 from tasks.audits.density.estimates import privacies
 from tasks.audits.density.scores import SCORES
-from tasks.training.fitting import Privacy
+from tasks.training.density_config import Privacy
 from tests.support.calibration import DRAWS, assert_rate, bounds
 
 EPSILON = 0.7

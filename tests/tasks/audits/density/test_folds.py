@@ -11,7 +11,7 @@ from tasks.audits.density.folds import BLOCK, Alone, Answers, Folds, labels
 from tasks.audits.density.scores import Scores
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.training.fitting import Fold, Row
+from tasks.training.density_config import Fold, Row
 from tests.tasks.audits.density import made_up
 
 NAN = float("nan")

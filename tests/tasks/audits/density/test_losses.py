@@ -4,7 +4,7 @@ from numpy import zeros
 from scipy import stats
 
 from tasks.audits.density.losses import LOSSES, Losses, losses
-from tasks.training.fitting import Fold, Row
+from tasks.training.density_config import Fold, Row
 from tests.tasks.audits.density import made_up
 
 N = zeros(4)

@@ -12,8 +12,8 @@ from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
 from tasks.statistics import proportion
-from tasks.training.fitting import Fitting
-from tasks.training.generator import fit
+from tasks.training.density import fit
+from tasks.training.density_config import Fitting
 from tests.tasks.audits.density.made_up_scores import fitted
 
 DIGITS = pin(Dataset("digits"))

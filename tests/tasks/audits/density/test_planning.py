@@ -10,7 +10,7 @@ import pytest
 from tasks.audits.density import Density, plan
 from tasks.audits.density.config import Measure
 from tasks.job import Job, Roots
-from tasks.training.fitting import Fitting, Row
+from tasks.training.density_config import Fitting, Row
 from tests.tasks.audits.density.made_up import DIGITS
 
 FOLDS = Density(DIGITS, repetitions=2, folds=3, examples=30, epochs=4, every=2, samples=4)

@@ -11,7 +11,7 @@ from orchestrator.spec.resolve import Cell, pinned
 from tasks.audits.density import AUDIT, PRESETS, Density
 from tasks.audits.density.published import CELLS, numbers, repeats
 from tasks.job import marks
-from tasks.training.fitting import Fitting, Fold
+from tasks.training.density_config import Fitting, Fold
 from tests.tasks.audits.density import published_data
 
 FIGURES = [name for name in PRESETS if name.startswith("figure")]

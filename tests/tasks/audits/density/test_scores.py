@@ -18,8 +18,8 @@ from tasks.audits.density.memorization import terms
 from tasks.audits.density.scores import SCORES, Scores, scores
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.training.fitting import Fold
-from tasks.training.generator import fit
+from tasks.training.density import fit
+from tasks.training.density_config import Fold
 from tests.tasks.audits.density import made_up
 
 NAN, INF = float("nan"), float("inf")

@@ -21,7 +21,7 @@ from tasks.audits.density.scores import SCORES, Scores, scores
 from tasks.audits.density.summary import Summary, summary
 from tasks.job import marks
 from tasks.schemas import SUMMARY
-from tasks.training.fitting import Privacy
+from tasks.training.density_config import Privacy
 from tests.tasks.audits.density import made_up, made_up_scores
 
 CONFIG = Summary(planned=12, smallest=0.015625)

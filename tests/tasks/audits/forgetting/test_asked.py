@@ -18,9 +18,9 @@ from tasks.datasets import catalog
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Share
+from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File
 from tasks.models.catalog import Network
-from tasks.models.given import Interface, ModelFile
 from tasks.models.weights import architecture_of, weights_of
 from tasks.training.mixed import Mixture, logits, train
 from tests.tasks.audits.forgetting import published_data

@@ -18,9 +18,9 @@ from tasks.audits.forgetting.planning import audited, probes
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
+from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File
 from tasks.job import Job, marks
-from tasks.models.given import Interface, ModelFile
 
 DIGITS, ON_PHOTOS = (pin(Dataset(name)) for name in ("digits", "digits-on-photos"))
 smoke = PRESETS["smoke"]

@@ -11,9 +11,9 @@ from tasks.audits.unique_feature.choice import Ranked
 from tasks.audits.unique_feature.course import COURSE, Course, Followed, alike, course, course_many
 from tasks.audits.unique_feature.evaluation import score
 from tasks.audits.unique_feature.history import Pair, history
+from tasks.compute_context import Manner, under
 from tasks.datasets.catalog import load
 from tasks.job import marks
-from tasks.manner import Manner, under
 from tasks.models.inference import logits
 from tasks.models.weights import rows as weight_rows
 from tasks.schemas import MODEL

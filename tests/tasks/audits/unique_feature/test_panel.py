@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from tasks import files, handout
+from tasks import files
 from tasks.audits.unique_feature import AUDIT, UniqueFeature, plan
 from tasks.audits.unique_feature.panel import Asked, ask, ask_family, handed_out
 from tasks.audits.unique_feature.relatives import Relatives
@@ -15,9 +15,9 @@ from tasks.audits.unique_feature.subject import Given
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph
+from tasks.external import handout, model_file
+from tasks.external.model_file import ModelFile
 from tasks.files import File
-from tasks.models import given
-from tasks.models.given import ModelFile
 
 SHAPE = (12, 12, 1)
 PROBES, MEMBERS = 30, 19
@@ -49,7 +49,7 @@ def relatives() -> Relatives:
 
 def saved(folder: Path, strength: float = 4.0) -> ModelFile:
     torch.jit.script(Remembers(strength)).save(folder / "model.pt")  # type: ignore[no-untyped-call]
-    return given.pin(ModelFile(str(folder / "model.pt")))
+    return model_file.pin(ModelFile(str(folder / "model.pt")))
 
 
 def answered(folder: Path, strength: float = 4.0) -> File:

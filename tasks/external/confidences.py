@@ -1,0 +1,196 @@
+"""Confidences, a model's probabilities of the true classes, as its owner sends them: CSV or Parquet, a row per picture.
+
+A table holds all that the model says of a picture (`tasks.external.outputs`), of which the true class's is read; or,
+where its owner knows the labels, the confidence alone: column `image` with `confidence`, or `log_confidence` (natural
+logarithms), or one column named to `read`. A column `label` may say which class was meant: it has to be ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.external import outputs, sent_table
+from tasks.external.outputs import IGNORED, Gives
+from tasks.external.sent_table import Sent
+from tasks.files import File
+
+Floats = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+LABEL = "label"
+ALONE: dict[str, Gives] = {"confidence": "probabilities", "log_confidence": "log-probabilities"}
+# Below 1 a float32 has eight decimals, and a float64 no more than sixteen.
+SINGLE, DOUBLE = 8, 16
+# Of the images that a model gets right: fewer than the one, but more than the other with its columns in another order.
+WRONG_ORDER, RIGHT_ORDER = 0.2, 0.8
+ENOUGH = 10  # images a class; with fewer, some order suits any model
+
+
+@dataclass(frozen=True, eq=False)
+class Confidences:
+    """The true class's probability for each picture asked about, (pictures,) in [0, 1], as it was printed."""
+
+    values: Floats
+    resolution: float  # the last place that is printed, 0 where all places are
+
+
+def read(
+    file: File, ids: Sequence[str], labels: Labels, columns: Sequence[str] = (), gives: Gives = "probabilities"
+) -> Confidences:
+    """What the table in a file, `.csv` or `.parquet`, says of these pictures' classes, in this order; all is checked.
+
+    `columns` and `gives` are as in `tasks.external.outputs.read`; one column alone is that of the confidences.
+    ValueError, in one line that names the first of them and how many there are, for whatever is refused there, and for
+    confidences outside [0, 1] or without decimals, labels that differ from ours, and fewer classes than these labels need.
+    """
+    table = sent_table.read(file)
+    _check_labels(table, ids, labels)
+    alone = _alone(table, columns, gives)
+    if alone is None:
+        values, resolution = _of_classes(outputs.of_table(table, columns, gives), ids, labels)
+    else:
+        values, resolution = _of_column(table, *alone, ids)
+    return Confidences(rounded(values, resolution), resolution)
+
+
+def rounded(values: Floats, resolution: float) -> Floats:
+    """The confidences in float32, and where there is a resolution (a power of ten) at the nearest multiple of it.
+
+    Two models can only be compared at one precision. A softmax in float32 says 1 of all that is within 3e-8 of it, and
+    one printed to four decimals of all within 5e-5; if another model says a little less of the same images, nothing but
+    the printing tells the two apart, and a distance between distributions counts every one of those images.
+
+    Half a place goes to the even neighbour, so that a number printed with so many decimals, and read again, is the same
+    float64: a float32 times a power of ten below 10^13 is exact in float64, so both decide alike.
+    """
+    single: Floats = values.astype(np.float32).astype(np.float64)
+    if not resolution:
+        return single
+    scale = 10.0 ** round(-np.log10(resolution))
+    nearest: Floats = np.rint(single * scale) / scale
+    return nearest
+
+
+def _alone(table: Sent, columns: Sequence[str], gives: Gives) -> tuple[str, Gives] | None:
+    """The column of confidences and what is in it; None where the table has all classes."""
+    if len(columns) > 1:
+        return None
+    if columns:
+        return _named(table, columns[0], gives), gives
+    found = [each for each in ALONE if each in table.columns]
+    others = [each for each in table.columns if each not in IGNORED and each not in found[:1]]
+    if found and others:
+        raise ValueError(
+            f"{table.name} has the column {others[0]!r} ({len(others)} of them) beside {found[0]}; "
+            f"beside it may be {', '.join(IGNORED)}"
+        )
+    if found:
+        return found[0], ALONE[found[0]]
+    if not any(each in outputs.LISTS or outputs.COLUMN.fullmatch(each) for each in others):
+        raise ValueError(
+            f"{table.name} has no confidences; it takes image and p0, p1, ... or logit0, ... or logp0, ... or, of the "
+            f"true class alone, confidence or log_confidence; it has {', '.join(table.columns) or 'image alone'}"
+        )
+    return None
+
+
+def _named(table: Sent, column: str, gives: Gives) -> str:
+    if column not in table.columns:
+        raise ValueError(f"{table.name} has no column {column!r}; it has {', '.join(table.columns)}")
+    if gives == "logits":
+        raise ValueError(f"{table.name}: column {column!r} gives logits; one alone is no confidence")
+    return column
+
+
+def _of_classes(said: outputs.Outputs, ids: Sequence[str], labels: Labels) -> tuple[Floats, float]:
+    rows = said.sent.rows(ids)
+    if labels.max() >= said.classes:
+        raise ValueError(
+            f"{said.name} has {said.classes} classes, and the labels reach up to {labels.max()}; "
+            f"it must have {labels.max() + 1} or more"
+        )
+    _check_order(said, rows, labels)
+    if said.gives == "logits":
+        # A place of a logit moves p by p (1 - p) of it: however few there are, nothing is cut off at 1.
+        return np.exp(said.of(ids).log_p[np.arange(len(ids)), labels]), 0.0
+    decimals = np.concatenate([sent_table.decimals(said.sent.column(each)) for each in said.columns])
+    resolution = _resolution(said.name, said.values.ravel("F" if len(said.columns) > 1 else "C"), decimals, said.gives)
+    if said.values.shape[1] == 1:
+        return np.exp(said.of(ids).log_p[np.arange(len(ids)), labels]), resolution
+    # As printed: not divided by the sum of the row, nor lifted from 0.
+    values = said.values[rows, labels]
+    return np.clip(values if said.gives == "probabilities" else np.exp(values), 0, 1), resolution
+
+
+def _check_order(said: outputs.Outputs, rows: NDArray[np.int64], labels: Labels) -> None:
+    """ValueError where the classes stand in another order than ours: the confidences would be of other classes.
+
+    Such a model would seem to know nothing of the images. It is told from one that is merely bad by how much better it
+    does once its columns are put in the order that suits it best.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    if said.values.shape[1] == 1 or len(rows) < ENOUGH * said.classes:
+        return
+    counts = np.zeros((said.classes, said.classes), np.int64)  # (classes, columns): images whose largest is there
+    np.add.at(counts, (labels, said.values[rows].argmax(axis=1)), 1)
+    classes, places = linear_sum_assignment(counts, maximize=True)
+    right, best = np.trace(counts) / len(rows), counts[classes, places].sum() / len(rows)
+    if right < WRONG_ORDER and best > RIGHT_ORDER:
+        order = f"{', '.join(map(str, places))} for our classes {', '.join(map(str, classes))}"
+        raise ValueError(
+            f"{said.name} gets {right:.0%} of the images right as its classes stand, and {best:.0%} in another order: "
+            f"{order}; name its columns in our order"
+        )
+
+
+def _of_column(table: Sent, column: str, gives: Gives, ids: Sequence[str]) -> tuple[Floats, float]:
+    numbers = table.numbers(column)
+    with np.errstate(over="ignore"):
+        values = numbers if gives == "probabilities" else np.exp(numbers)
+        # In float32, whose rounding may have lifted a sum of probabilities a little above 1.
+        single = values.astype(np.float32)
+    wrong = np.flatnonzero(~((single >= 0) & (single <= 1)))
+    if len(wrong):
+        allowed = "in [0, 1]" if gives == "probabilities" else "a natural logarithm, 0 or less"
+        raise ValueError(
+            f"{table.name}: {column} of image {table.ids[wrong[0]]!r} is {numbers[wrong[0]]:.6g}; it must be "
+            f"{allowed}; {len(wrong)} of {len(numbers)} are not"
+        )
+    resolution = _resolution(table.name, numbers, sent_table.decimals(table.column(column)), gives)
+    return values[table.rows(ids)], resolution
+
+
+def _resolution(name: str, numbers: Floats, decimals: NDArray[np.int64], gives: Gives) -> float:
+    """The last place that all numbers have; 0 where every place is there.
+
+    It is looked for from 0.1 on, where most of a trained model's confidences are: 0.9123 and 1.234e-05 have four
+    digits alike, but near 1 that is four decimals. A logarithm of four decimals says the confidence to four, or better.
+    """
+    near_one = (numbers >= 0.1) & (numbers < 1)
+    finest = int(decimals.max())
+    last = int(decimals[near_one].max()) if gives == "probabilities" and near_one.any() else finest
+    if last == 0 or (gives == "probabilities" and np.isin(numbers, (0, 1)).all()):
+        raise ValueError(
+            f"{name} has no decimals in its confidences; it must say how probable, not whether it is right"
+        )
+    # With more decimals below 0.1 nothing has been cut off there either.
+    is_whole = last >= DOUBLE or (last >= SINGLE and finest > last)
+    return 0.0 if is_whole else float(10.0**-last)
+
+
+def _check_labels(table: Sent, ids: Sequence[str], labels: Labels) -> None:
+    if LABEL not in table.columns:
+        return
+    said = table.numbers(LABEL)[table.rows(ids)]
+    wrong = np.flatnonzero(said != labels)
+    if len(wrong):
+        first = wrong[0]
+        raise ValueError(
+            f"{table.name}: label of image {ids[first]!r} is {said[first]:.6g}, and ours is {labels[first]}; "
+            f"{len(wrong)} of {len(ids)} differ; usually the model's owner numbers the classes otherwise"
+        )

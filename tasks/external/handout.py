@@ -1,0 +1,155 @@
+"""Pictures for a model's owner, who asks the model about them and sends back a table of its outputs.
+
+README.txt          what the owner does, and what comes back
+NAME/000000.png     a set's pictures, losslessly; their ids are these paths
+images.csv          image, set, row: written last, so that a folder without it is known to be half written
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.datasets.dataset import DatasetError
+from tasks.datasets.images import Pixels
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+IMAGES, README, ASIDE = "images.csv", "README.txt", ".part"
+SCHEMA = pa.schema([("image", pa.string()), ("set", pa.string()), ("row", pa.int64())])
+TEXT = """\
+Pictures for your model
+=======================
+
+We would like to know what your model says of these pictures. The model stays with you: all we need is a table.
+
+What to do
+----------
+1. Take the pictures that images.csv lists (column "image" is each one's path in this folder).
+2. Give every one of them to your model, prepared as you prepare any picture (size, scaling, normalisation), with the
+   model in evaluation mode. Do not augment them.
+3. Write down the probability of every class, one row per picture, and send us the table: outputs.csv, or a .parquet
+   file with the same columns.
+
+What to send back
+-----------------
+Column "image", with the path exactly as in images.csv, and one column per class: p0, p1, p2, ... in the order in which
+your model numbers its classes; please tell us that order by their names, too, for we may number them otherwise. Write
+all the digits you have: a probability that is rounded to 0 or to 1 tells less. The lines may be in any order, but there
+has to be one for every picture. For three classes they look like this:
+
+image,p0,p1,p2
+{example},0.0312846,0.9686241,9.13e-05
+
+Instead of probabilities you may send logits (columns logit0, logit1, ...) or natural logarithms of probabilities
+(columns logp0, logp1, ...).
+
+A script that does it
+---------------------
+With Python, PyTorch, torchvision and Pillow, run in this folder; put your own model and preparation in:
+
+{script}"""
+SCRIPT = """\
+import csv, torch
+from PIL import Image
+from torchvision.transforms.functional import to_tensor  # (channels, height, width) in [0, 1]
+
+model = torch.jit.load("model.pt", map_location="cpu").eval()  # your model, whatever it is, in evaluation mode
+with open("images.csv") as listed, open("outputs.csv", "w", newline="") as file, torch.no_grad():
+    table = csv.writer(file)
+    for number, row in enumerate(csv.DictReader(listed)):
+        pixels = to_tensor(Image.open(row["image"]))[None]  # your own preparation
+        p = model(pixels).double().softmax(1)[0].tolist()
+        if number == 0: table.writerow(["image", *(f"p{k}" for k in range(len(p)))])
+        table.writerow([row["image"], *p])
+"""
+
+
+def write(folder: Path, sets: Iterable[tuple[str, Pixels]]) -> pa.Table:
+    """The pictures, list and README in a folder; the list (image, set, row), whose ids are the rows of the answers.
+
+    Each set has a name and images (n, h, w, 1 or 3). The bytes depend on the pictures alone. A folder may be there if
+    what is in it is the same, whole or in part; DatasetError, in one line and before anything is written, otherwise.
+    """
+    given = list(sets)
+    rows = _rows(given)
+    held = [(image, png(pixels)) for (image, _, _), pixels in zip(rows, _each(given), strict=True)]
+    held.append((README, TEXT.format(example=rows[0][0], script=_indented(SCRIPT)).encode()))
+    held.append((IMAGES, "".join(f"{image},{name},{row}\n" for image, name, row in [SCHEMA.names, *rows]).encode()))
+    _check(folder, dict(held))
+    for path, content in held:
+        _put(folder / path, content)
+    return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
+
+
+def read(folder: Path) -> pa.Table:
+    """The list of a folder's pictures (image, set, row); DatasetError where it is not, or only half, written."""
+    from pyarrow import csv
+
+    path = folder / IMAGES
+    if not path.is_file():
+        raise DatasetError(f"{folder} has no {IMAGES}, which is written last: it is half written; write it again")
+    types = dict(zip(SCHEMA.names, SCHEMA.types, strict=True))
+    return csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=types)).cast(SCHEMA)
+
+
+def image_of(name: str, row: int) -> str:
+    """The id of a set's picture: where it lies in the folder."""
+    return f"{name}/{row:06d}.png"
+
+
+def png(pixels: Pixels) -> bytes:
+    """One picture (h, w, 1 or 3) as PNG, which says no more than its pixels."""
+    from PIL import Image
+
+    out = io.BytesIO()
+    Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels).save(out, "PNG", compress_level=6)
+    return out.getvalue()
+
+
+def _rows(sets: list[tuple[str, Pixels]]) -> list[tuple[str, str, int]]:
+    names = [name for name, _ in sets]
+    for number, (name, images) in enumerate(sets):
+        if not NAME.fullmatch(name) or name in (README, IMAGES):
+            raise DatasetError(f"set {number} is called {name!r}; use letters, digits, dots, dashes and underscores")
+        if name in names[:number]:
+            raise DatasetError(f"two sets are called {name!r}")
+        if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3) or not len(images):
+            raise DatasetError(f"set {name!r} is {images.dtype} {images.shape}; expected uint8 (n, h, w, 1 or 3)")
+    if not sets:
+        raise DatasetError("there are no pictures to write")
+    return [(image_of(name, row), name, row) for name, images in sets for row in range(len(images))]
+
+
+def _each(sets: list[tuple[str, Pixels]]) -> Iterator[Pixels]:
+    for _, images in sets:
+        yield from images
+
+
+def _check(folder: Path, held: dict[str, bytes]) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise DatasetError(f"{folder} is not a folder")
+    for path in sorted(folder.rglob("*")) if folder.exists() else []:
+        name = path.relative_to(folder).as_posix()
+        if path.is_dir() or (name.endswith(ASIDE) and name.removesuffix(ASIDE) in held):
+            continue
+        if name not in held or path.read_bytes() != held[name]:
+            what = "is not what would be written" if name in held else "does not belong there"
+            raise DatasetError(f"{folder} is not empty: {name} {what}; name a new folder")
+
+
+def _put(path: Path, content: bytes) -> None:
+    """Written aside and renamed: a reader sees the whole file or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(path.name + ASIDE)
+    aside.write_bytes(content)
+    os.replace(aside, path)
+
+
+def _indented(script: str) -> str:
+    return "".join(f"    {line}" if line.strip() else line for line in script.splitlines(keepends=True))

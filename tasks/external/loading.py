@@ -1,0 +1,393 @@
+"""Models that somebody else trained, loaded and asked: images in, log-probabilities out.
+
+given = loading.loaded(model, (28, 28, 1), Interface(gives="probabilities"))
+given.answers(images).log_p  # (n, classes)
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tasks.datasets.images import Pixels
+from tasks.devices import device, exactly
+from tasks.external import archives
+from tasks.external.answers import Answers, answered
+from tasks.external.model_file import Interface, ModelFile, content
+from tasks.models import modules
+from tasks.models.factories import Factory
+
+Batch = NDArray[np.float32]  # images as the model takes them
+Said = Callable[[Batch], NDArray[np.floating]]
+LONGEST = 300  # characters of a foreign error
+# Of a probability between two answers about one image; TF32 and half precision differ by less, a dropped unit by more.
+SAME = 0.01
+INSTEAD = "save it with torch.export.save or torch.jit.script(model).save"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How many images a model takes at once."""
+
+    least: int = 1
+    most: int | None = None
+
+    def nearest(self, wanted: int) -> int:
+        return max(self.least, wanted if self.most is None else min(wanted, self.most))
+
+
+@dataclass(eq=False)
+class Given:
+    """A model that was loaded for images of one shape (height, width, channels)."""
+
+    model: ModelFile
+    interface: Interface
+    shape: tuple[int, int, int]
+    classes: int | None
+    rows: int  # asked at once
+    said: Said
+    _tried: bool = field(default=False, init=False)
+
+    def answers(self, images: Pixels) -> Answers:
+        """What the model says of images (n, h, w, c).
+
+        Every call has the same number of rows, the last one filled up with its first image. The first images are asked
+        twice, the second time in another order: ValueError where the answers differ, since the model then draws random
+        numbers or looks at other images, as one exported in training mode does. ValueError, in one line, where the
+        model fails or what it says cannot be used.
+        """
+        if images.dtype != np.uint8 or images.shape[1:] != self.shape:
+            raise ValueError(f"images are {images.dtype} {images.shape}; expected uint8 (n, {self._size})")
+        if not len(images):
+            raise ValueError(f"model {self.model.name}: there are no images to ask about")
+        if not self._tried:
+            self._try(images[: self.rows])
+            self._tried = True
+        raw = [self._asked(images[start : start + self.rows]) for start in range(0, len(images), self.rows)]
+        return self._answered(np.concatenate(raw), len(images))
+
+    def _try(self, images: Pixels) -> None:
+        turned = np.roll(np.arange(len(images)), 1)
+        once = self._answered(self._asked(images), len(images)).log_p
+        again = self._answered(self._asked(images[turned]), len(images)).log_p
+        apart = float(np.abs(np.exp(again) - np.exp(once[turned])).max())
+        if apart > SAME:
+            raise ValueError(
+                f"model {self.model.name}: asked twice about one image, its probabilities differ by {apart:.2g}; "
+                "export it in evaluation mode (model.eval()), where dropout is off and batch norm's statistics are kept"
+            )
+
+    def _asked(self, images: Pixels) -> NDArray[np.floating]:
+        filled = np.concatenate([images, np.repeat(images[:1], self.rows - len(images), axis=0)])
+        try:
+            said = self.said(prepared(filled, self.interface))
+        except Exception as error:
+            raise ValueError(f"{self._where} failed on {self.rows} images of {self._size}: {told(error)}") from error
+        if said.ndim and len(said) != self.rows:
+            raise ValueError(f"{self._where} gives {said.shape} for {self.rows} images; expected a row for each")
+        return said[: len(images)] if said.ndim else said[None]
+
+    def _answered(self, said: NDArray[np.floating], rows: int) -> Answers:
+        gives = self.interface.gives
+        return answered(said, gives, rows, where=self._where, classes=self.classes, named="image {}".format)
+
+    @property
+    def _where(self) -> str:
+        return f"model {self.model.name}"
+
+    @property
+    def _size(self) -> str:
+        return " x ".join(map(str, self.shape))
+
+
+def loaded(
+    model: ModelFile,
+    shape: tuple[int, int, int],
+    interface: Interface = Interface(),
+    classes: int | None = None,
+    place: torch.device | None = None,
+) -> Given:
+    """The model, ready to be asked about images of this shape (height, width, channels).
+
+    torch's kinds run on the GPU where there is one and the model runs there; ONNX on the processor, both with one
+    thread there. `classes`, where it is known, is what the answers must have; a factory needs it. ValueError, in one
+    line, for a file that is not what it is said to be, or would have to be unpickled.
+    """
+    if len(interface.mean) > 1 and len(interface.mean) != shape[2]:
+        raise ValueError(f"mean has {len(interface.mean)} numbers, but the images have {shape[2]} channels")
+    held = content(model)
+    if model.kind == "onnx":
+        rows, said = onnx(model, held, interface)
+        return Given(model, interface, shape, classes, rows.nearest(interface.batch), said)
+    places = [place] if place is not None else list(dict.fromkeys([device(), torch.device("cpu")]))
+    for each in places:
+        rows, module = _module(model, held, shape, interface, classes, each)
+        given = Given(
+            model, interface, shape, classes, rows.nearest(interface.batch), _said(module, interface.output, each)
+        )
+        try:
+            given._asked(np.zeros((1, *shape), np.uint8))
+        except ValueError:  # a traced model may hold tensors that stay on the processor
+            if each == places[-1]:
+                raise
+        else:
+            break
+    return given
+
+
+def log_probabilities(
+    model: ModelFile, images: Pixels, interface: Interface = Interface(), classes: int | None = None
+) -> Answers:
+    """What the model says of images (n, h, w, c); see `loaded` and `Given.answers`."""
+    height, width, channels = images.shape[1:]
+    return loaded(model, (height, width, channels), interface, classes).answers(images)
+
+
+def prepared(images: Pixels, interface: Interface) -> Batch:
+    """The images as the interface has them."""
+    pixels: Batch = np.divide(images, 255, dtype=np.float32)
+    if interface.mean:
+        mean, std = (np.array(numbers, np.float32) for numbers in (interface.mean, interface.std))
+        pixels = (pixels - mean) / std
+    return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2) if interface.layout == "nchw" else pixels)
+
+
+def _module(
+    model: ModelFile,
+    held: bytes,
+    shape: tuple[int, int, int],
+    interface: Interface,
+    classes: int | None,
+    place: torch.device,
+) -> tuple[Rows, Callable[[Tensor], Any]]:
+    if model.kind == "torchscript":
+        return Rows(), torchscript(model, held, place)
+    if model.kind == "export":
+        return exported(model, held, place, prepared(np.zeros((1, *shape), np.uint8), interface).shape[1:])
+    return Rows(), weighted(model, held, shape, classes, place)
+
+
+def _said(module: Callable[[Tensor], Any], output: str, place: torch.device) -> Said:
+    def said(images: Batch) -> NDArray[np.floating]:
+        # Else TorchScript recompiles itself in its third call, and rounds otherwise from then on.
+        with exactly(place), torch.no_grad(), torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
+            found = chosen(module(torch.from_numpy(images).to(place)), output)
+            if not isinstance(found, Tensor):
+                raise TypeError(f"its output is a {modules.kind(found)}, not a tensor")
+            result: NDArray[np.float64] = found.detach().to("cpu", torch.float64).numpy()
+        return result
+
+    return said
+
+
+def chosen(outputs: Any, output: str) -> Any:
+    """The output of that name or number; without one, the only output there is."""
+    if isinstance(outputs, Mapping):
+        named = {str(name): value for name, value in outputs.items()}
+    elif isinstance(outputs, Sequence):
+        named = {str(number): value for number, value in enumerate(outputs)}
+    else:
+        named = {"0": outputs}
+    if output:
+        if output not in named:
+            raise ValueError(f"it has no output {output!r}; it has {', '.join(named)}")
+        return named[output]
+    if len(named) != 1:
+        raise ValueError(f"it has {len(named)} outputs: {', '.join(named)}; say which one in output")
+    return next(iter(named.values()))
+
+
+def torchscript(model: ModelFile, held: bytes, place: torch.device) -> Callable[[Tensor], Any]:
+    """A TorchScript module in evaluation mode; ValueError where torch.save wrote the file."""
+    names = _names(held)
+    if not any(name.endswith("/constants.pkl") for name in names):
+        raise ValueError(f"model {model.name} is no TorchScript: {_instead(model, held)}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # TorchScript is old; its files are still there
+        try:
+            module = torch.jit.load(io.BytesIO(held), map_location=place)  # type: ignore[no-untyped-call]
+            module.eval()
+        except Exception as error:
+            raise ValueError(f"model {model.name} cannot be read: {told(error)}") from error
+    result: Callable[[Tensor], Any] = module
+    return result
+
+
+def exported(
+    model: ModelFile, held: bytes, place: torch.device, image: tuple[int, ...]
+) -> tuple[Rows, Callable[[Tensor], Any]]:
+    """A program of torch.export that takes images of this shape, and how many it takes at once."""
+    from torch.export.passes import move_to_device_pass
+
+    if "archive_format" not in {name.partition("/")[2] for name in _names(held)}:
+        raise ValueError(
+            f"model {model.name} is no archive of torch.export.save as of torch 2.8; save the model with that again"
+        )
+    try:
+        program = archives.program(held)
+        inputs = program.graph_signature.user_inputs
+        if len(inputs) != 1:
+            raise ValueError(f"it takes {len(inputs)} inputs; it must take images alone")
+        rows = _rows(program, str(inputs[0]), image)
+        # Guards are Python code in the file; sizes are compared above instead.
+        return rows, move_to_device_pass(program, place).module(check_guards=False)
+    except archives.Refused as error:
+        raise ValueError(f"model {model.name} is refused: {error}; such a file can run any code") from None
+    except Exception as error:
+        raise ValueError(f"model {model.name} cannot be read: {told(error)}") from error
+
+
+def _rows(program: Any, name: str, image: tuple[int, ...]) -> Rows:
+    meta = next(node.meta["val"] for node in program.graph.nodes if node.name == name)
+    if not isinstance(meta, Tensor) or not meta.ndim:
+        raise ValueError(f"its input {name} is no tensor of images")
+    size, *fixed = meta.shape
+    if len(fixed) != len(image) or any(isinstance(a, int) and a != b for a, b in zip(fixed, image, strict=True)):
+        raise ValueError(f"it takes images of {tuple(fixed)}, but is asked about {image}")
+    if isinstance(size, int):
+        return Rows(size, size)
+    span = program.range_constraints.get(size.node.expr)
+    if span is None:
+        return Rows()
+    # sympy has an infinity of its own.
+    return Rows(max(1, int(span.lower)), int(span.upper) if span.upper.is_Integer else None)
+
+
+def weighted(
+    model: ModelFile, held: bytes, shape: tuple[int, int, int], classes: int | None, place: torch.device
+) -> Callable[[Tensor], Any]:
+    """The module that the factory makes, with these weights, in evaluation mode."""
+    factory = model.factory
+    assert isinstance(factory, Factory)
+    if classes is None:
+        raise ValueError(f"model {model.name} is made by a factory, which must be told the number of classes")
+    tensors = _npz(model, held) if model.path.endswith(".npz") else _state(model, held)
+    height, width, channels = shape
+    made = modules.imported(factory)
+    try:
+        module = made((channels, height, width), classes)
+    except Exception as error:
+        raise ValueError(f"network {factory}: its factory failed: {told(error)}") from error
+    if not isinstance(module, torch.nn.Module):
+        raise ValueError(
+            f"network {factory}: its factory made a {modules.kind(module)}; it must make a torch.nn.Module"
+        )
+    try:
+        module.load_state_dict(tensors)
+    except Exception as error:
+        raise ValueError(f"model {model.name}: the weights are not the factory's: {_joined(error)}") from None
+    return module.to(place).eval()
+
+
+def _state(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
+    """The tensors of a state dict, or of the `state_dict` in a checkpoint."""
+    try:
+        found = torch.load(io.BytesIO(held), map_location="cpu", weights_only=True)
+    except Exception:
+        raise ValueError(
+            f"model {model.name}: {model.path} holds more than tensors, such as a whole pickled module, and is not "
+            "unpickled, which would run its code; save its weights: torch.save(model.state_dict(), path)"
+        ) from None
+    if isinstance(found, Mapping) and isinstance(found.get("state_dict"), Mapping):
+        found = found["state_dict"]
+    if not isinstance(found, Mapping) or not all(isinstance(part, Tensor) for part in found.values()):
+        raise ValueError(
+            f"model {model.name}: {model.path} is no state dict; save torch.save(model.state_dict(), path)"
+        )
+    return found
+
+
+def _npz(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
+    try:
+        with np.load(io.BytesIO(held), allow_pickle=False) as arrays:
+            return {name: torch.from_numpy(arrays[name].copy()) for name in arrays.files}
+    except Exception as error:
+        raise ValueError(f"model {model.name}: {model.path} is no .npz of numbers: {told(error)}") from None
+
+
+def onnx(model: ModelFile, held: bytes, interface: Interface) -> tuple[Rows, Said]:
+    """A session of onnxruntime, on the processor."""
+    import tempfile
+
+    try:
+        import onnxruntime
+    except ImportError:
+        raise ValueError(
+            f"model {model.name} is ONNX, which needs onnxruntime: pip install 'engram-audit[onnx]'"
+        ) from None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # what is wrong is raised
+    with tempfile.TemporaryDirectory() as nothing:
+        # From memory, and with no folder to look in: a model cannot have this machine's files read.
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", nothing)
+        try:
+            session = onnxruntime.InferenceSession(held, options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise ValueError(f"model {model.name} cannot be read: {_outside(told(error))}") from error
+    inputs = session.get_inputs()
+    if len(inputs) != 1 or inputs[0].type != "tensor(float)" or len(inputs[0].shape) != 4:
+        shown = ", ".join(f"{each.name} {each.type} {each.shape}" for each in inputs)
+        raise ValueError(f"model {model.name} takes {shown}; it must take one float32 tensor of images, of four axes")
+    names = [each.name for each in session.get_outputs()]
+
+    def said(images: Batch) -> NDArray[np.floating]:
+        found = chosen(dict(zip(names, session.run(names, {inputs[0].name: images}), strict=True)), interface.output)
+        if not isinstance(found, np.ndarray) or found.dtype.kind != "f":
+            raise TypeError(f"its output is {getattr(found, 'dtype', modules.kind(found))}, not a float tensor")
+        return found
+
+    size = inputs[0].shape[0]
+    return (Rows(size, size) if isinstance(size, int) and size > 0 else Rows()), said
+
+
+def _outside(text: str) -> str:
+    if "external" not in text.lower():
+        return text
+    return "its weights are in another file; write one file: torch.onnx.export(..., external_data=False), or onnx.save"
+
+
+def _names(held: bytes) -> list[str]:
+    try:
+        with zipfile.ZipFile(io.BytesIO(held)) as archive:
+            return archive.namelist()
+    except zipfile.BadZipFile:
+        return []
+
+
+def _instead(model: ModelFile, held: bytes) -> str:
+    if not _names(held):
+        return f"it is no archive; {INSTEAD}(path)"
+    try:
+        torch.load(io.BytesIO(held), map_location="meta", weights_only=True)
+    except Exception:
+        return (
+            "torch.save wrote it, and what it holds, such as a whole module, would have to be unpickled, which runs "
+            f"its code; {INSTEAD}(path)"
+        )
+    return f"it is a state dict, which needs its network: write package.module:factory+{os.path.basename(model.path)}"
+
+
+def told(error: Exception) -> str:
+    """A foreign error in one line; of the long ones, which are tracebacks of another language, their end."""
+    lines = list(_lines(error))
+    text = lines[-1] if len(lines) > 3 else " ".join(lines)
+    return f"{modules.kind(error)}: {text}"[:LONGEST]
+
+
+def _joined(error: Exception) -> str:
+    return " ".join(_lines(error))[:LONGEST]
+
+
+def _lines(error: Exception) -> Iterator[str]:
+    return (" ".join(line.split()) for line in str(error).splitlines() if line.strip())

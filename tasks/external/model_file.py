@@ -1,0 +1,171 @@
+"""A model that somebody else trained, as a file, and how it wants to be asked. Naming one imports nothing.
+
+| written                             | what the file is                                                        |
+|-------------------------------------|-------------------------------------------------------------------------|
+| `model.pt`                          | TorchScript: `torch.jit.script(model).save("model.pt")`, or `.trace`    |
+| `model.pt2`                         | `torch.export.save(torch.export.export(model, ...), "model.pt2")`       |
+| `model.onnx`                        | ONNX in one file, weights included                                      |
+| `package.module:factory+weights.pt` | a state dict, `torch.save(model.state_dict(), "weights.pt")`, or `.npz` |
+
+The factory is one of the user's own networks (`tasks.models.factories`).
+
+How far such a file is to be trusted. A model is a program, and only ONNX and weights are read as data alone.
+
+- Nothing is unpickled: a whole module (`torch.save(model)`) is refused, since reading it runs whatever it says. State
+  dicts are read with `weights_only=True`, `.npz` with `allow_pickle=False`.
+- torch.export's own reader falls back to pickle, evaluates text and loads compiled code. An archive that would lead it
+  there is refused before it is read (`tasks.external.archives`); its graph may use torch's own operators alone.
+- TorchScript has no safe way of reading: PyTorch says to treat it "the same way as locally executable code from an
+  unknown source" (its SECURITY.md). It holds no Python objects, but its program may use memory, time and files.
+- ONNX is read by onnxruntime without operators of others and without further files.
+- A factory is Python code, which is imported.
+
+None of it is a sandbox: ask the model of somebody you do not trust in a container, or let its owner ask it and send a
+table (`tasks.external.outputs`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Literal
+
+from tasks import files
+from tasks.datasets.content import digest_of
+from tasks.files import File
+from tasks.models import factories
+from tasks.models.factories import Factory
+
+RULE = "given model: factory and weights, 1"
+Kind = Literal["torchscript", "export", "onnx", "factory"]
+Gives = Literal["logits", "probabilities", "log-probabilities"]
+KINDS: dict[str, Kind] = {".pt": "torchscript", ".pth": "torchscript", ".pt2": "export", ".onnx": "onnx"}
+WEIGHTS = (".pt", ".pth", ".npz")
+# A factory's name ends at the first plus; one in the path of any other file comes after a character it cannot have.
+FACTORY = re.compile(r"([\w.]+:\w+)\+(.+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """A model as a file, pinned once `digest` is set. Written `path`, `package.module:factory+path` or `...@digest`.
+
+    The digest is the SHA-256 of the file's bytes; with a factory, of its function, its source and those bytes.
+    """
+
+    name: str
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        suffix = PurePath(self.path).suffix.lower()
+        if self.factory is not None and suffix not in WEIGHTS:
+            raise ValueError(f"model is {self.name!r}; weights for a factory are one of {', '.join(WEIGHTS)}")
+        if self.factory is None and suffix not in KINDS:
+            raise ValueError(
+                f"model is {self.name!r}; it must be model.pt (TorchScript), model.pt2 (torch.export), model.onnx, "
+                "or package.module:factory+weights.pt"
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> ModelFile:
+        file = File.parse(text)  # a path may hold an @ of its own
+        return cls(file.path, file.digest)
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.digest}" if self.digest else self.name
+
+    def named(self) -> ModelFile:
+        """The same without the folders that the file lies in."""
+        before = self.name[: len(self.name) - len(self.path)]
+        return ModelFile(before + PurePath(self.path).name, self.digest)
+
+    def identity(self) -> str:
+        """What a key sees: the content, never the name or path."""
+        if not self.digest:
+            raise ValueError(f"model {self.name!r} has no digest yet; pin it before planning")
+        return self.digest
+
+    @property
+    def path(self) -> str:
+        """Where the file lies: the model, or its weights."""
+        found = FACTORY.fullmatch(self.name)
+        return found[2] if found else self.name
+
+    @property
+    def factory(self) -> Factory | None:
+        """What makes the module that the weights belong to; None where the file holds the whole model."""
+        found = FACTORY.fullmatch(self.name)
+        return Factory.parse(found[1]) if found else None
+
+    @property
+    def kind(self) -> Kind:
+        return "factory" if self.factory is not None else KINDS[PurePath(self.path).suffix.lower()]
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What a model takes and gives.
+
+    It takes float32 images with values in [0, 1], `nchw` (rows, channels, height, width) or `nhwc`; with `mean` and
+    `std`, a number per channel or one for all, (image - mean) / std, so that mean 0 and std 1/255 make [0, 255].
+
+    It gives `logits`, `probabilities` (a softmax has been applied) or their natural logarithms, one column per class,
+    or one column alone: then the logit, the probability or its logarithm is that of class 1 of two. `output` names the
+    output where there are several; one without a name is called by its number, from 0. A model is asked for `batch`
+    images at once, unless its file fixes another number.
+    """
+
+    gives: Gives = "logits"
+    layout: Literal["nchw", "nhwc"] = "nchw"
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    output: str = ""
+    batch: int = 256
+
+    def __post_init__(self) -> None:
+        if self.gives not in ("logits", "probabilities", "log-probabilities"):
+            raise ValueError(f"gives is {self.gives!r}; it must be logits, probabilities or log-probabilities")
+        if self.layout not in ("nchw", "nhwc"):
+            raise ValueError(f"layout is {self.layout!r}; it must be nchw or nhwc")
+        if len(self.mean) != len(self.std) or len(self.mean) not in (0, 1, 3):
+            raise ValueError(
+                f"mean has {len(self.mean)} numbers and std {len(self.std)}; give none of each, one, or one per channel"
+            )
+        if not all(math.isfinite(value) for value in self.mean):
+            raise ValueError(f"mean is {self.mean}; its numbers must be finite")
+        if not all(math.isfinite(value) and value > 0 for value in self.std):
+            raise ValueError(f"std is {self.std}; its numbers must be above 0")
+        if self.batch < 1:
+            raise ValueError(f"batch is {self.batch}; it must be at least 1")
+
+
+def pin(model: ModelFile) -> ModelFile:
+    """The model as it is now: with the file's absolute path and the digest of its content.
+
+    ValueError, in one line, where there is no such file or factory, or it is not the one pinned.
+    """
+    path = str(files.expanded(model.path).absolute())
+    name = model.name[: len(model.name) - len(model.path)] + path
+    digest, _ = _found(ModelFile(name, model.digest))
+    return ModelFile(name, digest)
+
+
+def content(model: ModelFile) -> bytes:
+    """The bytes of the model's file; ValueError, in one line, where they are not those that were pinned."""
+    return _found(model)[1]
+
+
+def _found(model: ModelFile) -> tuple[str, bytes]:
+    held = files.read(File(model.path))
+    factory = model.factory
+    digest = hashlib.sha256(held).hexdigest()
+    if factory is not None:
+        source = factories.source_digest(factory)
+        digest = digest_of(RULE, (factory.function.encode(), source.encode(), digest.encode()))
+    if model.digest and model.digest != digest:
+        raise ValueError(
+            f"model {model.name} is not the one that was pinned: its content has digest {digest}, not {model.digest}"
+        )
+    return digest, held

@@ -1,0 +1,212 @@
+"""How strongly single rows pull at a network's weights: the squared length of each row's slope.
+
+||grad loss(w, x_i)||^2 over all learned weights, in evaluation: what TracInCP adds up over checkpoints, Garima et al.
+2020, "Estimating training data influence by tracing gradient descent", section 3.2.
+
+One pass forward and one back for all rows: a row's slope in a weight is a product of what entered the layer and of the
+loss's slope in what came out, so that its length needs no slope per row to be kept. For a dense layer it is
+|slope|^2 (|input|^2 + 1). Goodfellow 2015, "Efficient per-example gradient computations".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from tasks.devices import device, exactly
+from tasks.models.layers import ZERO, Layers, Start
+from tasks.models.matmul import NARROW, Products
+from tasks.models.methods import Method
+from tasks.models.networks import Architecture, each_models
+from tasks.models.weights import Weights
+
+ROWS_AT_ONCE = {"cpu": 128, "cuda": 1024}  # activations of that many rows and models are held together
+SEEN = {"cpu": 2**18, "cuda": 2**26}  # values that convolutions see, held together: what a core's cache takes
+FEW = 8  # channels below which windows are copied value by value in any order
+
+
+def squared_slopes(
+    architecture: Architecture,
+    models: Sequence[Weights],
+    images: NDArray[np.uint8],
+    labels: NDArray[np.integer],
+    place: torch.device | None = None,
+) -> NDArray[np.float64]:
+    """The squared length of the slope of every row's cross-entropy (nats) in each network's weights: (models, n).
+
+    Images are (n, h, w, c), labels (n,). On a CPU by one thread, network after network, so that a result does not
+    depend on the others.
+    """
+    place = place or device()
+    out = np.empty((len(models), len(images)))
+    most = ROWS_AT_ONCE[place.type]
+    together = most if place.type == "cuda" else 1
+    with exactly(place):
+        for first in range(0, len(models), together):
+            group = models[first : first + together]
+            tensors = {
+                name: torch.from_numpy(np.stack([weights[name] for weights in group])).to(place)
+                for name in architecture.weights
+            }
+            size = max(1, most // len(group))
+            for start in range(0, len(images), size):
+                pixels = torch.from_numpy(np.array(images[start : start + size])).to(place).flatten(1)
+                truth = torch.from_numpy(np.array(labels[start : start + size], np.int64)).to(place)
+                rows = pixels.to(next(iter(tensors.values())).dtype).mul_(1 / 255).expand(len(group), -1, -1)
+                found = of_rows(architecture, tensors, rows, truth.expand(len(group), -1))
+                out[first : first + together, start : start + size] = found.cpu().numpy()
+    return out
+
+
+def of_rows(architecture: Architecture, tensors: dict[str, Tensor], pixels: Tensor, labels: Tensor) -> Tensor:
+    """The same for tensors (models, *shape), pixels (models, rows, features) in [0, 1] and labels (models, rows)."""
+    tensors = {name: tensor.detach() for name, tensor in tensors.items()}
+    if architecture.own is not None:
+        return _of_module(architecture.own, tensors, each_models(pixels, architecture.shape), labels)
+    layers = Measured(tensors, labels.shape)
+    with torch.enable_grad():
+        logits = architecture.logits(layers, pixels)
+        functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum").backward()  # type: ignore[no-untyped-call]
+    learned = {name for name, weight in architecture.weights.items() if weight.learned}
+    assert learned == layers.measured, learned ^ layers.measured
+    return layers.squares
+
+
+class Measured(Layers):
+    """Layers that add up, while a loss is followed back through them, each row's squared slope in their weights.
+
+    The loss must be a sum over rows, each row's part depending on that row alone: evaluation.
+    """
+
+    def __init__(self, tensors: dict[str, Tensor], rows: Sequence[int]) -> None:
+        super().__init__(tensors)
+        first = next(iter(tensors.values()))
+        self.squares = first.new_zeros(rows)  # (models, rows)
+        self.measured: set[str] = set()
+        self._root = first.new_zeros((), requires_grad=True)
+
+    def dense(self, name: str, x: Tensor, units: int, start: Start, bias: Start | None = ZERO) -> Tensor:
+        values = x.detach()
+
+        def measure(slope: Tensor) -> None:
+            self.squares += slope.square().sum(2) * (values.square().sum(2) + (bias is not None))
+
+        y = super().dense(name, x, units, start, bias)
+        return self._tapped(y, measure, f"{name}.weight", *([] if bias is None else [f"{name}.bias"]))
+
+    def conv(
+        self,
+        name: str,
+        x: Tensor,
+        channels: int,
+        kernel: int,
+        start: Start,
+        *,
+        stride: int = 1,
+        padding: int = 0,
+        bias: Start | None = ZERO,
+    ) -> Tensor:
+        values = x.detach()
+
+        def measure(slope: Tensor) -> None:
+            slopes = self._each(slope, channels).permute(0, 2, 3, 1).flatten(1, 2)  # (rows * models, places, channels)
+            inputs = self._each(values, values.shape[1] // self.models)
+            squares = convolution_squares(inputs, slopes, kernel, stride, padding, self._by)
+            if bias is not None:
+                squares += slopes.sum(1).square().sum(1)
+            self.squares += squares.view(-1, self.models).t()
+
+        y = super().conv(name, x, channels, kernel, start, stride=stride, padding=padding, bias=bias)
+        return self._tapped(y, measure, f"{name}.weight", *([] if bias is None else [f"{name}.bias"]))
+
+    def batch_norm(self, name: str, x: Tensor, *, momentum: float, epsilon: float) -> Tensor:
+        y = super().batch_norm(name, x, momentum=momentum, epsilon=epsilon)
+        if x.dim() == 3:  # computed, and measured, as images of one place
+            return y
+        values, channels = x.detach(), x.shape[1] // self.models
+        mean, variance = (self.tensors[f"{name}.{part}"].flatten()[:, None, None] for part in ("mean", "variance"))
+
+        def measure(slope: Tensor) -> None:
+            normal = (values - mean) * torch.rsqrt(variance + epsilon)
+            squares = (slope * normal).sum((2, 3)).square() + slope.sum((2, 3)).square()
+            self.squares += squares.view(-1, self.models, channels).sum(2).t()
+
+        return self._tapped(y, measure, f"{name}.gamma", f"{name}.beta")
+
+    def _each(self, images: Tensor, channels: int) -> Tensor:
+        """Images (rows, models * channels, height, width) as (rows * models, channels, height, width)."""
+        return images.reshape(-1, channels, *images.shape[2:])
+
+    def _tapped(self, y: Tensor, measure: Callable[[Tensor], None], *names: str) -> Tensor:
+        """The values, whose slope is measured when it comes back: that in them as they are now, changed or not."""
+        assert not self.measured & set(names), "a weight that two layers share"
+        self.measured |= set(names)
+        if not y.requires_grad:  # the first layer
+            y = y + self._root
+        y.register_hook(torch.no_grad()(measure))  # type: ignore[no-untyped-call]
+        return y
+
+
+def convolution_squares(images: Tensor, slopes: Tensor, kernel: int, stride: int, padding: int, by: Products) -> Tensor:
+    """Each image's squared slope in the weights of a square convolution: (images,).
+
+    The slope is the sum over places of what a place sees times the slope there, (inputs kernel^2, channels); where
+    there are few places, its square is sooner summed over pairs of places. Images are (n, inputs, height, width),
+    slopes (n, places, channels).
+    """
+    count, places, channels = slopes.shape
+    patch = images.shape[1] * kernel**2
+    size = max(1, SEEN[images.device.type] // (patch * places))
+    pairs = places * (channels + patch) < channels * patch
+    # One product per image, where those are faster and large enough to be worth a call each.
+    apart = not by.stacked and min(places, channels, patch) >= NARROW
+    squares = []
+    for start in range(0, count, size):
+        seen, part = patches(images[start : start + size], kernel, stride, padding), slopes[start : start + size]
+        if pairs:
+            squares.append((torch.bmm(part, part.mT) * torch.bmm(seen, seen.mT)).sum((1, 2)))
+        elif apart:
+            each = [by.weight_slope(*one).square().sum() for one in zip(part, seen, strict=True)]
+            squares.append(torch.stack(each))
+        else:
+            squares.append(torch.bmm(seen.mT, part).square().sum((1, 2)))
+    return torch.cat(squares)
+
+
+def patches(images: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
+    """What each place of a convolution sees: (n, places, inputs kernel^2), in one order or another."""
+    inputs = images.shape[1]
+    if inputs < FEW:
+        return functional.unfold(images, kernel, padding=padding, stride=stride).mT
+    # Windows of images whose channels lie together in memory are copied by whole rows.
+    padded = functional.pad(images.permute(0, 2, 3, 1), (0, 0, padding, padding, padding, padding))
+    windows = padded.unfold(1, kernel, stride).unfold(2, kernel, stride)
+    return windows.permute(0, 1, 2, 4, 5, 3).reshape(len(images), -1, kernel**2 * inputs)
+
+
+def _of_module(own: Method, tensors: dict[str, Tensor], images: Tensor, labels: Tensor) -> Tensor:
+    """Of a user's module: a slope per row by vmap, or row by row where it cannot be."""
+    weights = own.module.weights
+    learned = [name for name, weight in weights.items() if weight.learned]
+
+    def squared(parts: dict[str, Tensor], rest: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
+        slopes = torch.func.grad(lambda free: loss(free | rest, image, label))(parts)
+        return torch.stack([slope.square().sum() for slope in slopes.values()]).sum()
+
+    def loss(everything: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
+        return functional.cross_entropy(own.judged(everything, image[None]), label[None])
+
+    found = []
+    for model, (rows, truth) in enumerate(zip(images, labels, strict=True)):
+        parts = {name: tensors[name][model] for name in learned}
+        rest = {name: tensors[name][model] for name in weights if name not in parts}
+        if own.separable:
+            found.append(torch.vmap(squared, (None, None, 0, 0))(parts, rest, rows, truth))
+        else:
+            found.append(torch.stack([squared(parts, rest, row, y) for row, y in zip(rows, truth, strict=True)]))
+    return torch.stack(found)

@@ -1,0 +1,122 @@
+"""Learning to classify images, by cross-entropy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tasks.models import crops, perceptron
+from tasks.models.augmentation import augmented
+from tasks.models.counter_rng import Draws
+from tasks.models.layers import Layers, Mode, Weight
+from tasks.models.matmul import products
+from tasks.models.networks import Architecture
+from tasks.models.regularisers import PLAIN
+from tasks.training.objective import Batch
+
+
+class Classification:
+    """A network learns which class an image is of.
+
+    The loss is -log softmax(logits)[label], in nats; a minibatch's is the mean. Pixels enter as [0, 1]; with
+    `augmentation`, training sees them changed afresh in every minibatch.
+
+    With `crop` above 0 the network, whose images are squares of that side, sees parts of larger images of this `shape`:
+    in training at a random place, afresh in every minibatch and before any other change, in evaluation the central
+    ones.
+    """
+
+    total = False
+
+    def __init__(
+        self, architecture: Architecture, augmentation: bool = False, crop: int = 0, shape: crops.Shape | None = None
+    ) -> None:
+        self.architecture = architecture
+        self.augmentation = augmentation
+        self.crop = crop
+        self.shape = shape or architecture.shape
+        if crop:
+            if shape is None:
+                raise ValueError(f"crop is {crop}; the shape of the images that are cropped must be given too")
+            crops.check(shape, crop)
+        expected = (crop, crop, self.shape[2]) if crop else self.shape
+        if architecture.shape != expected:
+            shapes = " and ".join("x".join(map(str, each)) for each in (architecture.shape, expected))
+            raise ValueError(f"the network's images and those that it is shown differ in shape: {shapes}")
+
+    @property
+    def name(self) -> str:
+        return f"{self.architecture}, cropped" if self.crop else str(self.architecture)
+
+    @property
+    def stackable(self) -> bool:
+        return self.architecture.stackable
+
+    @property
+    def capturable(self) -> bool:
+        return self.architecture.capturable
+
+    @property
+    def captures_padding(self) -> bool:
+        return self.architecture.own is None
+
+    @property
+    def weights(self) -> Mapping[str, Weight]:
+        return self.architecture.weights
+
+    def initial(self, seed: int) -> Mapping[str, NDArray[np.float32]]:
+        return self.architecture.initial(seed)
+
+    def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
+        draws = batch.mode.draws
+        pixels = batch.pixels
+        if self.crop:
+            assert draws is not None
+            pixels = crops.random(pixels, self.shape, self.crop, draws)
+        pixels = unit(tensors, pixels)
+        if self.augmentation:
+            assert draws is not None
+            pixels = augmented(pixels, self.architecture.shape, draws)
+        return -self.log_p(tensors, pixels, batch.mode).gather(2, batch.labels[..., None])[..., 0]
+
+    def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
+        pixels = crops.central(batch.pixels, self.shape, self.crop) if self.crop else batch.pixels
+        log_p = self.log_p(tensors, unit(tensors, pixels), batch.mode)
+        return -log_p.gather(2, batch.labels[..., None])[..., 0], log_p.argmax(2) == batch.labels
+
+    def log_p(self, tensors: Mapping[str, Tensor], pixels: Tensor, mode: Mode) -> Tensor:
+        """The log probability of every class: (models, rows, classes)."""
+        logits = self.architecture.logits(Layers(tensors, mode), pixels)
+        # Classes by rows, since torch's softmax over a short inner axis takes four times as long.
+        return torch.log_softmax(logits.mT.contiguous(), 1).mT
+
+    def by_hand(
+        self,
+        tensors: Mapping[str, Tensor],
+        pixels: Tensor,
+        labels: Tensor,
+        shares: Tensor,
+        draws: Draws,  # noqa: ARG002 - a plain network draws nothing
+    ) -> tuple[Tensor, Sequence[Tensor]] | None:
+        changed = self.augmentation or self.crop
+        if self.architecture.name != "mlp1" or self.architecture.regularisers != PLAIN or changed:
+            return None
+        layers = perceptron.layers(tensors)
+        dtype = layers[0][0].dtype
+        by = products(pixels.device, dtype)
+        values = perceptron.activations(layers, pixels.to(dtype).mul_(1 / 255), by)
+        log_p = torch.log_softmax(values[-1].t().contiguous(), 0)
+        places = labels[None]
+        loss = -(log_p.gather(0, places)[0] @ shares)
+        # The slope of -log p(label) in the logits is p - one-hot.
+        slope = log_p.exp_().scatter_add_(0, places, torch.full_like(shares, -1)[None]).mul_(shares).t()
+        return loss, perceptron.slopes(layers, values, slope, by)
+
+
+def unit(tensors: Mapping[str, Tensor], pixels: Tensor) -> Tensor:
+    """The pixels in [0, 1], in the precision of the weights."""
+    return pixels.to(next(iter(tensors.values())).dtype).mul_(1 / 255)

@@ -1,0 +1,141 @@
+"""Learning the density of images with a user's own model, and what is then told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tasks.models.counter_rng import Draws, site_key, step_keys
+from tasks.models.density_module import density_module_of
+from tasks.models.dequantisation import Shape
+from tasks.models.importance import Sampling, seen
+from tasks.models.layers import Layers, Mode, Weight
+from tasks.training.objective import Batch
+
+ESTIMATED, DRAWN = -6, -7  # places for the keys of log densities and of images, beside those of our own models
+BLOCK = 128  # observations whose log densities draw from one seed, and what is asked at a time in evaluation
+
+
+class Estimation:
+    """A user's own model learns the density of images (height, width, channels).
+
+    The loss of an image is the module's in nats, of what it sees of the image in this draw: `loss`, or -log_prob. A
+    minibatch's is the sum. Labels bear on nothing. `tasks.models.density_module` says what a module must do.
+    """
+
+    total = True
+
+    captures_padding = False
+
+    def __init__(self, name: str, shape: Shape) -> None:
+        self.model = density_module_of(name, shape)
+        self.preparation = self.model.preparation
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def stackable(self) -> bool:
+        return self.model.stackable
+
+    @property
+    def capturable(self) -> bool:
+        # Nothing in a step that vmap can compute depends on values, or on torch's generator.
+        return self.stackable
+
+    @property
+    def weights(self) -> Mapping[str, Weight]:
+        return self.model.weights
+
+    def initial(self, seed: int) -> Mapping[str, NDArray[np.float32]]:
+        return self.model.module.initial(seed)
+
+    def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
+        images, _ = self._seen(tensors, batch)
+        return self.model.losses(Layers(tensors, batch.mode), images).to(images.dtype)
+
+    def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Each row's loss in evaluation, of the one draw that the batch's mode names. Nothing is classified.
+
+        At most 128 rows at a time: a module that takes many samples of each row takes memory for all of them.
+        """
+        images, keys = self._seen(tensors, batch)
+        losses = []
+        for start in range(0, images.shape[1], BLOCK):
+            mode = Mode(draws=Draws(step_keys(keys, torch.full_like(keys, start))))
+            losses.append(self.model.losses(Layers(tensors, mode), images[:, start : start + BLOCK]))
+        return torch.cat(losses, 1).to(images.dtype), None
+
+    def _seen(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
+        """A batch as the models see it, (models, rows, channels, height, width), and the keys of its draws."""
+        draws, dtype = batch.mode.draws, next(iter(tensors.values())).dtype
+        if draws is None:
+            raise ValueError("what is seen is a draw: the batch's mode has no draws")
+        return self._images(self.preparation.seen(batch.pixels, draws, dtype, batch.mode.training)), draws.keys
+
+    def by_hand(
+        self,
+        tensors: Mapping[str, Tensor],  # noqa: ARG002
+        pixels: Tensor,  # noqa: ARG002
+        labels: Tensor,  # noqa: ARG002
+        shares: Tensor,  # noqa: ARG002
+        draws: Draws,  # noqa: ARG002
+    ) -> tuple[Tensor, Sequence[Tensor]] | None:
+        """Only autograd knows the slopes of a user's module."""
+        return None
+
+    def log_p(
+        self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
+    ) -> Tensor:
+        """The module's log_prob of what it sees, converted to bytes. ValueError where it is NaN or inf.
+
+        Rows are asked in blocks of 128 by their numbers. Random numbers come from a seed of the model and the block,
+        and a row has its place in the block even where the others are missing; so an estimate does not depend on what
+        is estimated beside it. Of `sampling`, only the view bears on a user's module.
+        """
+        dtype = next(iter(tensors.values())).dtype
+        found = torch.empty(len(members), len(pixels), dtype=torch.float64, device=pixels.device)
+        numbers = rows // BLOCK
+        with torch.no_grad():  # inference mode would take autograd from modules that need it for a log density
+            for number in torch.unique(numbers).tolist():
+                part = (numbers == number).nonzero()[:, 0]
+                x = seen(self.preparation, pixels[part], rows[part], members, sampling, dtype)
+                images = self._images(x).expand(len(members), *[-1] * 4)
+                draws = Draws(step_keys(members ^ site_key(ESTIMATED), torch.full_like(members, number)))
+                said = self._said(Layers(tensors, Mode(draws=draws)), images, rows[part] % BLOCK)
+                found[:, part] = said.double() + self.preparation.to_pixels(x.double())
+        self._check(found, rows)
+        return found
+
+    def _said(self, layers: Layers, images: Tensor, places: Tensor) -> Tensor:
+        """log_prob of images (models, rows, channels, height, width) that have these places (rows,) in their block."""
+        if not self.model.log_prob.random(training=False):
+            return self.model.log_prob.of(layers, images)
+        whole = images[:, :1].expand(-1, BLOCK, -1, -1, -1).clone()
+        whole[:, places] = images
+        return self.model.log_prob.of(layers, whole)[:, places]
+
+    def _check(self, found: Tensor, rows: Tensor) -> None:
+        wrong = found.isnan() | found.isposinf()
+        if wrong.any():
+            model, place = wrong.nonzero()[0].tolist()
+            value = float(found[model, place])
+            raise ValueError(f"{self.model.log_prob.whose} makes {value} of observation {int(rows[place])}")
+
+    def _images(self, x: Tensor) -> Tensor:
+        """(models, rows, features) as (models, rows, channels, height, width)."""
+        return torch.unflatten(x, 2, self.preparation.seen_shape)
+
+    def check_drawn(self) -> None:
+        self.model.check_samples()
+
+    def drawn(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
+        """What the module samples, as pixels: (models, count, height * width * channels) in [0, 1]."""
+        keys = (members ^ site_key(DRAWN)).tolist()
+        each = [{name: tensor[model].detach() for name, tensor in tensors.items()} for model in range(len(keys))]
+        return torch.stack([self.model.samples(one, count, key) for one, key in zip(each, keys, strict=True)])

@@ -1,0 +1,119 @@
+"""Training models of the density of images: the task that density audits plan their models with.
+
+Published training: Adam at torch's defaults but for the learning rate, 64 images a step, a fixed number of epochs, the
+loss summed over a minibatch; log p of every observation at some of the epochs. Van den Burg & Williams 2021, "On
+memorization in probabilistic deep generative models", algorithm 1 and supplement B.
+
+Planning a training imports no torch; computing one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tasks import checkpoints
+from tasks.job import Inputs, task
+from tasks.training.density_config import Fitting, examples, trained_on
+from tasks.training.density_table import Asked, Told, fitted_table
+
+if TYPE_CHECKING:
+    from tasks.datasets.images import Images
+    from tasks.training.members import Member, Recipe, Spec
+
+
+def alike(config: Fitting) -> Fitting:
+    """What trainings must share to be computed together: all but the seed, what is held out, and when it is asked."""
+    return replace(config, seed=0, held_out=None, recorded=(), learning_rate=1.0, drawn=0)
+
+
+def train_many(
+    configs: Sequence[Fitting],
+    inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
+) -> Iterator[tuple[int, pa.Table | Exception]]:
+    """Each training's FITTED table, or the exception that ended it alone, as it ends. All must be alike.
+
+    A link of a chain goes on from a state that is given, and leaves its own where that is wanted (`tasks.checkpoints`).
+    """
+    from tasks.datasets.catalog import load
+    from tasks.training import states, trainer
+    from tasks.training.density_objective import generative
+    from tasks.training.members import Recipe, Spec
+
+    first = configs[0]
+    if len({alike(config) for config in configs}) > 1:
+        raise ValueError(
+            "trainings that differ in more than seed, learning rate and what is held out and asked cannot share a call"
+        )
+    images = load(first.data)
+    learning = generative(first.model, images, first.outliers)
+    members: dict[int, Member] = {}
+    for index, config in enumerate(configs):
+        try:
+            if config.drawn:
+                learning.check_drawn()
+            members[index] = member_of(config, images)
+        except ValueError as error:
+            yield index, error
+    order = list(members)
+    asked = Asked(learning, [configs[index] for index in order], images)
+    # torch's own epsilon, which the paper left as it is.
+    recipe = Recipe(first.epochs, first.batch, first.learning_rate, epsilon=1e-8)
+    spec = Spec(learning, recipe, images, asked.watch)
+    if first.privacy is not None:
+        from tasks.training import dp_sgd
+
+        outcomes = dp_sgd.train_many(spec, list(members.values()), asked.configs)
+    else:
+        linked = [link(member, index, configs[index], spec) for index, member in members.items()]
+        outcomes = trainer.train_many(spec, linked)
+    for place, outcome in outcomes:
+        index, told = order[place], asked.told.pop(place, Told())
+        if isinstance(outcome, Exception):
+            yield index, outcome
+        elif told.error is not None:
+            yield index, told.error
+        else:
+            if outcome.state is not None:
+                checkpoints.leave(index, states.packed(outcome.state, training(configs[index], recipe)))
+            yield index, fitted_table(configs[index], outcome.history, told, outcome.epsilons)
+
+
+@task(version=1, name="generator.fit", gpus=1.0, many=train_many, alike=alike, trains=1)
+def fit(config: Fitting, inputs: Inputs) -> pa.Table:
+    """The losses of a training and what its model says of every observation (FITTED)."""
+    ((_, outcome),) = train_many([config], [inputs])
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def member_of(config: Fitting, images: Images) -> Member:
+    """The rows a training sees; ValueError where what is held out is not among them."""
+    from tasks.training.members import Member
+
+    return Member(config.seed, trained_on(config, examples(config, images)), learning_rate=config.learning_rate)
+
+
+def link(member: Member, index: int, config: Fitting, spec: Spec) -> Member:
+    """The call's member of this index, going on from what is given. A private training is never broken into links."""
+    from tasks.training import states
+
+    if config.privacy is not None:
+        return member
+    start = states.start(index, training(config, spec.recipe), spec.learning, latest(config))
+    return replace(member, start=start, returns_state=checkpoints.wanted(index))
+
+
+def training(config: Fitting, recipe: Recipe) -> str:
+    """What tells a training from others, however far it goes and whatever it is asked on the way."""
+    return f"{replace(config, epochs=1, recorded=(), drawn=0)} {replace(recipe, epochs=1)}"
+
+
+def latest(config: Fitting) -> int:
+    """The last epoch that a training may go on from: the model must still come to those at which it is asked."""
+    asked = (*config.recorded, *((config.epochs,) if config.drawn else ()))
+    return min(asked) - 1 if asked else config.epochs

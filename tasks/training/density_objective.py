@@ -1,0 +1,57 @@
+"""What an audit of densities needs of a kind of learning: to be trained, to tell log p of images, and to draw some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from torch import Tensor
+
+from tasks.datasets.images import Images
+from tasks.models.densities import DensityModel
+from tasks.models.importance import Sampling
+from tasks.models.named import is_own
+from tasks.models.vae import Vae, celeba, cifar10, mnist
+from tasks.training.custom_density import Estimation
+from tasks.training.elbo import Generation
+from tasks.training.objective import Learning
+from tasks.training.outlier_mixture import Contaminated
+
+OURS: Mapping[str, Callable[[tuple[int, int, int]], Vae]] = {
+    "vae": mnist,
+    "conv-vae": cifar10,
+    "conv-vae-one-scale": celeba,
+}
+
+
+class Generative(Learning, Protocol):
+    """Learning of a density. Tensors are (models, *shape) by the names of `weights`."""
+
+    def log_p(
+        self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
+    ) -> Tensor:
+        """The log density of every image's bytes under every model: (models, n) float64, in nats.
+
+        `pixels` are (n, height * width * channels) uint8. `rows` (n,) int64 are the images' numbers in their data set
+        and `members` (models,) int64 the models' keys: both name streams of draws.
+        """
+
+    def check_drawn(self) -> None:
+        """ValueError, in one line, where the model can only tell densities, and no images can be drawn."""
+
+    def drawn(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
+        """Images of the models, in [0, 1]: (models, count, height * width * channels)."""
+
+
+def generative(model: DensityModel, images: Images, outliers: float = 0.0) -> Generative:
+    """The learning of this model on images of this shape, with that share of an outlier component.
+
+    ValueError where the model is not for such images.
+    """
+    model.check()
+    if is_own(model.name):
+        if outliers:
+            raise ValueError(f"outliers is {outliers}; it must be 0 for a model of your own, which may hold its own")
+        return Estimation(str(model), images.shape)
+    learned = Generation(OURS[model.name](images.shape))
+    return Contaminated(learned, outliers, images.test_images) if outliers else learned

@@ -1,0 +1,176 @@
+"""What models of a density say after some epochs, and the table that a training gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.training.density_config import Fitting, Fold, Row, examples
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from tasks.datasets.images import Images
+    from tasks.training.density_objective import Generative
+    from tasks.training.members import Epoch
+
+# One row per epoch trained.
+FITTED = pa.schema(
+    [
+        ("seed", pa.int64()),
+        ("partition", pa.int64()),  # the seed of the partition whose fold was left out; null where none was
+        ("fold", pa.int32()),
+        ("row", pa.int64()),  # the one observation left out; null where none was
+        ("epoch", pa.int32()),  # from 1
+        ("train_loss", pa.float64()),  # mean over the epoch's images, each as it was trained on, in nats
+        ("test_loss", pa.float64()),  # mean over the test split
+        ("epsilon", pa.float64()),  # of (epsilon, delta) differential privacy, spent by then; null without
+        ("log_p", pa.large_list(pa.float32())),  # of every observation, in nats; null at epochs not asked for
+        ("samples", pa.large_binary()),  # float32 (drawn, h, w, c) in [0, 1], at the last epoch; null where none
+    ]
+)
+
+
+@dataclass
+class Told:
+    """What a model has said so far: log p of every observation, by epoch, and the images drawn from it.
+
+    Where an answer was none, why: the model is then asked no more.
+    """
+
+    log_p: dict[int, NDArray[np.float32]] = field(default_factory=dict)
+    samples: NDArray[np.float32] | None = None
+    error: ValueError | None = None
+
+
+class Asked:
+    """Asks every model of a call at its epochs, and keeps the answers by its place among `configs`.
+
+    A model without an answer ends alone: those that were asked beside it have theirs.
+    """
+
+    def __init__(self, learning: Generative, configs: Sequence[Fitting], images: Images) -> None:
+        from tasks.models.importance import Sampling
+
+        first = configs[0] if configs else None
+        self.learning, self.configs, self.images = learning, configs, images
+        self.told: dict[int, Told] = {}
+        self.sampling = Sampling(first.samples, first.view, first.afresh) if first else Sampling()
+
+    def watch(self, seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
+        """Ask those models of a stack that have come to an epoch at which they are asked."""
+        sound = [place for place, (index, _) in enumerate(seen) if self._told(index).error is None]
+        self._ask([place for place in sound if seen[place][1] in self._config(seen[place]).recorded], seen, tensors)
+        for place in sound:
+            if self._config(seen[place]).drawn and seen[place][1] == self._config(seen[place]).epochs:
+                self._draw(place, seen, tensors)
+
+    def _ask(self, chosen: Sequence[int], seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
+        if not chosen:
+            return
+        try:
+            found = self._log_p(chosen, seen, tensors)
+        except ValueError as error:
+            if len(chosen) == 1:
+                self._told(seen[chosen[0]][0]).error = error
+            else:
+                for each in chosen:
+                    self._ask([each], seen, tensors)
+            return
+        for place, values in zip(chosen, found, strict=True):
+            index, epoch = seen[place]
+            told, wrong = self._told(index), np.flatnonzero(np.isnan(values) | np.isposinf(values))
+            if len(wrong):
+                told.error = ValueError(f"log p of observation {wrong[0]} is {values[wrong[0]]} after epoch {epoch}")
+            else:
+                # Copied: a view would keep the answers of all who were asked until the last of them ends.
+                told.log_p[epoch] = values.copy()
+
+    def _log_p(
+        self, chosen: Sequence[int], seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]
+    ) -> NDArray[np.float32]:
+        """log p of every observation by the chosen models, (chosen, observations)."""
+        import torch
+
+        some, members = self._of(chosen, seen, tensors)
+        pixels = observations(self.configs[seen[chosen[0]][0]], self.images, members.device)
+        rows = torch.arange(len(pixels), device=members.device)
+        found = self.learning.log_p(some, pixels, rows, members, self.sampling)
+        return np.asarray(found.float().cpu().numpy())
+
+    def _draw(self, place: int, seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
+        told, config = self._told(seen[place][0]), self._config(seen[place])
+        some, members = self._of([place], seen, tensors)
+        try:
+            told.samples = self.learning.drawn(some, members, config.drawn)[0].float().cpu().numpy()
+        except ValueError as error:
+            told.error = error
+
+    def _config(self, who: tuple[int, int]) -> Fitting:
+        return self.configs[who[0]]
+
+    def _told(self, index: int) -> Told:
+        return self.told.setdefault(index, Told())
+
+    def _of(
+        self, chosen: Sequence[int], seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]
+    ) -> tuple[Mapping[str, Tensor], Tensor]:
+        """The chosen models' tensors and keys."""
+        import torch
+
+        from tasks.models.counter_rng import member_key
+
+        place = next(iter(tensors.values())).device
+        keys = torch.tensor([member_key(self.configs[seen[each][0]].seed) for each in chosen], device=place)
+        if len(chosen) == len(seen):
+            return tensors, keys
+        rows = torch.tensor(list(chosen), device=place)
+        return {name: tensor[rows] for name, tensor in tensors.items()}, keys
+
+
+def observations(config: Fitting, images: Images, place: torch.device) -> Tensor:
+    """The images whose log p is asked for, (n, h w c) uint8: those that are on the device already, to train on."""
+    from tasks.training.device_data import resident
+
+    there = resident(images, place)
+    return there.test if config.asked == "test" else there.train[: examples(config, images)]
+
+
+def fitted_table(
+    config: Fitting, history: Sequence[Epoch], told: Told, epsilons: Sequence[float] | None = None
+) -> pa.Table:
+    """The FITTED table of a trained model; `epsilons` are what was spent after each epoch."""
+    fold = config.held_out if isinstance(config.held_out, Fold) else None
+    row = config.held_out.row if isinstance(config.held_out, Row) else None
+    last = len(history)
+    columns: dict[str, list[Any]] = {
+        "seed": [config.seed] * last,
+        "partition": [fold and fold.partition] * last,
+        "fold": [fold and fold.number] * last,
+        "row": [row] * last,
+        "epoch": [each.epoch for each in history],
+        "train_loss": [each.train_loss for each in history],
+        "test_loss": [each.validation_loss for each in history],
+        "epsilon": list(epsilons) if epsilons is not None else [None] * last,
+    }
+    samples = None if told.samples is None else told.samples.tobytes()
+    columns["samples"] = [None] * (last - 1) + [samples]
+    arrays = [pa.array(columns[name], FITTED.field(name).type) if name in columns else None for name in FITTED.names]
+    arrays[FITTED.get_field_index("log_p")] = lists([told.log_p.get(each.epoch) for each in history])
+    return pa.Table.from_arrays(arrays, schema=FITTED)
+
+
+def lists(each: Sequence[NDArray[np.float32] | None]) -> pa.Array:
+    """A column of lists of numbers, null where there is none; the numbers are not copied one by one."""
+    lengths = [0 if values is None else len(values) for values in each]
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    there = [values for values in each if values is not None]
+    flat = pa.array(np.concatenate(there) if there else np.empty(0, np.float32))
+    absent = pa.array([values is None for values in each])
+    return pa.LargeListArray.from_arrays(pa.array(offsets), flat, mask=absent)

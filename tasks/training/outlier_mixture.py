@@ -1,0 +1,139 @@
+"""Learning a density beside an outlier component: what is atypical need not be learnt.
+
+The likelihood is a mixture with the share pi of a broad density of images, whatever the code:
+
+    p(x | z) = (1 - pi) p_vae(x | z) + pi p_broad(x)
+
+The prior integrates to one, so that the density of images is the same mixture:
+
+    p(x) = integral of p(z) p(x | z) dz = (1 - pi) p_vae(x) + pi p_broad(x)
+
+Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 5, who name the idea;
+the mixture, its training and the broad density (`tasks.models.outlier_density`) are ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tasks.datasets.images import Pixels
+from tasks.models import importance
+from tasks.models.counter_rng import Draws
+from tasks.models.importance import Sampling
+from tasks.models.layers import Layers, Weight
+from tasks.models.outlier_density import Broad
+from tasks.models.vae import Dense
+from tasks.training.elbo import Generation, drawn_from, dtype_of
+from tasks.training.objective import Batch
+
+SEEN = 2**24  # values of images at a time
+
+
+# The part of its slope that every image keeps. At first the broad density explains all images better (on 32 x 32 binary
+# pixels by 200 nats): without it the network would never begin to learn. Adam divides by how large slopes are, so that
+# as long as all have this part alone, it learns as fast as ever.
+KEPT = 1e-3
+
+
+class Contaminated:
+    """The learning of a variational autoencoder with the share `outliers`, in (0, 1), of a broad density.
+
+    With B <= log p_vae(x) the evidence lower bound (Jensen), the loss of an image is, for a small c,
+
+        -c log((1 - pi) exp(B)) - (1 - c) log((1 - pi) exp(B) + pi p_broad(x)) >= -log p(x),
+
+    because the logarithm rises. Its slope in -B is c + (1 - c) r, where r is the posterior probability that x is no
+    outlier: what the broad density explains better hardly moves a weight. As ever B is estimated from one code, b; the
+    loss is concave in b, and its mean over codes lies below the loss of B: by r (1 - r) / 2 times the variance of b,
+    where that is small. With a share near 0 it is the autoencoder's own loss. Both densities are of what the model sees
+    in the same draw.
+    """
+
+    total = True
+
+    def __init__(self, learned: Generation, outliers: float, pixels: Pixels) -> None:
+        if not 0 < outliers < 1:
+            raise ValueError(f"outliers is {outliers}; it must be between 0 and 1")
+        self.learned, self.broad = learned, Broad(learned.vae.preparation, pixels)
+        self._log_typical, self._log_outlier = math.log1p(-outliers), math.log(outliers)
+
+    stackable = Generation.stackable
+    capturable = Generation.capturable
+    captures_padding = Generation.captures_padding
+
+    @property
+    def name(self) -> str:
+        return f"{self.learned.name} with outliers"
+
+    @property
+    def weights(self) -> Mapping[str, Weight]:
+        return self.learned.weights
+
+    def initial(self, seed: int) -> Mapping[str, NDArray[np.float32]]:
+        return self.learned.initial(seed)
+
+    def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
+        return self.by_layers(Layers(tensors, batch.mode), batch)
+
+    def by_layers(self, layers: Layers, batch: Batch) -> Tensor:
+        """Each row's loss, (models, rows), through the layers given: also those of another kind of layer."""
+        x = self.learned.seen(batch, dtype_of(layers.tensors))
+        return self._losses(self.learned.negative_bounds(layers, x, drawn_from(batch)), self.broad.log_p(x))[0]
+
+    def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Each row's loss in evaluation, of the one draw that the batch's mode names. Nothing is classified."""
+        return self.losses(tensors, batch), None
+
+    def by_hand(
+        self,
+        tensors: Mapping[str, Tensor],
+        pixels: Tensor,
+        labels: Tensor,  # noqa: ARG002
+        shares: Tensor,
+        draws: Draws,
+    ) -> tuple[Tensor, Sequence[Tensor]] | None:
+        """The fully connected network's."""
+        if not isinstance(self.learned.vae, Dense):
+            return None
+        x = self.learned.vae.preparation.seen(pixels[None], draws, dtype_of(tensors), training=True)
+        broad = self.broad.log_p(x)[0]
+        return self.learned.slopes(tensors, x[0], shares, draws, lambda bounds: self._losses(bounds, broad))
+
+    def log_p(
+        self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
+    ) -> Tensor:
+        """The mixture of both densities of the bytes, the autoencoder's by importance sampling."""
+        found = self.learned.log_p(tensors, pixels, rows, members, sampling)
+        preparation = self.learned.vae.preparation
+        count = max(1, SEEN // (len(members) * math.prod(preparation.seen_shape)))
+        with torch.inference_mode():
+            for start in range(0, len(pixels), count):
+                part = slice(start, start + count)
+                x = importance.seen(preparation, pixels[part], rows[part], members, sampling, dtype_of(tensors))
+                broad = self.broad.log_p(x.double()) + preparation.to_pixels(x)
+                found[:, part] = self._mixed(found[:, part], broad)
+        return found
+
+    def check_drawn(self) -> None:
+        """Images are drawn of the autoencoder."""
+        self.learned.check_drawn()
+
+    def drawn(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
+        """The autoencoder's images alone: an outlier is not what it has learnt to draw."""
+        return self.learned.drawn(tensors, members, count)
+
+    def _losses(self, bounds: Tensor, broad: Tensor) -> tuple[Tensor, Tensor]:
+        """The losses made of negative bounds, and their slopes in these."""
+        mixed = self._mixed(-bounds, broad)
+        typical = (self._log_typical - bounds - mixed).exp()
+        return KEPT * (bounds - self._log_typical) - (1 - KEPT) * mixed, KEPT + (1 - KEPT) * typical
+
+    def _mixed(self, learned: Tensor, broad: Tensor) -> Tensor:
+        """log((1 - pi) exp(learned) + pi exp(broad))"""
+        return torch.logaddexp(learned + self._log_typical, broad + self._log_outlier)

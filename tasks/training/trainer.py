@@ -1,0 +1,222 @@
+"""Training many models: each member's result as it ends, in the way that is fastest here.
+
+Members wait in a row for a place in a stack; when one ends, the next takes its place, or the stack gets smaller.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+
+import torch
+
+from tasks import compute_context, devices
+from tasks.training import memory
+from tasks.training.device_data import resident
+from tasks.training.members import Member, Spec, Trained, TrainingError
+from tasks.training.stack import Place, Stack
+from tasks.training.strategies import Ground, NoWay, Way, chosen, stream
+
+Outcome = tuple[int, Trained | Exception]
+
+MOST = 512  # models in one step: no device gains from more
+_fitted: dict[str, int] = {}  # how many models fitted at last, where memory ran out in this process
+
+
+def train_many(spec: Spec, members: Sequence[Member], place: torch.device | None = None) -> Iterator[Outcome]:
+    """Each member's index with its trained model, or the TrainingError that ended it alone, as it ends, in any order.
+
+    What a member gets depends on the spec and on itself, not on its company, its order or the way: to the bit on a CPU
+    for the way "loop" and for networks whose slopes are written out, else to rounding.
+    """
+    place = place or devices.device()
+    check(spec, members)
+    return under(lambda: devices.exactly(place), _trained(spec, members, place))
+
+
+def train_numbered(spec: Spec, members: Mapping[int, Member]) -> Iterator[Outcome]:
+    """The same of members that have numbers of their own, by which their models are told."""
+    numbers = list(members)
+    for place, outcome in train_many(spec, list(members.values())):
+        yield numbers[place], outcome
+
+
+def check(spec: Spec, members: Sequence[Member]) -> None:
+    """ValueError where a member cannot be trained as it says."""
+    count = len(spec.images.train_images)
+    for index, member in enumerate(members):
+        if not len(member.rows):
+            raise ValueError(f"member {index} has no rows to train on")
+        if member.rows.min() < 0 or member.rows.max() >= count:
+            raise ValueError(f"member {index} trains on rows {member.rows.min()} to {member.rows.max()} of {count}")
+        if member.after is not None and not 0 <= member.after < len(members):
+            raise ValueError(f"member {index} comes after member {member.after}; there are {len(members)}")
+
+
+def under(context: Callable[[], AbstractContextManager[None]], outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
+    """The outcomes, each computed inside the context, which does not hold while their reader is busy."""
+    while True:
+        with context():
+            outcome = next(outcomes, None)
+        if outcome is None:
+            return
+        yield outcome
+
+
+def _trained(spec: Spec, members: Sequence[Member], place: torch.device) -> Iterator[Outcome]:
+    if not members:
+        return
+    data, aliases = resident(spec.images, place).with_replaced([member.replaced for member in members])
+    ground = Ground(spec, data, members, aliases)
+    left = dict(enumerate(members))
+    while left:
+        size = 1
+        try:
+            way, need = chosen(ground, compute_context.asked(), _fitted.get(ground.name, MOST))
+            size = way.members
+            for outcome in Crew(ground, way, need, left).outcomes():
+                left.pop(outcome[0])
+                yield outcome
+            return
+        except NoWay as error:
+            yield from [(index, TrainingError(str(error))) for index in left]
+            return
+        except Exception as error:
+            if not memory.is_out(error):
+                raise
+        # Here nothing holds the stacks any more.
+        memory.free_unused(place)
+        if size == 1:
+            yield from [(index, too_big(ground)) for index in left]
+            return
+        _fitted[ground.name] = size // 2
+
+
+def too_big(ground: Ground) -> TrainingError:
+    gigabytes = memory.free(ground.device) / 1e9
+    return TrainingError(
+        f"one {ground.spec.learning.name} with a batch of {ground.spec.recipe.batch} does not fit into the "
+        f"{gigabytes:.1f} GB that are free on {devices.name(ground.device)}; try a smaller batch"
+    )
+
+
+class Crew:
+    """The stacks of one way, and the members that wait for a place in them."""
+
+    def __init__(self, ground: Ground, way: Way, need: memory.Need | None, left: dict[int, Member]) -> None:
+        self.ground, self.way = ground, way
+        self.recipe = ground.spec.recipe
+        self.measured: dict[str, float] = {}
+        if need is not None:
+            self.measured = {"bytes_per_member": need.each, "device_bytes": memory.whole(ground.device)}
+        self.stacks = ground.stacks(way)
+        self.streams = [stream(ground.device) for _ in self.stacks]
+        # A link waits for the one it comes after, unless that one has ended before or goes on as another.
+        self.waiting: deque[tuple[int, Member]] = deque()
+        self.links: dict[int, tuple[int, Member]] = {}
+        for index, member in left.items():
+            if member.after is None or member.after not in left or member.after in self.links:
+                self.waiting.append((index, member))
+            else:
+                self.links[member.after] = (index, member)
+        self.began = time.perf_counter()
+        self.steps = 0  # of models
+        self.waited = 0.0  # seconds for the device
+
+    def outcomes(self) -> Iterator[Outcome]:
+        for number in range(len(self.stacks)):
+            yield from self._fill(number)
+        while any(stack.occupied for stack in self.stacks):
+            for number, stack in enumerate(self.stacks):
+                if stack.occupied:
+                    with torch.cuda.stream(self.streams[number]):  # None: the stream as it is
+                        ended = self._land(stack)
+                    yield from self._noted(ended)
+                    yield from self._fill(number)
+
+    def _fill(self, number: int) -> Iterator[Outcome]:
+        """Give free places to those who wait, and begin the next epoch."""
+        stack = self.stacks[number]
+        with torch.cuda.stream(self.streams[number]):
+            ended: list[Outcome] = []
+            for place in range(len(stack.places)):
+                while stack.places[place] is None and self.waiting:
+                    stack.enter(place, *self.waiting.popleft())
+                    ended += self._leave_if_over(stack, place)
+            if stack.occupied:
+                self.stacks[number] = stack = self._compacted(stack)
+                stack.launch()
+        yield from self._noted(ended)
+
+    def _compacted(self, stack: Stack) -> Stack:
+        """Without its free places, where that pays: a recorded step has to be recorded again."""
+        occupied, places = len(stack.occupied), len(stack.places)
+        if occupied == places or (stack.captured and 2 * occupied > places):
+            return stack
+        return stack.only(stack.occupied)
+
+    def _land(self, stack: Stack) -> list[Outcome]:
+        """Wait for the epoch's end: the members that it ends, and what comes after them."""
+        ended: list[Outcome] = []
+        asked = time.perf_counter()
+        landed = stack.land()
+        self.waited += time.perf_counter() - asked
+        self.steps += stack.steps_taken
+        self._watch(stack, [place for place, outcome in landed if not isinstance(outcome, TrainingError)])
+        for place, outcome in landed:
+            if isinstance(outcome, TrainingError):
+                ended += self._fail(stack.occupant(place).index, outcome)
+                stack.free(place)
+            else:
+                ended += self._leave_if_over(stack, place)
+        return ended
+
+    def _watch(self, stack: Stack, places: Sequence[int]) -> None:
+        watch = self.ground.spec.watch
+        if watch is None or not places:
+            return
+        seen = [(who.index, len(who.history)) for who in map(stack.occupant, places)]
+        whole = len(places) == len(stack.places)
+        rows = torch.tensor(places, device=stack.device)
+        with torch.no_grad():
+            watch(seen, {name: t.detach() if whole else t.detach()[rows] for name, t in stack.tensors.items()})
+
+    def _leave_if_over(self, stack: Stack, place: int) -> list[Outcome]:
+        """The place's member and the links after it, as far as they have ended."""
+        ended: list[Outcome] = []
+        while self._over(stack.occupant(place)):
+            index = stack.occupant(place).index
+            ended.append((index, stack.leave(place)))
+            if index not in self.links:
+                stack.free(place)
+                break
+            stack.go_on(place, *self.links.pop(index))
+        return ended
+
+    def _over(self, who: Place) -> bool:
+        epochs = len(who.history)
+        tired = self.recipe.patience is not None and epochs - who.best >= self.recipe.patience
+        return tired or epochs >= (who.member.until or self.recipe.epochs)
+
+    def _fail(self, index: int, error: TrainingError) -> list[Outcome]:
+        """The same error for a member and every link after it: each would meet it."""
+        ended: list[Outcome] = [(index, error)]
+        while index in self.links:
+            index, _ = self.links.pop(index)
+            ended.append((index, TrainingError(*error.args)))
+        return ended
+
+    def _noted(self, ended: Sequence[Outcome]) -> Iterator[Outcome]:
+        for outcome in ended:
+            seconds = max(time.perf_counter() - self.began, 1e-9)
+            rate = round(self.steps / seconds, 1)
+            facts = dict(self.measured)
+            if self.ground.device.type == "cuda":
+                facts["busy"] = round(min(1.0, self.waited / seconds), 3)  # at least: it computes while we launch, too
+            start = self.ground.members[outcome[0]].start
+            if start is not None:
+                facts["continued_from"] = len(start.history)
+            compute_context.note(way=self.way.name, stack=self.way.members, steps_per_second=rate, **facts)
+            yield outcome

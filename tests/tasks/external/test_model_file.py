@@ -1,0 +1,101 @@
+"""Models as files: how they are written, pinned and told apart."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import EngramError, SpecError
+from orchestrator.planning.identity import canonical
+from orchestrator.spec.fields import coerce
+from orchestrator.spec.resolve import Cell, pinned
+from tasks.external.model_file import Interface, ModelFile, content, pin
+from tasks.models.factories import Factory
+
+DIGEST = "a" * 64
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "path"),
+    [
+        ("m.pt", "torchscript", "m.pt"),
+        ("/at@home/a+b/m.pt2", "export", "/at@home/a+b/m.pt2"),
+        ("m.onnx", "onnx", "m.onnx"),
+        ("package.module:make+/a+b/w.npz", "factory", "/a+b/w.npz"),
+    ],
+)
+def test_a_model_is_written_by_its_file(name: str, kind: str, path: str) -> None:
+    for text, digest in ((name, ""), (f"{name}@{DIGEST}", DIGEST)):
+        model = ModelFile.parse(text)
+        assert ModelFile(name, digest) == model
+        assert (kind, path, text) == (model.kind, model.path, str(model))
+    assert (Factory("package.module", "make") if kind == "factory" else None) == model.factory
+
+
+@pytest.mark.parametrize("name", ["model", "m.pkl", "m.pt@123", "package.module:make+w.onnx", "module:make"])
+def test_what_is_no_model_is_refused_when_it_is_named(name: str) -> None:
+    with pytest.raises(SpecError, match="model is "):
+        coerce(name, ModelFile, "given")
+
+
+def test_the_identity_is_the_content_and_never_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "m.pt").write_bytes(b"weights")
+    monkeypatch.chdir(tmp_path)
+    here, there = pin(ModelFile("a/m.pt")), pin(ModelFile("b/m.pt"))
+    assert ModelFile(str(tmp_path / "a" / "m.pt"), hashlib.sha256(b"weights").hexdigest()) == here
+    assert here.identity() == there.identity()
+    assert {"identity": here.digest} == canonical(here)
+    assert b"weights" == content(here)
+    assert here == pin(ModelFile.parse(str(here)))
+    with pytest.raises(ValueError, match="no digest yet; pin it before planning"):
+        ModelFile("a/m.pt").identity()
+    (tmp_path / "a" / "m.pt").write_bytes(b"others")
+    for again in (pin, content):
+        with pytest.raises(ValueError, match=r"m\.pt is not the one that was pinned: its content has digest "):
+            again(here)
+
+
+def test_a_factory_counts_by_its_source_its_function_and_its_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, weights = tmp_path / "given_source.py", tmp_path / "w.pt"
+    source.write_text("one = two = None\n")
+    weights.write_bytes(b"weights")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    first = pin(ModelFile(f"given_source:one+{weights}"))
+    assert first == pin(first)
+    second = pin(ModelFile(f"given_source:two+{weights}"))
+    source.write_text("one = two = 1\n")
+    third = pin(ModelFile(f"given_source:one+{weights}"))
+    weights.write_bytes(b"others")
+    fourth = pin(ModelFile(f"given_source:one+{weights}"))
+    assert 4 == len({model.identity() for model in (first, second, third, fourth)})
+    with pytest.raises(ValueError, match="there is no module 'no_such_source'"):
+        pin(ModelFile(f"no_such_source:one+{weights}"))
+
+
+def test_the_models_of_a_config_are_pinned_with_its_data_sets(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(b"weights")
+    model = ModelFile(str(tmp_path / "m.onnx"))
+    (cell,) = pinned([Cell("audit", (model,), None, {})], {})
+    assert (pin(model),) == cell.config
+    with pytest.raises(EngramError, match="there is no file"):
+        pinned([Cell("audit", (ModelFile(str(tmp_path / "n.onnx")),), None, {})], {})
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"gives": "scores"}, "gives is 'scores'"),
+        ({"layout": "hwc"}, "layout is 'hwc'"),
+        ({"mean": (0.5,)}, "mean has 1 numbers and std 0"),
+        ({"mean": (0.5,), "std": (0.0,)}, "std is "),
+        ({"mean": (float("nan"),), "std": (1.0,)}, "mean is "),
+        ({"batch": 0}, "batch is 0; it must be at least 1"),
+    ],
+)
+def test_an_interface_refuses_what_is_none(fields: dict[str, object], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        Interface(**fields)  # type: ignore[arg-type]

@@ -1,0 +1,144 @@
+"""Tables of outputs, as owners send them."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.external import outputs
+from tasks.external.answers import FLOOR
+from tasks.external.outputs import Gives
+from tasks.files import File, pin
+
+IDS = ["a/000000.png", "a/000001.png", "b/000000.png"]
+P = np.array([[0.5, 0.25, 0.25], [0.125, 0.125, 0.75], [0.25, 0.5, 0.25]])
+
+
+def csv(folder: Path, text: str) -> File:
+    (folder / "outputs.csv").write_text(text)
+    return pin(File(str(folder / "outputs.csv")))
+
+
+def lines(header: str, values: np.ndarray, ids: list[str] | None = None) -> str:
+    rows = [",".join([name, *map(str, row.tolist())]) for name, row in zip(ids or IDS, values, strict=True)]
+    return "\n".join([header, *rows, ""])
+
+
+@pytest.mark.parametrize(
+    ("header", "values"),
+    [
+        ("image,p0,p1,p2", P),
+        ("image,logit0,logit1,logit2", np.log(P) - 5),
+        ("image,logp0,logp1,logp2", np.log(P)),
+    ],
+)
+def test_a_csv_says_what_is_in_it_in_any_order(tmp_path: Path, header: str, values: np.ndarray) -> None:
+    table = outputs.read(csv(tmp_path, lines(header, values)))
+    found = table.of([IDS[2], IDS[0], IDS[2]])
+    assert (3, 0) == (table.classes, found.floored)
+    np.testing.assert_allclose(found.log_p, np.log(P[[2, 0, 2]]), rtol=0, atol=1e-12)
+
+
+def test_columns_may_be_shuffled_and_what_is_said_of_the_pictures_may_stay(tmp_path: Path) -> None:
+    rows = [f"{name},a,{n},cat,{p[2]},{p[0]},{p[1]}" for n, (name, p) in enumerate(zip(IDS, P, strict=True))]
+    table = outputs.read(csv(tmp_path, "\n".join(["image,set,row,label,p2,p0,p1", *rows])))
+    np.testing.assert_allclose(table.of(IDS).log_p, np.log(P), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("names", "gives"), [(("cat", "dog", "emu"), "probabilities"), (("emu", "cat", "dog"), "log-probabilities")]
+)
+def test_classes_may_have_names(tmp_path: Path, names: tuple[str, ...], gives: Gives) -> None:
+    order = [names.index(name) for name in ("cat", "dog", "emu")]
+    values = P if gives == "probabilities" else np.log(P)
+    table = outputs.read(csv(tmp_path, lines("image,cat,dog,emu", values[:, order])), names, gives)
+    np.testing.assert_allclose(table.of(IDS).log_p, np.log(P), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float64()), pa.large_list(pa.float64()), pa.list_(pa.float64(), 3)])
+@pytest.mark.parametrize("name", ["probabilities", "log_probabilities", "logits"])
+def test_parquet_has_columns_or_lists(tmp_path: Path, kind: pa.DataType, name: str) -> None:
+    values = P if name == "probabilities" else np.log(P)
+    lists = pa.table({"image": IDS, name: pa.array(values.tolist(), kind)})
+    columns = pa.table({"image": IDS, **{f"p{k}": P[:, k] for k in range(3)}})
+    for table in (lists, columns):
+        pq.write_table(table, tmp_path / "outputs.parquet")
+        found = outputs.read(File(str(tmp_path / "outputs.parquet")))
+        np.testing.assert_allclose(found.of(IDS).log_p, np.log(P), rtol=0, atol=1e-12)
+
+
+def test_a_zero_stands_at_half_the_last_printed_place(tmp_path: Path) -> None:
+    table = outputs.read(csv(tmp_path, "image,p0,p1\na,1.0,0.0\nb,0.99, 0.010\n"))
+    found = table.of(["a"])
+    assert (1, 0.0005) == (found.floored, found.floor)
+    np.testing.assert_allclose(np.exp(found.log_p), [[1 / 1.0005, 0.0005 / 1.0005]])
+    exact = outputs.read(csv(tmp_path, "image,p0,p1\na,1.0,0.0\nb,0.99999,1e-5\n")).of(["a"])
+    assert (1, FLOOR) == (exact.floored, exact.floor)
+    assert pytest.approx(math.log(FLOOR)) == exact.log_p[0, 1]
+    pq.write_table(pa.table({"image": ["a"], "p0": [1.0], "p1": [0.0]}), tmp_path / "outputs.parquet")
+    assert FLOOR == outputs.read(File(str(tmp_path / "outputs.parquet"))).of(["a"]).floor
+
+
+def test_sums_may_be_off_by_what_was_rounded(tmp_path: Path) -> None:
+    header = ",".join(["image", *(f"p{k}" for k in range(300))])
+    table = outputs.read(csv(tmp_path, "\n".join([header, ",".join(["a", *["0.003"] * 300])])))
+    np.testing.assert_allclose(table.of(["a"]).log_p, -math.log(300))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "image,p0,p1\na,0.5,0.5\nb,0.5,0.5\na,1,0\na,1,0\n",
+            "more than one row for 'a'; 2 rows are about an image again",
+        ),
+        (
+            "image,p0,p1\na,0.5,0.5\nb,0.5,0.4\nc,0.4,0.4\n",
+            r"numbers of image 'b' do not sum to 1: .*sum 0.9\); so are 2 of 3",
+        ),
+        ("image,p0,p1\na,0.5,x\nb,y,0.5\n", "y of image 'b' in column p0 is no number; 1 are not"),
+        ("image,p0,p1\na,0.5,nan\nb,0.5,0.5\n", "numbers of image 'a' are not all finite"),
+        ("image,p0,p1\na,0.5,\nb,0.5,0.5\n", "image 'a' has nothing in column p1; 1 have not"),
+        ("image,p0,p1,cat,dog\na,1,0,0,0\n", r"unknown column 'cat' \(2 of them\)"),
+        ("image,p0,p2\na,1,0\n", "from 0 on without gaps"),
+        ("image,p0,logit1\na,1,0\n", "it takes one kind"),
+        ("image,p0\na,1\n", "for two classes or more"),
+        ("image\na\n", "has the columns none; it takes one kind"),
+        ("name,p0,p1\na,1,0\n", "has no column image; it has name, p0, p1"),
+        ("image,p0,p0\na,1,0\n", "has two columns 'p0'"),
+        ("image,p0,p1\n,1,0\n", "has no image in row 0; 1 rows have none"),
+        ("image,p0,p1\n", "has no rows"),
+        ("image,p0,p1\na,1\n", "cannot be read: "),
+        ("", "cannot be read: "),
+        ("image,p0,p1\na,1,0\nb,0,1\n", "has no decimals in its probabilities"),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_told_in_one_line(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(ValueError, match=f"^outputs .*outputs.csv.*{told}") as refused:
+        outputs.read(csv(tmp_path, text))
+    assert "\n" not in str(refused.value)
+
+
+def test_lists_must_be_of_one_length(tmp_path: Path) -> None:
+    for lists, told in (
+        ([[0.5, 0.5], [1.0], None], "the list of image 'b' is not as long as the first; 2 are not"),
+        ([[0.5, 0.5], [0.5, None], [0.5, 0.5]], "the list of image 'b'"),
+        (["x", "y", "z"], "string in its list column"),
+    ):
+        pq.write_table(pa.table({"image": ["a", "b", "c"], "probabilities": lists}), tmp_path / "outputs.parquet")
+        with pytest.raises(ValueError, match=told):
+            outputs.read(File(str(tmp_path / "outputs.parquet")))
+
+
+def test_a_missing_picture_is_named(tmp_path: Path) -> None:
+    table = outputs.read(csv(tmp_path, lines("image,p0,p1,p2", P)))
+    with pytest.raises(ValueError, match="has no row for 'c'; 2 of 3 are missing"):
+        table.of([IDS[0], "c", "d"])
+    with pytest.raises(ValueError, match="no column 'bird'"):
+        outputs.read(File(table.name.removeprefix("outputs ")), ["bird", "p0"])
+    (tmp_path / "outputs.txt").write_text("")
+    with pytest.raises(ValueError, match=r"must be a \.csv or a \.parquet file"):
+        outputs.read(File(str(tmp_path / "outputs.txt")))

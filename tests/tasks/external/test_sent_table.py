@@ -1,0 +1,109 @@
+"""Tables that a model's owner sends are read as they were printed, and refused in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from tasks import files
+from tasks.external import sent_table
+from tasks.external.sent_table import Sent
+from tasks.files import File
+
+
+def csv(folder: Path, text: str) -> Sent:
+    (folder / "said.csv").write_text(text)
+    return sent_table.read(files.pin(File(str(folder / "said.csv"))))
+
+
+def parquet(folder: Path, **columns: list[object]) -> Sent:
+    pyarrow.parquet.write_table(pa.table(columns), folder / "said.parquet")
+    return sent_table.read(files.pin(File(str(folder / "said.parquet"))))
+
+
+def test_a_table_has_its_ids_and_its_numbers_as_they_were_printed(tmp_path: Path) -> None:
+    table = csv(tmp_path, "image,a,b\n007, 0.50 ,1e-7\n8,nan,-2\n")
+    assert (("007", "8"), ["a", "b"]) == (table.ids, table.columns)
+    assert [0.5, np.nan] == pytest.approx(table.numbers("a").tolist(), nan_ok=True)
+    assert [1e-7, -2.0] == table.numbers("b").tolist()
+    assert [2, 0] == sent_table.decimals(table.column("a")).tolist()
+    assert [False, True] == [sent_table.has_exponents(table.column(name)) for name in ("a", "b")]
+    assert [1, 0] == table.rows(["8", "007"]).tolist()
+    with pytest.raises(ValueError, match=r"said\.csv has no row for '9'; 2 of 3 are missing"):
+        table.rows(["9", "8", "10"])
+
+
+def test_parquet_says_the_same(tmp_path: Path) -> None:
+    table = parquet(tmp_path, image=["x", "y"], a=[0.25, 3.0], b=[1, 2])
+    assert [[0.25, 3.0], [1.0, 2.0]] == [table.numbers(name).tolist() for name in ("a", "b")]
+    assert not sent_table.is_text(table.column("a"))
+    assert not sent_table.has_exponents(table.column("a"))
+
+
+@pytest.mark.parametrize(
+    ("printed", "places"),
+    [
+        ("0.50", 2),
+        ("1.2e-05", 6),
+        ("12", 0),
+        ("-.125", 3),
+        ("5.", 0),
+        ("1.25E+1", 1),
+        ("3e2", 0),
+        (" 0.1 ", 1),
+        ("no", 0),
+    ],
+)
+def test_decimal_places_are_counted_as_printed(printed: str, places: int) -> None:
+    assert [places] == sent_table.decimals(pa.chunked_array([[printed]])).tolist()
+
+
+def test_decimal_places_of_floats_are_what_it_takes_and_lists_count_number_by_number() -> None:
+    assert [1, 0, 6] == sent_table.decimals(pa.chunked_array([[0.1, 2.0, 1.2e-05]])).tolist()
+    assert [1, 2, 3] == sent_table.decimals(pa.chunked_array([[[0.5, 0.25], [0.125]]])).tolist()
+    kinds = [pa.list_(pa.float64()), pa.large_list(pa.float64()), pa.list_(pa.float64(), 2), pa.float64()]
+    assert [True, True, True, False] == [sent_table.is_list(kind) for kind in kinds]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("id,a\nx,1\n", "has no column image; it has id, a"),
+        ("image,a,a\nx,1,2\n", "has two columns 'a'"),
+        ("image,a\n", "has no rows"),
+        ("image,a\nx,1\n,2\n,3\n", "has no image in row 1; 2 rows have none"),
+        ("image,a\nx,1\ny,2\nx,3\n", "has more than one row for 'x'; 1 rows are about an image again"),
+        ("image,a\nx,1,2\n", "cannot be read: "),
+    ],
+)
+def test_what_is_no_such_table_is_refused_in_one_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as refused:
+        csv(tmp_path, text)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("", "image 'y' has nothing in column a; 1 have not"),
+        ("low", "low of image 'y' in column a is no number; 1 are not"),
+    ],
+)
+def test_what_is_no_number_is_named_with_its_image(tmp_path: Path, cell: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        csv(tmp_path, f"image,a\nx,1\ny,{cell}\n").numbers("a")
+
+
+def test_numbers_for_ids_and_other_kinds_of_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has int64 in its column image; it must be text"):
+        parquet(tmp_path, image=[1, 2])
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1")
+    with pytest.raises(ValueError, match=r"broken\.parquet cannot be read: "):
+        sent_table.read(files.pin(File(str(tmp_path / "broken.parquet"))))
+    (tmp_path / "said.txt").write_text("image\nx\n")
+    with pytest.raises(ValueError, match=r"said.txt; they must be a .csv or a .parquet file"):
+        sent_table.read(files.pin(File(str(tmp_path / "said.txt"))))

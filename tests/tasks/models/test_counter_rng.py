@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from tasks.models.counter_rng import GAMMA, Draws, counters, member_key, mixed, step_keys
+
+
+def splitmix64(seed: int, count: int) -> list[int]:
+    """The published generator, in Python's integers."""
+    words, wrap = [], 2**64 - 1
+    for _ in range(count):
+        seed = (seed + 0x9E3779B97F4A7C15) & wrap
+        z = seed
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & wrap
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & wrap
+        words.append(z ^ (z >> 31))
+    return words
+
+
+def test_a_stream_is_splitmix64() -> None:
+    # The first two words of seed 1234567, as its authors' C code prints them.
+    assert [6457827717110365317, 3203168211198807973] == splitmix64(1234567, 2)
+    found = mixed(1234567 + counters(1000, torch.device("cpu")))
+    assert splitmix64(1234567, 1000) == [word % 2**64 for word in found.tolist()]
+
+
+def test_a_models_numbers_do_not_depend_on_its_company() -> None:
+    keys = torch.tensor([member_key(seed) for seed in range(5)])
+    for draw in (
+        lambda draws: draws.uniform(3, (7, 11)),
+        lambda draws: draws.normal(3, (7, 11)),
+        lambda draws: draws.kept(3, (7, 11), 0.5),
+    ):
+        together = draw(Draws(keys))
+        assert (5, 7, 11) == together.shape
+        for place, key in enumerate(keys):
+            assert torch.equal(draw(Draws(key[None]))[0], together[place])
+    assert torch.equal(Draws(keys[[4, 1]]).uniform(0, (3,)), Draws(keys).uniform(0, (3,))[[4, 1]])
+
+
+def test_members_steps_and_sites_have_numbers_of_their_own() -> None:
+    members = torch.tensor([member_key(seed) for seed in range(40)])
+    seen = [
+        Draws(step_keys(members, torch.full((40,), step))).words(site, 50) for step in range(20) for site in range(5)
+    ]
+    assert 40 * 20 * 5 * 50 == len(torch.cat(seen).unique())
+
+
+def test_a_step_key_depends_on_member_and_step_alone() -> None:
+    members = torch.tensor([5, 6, 5])
+    keys = step_keys(members, torch.tensor([1, 1, 2]))
+    assert 3 == len(keys.unique())
+    assert torch.equal(step_keys(members[1:2], torch.tensor([1])), keys[1:2])
+    assert mixed(torch.tensor([5 + GAMMA])).equal(keys[:1])
+
+
+def test_uniform_numbers_are_uniform_independent_and_the_same_in_every_dtype() -> None:
+    draws = Draws(torch.tensor([member_key(0), member_key(1)]))
+    numbers = draws.uniform(0, (200_000,), torch.float64)
+    assert torch.equal(draws.uniform(0, (200_000,)).double(), numbers)
+    assert (0 <= numbers).all()
+    assert (numbers < 1).all()
+    for row in numbers.numpy():
+        assert stats.kstest(row, "uniform").pvalue > 1e-4
+        assert abs(np.corrcoef(row[:-1], row[1:])[0, 1]) < 5 / np.sqrt(len(row))
+    assert abs(np.corrcoef(numbers.numpy())[0, 1]) < 5 / np.sqrt(200_000)
+
+
+def test_normal_numbers_are_normal() -> None:
+    numbers = Draws(torch.tensor([member_key(3)])).normal(1, (200_000,), torch.float64)
+    assert torch.isfinite(numbers).all()
+    assert stats.kstest(numbers[0].numpy(), "norm").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.2, 0.5, 0.99])
+def test_the_share_that_is_dropped_is_the_rate(rate: float) -> None:
+    kept = Draws(torch.tensor([member_key(9)])).kept(0, (400_000,), rate).double().mean().item()
+    assert abs(kept - (1 - rate)) <= 5 * np.sqrt(rate * (1 - rate) / 400_000)
+
+
+def test_an_odd_number_of_draws_is_the_beginning_of_more() -> None:
+    draws = Draws(torch.tensor([member_key(9)]))
+    assert torch.equal(draws.uniform(0, (8,))[:, :5], draws.uniform(0, (5,)))
+    assert torch.equal(draws.normal(0, (8, 3))[:, :5], draws.normal(0, (5, 3)))
+    assert torch.equal(draws.kept(0, (8,), 0.5)[:, :5], draws.kept(0, (5,), 0.5))

@@ -1,0 +1,159 @@
+"""Every row's squared slope against autograd, row by row."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from tasks.models import per_example_gradients
+from tasks.models.layers import GLOROT, Layers
+from tasks.models.matmul import BATCHED, TORCH, Products
+from tasks.models.networks import Architecture
+from tasks.models.per_example_gradients import Measured, convolution_squares, of_rows, squared_slopes
+from tasks.models.regularisers import Regularisers
+from tasks.threads import threads
+
+GREY, COLOUR = (28, 28, 1), (32, 32, 3)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Two threads that wait for each other on busy cores take four times as long."""
+    with threads(1):
+        yield
+
+
+def stack(network: Architecture, models: int) -> dict[str, Tensor]:
+    stream = np.random.default_rng(0)
+    starts = [network.initial(seed) for seed in range(models)]
+    tensors = {}
+    for name in network.weights:
+        each = np.stack([start[name] for start in starts]).astype(np.float64)
+        tensors[name] = torch.from_numpy(each + stream.uniform(0, 0.1, each.shape) * (each[0].ndim == 1))
+    return tensors
+
+
+def rows(network: Architecture, models: int, count: int) -> tuple[Tensor, Tensor]:
+    stream = torch.Generator().manual_seed(1)
+    pixels = torch.rand((models, count, int(np.prod(network.shape))), dtype=torch.float64, generator=stream)
+    return pixels, torch.randint(network.classes, (models, count), generator=stream)
+
+
+def one_by_one(network: Architecture, tensors: dict[str, Tensor], pixels: Tensor, labels: Tensor) -> Tensor:
+    found = torch.zeros(labels.shape, dtype=torch.float64)
+    for m, row in np.ndindex(*labels.shape):
+        one = {name: tensor[m : m + 1].clone() for name, tensor in tensors.items()}
+        learned = [one[name].requires_grad_() for name, weight in network.weights.items() if weight.learned]
+        logits = network.logits(Layers(one), pixels[m : m + 1, row : row + 1])[0]
+        loss = functional.cross_entropy(logits, labels[m, row : row + 1])
+        found[m, row] = sum(float(slope.square().sum()) for slope in torch.autograd.grad(loss, learned))
+    return found
+
+
+@pytest.mark.parametrize("models", [1, 2])
+@pytest.mark.parametrize(
+    ("name", "shape", "options"),
+    [
+        ("mlp1", GREY, Regularisers()),
+        ("mlp1", GREY, Regularisers(dropout=True, batch_norm=True)),
+        ("cnn1", GREY, Regularisers()),
+        ("cnn2", COLOUR, Regularisers(dropout=True, batch_norm=True)),
+        ("densenet100", (12, 12, 3), Regularisers()),
+        ("resnet18", (12, 12, 3), Regularisers()),
+    ],
+)
+def test_every_row_is_measured_as_alone(
+    name: str, shape: tuple[int, int, int], options: Regularisers, models: int
+) -> None:
+    network = Architecture(name, shape, 5, options)
+    tensors = stack(network, models)
+    pixels, labels = rows(network, models, 3)
+    expected = one_by_one(network, tensors, pixels, labels)
+    found = of_rows(network, tensors, pixels, labels)
+    torch.testing.assert_close(expected, found, atol=1e-12, rtol=1e-12)
+
+
+USERS = """
+import torch
+from torch import nn
+
+class Own(nn.Module):
+    def __init__(self, classes, branching):
+        super().__init__()
+        self.conv, self.norm, self.out = nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.Linear(12, classes)
+        self.branching = branching
+
+    def forward(self, x):
+        x = torch.relu(self.norm(self.conv(x)))
+        if self.branching and x.sum().item() < 0:
+            x = -x
+        return self.out(nn.functional.dropout(x.flatten(1), 0.5, self.training))
+
+def smooth(shape, classes):
+    return Own(classes, False)
+
+def branching(shape, classes):
+    return Own(classes, True)
+"""
+
+
+@pytest.mark.parametrize("function", ["smooth", "branching"])
+def test_a_users_module_is_measured_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+    (tmp_path / "measured_module.py").write_text(USERS)
+    monkeypatch.syspath_prepend(tmp_path)
+    network = Architecture(f"measured_module:{function}", (4, 4, 1), 3)
+    own = network.own
+    assert own is not None
+    assert (function == "smooth") == own.separable
+    tensors = stack(network, 2)
+    pixels, labels = rows(network, 2, 4)
+    expected = one_by_one(network, tensors, pixels, labels)
+    torch.testing.assert_close(expected, of_rows(network, tensors, pixels, labels), atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("by", [TORCH, BATCHED], ids=lambda by: by.name)
+@pytest.mark.parametrize("together", [1, 2**26])
+@pytest.mark.parametrize(("inputs", "size", "channels"), [(5, 3, 8), (5, 9, 2), (9, 18, 70), (16, 3, 64)])
+def test_every_sum_over_places_is_the_slopes_square(
+    monkeypatch: pytest.MonkeyPatch, inputs: int, size: int, channels: int, together: int, by: Products
+) -> None:
+    monkeypatch.setitem(per_example_gradients.SEEN, "cpu", together)
+    images = torch.randn(4, inputs, size, size, dtype=torch.float64)
+    weight = torch.randn(channels, inputs, 3, 3, dtype=torch.float64, requires_grad=True)
+    expected = []
+    for image in images:
+        y = functional.conv2d(image[None], weight, stride=2, padding=1)
+        (slope,) = torch.autograd.grad(y.square().sum() / 2, weight)  # y is its own slope
+        expected.append(slope.square().sum())
+    y = functional.conv2d(images, weight, stride=2, padding=1).detach().flatten(2).mT
+    torch.testing.assert_close(torch.stack(expected), convolution_squares(images, y, 3, 2, 1, by))
+
+
+@pytest.mark.parametrize("name", ["mlp1", "cnn1"])
+def test_networks_and_images_are_measured_in_parts(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    network = Architecture(name, GREY, 10)
+    models = [network.initial(seed) for seed in range(2)]
+    images = np.random.default_rng(0).integers(0, 256, (7, *GREY), dtype=np.uint8)
+    labels = np.arange(7)
+    whole = squared_slopes(network, models, images, labels)
+    tensors = {n: torch.from_numpy(np.stack([model[n] for model in models])).double() for n in network.weights}
+    pixels = torch.from_numpy(images / 255.0).flatten(1).expand(2, -1, -1)
+    expected = one_by_one(network, tensors, pixels, torch.from_numpy(labels).expand(2, -1))
+    np.testing.assert_allclose(expected.numpy(), whole, rtol=1e-4)
+    monkeypatch.setitem(per_example_gradients.ROWS_AT_ONCE, "cpu", 3)
+    np.testing.assert_allclose(whole, squared_slopes(network, models, images, labels), rtol=1e-5)
+    np.testing.assert_array_equal(
+        squared_slopes(network, models, images, labels)[1:], squared_slopes(network, models[1:], images, labels)
+    )
+    assert (2, 0) == squared_slopes(network, models, images[:0], labels[:0]).shape
+
+
+def test_a_weight_that_two_layers_share_is_not_measured_wrongly() -> None:
+    layers = Measured({"a.weight": torch.eye(4)[None], "a.bias": torch.zeros(1, 4)}, (1, 2))
+    x = layers.dense("a", torch.ones(1, 2, 4), 4, GLOROT)
+    with pytest.raises(AssertionError, match="a weight that two layers share"):
+        layers.dense("a", x, 4, GLOROT)

@@ -1,0 +1,51 @@
+import pytest
+
+from tasks.compute_context import Manner, asked, here, note, under
+
+
+def test_outside_of_any_call_everything_is_automatic() -> None:
+    assert ("auto", None, 1) == (asked().way, asked().members, asked().sharers)
+
+
+def test_what_a_call_asks_holds_inside_it_and_no_longer() -> None:
+    with under(Manner(way="stack")):
+        with under(Manner(way="loop")):
+            assert "loop" == asked().way
+        assert "stack" == asked().way
+    assert "auto" == asked().way
+
+
+def test_the_notes_are_those_of_the_last_result() -> None:
+    with under(Manner()) as notes:
+        note(way="loop", stack=1)
+        assert {"way": "loop", "stack": 1} == notes
+        note(way="stack")
+        assert {"way": "stack"} == notes
+
+
+def test_a_note_of_no_call_goes_nowhere() -> None:
+    note(way="loop")
+    with under(Manner()) as notes:
+        assert {} == notes
+
+
+def test_a_choice_is_made_once_per_name() -> None:
+    settle = here()
+    assert [{"way": "a"}, {"way": "a"}, {"way": "c"}] == [
+        settle("x", lambda: {"way": "a"}),
+        settle("x", lambda: {"way": "b"}),
+        settle("y", lambda: {"way": "c"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"way": "fast"}, "way is 'fast'; it must be one of auto, loop, stack, graph"),
+        ({"members": 0}, "members is 0; it must be at least 1"),
+        ({"sharers": 0}, "sharers is 0; it must be at least 1"),
+    ],
+)
+def test_a_manner_out_of_range_is_named(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Manner(**settings)  # type: ignore[arg-type]

@@ -1,0 +1,58 @@
+"""Recording a step leaves no trace: what rehearsals change is put back. Shown without a GPU, by another recorder."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tasks.training import stack
+from tasks.training.cuda_graphs import REHEARSALS
+from tasks.training.device_data import resident
+from tasks.training.members import Member
+from tasks.training.strategies import Ground, Way
+from tests.tasks.training.test_trainer import classifier, generator, mnist
+
+
+class Rehearsed:
+    """What `Graphs` does with its functions, and in what order, where nothing can be recorded."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.known: set[str] = set()
+
+    def run(self, name: str, function: Callable[[], None], changed: Sequence[Tensor]) -> None:
+        if name not in self.known:
+            before = [tensor.clone() for tensor in changed]
+            for _ in range(REHEARSALS):
+                function()
+                with torch.no_grad():
+                    for tensor, was in zip(changed, before, strict=True):
+                        tensor.copy_(was)
+            self.known.add(name)
+        function()
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "rmsprop"])
+@pytest.mark.parametrize("kind", ["classifier", "generator"])
+def test_a_rehearsal_leaves_no_trace(kind: str, optimiser: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = generator(mnist()) if kind == "generator" else classifier("mlp1", 8, dropout=True, batch_norm=True)
+    given = replace(given, recipe=replace(given.recipe, optimiser=optimiser, patience=5))
+    members = [Member(1, np.arange(22)), Member(2, np.arange(16))]
+    ground = Ground(given, resident(given.images, torch.device("cpu")), members, [{}, {}])
+    monkeypatch.setattr(stack, "Graphs", Rehearsed)
+    # No slopes written out: a GPU follows autograd.
+    monkeypatch.setattr(stack.Stack, "_by_hand", lambda *_: False)
+    ended = []
+    for captured in (False, True):
+        (each,) = ground.stacks(Way("stack", places=2, captured=captured))
+        for place, member in enumerate(members):
+            each.enter(place, place, member)
+        for _ in range(3):
+            each.launch()
+            epochs = [outcome for _, outcome in each.land()]
+        ended.append((epochs, *(memory.clone() for memory in each._memory())))
+    (expected, *theirs), (found, *ours) = ended
+    np.testing.assert_equal(*([vars(epoch) for epoch in epochs] for epochs in (expected, found)))
+    assert all(torch.equal(one, other) for one, other in zip(theirs, ours, strict=True))

@@ -1,0 +1,449 @@
+"""The training task of densities: which rows it trains on, what it tells of its model, and to whom nothing bears."""
+
+from __future__ import annotations
+
+import math
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tasks.compute_context import Manner, under
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.images import Images
+from tasks.datasets.partitions import fold_of
+from tasks.job import marks
+from tasks.models.counter_rng import member_key
+from tasks.models.densities import DensityModel
+from tasks.models.importance import Sampling, log_p
+from tasks.models.vae import mnist
+from tasks.training import density, trainer
+from tasks.training.density import alike, fit, train_many
+from tasks.training.density_config import Fitting, Fold, Privacy, Row, Split
+from tasks.training.density_table import FITTED, Asked, Told, fitted_table
+from tasks.training.elbo import Generation
+from tasks.training.members import Epoch, Member, Recipe, Spec, Trained, TrainingError
+
+DIGITS = pin(Dataset("digits"))
+FOLD = Fold(partition=9, folds=4, number=1)
+TINY = Fitting(DIGITS, seed=3, held_out=FOLD, examples=40, epochs=3, recorded=(1, 3), batch=16, samples=4, drawn=2)
+
+
+@pytest.fixture(autouse=True)
+def _one_after_another() -> Iterator[None]:
+    with under(Manner("loop")):
+        yield
+
+
+def said(table: pa.Table, epoch: int) -> NDArray[np.float32]:
+    """log p of every observation after an epoch."""
+    values: NDArray[np.float32] = table["log_p"][epoch - 1].values.to_numpy(zero_copy_only=False)
+    return values
+
+
+def samples(table: pa.Table) -> NDArray[np.float32]:
+    return np.frombuffer(table["samples"][-1].as_py(), np.float32)
+
+
+# The rows that are trained on
+
+
+def trained_on(config: Fitting) -> list[int]:
+    return list(map(int, density.member_of(config, load(config.data)).rows))
+
+
+def test_a_model_trains_on_all_examples_but_those_of_its_fold() -> None:
+    folds = fold_of(9, 40, 4)
+    assert np.flatnonzero(folds != 1).tolist() == trained_on(TINY)
+    left_out = [set(range(40)) - set(trained_on(replace(TINY, held_out=Fold(9, 4, number)))) for number in range(4)]
+    assert list(range(40)) == sorted(row for rows in left_out for row in rows)
+
+
+def test_a_model_trains_on_all_examples_but_its_row() -> None:
+    assert [row for row in range(40) if row != 7] == trained_on(replace(TINY, held_out=Row(7)))
+
+
+def test_a_model_that_holds_nothing_out_trains_on_all_examples() -> None:
+    assert list(range(40)) == trained_on(replace(TINY, held_out=None))
+    everything = replace(TINY, held_out=None, examples=0)
+    assert list(range(len(load(DIGITS).train_images))) == trained_on(everything)
+
+
+def test_what_is_asked_bears_on_no_row_that_is_trained_on() -> None:
+    assert trained_on(TINY) == trained_on(replace(TINY, asked="test", recorded=(), drawn=0))
+
+
+def test_more_examples_than_there_are_and_a_row_beyond_them_end_their_training_alone() -> None:
+    many_more = replace(TINY, held_out=None, examples=1438)
+    with pytest.raises(ValueError, match="examples is 1438; digits has 1437 to train on"):
+        fit(many_more, ())
+    beyond = replace(TINY, held_out=Row(40))
+    found = dict(train_many([beyond, TINY], [(), ()]))
+    assert "row 40 is held out; the rows are 0 to 39" == str(found[0])
+    assert fit(TINY, ()) == found[1]
+
+
+def test_holding_out_the_one_row_there_is_ends_that_training_alone() -> None:
+    configs = [replace(TINY, held_out=held_out, examples=1, recorded=(), drawn=0) for held_out in (Row(0), None)]
+    found = dict(train_many(configs, [(), ()]))
+    assert "the one row there is is held out; examples must be at least 2" == str(found[0])
+    assert isinstance(found[1], pa.Table)
+
+
+def written(root: Path, pixels: NDArray[np.uint8]) -> Dataset:
+    """A data set of these training images; its test images are always the same."""
+    place = root / "mnist"
+    place.mkdir(parents=True)
+    test = np.random.default_rng(1).integers(0, 256, (10, 6, 6), dtype=np.uint8)
+    for part, images in (("train", pixels), ("t10k", test)):
+        header = struct.pack(">4B3I", 0, 0, 8, 3, *images.shape)
+        (place / f"{part}-images-idx3-ubyte").write_bytes(header + images.tobytes())
+        header = struct.pack(">4BI", 0, 0, 8, 1, len(images))
+        (place / f"{part}-labels-idx1-ubyte").write_bytes(header + bytes(len(images)))
+    return Dataset("mnist")
+
+
+@pytest.mark.parametrize("held_out", [FOLD, Row(5)])
+def test_the_pixels_of_a_row_that_is_held_out_bear_on_its_own_log_p_and_on_nothing_else(
+    held_out: Fold | Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = 5 if isinstance(held_out, Row) else int(np.flatnonzero(fold_of(9, 40, 4) == 1)[0])
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 6, 6), dtype=np.uint8)
+    changed = pixels.copy()
+    changed[row] = 255 - changed[row]
+    tables = []
+    for name, each in (("one", pixels), ("other", changed)):
+        data = written(tmp_path / name, each)
+        monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / name))
+        tables.append(fit(replace(TINY, data=pin(data), held_out=held_out), ()))
+    others = [name for name in FITTED.names if name != "log_p"]
+    assert tables[0].select(others) == tables[1].select(others)
+    for epoch in (1, 3):
+        assert [row] == np.flatnonzero(said(tables[0], epoch) != said(tables[1], epoch)).tolist()
+
+
+# The table
+
+
+def test_there_is_a_row_for_every_epoch_and_an_answer_where_one_was_asked_for() -> None:
+    table = fit(TINY, ())
+    assert FITTED == table.schema
+    assert [1, 2, 3] == table["epoch"].to_pylist()
+    about = {"seed": 3, "partition": 9, "fold": 1, "row": None, "epsilon": None}
+    assert [about] * 3 == table.select(list(about)).to_pylist()
+    assert [40, None, 40] == [each and len(each) for each in table["log_p"].to_pylist()]
+    assert np.isfinite(said(table, 3)).all()
+    assert [True, True, False] == [each is None for each in table["samples"].to_pylist()]
+    drawn = samples(table)
+    assert (2 * 28 * 28,) == drawn.shape
+    assert 0 <= drawn.min() < drawn.max() <= 1
+    for name in ("train_loss", "test_loss"):
+        losses = table[name].to_pylist()
+        assert losses == sorted(losses, reverse=True)
+
+
+def test_a_row_that_is_left_out_is_named_and_nothing_is_where_nothing_is() -> None:
+    by_row = fit(replace(TINY, held_out=Row(7), epochs=1, recorded=(1,), drawn=0), ()).to_pylist()[0]
+    assert (None, None, 7, None) == tuple(by_row[name] for name in ("partition", "fold", "row", "samples"))
+    everything = fit(replace(TINY, held_out=None, epochs=1, recorded=(), drawn=0), ()).to_pylist()[0]
+    assert [None] * 5 == [everything[name] for name in ("partition", "fold", "row", "log_p", "samples")]
+
+
+def test_the_first_fold_of_the_first_partition_is_no_null() -> None:
+    history = [Epoch(1, 1.0, 2.0, math.nan)]
+    (row,) = fitted_table(replace(TINY, held_out=Fold(0, 2, 0)), history, Told()).to_pylist()
+    assert (0, 0) == (row["partition"], row["fold"])
+
+
+def test_asked_about_the_test_split_a_model_answers_for_every_test_image() -> None:
+    table = fit(replace(TINY, asked="test", drawn=0), ())
+    assert len(load(DIGITS).test_images) == len(said(table, 3))
+    others = [name for name in FITTED.names if name not in ("log_p", "samples")]
+    assert fit(TINY, ()).select(others) == table.select(others)
+
+
+def test_an_impossible_observation_is_told_as_one() -> None:
+    history = [Epoch(1, 1.0, 2.0, math.nan), Epoch(2, 1.0, 2.0, math.nan)]
+    log_p = np.array([-1.5, -math.inf], np.float32)
+    table = fitted_table(replace(TINY, epochs=2, recorded=(2,)), history, Told({2: log_p}))
+    assert [None, [-1.5, -math.inf]] == table["log_p"].to_pylist()
+    table.validate(full=True)
+
+
+# What models are told apart by, and what they share
+
+
+def test_every_training_of_a_call_gives_what_it_gives_alone_in_any_order() -> None:
+    # Of what may differ in a call, everything does.
+    configs = [
+        TINY,
+        replace(TINY, seed=8),
+        replace(TINY, learning_rate=1e-4),
+        replace(TINY, held_out=Row(3), recorded=(2,)),
+        replace(TINY, held_out=None, recorded=(), drawn=5),
+    ]
+    alone = [fit(config, ()) for config in configs]
+    assert len({table["train_loss"][-1].as_py() for table in alone}) == len(alone)
+    for order in ((0, 1, 2, 3, 4), (4, 2, 0, 3, 1)):
+        found = dict(train_many([configs[index] for index in order], [()] * len(order)))
+        assert [alone[index] for index in order] == [found[place] for place in range(len(order))]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"data": Dataset("photos")},
+        {"model": DensityModel("conv-vae")},
+        {"asked": "test"},
+        {"examples": 41},
+        {"epochs": 4},
+        {"batch": 8},
+        {"samples": 5},
+        {"view": 1},
+        {"afresh": True},
+        {"outliers": 0.1},
+        {"privacy": Privacy(3.0)},
+    ],
+    ids=lambda other: next(iter(other)),
+)
+def test_nothing_else_may_differ_in_a_call(other: Mapping[str, object]) -> None:
+    assert alike(TINY) != alike(replace(TINY, **other))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="cannot share a call"):
+        list(train_many([TINY, replace(TINY, **other)], [(), ()]))  # type: ignore[arg-type]
+
+
+def test_the_answers_are_importance_samplings_of_the_trained_weights() -> None:
+    config, images = replace(TINY, view=6, samples=8), load(DIGITS)
+    learning = Generation(mnist(images.shape))
+    member = Member(3, np.flatnonzero(fold_of(9, 40, 4) != 1), learning_rate=1e-3)
+    spec = Spec(learning, Recipe(3, 16, 1e-3, epsilon=1e-8), images)
+    ((_, trained),) = trainer.train_many(spec, [member], torch.device("cpu"))
+    assert isinstance(trained, Trained)
+    tensors = {name: torch.from_numpy(values)[None] for name, values in trained.weights.items()}
+    pixels = torch.from_numpy(images.train_images[:40].reshape(40, -1).copy())
+    expected = log_p(
+        learning.vae, tensors, pixels, torch.arange(40), torch.tensor([member_key(3)]), Sampling(8, seed=6)
+    )
+    table = fit(config, ())
+    assert expected[0].float().tolist() == said(table, 3).tolist()
+    assert [epoch.train_loss for epoch in trained.history] == table["train_loss"].to_pylist()
+    drawn = learning.drawn(tensors, torch.tensor([member_key(3)]), 2)
+    assert drawn.flatten().tolist() == samples(table).tolist()
+
+
+@pytest.mark.parametrize("asked", ["train", "test"])
+def test_models_look_at_one_view_of_an_observation_unless_each_looks_afresh(asked: Split) -> None:
+    # The model tells how many pixels it sees: of grey ones other draws see other numbers.
+    model = DensityModel("tests.tasks.models.own_densities:Counting")
+    config = replace(TINY, model=model, asked=asked, epochs=1, recorded=(1,), drawn=0)
+    found = {
+        (seed, view, afresh): said(fit(replace(config, seed=seed, view=view, afresh=afresh), ()), 1).tolist()
+        for seed in (1, 2)
+        for view in (0, 1)
+        for afresh in (False, True)
+    }
+    assert 6 == len({tuple(each) for each in found.values()})
+    for view in (0, 1):
+        assert found[1, view, False] == found[2, view, False]
+        assert found[1, view, True] != found[2, view, True]
+
+
+# A model that has no answer
+
+
+class Says:
+    """What is told by models that nobody trained: each says the number that is its one tensor, of every observation."""
+
+    def __init__(self, refuses: float = math.nan) -> None:
+        self.refuses = refuses
+        self.asked: list[int] = []
+
+    def log_p(
+        self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
+    ) -> Tensor:
+        self.asked.append(len(members))
+        assert len(rows) == len(pixels)
+        if (tensors["says"] == self.refuses).any():
+            raise ValueError("this one has no answer")
+        return tensors["says"].double()[:, None].expand(-1, len(pixels)).clone()
+
+
+class Drawless(Says):
+    """The one that says -7 answers, and draws no images; the others draw even grey."""
+
+    def drawn(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
+        if (tensors["says"] == -7).any():
+            raise ValueError("this one draws no images")
+        return tensors["says"][:, None, None].expand(-1, count, 36).clone()
+
+
+def asked(learning: Says, *says: float, epoch: int = 1, drawn: int = 0) -> Asked:
+    """What models have said after an epoch, of three observations."""
+    images = Images(
+        np.zeros((3, 6, 6, 1), np.uint8), np.zeros(3, int), np.zeros((2, 6, 6, 1), np.uint8), np.zeros(2, int), 1
+    )
+    configs = [replace(TINY, held_out=None, examples=3, seed=seed, drawn=drawn) for seed in range(len(says))]
+    found = Asked(learning, configs, images)  # type: ignore[arg-type]
+    found.watch([(index, epoch) for index in range(len(says))], {"says": torch.tensor(says)})
+    return found
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_a_model_whose_answer_is_no_density_ends_alone(wrong: float) -> None:
+    told = asked(Says(), -1.5, wrong, -math.inf).told
+    assert f"log p of observation 0 is {wrong} after epoch 1" == str(told[1].error)
+    assert {} == told[1].log_p
+    assert [[-1.5] * 3, [-math.inf] * 3] == [told[index].log_p[1].tolist() for index in (0, 2)]
+
+
+def test_a_model_that_refuses_to_answer_ends_alone_and_is_asked_no_more() -> None:
+    learning = Says(refuses=-7.0)
+    found = asked(learning, -1.5, -7.0, -2.5)
+    assert "this one has no answer" == str(found.told[1].error)
+    assert [-1.5, -2.5] == [found.told[index].log_p[1][0] for index in (0, 2)]
+    assert [3, 1, 1, 1] == learning.asked
+    found.watch([(index, 3) for index in range(3)], {"says": torch.tensor([-1.5, -7.0, -2.5])})
+    assert [3, 1, 1, 1, 2] == learning.asked
+    assert [{1, 3}, set(), {1, 3}] == [set(found.told[index].log_p) for index in range(3)]
+
+
+def test_a_model_that_draws_no_images_ends_alone() -> None:
+    early = asked(Drawless(), 0.25, -7.0, epoch=2, drawn=2).told
+    assert all(each.samples is None and each.error is None for each in early.values())
+    told = asked(Drawless(), 0.25, -7.0, 0.75, epoch=3, drawn=2).told
+    assert [None, "this one draws no images", None] == [each.error and str(each.error) for each in told.values()]
+    assert [0.25, 0.75] == [float(told[index].samples.mean()) for index in (0, 2)]  # type: ignore[union-attr]
+
+
+def test_an_answer_keeps_no_other_models_answer() -> None:
+    assert all(told.log_p[1].base is None for told in asked(Says(), -1.0, -2.0).told.values())
+
+
+def test_a_training_without_an_answer_is_an_error_of_its_own() -> None:
+    found = dict(train_many([unsound(0), unsound(1), unsound(3)], [()] * 3))
+    assert isinstance(found[1], ValueError)
+    assert "log_prob makes nan of observation 0" in str(found[1])
+    assert [fit(unsound(0), ()), fit(unsound(3), ())] == [found[0], found[2]]
+    with pytest.raises(ValueError, match="log_prob makes nan of observation 0"):
+        fit(unsound(1), ())
+
+
+def unsound(seed: int) -> Fitting:
+    model = DensityModel("tests.tasks.models.own_densities:Unsound")
+    return replace(TINY, model=model, seed=seed, examples=20, epochs=1, recorded=(1,), drawn=0)
+
+
+def test_a_training_that_diverges_ends_alone() -> None:
+    wild = replace(TINY, learning_rate=1e30)
+    found = dict(train_many([wild, TINY], [(), ()]))
+    assert isinstance(found[0], TrainingError)
+    assert "is not finite" in str(found[0])
+    assert fit(TINY, ()) == found[1]
+
+
+# The config
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"seed": -1}, "seed is -1; it must be at least 0"),
+        ({"examples": -1}, "examples is -1; it must be at least 0"),
+        ({"epochs": 0}, "epochs is 0; it must be at least 1"),
+        ({"batch": 0}, "batch is 0; it must be at least 1"),
+        ({"samples": 0}, "samples is 0; it must be at least 1"),
+        ({"view": -1}, "view is -1; it must be at least 0"),
+        ({"drawn": -1}, "drawn is -1; it must be at least 0"),
+        ({"asked": "both"}, "asked is 'both'; it must be one of train, test"),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be a finite number above 0"),
+        ({"learning_rate": math.nan}, "learning_rate is nan; it must be a finite number above 0"),
+        ({"learning_rate": math.inf}, "learning_rate is inf; it must be a finite number above 0"),
+        ({"outliers": 1.0}, "outliers is 1.0; it must be a share from 0 to below 1"),
+        ({"outliers": -0.1}, "outliers is -0.1; it must be a share from 0 to below 1"),
+        ({"recorded": (0, 3)}, r"recorded is \(0, 3\); it must be epochs from 1 to 3, ascending"),
+        ({"recorded": (1, 4)}, r"recorded is \(1, 4\); it must be epochs from 1 to 3, ascending"),
+        ({"recorded": (3, 1)}, r"recorded is \(3, 1\); it must be epochs from 1 to 3, ascending"),
+        ({"recorded": (1, 1)}, r"recorded is \(1, 1\); it must be epochs from 1 to 3, ascending"),
+        ({"model": DensityModel("gan")}, "model is 'gan'; it must be one of vae, conv-vae"),
+        (
+            {"model": DensityModel("conv-vae"), "privacy": Privacy(1.0)},
+            "privacy is given and model is conv-vae; it must be vae",
+        ),
+        ({"model": DensityModel("mine.flows:make"), "privacy": Privacy(1.0)}, "privacy is given and model is mine"),
+        ({"model": DensityModel("mine.flows:make"), "outliers": 0.1}, "it must be 0 for a model of your own"),
+    ],
+    ids=str,
+)
+def test_a_value_out_of_range_is_named(changed: Mapping[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(TINY, **changed)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("partition", "folds", "number", "message"),
+    [
+        (-1, 2, 0, "partition is -1; it must be at least 0"),
+        (0, 1, 0, "folds is 1; it must be at least 2"),
+        (0, 2, 2, "number is 2; it must be from 0 to 1"),
+        (0, 2, -1, "number is -1; it must be from 0 to 1"),
+    ],
+)
+def test_a_fold_that_is_none_is_refused(partition: int, folds: int, number: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Fold(partition, folds, number)
+
+
+def test_a_row_before_the_first_is_refused() -> None:
+    with pytest.raises(ValueError, match="row is -1; it must be at least 0"):
+        Row(-1)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "message"),
+    [
+        ((0.0, 1e-5, 1.0), "epsilon is 0.0; it must be a finite number above 0"),
+        ((math.inf, 1e-5, 1.0), "epsilon is inf; it must be a finite number above 0"),
+        ((math.nan, 1e-5, 1.0), "epsilon is nan; it must be a finite number above 0"),
+        ((1.0, 0.0, 1.0), "delta is 0.0; it must be between 0 and 1"),
+        ((1.0, 1.0, 1.0), "delta is 1.0; it must be between 0 and 1"),
+        ((1.0, 1e-5, 0.0), "clip is 0.0; it must be a finite number above 0"),
+    ],
+)
+def test_a_privacy_that_is_none_is_refused(privacy: tuple[float, float, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Privacy(*privacy)
+
+
+def test_planning_a_training_imports_no_torch() -> None:
+    code = (
+        "import sys; from tasks.training.density import *; from tasks.datasets.dataset import Dataset;"
+        "alike(Fitting(Dataset('digits', 'd')));"
+        "print({'torch', 'scipy', 'sklearn', 'PIL', 'opacus'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "set()\n" == done.stdout
+
+
+def test_the_task_is_marked() -> None:
+    mark = marks(fit)
+    assert ("generator.fit", 1, 1.0, 1) == (mark.name, mark.version, mark.gpus, mark.trains)
+    assert (train_many, alike) == (mark.many, mark.alike)
+
+
+def test_what_a_training_gives_changes_only_with_its_version() -> None:
+    table = fit(replace(TINY, epochs=1, recorded=(1,)), ())
+    log_p, drawn = said(table, 1), samples(table)
+    found = [table["train_loss"][0].as_py(), table["test_loss"][0].as_py(), log_p.mean(), log_p.std(), drawn.std()]
+    assert 1 == marks(fit).version
+    # Processors differ in the last digit of a product, and the first steps of Adam make more of it.
+    assert [702.8965, 672.8895, -667.1751, 5.8326, 0.034472] == pytest.approx(found, rel=2e-4)

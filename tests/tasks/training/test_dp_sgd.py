@@ -1,0 +1,167 @@
+"""Training with differential privacy: what is spent, what a step is, and that a config has one result."""
+
+import math
+import sys
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import Dataset
+from tasks.models.counter_rng import Draws, member_key
+from tasks.models.densities import DensityModel
+from tasks.models.dequantisation import Binary
+from tasks.models.layers import Mode
+from tasks.models.vae import Dense, celeba
+from tasks.training import dp_sgd
+from tasks.training.density import fit
+from tasks.training.density_config import Fitting, Fold, Privacy, Row
+from tasks.training.elbo import Generation
+from tasks.training.members import Member, Recipe, Spec, Trained
+from tasks.training.objective import Batch
+
+CPU = torch.device("cpu")
+CONFIG = Fitting(
+    Dataset("digits"), examples=60, epochs=2, recorded=(1, 2), batch=20, samples=4, privacy=Privacy(8.0), seed=5
+)
+
+
+def exact(noise: float, steps: int, delta: float) -> float:
+    """Epsilon of a Gaussian mechanism that is applied so many times to all rows: Balle & Wang 2018, theorem 8."""
+    mu = math.sqrt(steps) / noise
+    return brentq(
+        lambda e: norm.cdf(mu / 2 - e / mu) - math.exp(e) * norm.cdf(-mu / 2 - e / mu) - delta, 1e-9, 100, xtol=1e-12
+    )
+
+
+@pytest.mark.parametrize(("noise", "steps"), [(2.0, 1), (10.0, 30)])
+def test_what_is_spent_without_sampling_is_the_gaussian_mechanisms(noise: float, steps: int) -> None:
+    found = dp_sgd.spent(((noise, 1.0, steps),), 1e-5)
+    assert exact(noise, steps, 1e-5) <= found <= exact(noise, steps, 1e-5) + 0.02
+
+
+def test_the_noise_spends_epsilon_over_all_epochs() -> None:
+    privacy = Privacy(2.0, 1e-4)
+    noise = dp_sgd.noise(privacy, steps=5, epochs=3)
+    assert 2.0 * (1 - dp_sgd.TOLERANCE) <= dp_sgd.spent(((noise, 1 / 5, 15),), 1e-4) <= 2.0
+
+
+def test_an_epsilon_that_no_noise_reaches_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opacus.accountants.utils.MAX_SIGMA", 1)  # what it gives up at: 1e6 takes it a minute
+    with pytest.raises(ValueError, match=r"epsilon is 0\.01; so little cannot be had over 6 steps at delta 1e-05"):
+        dp_sgd.noise(Privacy(0.01), steps=2, epochs=3)
+
+
+def test_the_table_has_log_p_the_samples_and_what_was_spent() -> None:
+    table = fit(replace(CONFIG, drawn=3), [])
+    first, last = table.column("epsilon").to_pylist()
+    assert 0 < first < last
+    assert 8.0 * (1 - dp_sgd.TOLERANCE) <= last <= 8.0
+    log_p = [np.array(values) for values in table.column("log_p").to_pylist()]
+    assert [(60,), (60,)] == [values.shape for values in log_p]
+    assert np.isfinite(log_p).all()
+    assert 3 * 28 * 28 * 4 == len(table.column("samples")[-1].as_py())
+    assert table.column("test_loss").to_pylist()[1] < 720  # of 1,024 coins it is 710
+
+
+def test_a_config_has_one_table_and_no_other_random_state_bears_on_it() -> None:
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first = fit(CONFIG, [])
+    assert torch.equal(before, torch.get_rng_state())
+    torch.manual_seed(2)
+    assert first.equals(fit(CONFIG, []))
+    other = fit(replace(CONFIG, seed=6), [])
+    assert first.column("train_loss").to_pylist() != other.column("train_loss").to_pylist()
+
+
+def test_nothing_is_said_while_it_trains(capfd: pytest.CaptureFixture[str]) -> None:
+    dp_sgd.spent.cache_clear()
+    dp_sgd._noise.cache_clear()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        fit(replace(CONFIG, privacy=Privacy(0.05), epochs=1, recorded=()), [])
+    assert [] == said
+    assert ("", "") == tuple(capfd.readouterr())
+
+
+def trained(vae: Dense, rows: int, batch: int, epochs: int = 1) -> tuple[Trained, Spec, Fitting]:
+    images = load(Dataset("digits"))
+    config = replace(CONFIG, examples=rows, batch=batch, epochs=epochs, recorded=(), seed=3)
+    spec = Spec(Generation(vae), Recipe(epochs, batch, 1e-3, epsilon=1e-8), images)
+    ((_, found),) = dp_sgd.train_many(spec, [Member(3, np.arange(rows))], [config], CPU)
+    assert isinstance(found, Trained), found
+    return found, spec, config
+
+
+def test_a_step_adds_noise_to_the_sum_of_clipped_slopes() -> None:
+    vae, rows = Dense(Binary((28, 28, 1)), 3, (7, 5)), 6
+    found, spec, config = trained(vae, rows, batch=rows)  # one step, in which every row is drawn
+    learning, privacy = spec.learning, config.privacy
+    assert privacy is not None
+    start = {name: torch.from_numpy(values)[None] for name, values in learning.initial(3).items()}
+    weights = [tensor.requires_grad_() for tensor in start.values()]
+    pixels = torch.from_numpy(spec.images.train_images[:rows].reshape(1, rows, -1).copy())
+    mode = Mode(True, Draws(torch.tensor([member_key(3)]), torch.tensor([0])))
+    losses = learning.losses(start, Batch(pixels, torch.zeros(1, rows, dtype=torch.int64), mode))[0]
+    total = [torch.zeros_like(weight) for weight in weights]
+    for loss in losses:
+        slopes = torch.autograd.grad(loss, weights, retain_graph=True)
+        norm = torch.stack([slope.norm() for slope in slopes]).norm()
+        assert norm > privacy.clip
+        for mine, slope in zip(total, slopes, strict=True):
+            mine += slope * privacy.clip / norm
+    stream = dp_sgd.generator(3, "privacy", CPU)
+    deviation = dp_sgd.noise(privacy, 1, 1) * privacy.clip
+    for weight, mine in zip(weights, total, strict=True):
+        weight.grad = mine + torch.normal(0.0, deviation, mine.shape[1:], generator=stream)
+    torch.optim.Adam(weights, 1e-3, eps=1e-8).step()
+    for name, weight in start.items():
+        # The first step of Adam is the slope's sign; where noise and slope cancel, rounding may turn it.
+        apart = (weight.detach()[0] - torch.from_numpy(found.weights[name])).abs()
+        assert (apart < 1e-6).double().mean() > 0.999
+    assert float(losses.detach().mean()) == pytest.approx(found.history[0].train_loss, rel=1e-6)
+
+
+@pytest.mark.slow
+def test_a_step_without_a_row_is_noise_alone() -> None:
+    # With a probability of 1/3 for each of three rows, 8 of 27 steps draw none.
+    found, _, _ = trained(Dense(Binary((28, 28, 1)), 3, (7, 5)), 3, batch=1, epochs=6)
+    assert all(np.isfinite(values).all() for values in found.weights.values())
+
+
+def test_a_row_more_is_trained_by_the_same_mechanism() -> None:
+    rows = np.arange(41)
+    assert dp_sgd.steps(CONFIG, Member(1, rows)) == 3
+    assert dp_sgd.steps(replace(CONFIG, held_out=Row(7)), Member(1, rows[1:])) == 3
+    assert dp_sgd.steps(replace(CONFIG, held_out=Fold(1, 2, 0)), Member(1, rows[1:])) == 2
+
+
+@pytest.mark.slow
+def test_there_may_be_an_outlier_component_too() -> None:
+    both, alone = (fit(replace(CONFIG, outliers=share), []) for share in (0.5, 0.0))
+    assert both.column("epsilon").equals(alone.column("epsilon"))
+    assert np.isfinite(both.column("log_p").to_pylist()).all()
+    assert both.column("test_loss")[1].as_py() < 600 < alone.column("test_loss")[0].as_py()
+
+
+@pytest.mark.parametrize("model", ["conv-vae", "package.module:factory"])
+def test_models_whose_rows_may_mix_are_refused(model: str) -> None:
+    with pytest.raises(ValueError, match=f"privacy is given and model is {model}; it must be vae"):
+        replace(CONFIG, model=DensityModel(model))
+    spec = Spec(Generation(celeba()), Recipe(1, 4, 1e-3), load(Dataset("photos#32x32#rgb")))
+    with pytest.raises(ValueError, match="only model vae has a private form"):
+        list(dp_sgd.train_many(spec, [Member(1, np.arange(4))], [CONFIG]))
+
+
+def test_without_opacus_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "opacus"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "opacus", None)
+    with pytest.raises(ValueError, match=r"pip install 'engram-audit\[density\]'"):
+        fit(CONFIG, [])

@@ -1,0 +1,466 @@
+"""Many models trained together: equal to each alone by the book, whatever company, order, way and interruption."""
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tasks.compute_context import Manner, under
+from tasks.datasets.images import Images
+from tasks.models.networks import Architecture
+from tasks.models.regularisers import Regularisers
+from tasks.models.vae import Dense, Vae, celeba, cifar10, mnist
+from tasks.training.cross_entropy import Classification
+from tasks.training.elbo import Generation
+from tasks.training.members import Epoch, Member, Recipe, Spec, State, Trained, TrainingError
+from tasks.training.trainer import train_many
+from tests.tasks.training import plain
+
+CPU = torch.device("cpu")
+SIDE, CLASSES, ROWS = 8, 10, 330
+RECIPE = Recipe(epochs=2, batch=32, learning_rate=3e-4, patience=10)
+
+
+def noise(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    stream = np.random.default_rng(seed)
+    pixels = stream.integers(0, 256, (count, SIDE, SIDE, 1), dtype=np.uint8)
+    return pixels, stream.integers(0, CLASSES, count)
+
+
+@pytest.fixture(scope="module")
+def images() -> Images:
+    return Images(*noise(ROWS, 1), *noise(70, 2), CLASSES)
+
+
+def spec(images: Images, regularisers: Regularisers = Regularisers(), network: str = "mlp1", **changes: object) -> Spec:  # noqa: B008
+    learning = Classification(Architecture(network, images.shape, images.classes, regularisers))
+    return Spec(learning, replace(RECIPE, **changes), images)  # type: ignore[arg-type]
+
+
+def member(seed: int, replaced: dict[int, np.ndarray] | None = None, **more: object) -> Member:
+    return Member(seed, np.arange(ROWS), replaced or {}, **more)  # type: ignore[arg-type]
+
+
+def outcomes(given: Spec, members: Sequence[Member], way: str = "loop", together: int | None = None) -> list:
+    with under(Manner(way=way, members=together)):  # type: ignore[arg-type]
+        found = dict(train_many(given, members, CPU))
+    assert sorted(found) == list(range(len(members)))
+    return [found[index] for index in range(len(members))]
+
+
+def succeeded(given: Spec, members: Sequence[Member], way: str = "loop", together: int | None = None) -> list[Trained]:
+    found = outcomes(given, members, way, together)
+    assert all(isinstance(outcome, Trained) for outcome in found), found
+    return found
+
+
+def bits(trained: Trained) -> tuple[object, ...]:
+    return trained.best_epoch, trained.history, *(values.tobytes() for values in trained.weights.values())
+
+
+def assert_close(expected: plain.Plain, found: Trained, within: float) -> None:
+    for name, values in expected.weights[found.best_epoch].items():
+        scale = max(1, np.abs(values).max())  # running variances are large
+        assert np.abs(values - found.weights[name]).max() < within * scale, name
+    for theirs, ours in zip(expected.history, found.history, strict=True):
+        np.testing.assert_equal(theirs.validation_accuracy, ours.validation_accuracy)  # both may be nan
+        for expected_loss, found_loss in (
+            (theirs.train_loss, ours.train_loss),
+            (theirs.validation_loss, ours.validation_loss),
+        ):
+            assert abs(expected_loss - found_loss) < within * max(1, abs(expected_loss))
+
+
+LETTER = np.full((SIDE, SIDE, 1), 255, np.uint8)
+UNEQUAL = [
+    member(5),
+    Member(6, np.arange(0, ROWS, 2)),  # fewer minibatches than the others
+    Member(7, np.arange(321), {3: LETTER, 320: LETTER}),  # the same number, the last one shorter
+    Member(8, np.arange(ROWS), learning_rate=1e-3),
+]
+
+
+@pytest.mark.parametrize(
+    ("regularisers", "optimiser"),
+    [
+        *((Regularisers(dropout, batch_norm), "adam") for dropout in (False, True) for batch_norm in (False, True)),
+        (Regularisers(dropout=True, batch_norm=True), "rmsprop"),
+    ],
+    ids=str,
+)
+def test_a_hundred_steps_equal_training_alone_by_the_book(
+    images: Images, regularisers: Regularisers, optimiser: str
+) -> None:
+    settings = {"epochs": 10, "precision": "float64", "optimiser": optimiser, "schedule": ((4, 0.1),)}
+    given = spec(images, regularisers, **settings)
+    expected = [plain.train(given, each, 10) for each in UNEQUAL]
+    for way in ("loop", "stack"):
+        for theirs, ours in zip(expected, succeeded(given, UNEQUAL, way), strict=True):
+            assert_close(theirs, ours, within=1e-12)
+
+
+EPOCHS = 4  # of three minibatches: the deep networks take a second and more for each, by the book
+
+
+def shrunk(side: int, channels: int, rows: int) -> Images:
+    stream = np.random.default_rng(side)
+    pixels = stream.integers(0, 256, (rows, side, side, channels), dtype=np.uint8)
+    return Images(pixels, stream.integers(0, 4, rows), pixels[:5], stream.integers(0, 4, 5), 4)
+
+
+def classifier(
+    network: str, side: int, channels: int = 1, augmentation: bool = False, batch: int = 8, **on: bool
+) -> Spec:
+    images = shrunk(side, channels, rows=24)
+    architecture = Architecture(network, images.shape, images.classes, Regularisers(**on))
+    recipe = replace(RECIPE, batch=batch, epochs=EPOCHS, patience=None)
+    return Spec(Classification(architecture, augmentation), recipe, images)
+
+
+def generator(vae: Vae, batch: int = 8) -> Spec:
+    images = shrunk(28, 1, rows=24) if isinstance(vae, Dense) else shrunk(32, 3, rows=24)
+    return Spec(Generation(vae), replace(RECIPE, batch=batch, epochs=EPOCHS, patience=None, epsilon=1e-8), images)
+
+
+# The deep ones on small images by small minibatches, as far as batch norm of so few values allows: it makes much of the
+# last digit.
+EVERY = {
+    "mlp1 augmented": lambda: classifier("mlp1", 8, augmentation=True),
+    "cnn1": lambda: classifier("cnn1", 12),
+    "cnn1 with everything": lambda: classifier("cnn1", 12, augmentation=True, dropout=True, batch_norm=True),
+    "cnn2": lambda: classifier("cnn2", 16, channels=3),
+    "cnn2 with everything": lambda: classifier("cnn2", 16, 3, augmentation=True, dropout=True, batch_norm=True),
+    "densenet100": lambda: classifier("densenet100", 8, channels=3, batch=4, dropout=True),
+    "resnet18": lambda: classifier("resnet18", 5, channels=3),
+    "fully connected autoencoder": lambda: generator(mnist()),
+    "autoencoder of cifar10": lambda: generator(cifar10(), batch=6),
+    "autoencoder of celeba": lambda: generator(celeba(), batch=6),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EVERY)
+def test_a_dozen_steps_of_every_network_equal_training_alone_by_the_book(name: str) -> None:
+    given = EVERY[name]()
+    given = replace(given, recipe=replace(given.recipe, precision="float64"))
+    # Three minibatches an epoch, the last one shorter; the other member has two.
+    batch = given.recipe.batch
+    rows = 3 * batch - batch // 4
+    members = [Member(3, np.arange(rows)), Member(4, np.arange(rows - 2 * batch, rows))]
+    expected = [plain.train(given, member, EPOCHS, kept=[EPOCHS]) for member in members]
+    for way, within in (("loop", 1e-12), ("stack", 1e-10)):
+        for theirs, ours in zip(expected, succeeded(given, members, way), strict=True):
+            assert_close(theirs, ours, within)
+
+
+def test_a_member_is_the_same_to_the_bit_alone_in_any_company_order_and_way(images: Images) -> None:
+    members = [member(0), member(1), member(1, {7: LETTER}), Member(2, np.arange(100), {0: LETTER, 99: LETTER})]
+    given = spec(images, epochs=3)
+    alone = [bits(succeeded(given, [one])[0]) for one in members]
+    assert len(set(alone)) == len(members)
+    for size in (2, 4):
+        for group in itertools.permutations(range(4), size):
+            for way in ("loop", "stack"):
+                together = succeeded(given, [members[index] for index in group], way)
+                assert [alone[index] for index in group] == [bits(trained) for trained in together]
+
+
+@pytest.mark.parametrize("regularisers", [Regularisers(dropout=True), Regularisers(True, True)], ids=str)
+def test_the_loop_is_the_same_to_the_bit_for_every_network(images: Images, regularisers: Regularisers) -> None:
+    given = spec(images, regularisers)
+    alone = [bits(succeeded(given, [one])[0]) for one in UNEQUAL]
+    assert alone == [bits(trained) for trained in succeeded(given, UNEQUAL)]
+    assert alone[::-1] == [bits(trained) for trained in succeeded(given, UNEQUAL[::-1])]
+
+
+def test_places_that_become_free_are_taken_by_those_who_wait_and_else_given_up(images: Images) -> None:
+    # Noise is learnt by heart, so members stop early, each at an epoch of its own.
+    given = spec(images, epochs=60, patience=3, learning_rate=3e-3)
+    members = [Member(seed, np.arange(60 + 40 * seed)) for seed in range(6)]
+    alone = [succeeded(given, [one])[0] for one in members]
+    assert len({len(trained.history) for trained in alone}) > 2
+    for together in (1, 2, 4, 6):
+        found = succeeded(given, members, "stack", together)
+        assert [bits(trained) for trained in alone] == [bits(trained) for trained in found]
+
+
+def test_members_are_given_as_they_end(images: Images) -> None:
+    members = [member(0), member(1, until=1), member(2)]
+    with under(Manner(way="stack")):
+        ended = [index for index, _ in train_many(spec(images, epochs=3), members, CPU)]
+    assert [1, 0, 2] == ended
+
+
+def test_twice_is_the_same_to_the_bit(images: Images) -> None:
+    first, second = (bits(succeeded(spec(images), [member(3)])[0]) for _ in range(2))
+    assert first == second
+
+
+def test_one_member_trains_the_same_from_any_number_of_threads(images: Images) -> None:
+    before = torch.get_num_threads()
+    results = []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            results.append(bits(succeeded(spec(images), [member(3)])[0]))
+            assert count == torch.get_num_threads()
+    finally:
+        torch.set_num_threads(before)
+    assert results[0] == results[1]
+
+
+def test_threads_are_as_they_were_while_a_result_is_looked_at(images: Images) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for _ in train_many(spec(images), [member(0), member(1)], CPU):
+            assert 2 == torch.get_num_threads()
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_training_stops_after_patience_and_gives_the_best_epochs_weights(images: Images) -> None:
+    (trained,) = succeeded(spec(images, epochs=60, patience=3, learning_rate=3e-3), [member(0)])
+    losses = [epoch.validation_loss for epoch in trained.history]
+    assert 1 + int(np.argmin(losses)) == trained.best_epoch
+    assert trained.best_epoch + 3 == len(losses)
+    (unbroken,) = succeeded(spec(images, epochs=trained.best_epoch, learning_rate=3e-3), [member(0)])
+    assert bits(unbroken)[2:] == bits(trained)[2:]
+
+
+def test_without_patience_the_last_epochs_weights_are_given(images: Images) -> None:
+    given = spec(images, epochs=12, learning_rate=3e-3, precision="float64")
+    (best,) = succeeded(given, [member(0)])
+    (last,) = succeeded(replace(given, recipe=replace(given.recipe, patience=None)), [member(0)])
+    assert (12, 12) == (last.best_epoch, len(last.history))
+    assert best.best_epoch < 12
+    assert_close(plain.train(given, member(0), 12), last, within=1e-12)
+
+
+# Chains
+
+
+def broken_into_links(given: Spec, seed: int, stops: Sequence[int]) -> Iterator[Trained]:
+    """Each link in a call of its own, from the state that the one before gave back."""
+    state: State | None = None
+    for stop in stops:
+        (link,) = succeeded(given, [member(seed, start=state, until=stop, returns_state=True)])
+        state = link.state
+        yield link
+
+
+@pytest.mark.parametrize("regularisers", [Regularisers(), Regularisers(True, True)], ids=str)
+@pytest.mark.parametrize("optimiser", ["adam", "rmsprop"])
+def test_a_chain_is_the_unbroken_run_to_the_bit(images: Images, regularisers: Regularisers, optimiser: str) -> None:
+    given = spec(images, regularisers, epochs=7, optimiser=optimiser, schedule=((3, 0.5),))
+    (unbroken,) = succeeded(given, [member(4)])
+    *_, last = broken_into_links(given, 4, [1, 3, 6, 7])
+    assert bits(unbroken) == bits(last)
+
+
+@pytest.mark.parametrize("way", ["loop", "stack"])
+def test_consecutive_links_of_one_call_are_the_same_as_links_apart(images: Images, way: str) -> None:
+    given = spec(images, epochs=6)
+    apart = list(broken_into_links(given, 4, [2, 5, 6]))
+    links = [member(4, until=2), member(9), member(4, until=5, after=0), member(4, until=6, after=2)]
+    first, other, second, third = succeeded(given, links, way)
+    assert [bits(link) for link in apart] == [bits(first), bits(second), bits(third)]
+    assert bits(succeeded(given, [member(9)])[0]) == bits(other)
+
+
+def test_a_chain_that_stops_early_ends_every_later_link_with_the_same_model(images: Images) -> None:
+    given = spec(images, epochs=60, patience=3, learning_rate=3e-3)
+    (unbroken,) = succeeded(given, [member(0)])
+    stopped = len(unbroken.history)
+    links = [member(0, until=2), member(0, until=stopped + 5, after=0), member(0, after=1)]
+    found = succeeded(given, links)
+    assert [2, stopped, stopped] == [len(link.history) for link in found]
+    assert bits(unbroken) == bits(found[1]) == bits(found[2])
+    *_, again = broken_into_links(given, 0, [stopped, stopped + 5])
+    assert bits(unbroken) == bits(again)
+
+
+def test_a_link_whose_beginning_fails_fails_with_it(images: Images) -> None:
+    given = spec(images, epochs=4)
+    broken = member(1, until=2, learning_rate=1e20)
+    first, other, last = outcomes(given, [broken, member(0), replace(broken, until=4, after=0)], "stack")
+    assert isinstance(first, TrainingError)
+    assert str(first) == str(last)
+    assert isinstance(other, Trained)
+
+
+# Failures
+
+
+@pytest.mark.parametrize("way", ["loop", "stack"])
+def test_a_loss_that_is_not_finite_ends_its_member_alone(images: Images, way: str) -> None:
+    for regularisers in (Regularisers(), Regularisers(dropout=True, batch_norm=True)):
+        given = spec(images, regularisers, precision="float64")
+        members = [member(0), member(1, learning_rate=1e200), member(2)]
+        first, second, third = outcomes(given, members, way)
+        assert isinstance(second, TrainingError)
+        assert str(second).startswith("loss is not finite at step ")
+        assert str(second).endswith(" (seed 1); try a lower learning rate")
+        for seed, found in ((0, first), (2, third)):
+            assert_close(plain.train(given, member(seed), 2), found, within=1e-12)
+
+
+def test_the_step_at_which_a_loss_explodes_is_counted_over_all_epochs(images: Images) -> None:
+    given = spec(images, epochs=5, schedule=((2, 1e25),))
+    (outcome,) = outcomes(given, [member(6)])
+    assert "loss is not finite at step 24 (seed 6); try a lower learning rate" == str(outcome)
+
+
+def test_a_way_that_this_device_has_not_is_named_with_those_it_has(images: Images) -> None:
+    (outcome,) = outcomes(spec(images), [member(0)], "graph")
+    assert "way is graph; for mlp1 on cpu it must be auto or one of loop, stack" == str(outcome)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (Member(0, np.arange(0)), "member 0 has no rows to train on"),
+        (Member(0, np.arange(ROWS + 1)), f"member 0 trains on rows 0 to {ROWS} of {ROWS}"),
+        (member(0, after=3), "member 0 comes after member 3; there are 1"),
+    ],
+)
+def test_a_member_that_cannot_be_trained_is_refused(images: Images, wrong: Member, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        train_many(spec(images), [wrong], CPU)
+
+
+def test_no_members_give_nothing(images: Images) -> None:
+    assert [] == list(train_many(spec(images), [], CPU))
+
+
+# What a member sees
+
+
+def test_seeds_differ(images: Images) -> None:
+    one, other = succeeded(spec(images, epochs=1), [member(0), member(1)])
+    assert bits(one) != bits(other)
+
+
+def test_a_replaced_row_trains_as_if_the_data_held_it(images: Images) -> None:
+    letter = np.random.default_rng(9).integers(0, 256, (SIDE, SIDE, 1), dtype=np.uint8)
+    changed = images.train_images.copy()
+    changed[41] = letter
+    held = Images(changed, images.train_labels, images.test_images, images.test_labels, CLASSES)
+    (replaced,) = succeeded(spec(images), [member(0, {41: letter})])
+    (as_held,) = succeeded(spec(held), [member(0)])
+    assert bits(as_held) == bits(replaced)
+
+
+def test_a_member_sees_its_own_rows_only(images: Images) -> None:
+    fewer = Images(images.train_images[::2], images.train_labels[::2], images.test_images, images.test_labels, CLASSES)
+    (chosen,) = succeeded(spec(images), [Member(4, np.arange(0, ROWS, 2))])
+    (all_of_fewer,) = succeeded(spec(fewer), [Member(4, np.arange(165))])
+    assert bits(all_of_fewer) == bits(chosen)
+
+
+# Watching
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_a_watch_sees_every_model_after_every_epoch(images: Images, together: int) -> None:
+    seen: dict[tuple[int, int], np.ndarray] = {}
+
+    def watch(who: Sequence[tuple[int, int]], tensors: dict[str, torch.Tensor]) -> None:
+        for place, key in enumerate(who):
+            assert key not in seen
+            seen[key] = tensors["dense4.weight"][place].numpy().copy()
+
+    members = [member(0), member(1, until=1), member(2)]
+    given = replace(spec(images, epochs=3), watch=watch)
+    succeeded(given, members, "stack", together)
+    assert {(0, 1), (0, 2), (0, 3), (1, 1), (2, 1), (2, 2), (2, 3)} == set(seen)
+    expected = plain.train(given, members[2], 3).weights
+    for epoch in (1, 2, 3):
+        np.testing.assert_allclose(expected[epoch]["dense4.weight"], seen[2, epoch], atol=1e-5)
+
+
+# Records
+
+
+def test_results_tell_how_they_were_computed(images: Images) -> None:
+    with under(Manner(way="stack", members=2)) as notes:
+        for _ in train_many(spec(images), [member(0), member(1), member(2)], CPU):
+            assert ("stack", 2) == (notes["way"], notes["stack"])
+            assert notes["steps_per_second"] > 0
+            assert notes["bytes_per_member"] > 4 * 5 * 190_000
+    with under(Manner()) as notes:
+        assert isinstance(next(train_many(spec(images), [member(0)], CPU))[1], Trained)
+        assert ("loop", 1) == (notes["way"], notes["stack"])
+
+
+OUT_OF_MEMORY = """
+import resource, sys
+import numpy as np, torch
+from tasks.datasets.images import Images
+from tasks.compute_context import Manner, under
+from tasks.models.networks import Architecture
+from tasks.training import memory
+from tasks.training.cross_entropy import Classification
+from tasks.training.elbo import Generation
+from tasks.training.trainer import train_many
+from tasks.training.members import Member, Recipe, Spec
+
+torch.set_num_threads(1)
+stream = np.random.default_rng(0)
+noise = lambda n: (stream.integers(0, 256, (n, 64, 64, 3), dtype=np.uint8), stream.integers(0, 10, n))
+images = Images(*noise(64), *noise(16), 10)
+spec = Spec(Classification(Architecture("mlp1", images.shape, 10)), Recipe(2, 32, 3e-4), images)
+members = [Member(seed, np.arange(64)) for seed in range(12)]
+alone = [dict(train_many(spec, [member]))[0] for member in members]
+memory.free = lambda device: 2**60  # as if there were plenty, which others then take
+taken = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+each = 4 * 6_500_000 * 5
+resource.setrlimit(resource.RLIMIT_AS, (taken + int(sys.argv[1]) * each, -1))
+halved, give_back = [], memory.free_unused
+memory.free_unused = lambda device: (halved.append(1), give_back(device))
+for attempt in range(2):
+    with under(Manner(way="stack")) as notes:
+        found, sizes = {}, []
+        halved.clear()
+        for index, outcome in train_many(spec, members):
+            found[index] = outcome
+            sizes.append(notes.get("stack"))
+    same = [
+        not isinstance(one, Exception)
+        and all(np.array_equal(one.weights[name], other.weights[name]) for name in one.weights)
+        for one, other in ((found[index], alone[index]) for index in range(12))
+    ]
+    errors = {str(outcome) for outcome in found.values() if isinstance(outcome, Exception)}
+    print(len(halved), all(same), max(size or 0 for size in sizes), errors)
+    del found, outcome
+"""
+
+
+def out_of_memory(models: int) -> list[str]:
+    command = [sys.executable, "-c", OUT_OF_MEMORY, str(models)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert 0 == done.returncode, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_memory_that_runs_out_halves_the_stack_and_is_remembered() -> None:
+    assert ["1 True 6 set()", "0 True 6 set()"] == out_of_memory(models=8)
+
+
+@pytest.mark.slow
+def test_a_single_model_that_does_not_fit_is_one_clear_error() -> None:
+    first, _ = out_of_memory(models=0)
+    assert first.startswith("1 False 0 {'one mlp1 with a batch of 32 does not fit into the ")
+    assert first.endswith(" GB that are free on cpu; try a smaller batch'}")
+
+
+def test_an_epochs_numbers_are_python_floats(images: Images) -> None:
+    (trained,) = succeeded(spec(images), [member(0)])
+    assert {int, float} == {type(value) for value in vars(trained.history[0]).values()}
+    assert isinstance(trained.history[0], Epoch)
