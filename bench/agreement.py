@@ -12,24 +12,24 @@ from bench.measuring import Row
 from tasks import devices
 from tasks.datasets.images import Images
 from tasks.training.members import Trained
-from tasks.training.strategies import Ground, Way
-from tasks.training.trainer import Crew
+from tasks.training.strategies import Strategy, Workload
+from tasks.training.trainer import Trainer
 
 
 def agreement(data: Images, place: torch.device, members: int, epochs: int) -> Iterator[Row]:
     """Differences of the final validation loss and accuracy from those of the loop, the largest of the members."""
-    ground, gpu = classifiers(data, place, members=members, epochs=epochs), place.type == "cuda"
+    workload, gpu = classifiers(data, place, members=members, epochs=epochs), place.type == "cuda"
     half = max(1, members // 2)
     ways = {
-        "loop": Way("loop"),
-        f"stack of {members}, eager": Way("stack", places=members),
-        f"stack of {members}, captured": Way("stack", places=members, captured=gpu),
-        f"stacks of {half}, captured": Way("stack", places=half, captured=gpu),
-        f"graphs on {members} streams": Way("graph", stacks=members, captured=gpu),
+        "loop": Strategy("loop"),
+        f"stack of {members}, eager": Strategy("stack", places=members),
+        f"stack of {members}, captured": Strategy("stack", places=members, captured=gpu),
+        f"stacks of {half}, captured": Strategy("stack", places=half, captured=gpu),
+        f"graphs on {members} streams": Strategy("graph", stacks=members, captured=gpu),
     }
     loops = None
     for name, way in ways.items():
-        found, again = (trained(ground, way) for _ in range(2))
+        found, again = (trained(workload, way) for _ in range(2))
         loops = found if loops is None else loops
         loss, accuracy = apart(found, loops)
         yield Row(
@@ -39,10 +39,10 @@ def agreement(data: Images, place: torch.device, members: int, epochs: int) -> I
         )
 
 
-def trained(ground: Ground, way: Way) -> list[Trained]:
+def trained(workload: Workload, way: Strategy) -> list[Trained]:
     """Every member, trained that way."""
-    with devices.exactly(ground.device):
-        found = dict(Crew(ground, way, None, dict(enumerate(ground.members))).outcomes())
+    with devices.exactly(workload.device):
+        found = dict(Trainer(workload, way, None, dict(enumerate(workload.members))).outcomes())
     ended = []
     for index in sorted(found):
         outcome = found[index]

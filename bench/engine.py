@@ -11,13 +11,13 @@ from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images
 from tasks.models.networks import Architecture
 from tasks.models.vae import mnist
-from tasks.training.cross_entropy import Classification
+from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.device_data import resident
-from tasks.training.elbo import Generation
+from tasks.training.elbo import Elbo
 from tasks.training.members import Member, Recipe, Spec
-from tasks.training.objective import Learning
+from tasks.training.objective import Objective
 from tasks.training.stack import Stack
-from tasks.training.strategies import Ground, Way, steps_of, stream, synchronise
+from tasks.training.strategies import Strategy, Workload, steps_of, stream, synchronise
 
 BATCH, LEARNING_RATE = 128, 3e-4  # of classifiers, as published
 VAE_BATCH, VAE_LEARNING_RATE = 64, 1e-3
@@ -49,31 +49,31 @@ def first(data: Images, count: int) -> Images:
 
 def classifiers(
     data: Images, place: torch.device, network: str = "mlp1", members: int = 1, epochs: int = 1, batch: int = BATCH
-) -> Ground:
+) -> Workload:
     """Members of a network that classifies, each of a seed of its own, on all training images."""
-    learning = Classification(Architecture(network, data.shape, data.classes))
-    return ground(learning, Recipe(epochs, batch, LEARNING_RATE, patience=10), data, place, members)
+    learning = CrossEntropy(Architecture(network, data.shape, data.classes))
+    return workload(learning, Recipe(epochs, batch, LEARNING_RATE, patience=10), data, place, members)
 
 
-def autoencoders(data: Images, place: torch.device) -> Ground:
+def autoencoders(data: Images, place: torch.device) -> Workload:
     """The fully connected autoencoder of density."""
-    return ground(Generation(VAE), Recipe(1, VAE_BATCH, VAE_LEARNING_RATE), data, place, 1)
+    return workload(Elbo(VAE), Recipe(1, VAE_BATCH, VAE_LEARNING_RATE), data, place, 1)
 
 
-def ground(learning: Learning, recipe: Recipe, data: Images, place: torch.device, members: int) -> Ground:
+def workload(learning: Objective, recipe: Recipe, data: Images, place: torch.device, members: int) -> Workload:
     rows = np.arange(len(data.train_images))
     group = [Member(seed, rows) for seed in range(members)]
     there, aliases = resident(data, place).with_replaced([member.replaced for member in group])
-    return Ground(Spec(learning, recipe, data), there, group, aliases)
+    return Workload(Spec(learning, recipe, data), there, group, aliases)
 
 
-def seated(ground: Ground, way: Way) -> list[Stack]:
+def seated(workload: Workload, way: Strategy) -> list[Stack]:
     """The way's stacks with a member in every place."""
-    stacks = ground.stacks(way)
+    stacks = workload.stacks(way)
     for number, stack in enumerate(stacks):
         for place in range(way.places):
-            index = (number * way.places + place) % len(ground.members)
-            stack.enter(place, index, ground.members[index])
+            index = (number * way.places + place) % len(workload.members)
+            stack.enter(place, index, workload.members[index])
     return stacks
 
 
@@ -87,11 +87,11 @@ def epochs(stack: Stack) -> Run:
     return epoch
 
 
-def steps(ground: Ground, stacks: list[Stack]) -> Run:
+def steps(workload: Workload, stacks: list[Stack]) -> Run:
     """Takes STEPS steps with every model."""
     padded = [stack.begin()[0] for stack in stacks]
-    synchronise(ground.device)  # the steps have streams of their own, which do not wait for what has been said before
-    run = steps_of(stacks, [stream(ground.device) for _ in stacks], any(padded))
+    synchronise(workload.device)  # the steps have streams of their own, which do not wait for what has been said before
+    run = steps_of(stacks, [stream(workload.device) for _ in stacks], any(padded))
 
     def several() -> None:
         for _ in range(STEPS):

@@ -47,7 +47,7 @@ from tasks.models.dequantisation import fixed, observation_keys
 from tasks.models.importance import Sampling, log_p
 from tasks.precision import full_float32
 from tasks.training.stack import Stack
-from tasks.training.strategies import Way
+from tasks.training.strategies import Strategy
 
 SAMPLES, FEW = 256, 2
 FOLDS, EPOCHS, ESTIMATED, ROWS, TRAINED_ON = 100, 100, 20, 60_000, 54_000  # of density: log p every 5 epochs
@@ -207,7 +207,7 @@ class Estimates:
 
 
 def gigaflops_of_a_step() -> float:
-    """The products of one minibatch: forward, slopes of the weights, and slopes of all rows but the first layer's."""
+    """The products of one minibatch: forward, and the gradients of weights and of all rows but the first layer's."""
     sizes = [math.prod(weight.shape) for name, weight in VAE.weights.items() if name.endswith("weight")]
     return 2 * BATCH * (3 * sum(sizes) - sizes[0]) / 1e9
 
@@ -221,7 +221,7 @@ def training(data: Images, rounds: int) -> Iterator[Row]:
     """The rows of training that one thread answers."""
     torch.set_num_threads(1)
     kind, clock = clock_of(CPU)
-    (stack,) = seated(autoencoders(data, CPU), Way("loop"))
+    (stack,) = seated(autoencoders(data, CPU), Strategy("loop"))
     rivals: dict[str, Run] = {"tensors": tensors(data, CPU), "pictures": pictures(data, CPU)}
     products = ceilings(CPU)
     seconds = in_turn({"engram": epochs(stack), **rivals, **products}, rounds, clock)
@@ -238,7 +238,7 @@ def estimation(data: Images, rounds: int, points: int) -> Iterator[Row]:
     """The rows of log p that one thread answers, of a model that has trained for an epoch."""
     torch.set_num_threads(1)
     kind, clock = clock_of(CPU)
-    (stack,) = seated(autoencoders(data, CPU), Way("loop"))
+    (stack,) = seated(autoencoders(data, CPU), Strategy("loop"))
     epochs(stack)()
     estimates, sampling, products = Estimates.of(stack, points), Sampling(SAMPLES), ceilings(CPU)
     runs: dict[str, Run] = {"engram": partial(estimates.ours, sampling)}
@@ -277,14 +277,14 @@ def stacked(
 ) -> Iterator[Row]:
     """The rows of a GPU: stacks of models in training, and their estimates by precision."""
     kind, clock = clock_of(place)
-    ground, captured = autoencoders(data, place), place.type == "cuda"
+    workload, captured = autoencoders(data, place), place.type == "cuda"
     few = first(data, 60 * BATCH)
     usual, most = tensors(few, place), max(stacks)
     step = estimates = None
     with devices.exactly(place):
         for models in stacks:
-            trained = seated(ground, Way("stack", places=models, captured=captured))
-            seconds = in_turn({"engram": steps(ground, trained), "tensors": usual}, rounds, clock)
+            trained = seated(workload, Strategy("stack", places=models, captured=captured))
+            seconds = in_turn({"engram": steps(workload, trained), "tensors": usual}, rounds, clock)
             ours, rival = seconds["engram"] / STEPS / models, seconds["tensors"] * BATCH / len(few.train_images)
             yield Row(
                 f"autoencoders, {models} stacked{', captured' if captured else ''}: model-step, {kind}",

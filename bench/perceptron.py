@@ -32,7 +32,7 @@ from bench.measuring import Row, Run, ceilings, clock_of, in_turn, rate
 from tasks.datasets.images import Images
 from tasks.models import mlp1
 from tasks.models.networks import Architecture
-from tasks.training.strategies import Way
+from tasks.training.strategies import Strategy
 
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 CPU = torch.device("cpu")
@@ -41,7 +41,7 @@ Epoch = Run  # trains one pass over the bench's rows
 
 def engram(data: Images, place: torch.device) -> Epoch:
     """The engine, one model after another."""
-    (stack,) = seated(classifiers(data, place), Way("loop"))
+    (stack,) = seated(classifiers(data, place), Strategy("loop"))
     return epochs(stack)
 
 
@@ -94,7 +94,7 @@ def naive(rows: torch.utils.data.Dataset[Any], data: Images, place: torch.device
 
 
 def gigaflops_of_a_step(data: Images) -> float:
-    """The products of one minibatch: forward, slopes of the weights, and slopes of all rows but the first layer's."""
+    """The products of one minibatch: forward, and the gradients of weights and of all rows but the first layer's."""
     weights = Architecture("mlp1", data.shape, data.classes).weights
     sizes = [math.prod(weight.shape) for name, weight in weights.items() if name.endswith("weight")]
     return 2 * BATCH * (3 * sum(sizes) - sizes[0]) / 1e9

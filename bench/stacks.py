@@ -1,8 +1,8 @@
 """How fast many classifiers train together on a GPU, beside one usual loop and beside what the device can do at most.
 
 The floor of a step of one model in a stack is the larger of two times: its matrix products at the device's fastest
-float32 product (8192 x 8192), and Adam's traffic (7 reads and writes of every weight, slope or moment) at the rate of a
-copy. The rival is the loop of `bench.perceptron` over tensors, with autograd and torch.optim.Adam at its defaults.
+float32 product (8192 x 8192), and Adam's traffic (7 reads and writes of every weight, gradient or moment) at the rate
+of a copy. The rival is the loop of `bench.perceptron` over tensors, with autograd and torch.optim.Adam at its defaults.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tasks.datasets.images import Images
 from tasks.models.networks import Architecture
 from tasks.precision import full_float32
 from tasks.training import memory
-from tasks.training.strategies import Way, candidates, raced, rehearsed, synchronise
+from tasks.training.strategies import Strategy, benchmarked, candidates, rehearsed, synchronise
 from tasks.training.trainer import MOST
 
 STACKS = (64, 256, 128, 512, 1, 16, 4)  # the most telling first
@@ -101,15 +101,15 @@ def floor(data: Images, most: Ceilings) -> Floor:
 
 def perceptrons(data: Images, place: torch.device, tiny: bool, stacks: Sequence[int] = STACKS) -> Iterator[Row]:
     """Model-steps of mlp1 in stacks, recorded and not, each in turn with the usual loop."""
-    ground, least = classifiers(data, place), floor(data, ceilings(place, tiny))
+    workload, least = classifiers(data, place), floor(data, ceilings(place, tiny))
     few = first(data, 60 * BATCH)
     usual, batches = tensors(few, place), math.ceil(len(few.train_images) / BATCH)
     with devices.exactly(place):
         for models in stacks:
             runs: dict[str, Run] = {}
             for name, captured in (("captured", True), ("eager", False)):
-                way = Way("stack", places=models, captured=captured and place.type == "cuda")
-                runs[name] = steps(ground, seated(ground, way))
+                way = Strategy("stack", places=models, captured=captured and place.type == "cuda")
+                runs[name] = steps(workload, seated(workload, way))
             seconds = in_turn({**runs, "tensors": usual}, ROUNDS, wall_after_the_device(place))
             rival = seconds["tensors"] / batches
             for name in runs:
@@ -133,8 +133,8 @@ def perceptrons(data: Images, place: torch.device, tiny: bool, stacks: Sequence[
 def whole_epochs(data: Images, place: torch.device, models: int) -> Iterator[Row]:
     """What epochs cost beyond their steps: drawing and sending the order, validation, waiting."""
     # Of many epochs: while one is computed, the order of the next is drawn.
-    ground, captured = classifiers(data, place, epochs=1000), place.type == "cuda"
-    (stack,) = seated(ground, Way("stack", places=models, captured=captured))
+    workload, captured = classifiers(data, place, epochs=1000), place.type == "cuda"
+    (stack,) = seated(workload, Strategy("stack", places=models, captured=captured))
     count = stack.order.shape[1]
 
     def epoch() -> None:
@@ -143,7 +143,7 @@ def whole_epochs(data: Images, place: torch.device, models: int) -> Iterator[Row
 
     with devices.exactly(place):
         clock = wall_after_the_device(place)
-        both = in_turn({"epoch": epoch, "steps": steps(ground, [stack])}, ROUNDS, clock)
+        both = in_turn({"epoch": epoch, "steps": steps(workload, [stack])}, ROUNDS, clock)
         alone, each = both["steps"] / STEPS, both["epoch"] / count
         yield Row(
             f"mlp1, {models} stacked: model-step in whole epochs, with orders and validation",
@@ -156,11 +156,11 @@ def whole_epochs(data: Images, place: torch.device, models: int) -> Iterator[Row
 def race(network: str, data: Images, place: torch.device, most: int = MOST, batch: int = BATCH) -> Iterator[Row]:
     """Model-steps per second of every way, as the engine itself decides between them."""
     with devices.exactly(place):
-        ground = classifiers(data, place, network, batch=batch)
-        need = memory.need(lambda models: rehearsed(ground, models), place)
+        workload = classifiers(data, place, network, batch=batch)
+        need = memory.need(lambda models: rehearsed(workload, models), place)
         release()
         fitting = max(1, min(most, need.fitting(memory.free(place))))
-        choice = raced(ground, candidates(ground, fitting))
+        choice = benchmarked(workload, candidates(workload, fitting))
     rates: dict[str, float] = dict(choice["rates"])
     members = choice["places"] * choice["stacks"]
     for name, reached in rates.items():
@@ -176,16 +176,16 @@ def race(network: str, data: Images, place: torch.device, most: int = MOST, batc
 def room(data: Images, place: torch.device, models: int) -> Iterator[Row]:
     """Memory of a stack as predicted from steps of one and of two models, and as it was."""
     with devices.exactly(place):
-        ground = classifiers(data, place)
-        need = memory.need(lambda count: rehearsed(ground, count), place)
+        workload = classifiers(data, place)
+        need = memory.need(lambda count: rehearsed(workload, count), place)
         predicted = need.fixed + models * need.each
         release()
-        eager = memory.taken(lambda: rehearsed(ground, models), place)
+        eager = memory.taken(lambda: rehearsed(workload, models), place)
         release()
         before = reserved(place)
 
         def recorded() -> int:
-            (stack,) = seated(ground, Way("stack", places=models, captured=place.type == "cuda"))
+            (stack,) = seated(workload, Strategy("stack", places=models, captured=place.type == "cuda"))
             stack.step(stack.begin()[0])
             synchronise(place)
             return stack.bytes

@@ -23,7 +23,7 @@ from orchestrator.store import Store
 from tasks.schemas import SUMMARY
 
 FAILURES = 20  # whose tracebacks are shown
-WAYS = 4  # in which results were computed, named at the top
+STRATEGIES = 4  # in which results were computed, named at the top
 Row = Mapping[str, Any]
 
 
@@ -187,10 +187,10 @@ def _notices(made: Provenance) -> Iterator[str]:
     """What is to be known of how results were computed before they are read."""
     if len(made.ways) > 1:
         parts = []
-        for way in made.ways[:WAYS]:
+        for way in made.ways[:STRATEGIES]:
             fields = ", ".join(f"{name} {way.fields.get(name, 'not recorded')}" for name in made.differing)
             parts.append(f"{counted(way.jobs, 'job')} with {fields}")
-        parts += [f"{len(made.ways) - WAYS} more, at the end of this page"] if len(made.ways) > WAYS else []
+        parts += [f"{len(made.ways) - STRATEGIES} more, at the end of this page"] if len(made.ways) > STRATEGIES else []
         yield f"These results were computed in {len(made.ways)} ways: {'; '.join(parts)}."
     if made.unread:
         yield f"{counted(made.unread, 'stored result')} cannot be read; `engram verify` tells which."

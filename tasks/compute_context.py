@@ -12,8 +12,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-WayName = Literal["auto", "loop", "stack", "graph"]
-WAYS: tuple[str, ...] = get_args(WayName)
+StrategyName = Literal["auto", "loop", "stack", "graph"]
+STRATEGIES: tuple[str, ...] = get_args(StrategyName)
 
 Choice = Mapping[str, Any]  # what JSON can hold
 Settle = Callable[[str, Callable[[], Choice]], Choice]
@@ -32,21 +32,21 @@ def here() -> Settle:
 
 
 @dataclass(frozen=True)
-class Manner:
+class ComputeContext:
     """How to compute.
 
     `settle(name, choose)` gives the choice already made under that name, or makes it by `choose()` and keeps it: one
     choice per name for a whole run, however many processes compute it and however often it is resumed.
     """
 
-    way: WayName = "auto"  # of training models; auto takes the fastest here
+    way: StrategyName = "auto"  # of training models; auto takes the fastest here
     members: int | None = None  # models in one step at most; None: as many as are fastest and fit
     sharers: int = 1  # calls on this device at one time: each takes its part of the memory
     settle: Settle = field(default_factory=here)
 
     def __post_init__(self) -> None:
-        if self.way not in WAYS:
-            raise ValueError(f"way is {self.way!r}; it must be one of {', '.join(WAYS)}")
+        if self.way not in STRATEGIES:
+            raise ValueError(f"way is {self.way!r}; it must be one of {', '.join(STRATEGIES)}")
         for name in ("members", "sharers"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
@@ -54,18 +54,18 @@ class Manner:
 
 @dataclass
 class _Call:
-    manner: Manner
+    context: ComputeContext
     notes: dict[str, Any]
 
 
 _call: ContextVar[_Call | None] = ContextVar("call", default=None)
-_ALONE = Manner()  # a process of no run
+_ALONE = ComputeContext()  # a process of no run
 
 
 @contextmanager
-def under(manner: Manner) -> Iterator[Mapping[str, Any]]:
+def under(context: ComputeContext) -> Iterator[Mapping[str, Any]]:
     """Inside, jobs are computed in that manner. Gives what is noted of the result that ended last."""
-    call = _Call(manner, {})
+    call = _Call(context, {})
     token = _call.set(call)
     try:
         yield call.notes
@@ -73,10 +73,10 @@ def under(manner: Manner) -> Iterator[Mapping[str, Any]]:
         _call.reset(token)
 
 
-def asked() -> Manner:
+def asked() -> ComputeContext:
     """How to compute here and now."""
     call = _call.get()
-    return _ALONE if call is None else call.manner
+    return _ALONE if call is None else call.context
 
 
 def note(**facts: Any) -> None:

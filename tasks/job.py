@@ -35,7 +35,7 @@ class Task:
     version: int
     gpus: float = 0.0
     many: Many | None = None
-    alike: Callable[[Any], object] | None = None
+    batch_key: Callable[[Any], object] | None = None
     gathers: bool = False
     trains: int = 0
 
@@ -46,7 +46,7 @@ def task(
     name: str | None = None,
     gpus: float = 0.0,
     many: Many | None = None,
-    alike: Callable[[Any], object] | None = None,
+    batch_key: Callable[[Any], object] | None = None,
     gathers: bool = False,
     trains: int = 0,
 ) -> Callable[[F], F]:
@@ -58,7 +58,7 @@ def task(
 
     def mark(function: F) -> F:
         known_as = name or f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
-        function.__task__ = Task(known_as, version, gpus, many, alike, gathers, trains)  # type: ignore[attr-defined]
+        function.__task__ = Task(known_as, version, gpus, many, batch_key, gathers, trains)  # type: ignore[attr-defined]
         return function
 
     return mark

@@ -17,9 +17,9 @@ from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.models.densities import DensityModel
 from tasks.models.named import pin
-from tasks.training.custom_density import Estimation
+from tasks.training.custom_density import CustomDensity
 from tasks.training.density import fit
-from tasks.training.density_config import Fitting, Fold
+from tasks.training.density_config import DensityTraining, Fold
 from tests.support.shell import ROOT
 
 FOLDER = ROOT / "examples" / "density"
@@ -77,7 +77,7 @@ def test_samples_are_the_images_of_normal_numbers(flow: Any) -> None:
 def test_it_learns_digits_several_models_in_one_pass(flow: Any) -> None:
     pinned = pin(MODEL)
     assert pinned.digest
-    config = Fitting(
+    config = DensityTraining(
         Dataset("digits"),
         pinned,
         examples=200,
@@ -93,7 +93,7 @@ def test_it_learns_digits_several_models_in_one_pass(flow: Any) -> None:
     assert first < last
     assert -784 * math.log(256) < last
     assert 2 * 784 * 4 == len(rows[-1]["samples"])
-    assert Estimation(str(pinned), load(config.data).shape).stackable
+    assert CustomDensity(str(pinned), load(config.data).shape).stackable
 
 
 def test_it_imports_nothing_of_engram() -> None:

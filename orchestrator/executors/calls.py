@@ -55,7 +55,7 @@ class Call:
     gpus: float = 0.0  # the part of a GPU that it takes
     delay: float = 0.0
     sharers: int = 1  # calls that its GPU carries at one time
-    way: compute_context.WayName = "auto"
+    way: compute_context.StrategyName = "auto"
     members: int | None = None  # models in one step at most
     runs: tuple[str, ...] = ()  # the one that keeps what is settled, and its kin; none: nothing is kept
     keep: bool = False  # whether every training leaves its state, be there a next link or not
@@ -153,7 +153,7 @@ def perform(call: Call, store: Store) -> Finished:
             outcomes.append(inputs)
     settle = strategy_cache.settling(store, *call.runs) if call.runs else compute_context.here()
     states = States(store, call.keep)
-    with compute_context.under(compute_context.Manner(call.way, call.members, call.sharers, settle)) as notes:
+    with compute_context.under(compute_context.ComputeContext(call.way, call.members, call.sharers, settle)) as notes:
         for item, seconds, result in _results(ready, states):
             made = Made(seconds, len(ready), worker, dict(notes))
             compute_context.note()  # what is said of this result is not said of the next

@@ -37,7 +37,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Filling:
+class GpuPacking:
     """How one kind of call fills GPUs: `sharers` on each, at most `most`; `stack` is None before it was measured."""
 
     stack: int | None = None
@@ -62,7 +62,7 @@ class Filling:
         # half a stack takes nearly as long as one of a whole stack.
         return max(min(even, self.stack), min(REFILLS * self.stack, ready // (2 * slots)))
 
-    def learned(self, measured: Sequence[Measured], sharers: int) -> Filling:
+    def learned(self, measured: Sequence[Measured], sharers: int) -> GpuPacking:
         """With what the jobs of one call measured that shared its GPU with `sharers` - 1 others.
 
         How many are to share it is learned from a call alone: beside others nobody sees how busy it keeps it by itself.
@@ -76,7 +76,7 @@ class Filling:
         wanted = round(1 / busy) if sharers == 1 else self.sharers
         return replace(self, stack=stack, sharers=max(1, min(wanted, fitting, self.most)))
 
-    def lost(self, sharers: int) -> Filling:
+    def lost(self, sharers: int) -> GpuPacking:
         """After a call was lost that shared its GPU: there may have been no memory for all, so one fewer shares it."""
         most = max(1, min(self.most, sharers - 1))
         return replace(self, most=most, sharers=min(self.sharers, most))

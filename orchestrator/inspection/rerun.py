@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.errors import Absent, Damaged, EngramError
 from orchestrator.inspection.explain import planned
 from orchestrator.store import Store
-from tasks.compute_context import WAYS, Manner, WayName, under
+from tasks.compute_context import STRATEGIES, ComputeContext, StrategyName, under
 
 
 def rerun(store: Store, key: str) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def rerun(store: Store, key: str) -> dict[str, Any]:
     except (Absent, Damaged) as error:
         raise EngramError(f"an input of {key[:12]} is not there: {error}; resume its run first") from None
     clock = time.perf_counter()
-    with under(Manner(_way(store, key))):
+    with under(ComputeContext(_way(store, key))):
         table = job.function(job.config, inputs)
     seconds = time.perf_counter() - clock
     try:
@@ -47,13 +47,13 @@ def rerun(store: Store, key: str) -> dict[str, Any]:
     }
 
 
-def _way(store: Store, key: str) -> WayName:
+def _way(store: Store, key: str) -> StrategyName:
     """The way in which a stored result was computed, where its record names one."""
     try:
-        way: WayName = store.record(key, check=False).get("way", "auto")
+        way: StrategyName = store.record(key, check=False).get("way", "auto")
     except (Absent, Damaged):
         return "auto"
-    return way if way in WAYS else "auto"
+    return way if way in STRATEGIES else "auto"
 
 
 def differences(table: Any, stored: Any) -> list[dict[str, Any]]:

@@ -184,6 +184,6 @@ def plan_of(cell: Cell) -> Plan:
 def group_of(job: Job) -> str:
     """The name of the jobs that may share a call with this one, and that take about as long."""
     mark = marks(job.function)
-    if mark.alike is None:
+    if mark.batch_key is None:
         return mark.name
-    return f"{mark.name}/{hashlib.sha256(repr(mark.alike(job.config)).encode()).hexdigest()[:12]}"
+    return f"{mark.name}/{hashlib.sha256(repr(mark.batch_key(job.config)).encode()).hexdigest()[:12]}"

@@ -25,7 +25,7 @@ from orchestrator.scheduling.stop import GRACE, OutOfTime, Stop
 from orchestrator.scheduling.time_limits import Limits
 from orchestrator.scheduling.waiting import Claims, Waiting
 from orchestrator.store import Store
-from tasks.compute_context import WayName
+from tasks.compute_context import StrategyName
 from tasks.job import marks
 
 Event = Mapping[str, Any]
@@ -63,7 +63,7 @@ class Driver:
         stop: Stop,
         *,
         together: int | None = None,
-        way: WayName = "auto",
+        way: StrategyName = "auto",
         runs: tuple[str, ...] = (),
         fail_fast: bool = False,
         deadline: float | None = None,
@@ -81,7 +81,7 @@ class Driver:
         self._open = executor
         self._executor: Executor | None = None
         self._together = together
-        self._way: WayName = way
+        self._way: StrategyName = way
         self._runs = runs
         self.fail_fast = fail_fast
         self._deadline = deadline

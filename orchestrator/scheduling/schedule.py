@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Item, Lost, Missing, Refused
-from orchestrator.executors.gpu_packing import SHARERS, Filling, part
+from orchestrator.executors.gpu_packing import SHARERS, GpuPacking, part
 from orchestrator.planning.plan import Plan, group_of
 from tasks.job import marks
 
@@ -54,7 +54,7 @@ class Schedule:
         self.paused: str | None = None  # why nothing more is sent
         self._seconds = dict(seconds or {})
         self._sharers = sharers
-        self._measured: dict[str, Filling] = {}  # by group, and by task for groups of which nothing is known yet
+        self._measured: dict[str, GpuPacking] = {}  # by group, and by task for groups of which nothing is known yet
         self._running: set[str] = set()
         self._elsewhere: set[str] = set()
         # Exactly the keys that can be sent now. They lie in `_retries` or `_ready`, beside entries that count no more.
@@ -253,10 +253,10 @@ class Schedule:
             filling = filling.lost(sharers)
         self._measured[group] = self._measured[finished.call.task] = filling
 
-    def _filling(self, group: str) -> Filling:
+    def _filling(self, group: str) -> GpuPacking:
         """How a group fills GPUs; as many share one as of the same task's last group, where it was not measured yet."""
-        task = self._measured.get(group.partition("/")[0], Filling())
-        return self._measured.get(group) or Filling(sharers=min(task.sharers, self._sharers), most=self._sharers)
+        task = self._measured.get(group.partition("/")[0], GpuPacking())
+        return self._measured.get(group) or GpuPacking(sharers=min(task.sharers, self._sharers), most=self._sharers)
 
     def group(self, key: str) -> str:
         """`group_of` the key's job, found once."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from tasks.compute_context import WayName
+from tasks.compute_context import StrategyName
 
 KeepName = Literal["none", "state"]
 KEEPS: tuple[str, ...] = get_args(KeepName)
@@ -20,7 +20,7 @@ class Execution:
     tolerate: int = 0  # failed jobs that the tables may go without
     fail_fast: bool = False
     stop_after: float | None = None  # seconds
-    way: WayName = "auto"  # of training models; auto takes the fastest, chosen once per run, device and network
+    way: StrategyName = "auto"  # of training models; auto takes the fastest, chosen once per run, device and network
     # What stays of a finished training's state, which another run may go on from to train longer. An unfinished run's
     # stays in any case.
     keep: KeepName = "none"

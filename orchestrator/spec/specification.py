@@ -16,7 +16,7 @@ from orchestrator.errors import ClusterError, SpecError
 from orchestrator.spec.addresses import PLACES, absolute, host_and_port
 from orchestrator.spec.execution import KEEPS, Execution
 from orchestrator.spec.fields import nearest
-from tasks.compute_context import WAYS
+from tasks.compute_context import STRATEGIES
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ def execution(spec: Spec) -> Execution:
         raise SpecError(f"together is {together}; it must be auto, or 1 or more")
     if tolerate < 0:
         raise SpecError(f"tolerate is {tolerate}; it must be 0 or more")
-    if (way := given.get("way", "auto")) not in WAYS:
-        raise SpecError(f"way is {way!r}; it must be one of {', '.join(WAYS)}{nearest(str(way), WAYS)}")
+    if (way := given.get("way", "auto")) not in STRATEGIES:
+        raise SpecError(f"way is {way!r}; it must be one of {', '.join(STRATEGIES)}{nearest(str(way), STRATEGIES)}")
     if (keep := given.get("keep", "none")) not in KEEPS:
         raise SpecError(f"keep is {keep!r}; it must be one of {', '.join(KEEPS)}{nearest(str(keep), KEEPS)}")
     if (address := given.get("address")) is not None:

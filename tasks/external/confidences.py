@@ -45,7 +45,8 @@ def read(
 
     `columns` and `gives` are as in `tasks.external.outputs.read`; one column alone is that of the confidences.
     ValueError, in one line that names the first of them and how many there are, for whatever is refused there, and for
-    confidences outside [0, 1] or without decimals, labels that differ from ours, and fewer classes than these labels need.
+    confidences outside [0, 1] or without decimals, labels that differ from ours, and fewer classes than these labels
+    need.
     """
     table = sent_table.read(file)
     _check_labels(table, ids, labels)

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tasks.models.counter_rng import Draws
+from tasks.models.counter_rng import CounterRng
 
 CONTRAST, CROP, MIRROR = 0, -1, -2  # sites: a network's layers count theirs from 1
 FACTOR = 0.2
 
 
-def augmented(pixels: Tensor, shape: tuple[int, int, int], draws: Draws) -> Tensor:
+def augmented(pixels: Tensor, shape: tuple[int, int, int], draws: CounterRng) -> Tensor:
     """Images changed each in its own way: (models, rows, height * width * channels) in [0, 1], in and out.
 
     Contrast: each value's distance from the mean of its channel in its image times U[0.8, 1.2], not cut off at 0 or 1,

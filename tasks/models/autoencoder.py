@@ -1,4 +1,4 @@
-"""The fully connected autoencoder's negative evidence lower bound with its slopes written out, for one model.
+"""The fully connected autoencoder's negative evidence lower bound with its gradients written out, for one model.
 
 Like `tasks.models.perceptron`, of which it is two in a row: a processor is spared what autograd records.
 """
@@ -12,10 +12,10 @@ from torch import Tensor
 
 from tasks.models import perceptron
 from tasks.models.likelihoods import Bernoulli, divergence
-from tasks.models.matmul import Products
+from tasks.models.matmul import MatMul
 from tasks.models.perceptron import Perceptron
 
-# From rows' negative bounds (n,) to the losses that are made of them, and each loss's slope in its bound.
+# From rows' negative bounds (n,) to the losses that are made of them, and each loss's gradient in its bound.
 Through = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
@@ -34,10 +34,10 @@ def negative_bound(
     x: Tensor,
     noise: Tensor,
     shares: Tensor,
-    by: Products,
+    by: MatMul,
     through: Through | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
-    """The rows' negative bounds, weighted by their `shares` (n,) and added up, and its slope in every tensor.
+    """The rows' negative bounds, weighted by their `shares` (n,) and added up, and its gradient in every tensor.
 
     KL(q(z | x) || p(z)) - log p(x | z) for binary images x (n, pixels), with z = mean + deviation * noise (n, latent).
     Where there is a `through`, it is the losses it makes of the bounds that are weighted and added up.
@@ -54,10 +54,10 @@ def negative_bound(
         losses, in_bounds = through(losses)
         each = each * in_bounds[:, None]
 
-    slope = logits.sigmoid_().sub_(x).mul_(each)
-    of_decoder, slope = perceptron.with_first(decoder, outer, slope, by)
-    of_code = by.row_slope(slope, decoder[0][0])
+    gradient = logits.sigmoid_().sub_(x).mul_(each)
+    of_decoder, gradient = perceptron.with_first(decoder, outer, gradient, by)
+    of_code = by.row_gradient(gradient, decoder[0][0])
     of_mean = torch.addcmul(of_code, mean, each)
     of_log_variance = torch.addcmul(log_variance.expm1().mul_(each), of_code, noise * deviation).mul_(0.5)
-    of_encoder = perceptron.slopes(encoder, inner, torch.cat([of_mean, of_log_variance], 1), by)
+    of_encoder = perceptron.gradients(encoder, inner, torch.cat([of_mean, of_log_variance], 1), by)
     return losses @ shares, [*of_encoder, *of_decoder]

@@ -20,7 +20,7 @@ GAMMA = 0x9E3779B97F4A7C15 - 2**64  # as a signed word
 FIRST, SECOND = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
 
 
-class Draws:
+class CounterRng:
     """The draws of each model, from its key (models,) int64; with `steps` (models,), those of that step of it.
 
     Every method takes a `site`, the place in the network that the numbers are for: other sites, other numbers. What

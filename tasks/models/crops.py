@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.models.counter_rng import Draws
+from tasks.models.counter_rng import CounterRng
 
 PLACE = -3  # site: augmentation has those from 0 down to -2, a network's layers count theirs from 1
 BITS = 32
@@ -15,7 +15,7 @@ BITS = 32
 Shape = tuple[int, int, int]  # height, width, channels
 
 
-def random(pixels: Tensor, shape: Shape, side: int, draws: Draws) -> Tensor:
+def random(pixels: Tensor, shape: Shape, side: int, draws: CounterRng) -> Tensor:
     """A square of each image: (models, rows, height * width * channels) to (models, rows, side * side * channels).
 
     Each row's top is one of the height - side + 1 that there are, its left one of the width - side + 1, all equally

@@ -33,7 +33,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from tasks.models.counter_rng import Draws
+from tasks.models.counter_rng import CounterRng
 from tasks.models.dequantisation import Binary, Dequantised, Logit, Preparation, Shape
 from tasks.models.layers import Layers, Weight
 from tasks.models.methods import TRIED, Method
@@ -66,7 +66,7 @@ class DensityModule:
             raise ValueError(f"{self.log_prob.whose} makes inf of {TRIED} images; densities are finite")
         own_loss = self._can("loss")
         self._loss = Method(self.module, "loss", "losses", tried, chancy=True) if own_loss else self.log_prob
-        self._loss.check_slopes()
+        self._loss.check_gradients()
 
     @property
     def weights(self) -> Mapping[str, Weight]:
@@ -125,7 +125,7 @@ class DensityModule:
         """Random bytes as the module sees them."""
         stream = torch.Generator().manual_seed(0)
         pixels = torch.randint(256, (1, TRIED, shape[0] * shape[1] * shape[2]), dtype=torch.uint8, generator=stream)
-        seen = self.preparation.seen(pixels, Draws(torch.zeros(1, dtype=torch.int64)), torch.float32)
+        seen = self.preparation.seen(pixels, CounterRng(torch.zeros(1, dtype=torch.int64)), torch.float32)
         return torch.unflatten(seen[0], 1, self.preparation.seen_shape)
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from tasks import seeds
-from tasks.models.counter_rng import Draws, step_keys
+from tasks.models.counter_rng import CounterRng, step_keys
 
 Shape = tuple[int, int, int]
 
@@ -32,7 +32,7 @@ class Preparation(Protocol):
     def seen_shape(self) -> Shape:
         """Channels, height and width of what the model sees."""
 
-    def seen(self, pixels: Tensor, draws: Draws, dtype: torch.dtype, training: bool = False) -> Tensor:
+    def seen(self, pixels: Tensor, draws: CounterRng, dtype: torch.dtype, training: bool = False) -> Tensor:
         """Bytes (models, rows, height * width * channels) as the model sees them in this draw."""
 
     def to_pixels(self, seen: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ class Binary:
         height, width, channels = self.shape
         return channels, height + 2 * self.padding, width + 2 * self.padding
 
-    def seen(self, pixels: Tensor, draws: Draws, dtype: torch.dtype, training: bool = False) -> Tensor:  # noqa: ARG002
+    def seen(self, pixels: Tensor, draws: CounterRng, dtype: torch.dtype, training: bool = False) -> Tensor:  # noqa: ARG002
         images = channels_first(pixels, self.shape)
         models, count = len(images), images[0].numel()
         words = draws.words(BINARISED, -(-count // 4)).view(torch.int16)[:, :count]
@@ -92,7 +92,7 @@ class Dequantised:
         height, width, channels = self.shape
         return channels, height, width
 
-    def seen(self, pixels: Tensor, draws: Draws, dtype: torch.dtype, training: bool = False) -> Tensor:  # noqa: ARG002
+    def seen(self, pixels: Tensor, draws: CounterRng, dtype: torch.dtype, training: bool = False) -> Tensor:  # noqa: ARG002
         images = channels_first(pixels, self.shape)
         count = images[0].numel()
         steps = draws.words(DEQUANTISED, -(-count // 4)).view(torch.int16)[:, :count].bitwise_and(2**15 - 1)
@@ -123,7 +123,7 @@ class Logit:
         height, width, channels = self.shape
         return channels, height, width
 
-    def seen(self, pixels: Tensor, draws: Draws, dtype: torch.dtype, training: bool = False) -> Tensor:
+    def seen(self, pixels: Tensor, draws: CounterRng, dtype: torch.dtype, training: bool = False) -> Tensor:
         images = channels_first(pixels, self.shape)
         if training and self.mirrored:
             turned = draws.uniform(FLIPPED, (images.shape[1],)) < 0.5
@@ -148,7 +148,7 @@ class Logit:
 
 def fixed(preparation: Preparation, pixels: Tensor, keys: Tensor, dtype: torch.dtype) -> Tensor:
     """Observations (n, height * width * channels) as seen once and for all, (n, features), by their `keys` (n,)."""
-    return preparation.seen(pixels[:, None], Draws(keys), dtype)[:, 0]
+    return preparation.seen(pixels[:, None], CounterRng(keys), dtype)[:, 0]
 
 
 def observation_keys(seed: int, rows: Tensor) -> Tensor:

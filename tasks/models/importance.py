@@ -20,7 +20,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from tasks.models.counter_rng import Draws, site_key, step_keys
+from tasks.models.counter_rng import CounterRng, site_key, step_keys
 from tasks.models.dequantisation import Preparation, fixed, observation_keys
 from tasks.models.layers import Layers
 from tasks.models.vae import LATENT, Vae
@@ -125,7 +125,9 @@ def log_weights(
     models, n = keys.shape
     mean, log_variance = vae.encode(encoder, x.expand(models, -1, -1))
     noise = (
-        Draws(keys.flatten()).normal(LATENT, (sampling.samples, vae.latent), x.dtype).view(models, n, -1, vae.latent)
+        CounterRng(keys.flatten())
+        .normal(LATENT, (sampling.samples, vae.latent), x.dtype)
+        .view(models, n, -1, vae.latent)
     )
     z = torch.addcmul(mean[:, :, None], log_variance.mul(0.5).exp_()[:, :, None], noise)
     # The normal densities' constants are the same and go.

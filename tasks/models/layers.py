@@ -27,8 +27,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from tasks import seeds
-from tasks.models.counter_rng import Draws
-from tasks.models.matmul import Products, products
+from tasks.models.counter_rng import CounterRng
+from tasks.models.matmul import MatMul, products
 
 Shape = tuple[int, ...]
 
@@ -87,7 +87,7 @@ class Mode:
     """
 
     training: bool = False
-    draws: Draws | None = None
+    draws: CounterRng | None = None
     real: Tensor | None = None
 
 
@@ -97,7 +97,7 @@ EVALUATION = Mode()
 class Layers:
     """The layers of `models` alike networks, whose `tensors` are (models, *shape) by name."""
 
-    def __init__(self, tensors: Mapping[str, Tensor], mode: Mode = EVALUATION, by: Products | None = None) -> None:
+    def __init__(self, tensors: Mapping[str, Tensor], mode: Mode = EVALUATION, by: MatMul | None = None) -> None:
         first = next(iter(tensors.values()), None)
         self.tensors = tensors
         self.mode = mode
@@ -233,7 +233,7 @@ class Layers:
         if self.models > 1:
             return x.view(len(x), self.models, -1).transpose(0, 1)
         if x.requires_grad and x.device.type == "cpu":
-            # Else the slope comes back in another order than the values have, and every layer below pays for it.
+            # Else the gradient comes back in another order than the values have, and every layer below pays for it.
             x.register_hook(in_order)  # type: ignore[no-untyped-call]
         return x.reshape(1, len(x), math.prod(x.shape[1:]))
 
@@ -278,32 +278,32 @@ def _normalised(
     return apart * (torch.rsqrt(variance + epsilon) * gamma) + beta
 
 
-def affine(x: Tensor, weight: Tensor, bias: Tensor, by: Products) -> Tensor:
+def affine(x: Tensor, weight: Tensor, bias: Tensor, by: MatMul) -> Tensor:
     """x W^T + b of each model: (models, rows, inputs) to (models, rows, outputs)."""
     result: Tensor = _Affine.apply(x, weight, bias, by)
     return result
 
 
 class _Affine(torch.autograd.Function):
-    """The product of a dense layer, and its slopes, by the products that are fastest here."""
+    """The product of a dense layer, and its gradients, by the products that are fastest here."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, by: Products) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, by: MatMul) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.by = by
         return each_model(lambda x, w, b: by.affine(x, w, b, False), x, weight, bias, stacked=by.stacked)
 
     @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
-        (slope,) = slopes
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+        (gradient,) = gradients
         x, weight = ctx.saved_tensors
         by = ctx.by
         of_x, of_weight, of_bias, _ = ctx.needs_input_grad
-        bias_slope = slope.sum(1) if of_bias else None
+        bias_gradient = gradient.sum(1) if of_bias else None
         return (
-            each_model(by.row_slope, slope, weight, stacked=by.stacked) if of_x else None,
-            each_model(by.weight_slope, slope, x, stacked=by.stacked) if of_weight else None,
-            bias_slope,
+            each_model(by.row_gradient, gradient, weight, stacked=by.stacked) if of_x else None,
+            each_model(by.weight_gradient, gradient, x, stacked=by.stacked) if of_weight else None,
+            bias_gradient,
             None,
         )
 

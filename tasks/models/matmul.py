@@ -22,20 +22,20 @@ NARROW = 64
 
 
 @dataclass(frozen=True)
-class Products:
-    """Products of rows (n, inputs), slopes (n, outputs) and a weight (outputs, inputs).
+class MatMul:
+    """Products of rows (n, inputs), gradients (n, outputs) and a weight (outputs, inputs).
 
     Those that are `stacked` take these of several models, (models, ...), and answer in one operation for all.
     """
 
     name: str
     affine: Callable[[Tensor, Tensor, Tensor, bool], Tensor]  # rows, weight, bias, relu -> (n, outputs)
-    weight_slope: Callable[[Tensor, Tensor], Tensor]  # slopes, rows -> (outputs, inputs)
-    row_slope: Callable[[Tensor, Tensor], Tensor]  # slopes, weight -> (n, inputs)
+    weight_gradient: Callable[[Tensor, Tensor], Tensor]  # gradients, rows -> (outputs, inputs)
+    row_gradient: Callable[[Tensor, Tensor], Tensor]  # gradients, weight -> (n, inputs)
     stacked: bool = False
 
 
-def products(device: torch.device, dtype: torch.dtype) -> Products:
+def products(device: torch.device, dtype: torch.dtype) -> MatMul:
     """The products to use for tensors of this kind."""
     if device.type != "cpu":
         return BATCHED
@@ -55,12 +55,12 @@ def torch_affine(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tens
     return sums.relu_() if relu else sums
 
 
-def torch_weight_slope(slopes: Tensor, rows: Tensor) -> Tensor:
-    return torch.mm(slopes.t(), rows)
+def torch_weight_gradient(gradients: Tensor, rows: Tensor) -> Tensor:
+    return torch.mm(gradients.t(), rows)
 
 
-def torch_row_slope(slopes: Tensor, weight: Tensor) -> Tensor:
-    return torch.mm(slopes, weight)
+def torch_row_gradient(gradients: Tensor, weight: Tensor) -> Tensor:
+    return torch.mm(gradients, weight)
 
 
 def onednn_affine(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
@@ -69,12 +69,12 @@ def onednn_affine(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Ten
     return sums.relu_() if relu else sums
 
 
-def onednn_weight_slope(slopes: Tensor, rows: Tensor) -> Tensor:
-    return onednn(slopes.t(), rows.t(), None)
+def onednn_weight_gradient(gradients: Tensor, rows: Tensor) -> Tensor:
+    return onednn(gradients.t(), rows.t(), None)
 
 
-def onednn_row_slope(slopes: Tensor, weight: Tensor) -> Tensor:
-    return onednn(slopes, weight.t(), None)
+def onednn_row_gradient(gradients: Tensor, weight: Tensor) -> Tensor:
+    return onednn(gradients, weight.t(), None)
 
 
 def onednn(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -90,10 +90,10 @@ def batched_affine(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Te
     return sums.relu_() if relu else sums
 
 
-def batched_weight_slope(slopes: Tensor, rows: Tensor) -> Tensor:
-    return torch.bmm(slopes.mT, rows)
+def batched_weight_gradient(gradients: Tensor, rows: Tensor) -> Tensor:
+    return torch.bmm(gradients.mT, rows)
 
 
-TORCH = Products("torch", torch_affine, torch_weight_slope, torch_row_slope)
-ONEDNN = Products("onednn", onednn_affine, onednn_weight_slope, onednn_row_slope)
-BATCHED = Products("batched", batched_affine, batched_weight_slope, torch.bmm, stacked=True)
+TORCH = MatMul("torch", torch_affine, torch_weight_gradient, torch_row_gradient)
+ONEDNN = MatMul("onednn", onednn_affine, onednn_weight_gradient, onednn_row_gradient)
+BATCHED = MatMul("batched", batched_affine, batched_weight_gradient, torch.bmm, stacked=True)

@@ -85,7 +85,7 @@ class Method:
 
     @cached_property
     def separable(self) -> bool:
-        """Whether rows can be judged each for itself in one pass, as slopes per row need."""
+        """Whether rows can be judged each for itself in one pass, as gradients per row need."""
         tensors = self._initial()
         with torch.no_grad():
             try:
@@ -147,16 +147,16 @@ class Method:
         """The subject of an error."""
         return f"network {self.module.name}" + ("" if self.name == "__call__" else f": {self.name}")
 
-    def check_slopes(self) -> None:
+    def check_gradients(self) -> None:
         """ValueError, in one line, unless autograd can follow the values in training to every learned weight."""
         tensors = self._initial()
         learned = {n: tensors[n].requires_grad_() for n, weight in self.module.weights.items() if weight.learned}
         with drawing(0, torch.device("cpu")), torch.enable_grad():
             total = self._applied(tensors, self._trial, True)[0].sum()
         if not total.requires_grad:
-            raise ValueError(f"{self.whose} has no slope in its weights, so that nothing can be learned")
-        slopes = torch.autograd.grad(total, list(learned.values()), allow_unused=True)
-        unused = [name for name, slope in zip(learned, slopes, strict=True) if slope is None]
+            raise ValueError(f"{self.whose} has no gradient in its weights, so that nothing can be learned")
+        gradients = torch.autograd.grad(total, list(learned.values()), allow_unused=True)
+        unused = [name for name, gradient in zip(learned, gradients, strict=True) if gradient is None]
         if unused:
             raise ValueError(
                 f"{self.whose} does not depend on {', '.join(unused)}; register as a buffer what is not learned"

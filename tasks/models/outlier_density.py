@@ -23,7 +23,7 @@ VIEW = 0  # the seed of the one view of the test split
 AT_ONCE = 1024  # images
 
 
-class Broad:
+class OutlierDensity:
     """Independent Bernoulli pixels, or normal ones in logit space, about those of `pixels` (n, h, w, c).
 
     A binary pixel is 1 with probability (q + 1/2) / 2, where q = (1 + the sum of its shares byte / 255) / (2 + n),

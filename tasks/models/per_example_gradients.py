@@ -1,11 +1,11 @@
-"""How strongly single rows pull at a network's weights: the squared length of each row's slope.
+"""How strongly single rows pull at a network's weights: the squared length of each row's gradient.
 
 ||grad loss(w, x_i)||^2 over all learned weights, in evaluation: what TracInCP adds up over checkpoints, Garima et al.
 2020, "Estimating training data influence by tracing gradient descent", section 3.2.
 
-One pass forward and one back for all rows: a row's slope in a weight is a product of what entered the layer and of the
-loss's slope in what came out, so that its length needs no slope per row to be kept. For a dense layer it is
-|slope|^2 (|input|^2 + 1). Goodfellow 2015, "Efficient per-example gradient computations".
+One pass forward and one back for all rows: a row's gradient in a weight is a product of what entered the layer and of
+the loss's gradient in what came out, so that its length needs no gradient per row to be kept. For a dense layer it is
+|gradient|^2 (|input|^2 + 1). Goodfellow 2015, "Efficient per-example gradient computations".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from tasks.devices import device, exactly
 from tasks.models.layers import ZERO, Layers, Start
-from tasks.models.matmul import NARROW, Products
+from tasks.models.matmul import NARROW, MatMul
 from tasks.models.methods import Method
 from tasks.models.networks import Architecture, each_models
 from tasks.models.weights import Weights
@@ -30,14 +30,14 @@ SEEN = {"cpu": 2**18, "cuda": 2**26}  # values that convolutions see, held toget
 FEW = 8  # channels below which windows are copied value by value in any order
 
 
-def squared_slopes(
+def squared_gradients(
     architecture: Architecture,
     models: Sequence[Weights],
     images: NDArray[np.uint8],
     labels: NDArray[np.integer],
     place: torch.device | None = None,
 ) -> NDArray[np.float64]:
-    """The squared length of the slope of every row's cross-entropy (nats) in each network's weights: (models, n).
+    """The squared length of the gradient of every row's cross-entropy (nats) in each network's weights: (models, n).
 
     Images are (n, h, w, c), labels (n,). On a CPU by one thread, network after network, so that a result does not
     depend on the others.
@@ -78,7 +78,7 @@ def of_rows(architecture: Architecture, tensors: dict[str, Tensor], pixels: Tens
 
 
 class Measured(Layers):
-    """Layers that add up, while a loss is followed back through them, each row's squared slope in their weights.
+    """Layers that add up, while a loss is followed back through them, each row's squared gradient in their weights.
 
     The loss must be a sum over rows, each row's part depending on that row alone: evaluation.
     """
@@ -93,8 +93,8 @@ class Measured(Layers):
     def dense(self, name: str, x: Tensor, units: int, start: Start, bias: Start | None = ZERO) -> Tensor:
         values = x.detach()
 
-        def measure(slope: Tensor) -> None:
-            self.squares += slope.square().sum(2) * (values.square().sum(2) + (bias is not None))
+        def measure(gradient: Tensor) -> None:
+            self.squares += gradient.square().sum(2) * (values.square().sum(2) + (bias is not None))
 
         y = super().dense(name, x, units, start, bias)
         return self._tapped(y, measure, f"{name}.weight", *([] if bias is None else [f"{name}.bias"]))
@@ -113,12 +113,14 @@ class Measured(Layers):
     ) -> Tensor:
         values = x.detach()
 
-        def measure(slope: Tensor) -> None:
-            slopes = self._each(slope, channels).permute(0, 2, 3, 1).flatten(1, 2)  # (rows * models, places, channels)
+        def measure(gradient: Tensor) -> None:
+            gradients = (
+                self._each(gradient, channels).permute(0, 2, 3, 1).flatten(1, 2)
+            )  # (rows * models, places, channels)
             inputs = self._each(values, values.shape[1] // self.models)
-            squares = convolution_squares(inputs, slopes, kernel, stride, padding, self._by)
+            squares = convolution_squares(inputs, gradients, kernel, stride, padding, self._by)
             if bias is not None:
-                squares += slopes.sum(1).square().sum(1)
+                squares += gradients.sum(1).square().sum(1)
             self.squares += squares.view(-1, self.models).t()
 
         y = super().conv(name, x, channels, kernel, start, stride=stride, padding=padding, bias=bias)
@@ -131,9 +133,9 @@ class Measured(Layers):
         values, channels = x.detach(), x.shape[1] // self.models
         mean, variance = (self.tensors[f"{name}.{part}"].flatten()[:, None, None] for part in ("mean", "variance"))
 
-        def measure(slope: Tensor) -> None:
+        def measure(gradient: Tensor) -> None:
             normal = (values - mean) * torch.rsqrt(variance + epsilon)
-            squares = (slope * normal).sum((2, 3)).square() + slope.sum((2, 3)).square()
+            squares = (gradient * normal).sum((2, 3)).square() + gradient.sum((2, 3)).square()
             self.squares += squares.view(-1, self.models, channels).sum(2).t()
 
         return self._tapped(y, measure, f"{name}.gamma", f"{name}.beta")
@@ -143,7 +145,7 @@ class Measured(Layers):
         return images.reshape(-1, channels, *images.shape[2:])
 
     def _tapped(self, y: Tensor, measure: Callable[[Tensor], None], *names: str) -> Tensor:
-        """The values, whose slope is measured when it comes back: that in them as they are now, changed or not."""
+        """The values, whose gradient is measured when it comes back: that in them as they are now, changed or not."""
         assert not self.measured & set(names), "a weight that two layers share"
         self.measured |= set(names)
         if not y.requires_grad:  # the first layer
@@ -152,14 +154,16 @@ class Measured(Layers):
         return y
 
 
-def convolution_squares(images: Tensor, slopes: Tensor, kernel: int, stride: int, padding: int, by: Products) -> Tensor:
-    """Each image's squared slope in the weights of a square convolution: (images,).
+def convolution_squares(
+    images: Tensor, gradients: Tensor, kernel: int, stride: int, padding: int, by: MatMul
+) -> Tensor:
+    """Each image's squared gradient in the weights of a square convolution: (images,).
 
-    The slope is the sum over places of what a place sees times the slope there, (inputs kernel^2, channels); where
-    there are few places, its square is sooner summed over pairs of places. Images are (n, inputs, height, width),
-    slopes (n, places, channels).
+    The gradient is the sum over places of what a place sees times the gradient there, (inputs kernel^2, channels);
+    where there are few places, its square is sooner summed over pairs of places. Images are (n, inputs, height, width),
+    gradients (n, places, channels).
     """
-    count, places, channels = slopes.shape
+    count, places, channels = gradients.shape
     patch = images.shape[1] * kernel**2
     size = max(1, SEEN[images.device.type] // (patch * places))
     pairs = places * (channels + patch) < channels * patch
@@ -167,11 +171,11 @@ def convolution_squares(images: Tensor, slopes: Tensor, kernel: int, stride: int
     apart = not by.stacked and min(places, channels, patch) >= NARROW
     squares = []
     for start in range(0, count, size):
-        seen, part = patches(images[start : start + size], kernel, stride, padding), slopes[start : start + size]
+        seen, part = patches(images[start : start + size], kernel, stride, padding), gradients[start : start + size]
         if pairs:
             squares.append((torch.bmm(part, part.mT) * torch.bmm(seen, seen.mT)).sum((1, 2)))
         elif apart:
-            each = [by.weight_slope(*one).square().sum() for one in zip(part, seen, strict=True)]
+            each = [by.weight_gradient(*one).square().sum() for one in zip(part, seen, strict=True)]
             squares.append(torch.stack(each))
         else:
             squares.append(torch.bmm(seen.mT, part).square().sum((1, 2)))
@@ -190,13 +194,13 @@ def patches(images: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
 
 
 def _of_module(own: Method, tensors: dict[str, Tensor], images: Tensor, labels: Tensor) -> Tensor:
-    """Of a user's module: a slope per row by vmap, or row by row where it cannot be."""
+    """Of a user's module: a gradient per row by vmap, or row by row where it cannot be."""
     weights = own.module.weights
     learned = [name for name, weight in weights.items() if weight.learned]
 
     def squared(parts: dict[str, Tensor], rest: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
-        slopes = torch.func.grad(lambda free: loss(free | rest, image, label))(parts)
-        return torch.stack([slope.square().sum() for slope in slopes.values()]).sum()
+        gradients = torch.func.grad(lambda free: loss(free | rest, image, label))(parts)
+        return torch.stack([gradient.square().sum() for gradient in gradients.values()]).sum()
 
     def loss(everything: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
         return functional.cross_entropy(own.judged(everything, image[None]), label[None])

@@ -1,4 +1,4 @@
-"""A plain multilayer perceptron with its slopes written out: dense layers with ReLU between them.
+"""A plain multilayer perceptron with its gradients written out: dense layers with ReLU between them.
 
 Back-propagation by hand costs a CPU a fifth less than recording every operation for it.
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from tasks.models.matmul import Products
+from tasks.models.matmul import MatMul
 
 Perceptron = Sequence[tuple[Tensor, Tensor]]  # weight (outputs, inputs) and bias (outputs,) of each layer
 
@@ -21,7 +21,7 @@ def layers(tensors: Mapping[str, Tensor]) -> Perceptron:
     return [(tensors[f"dense{number}.weight"], tensors[f"dense{number}.bias"]) for number in range(1, count + 1)]
 
 
-def activations(weights: Perceptron, rows: Tensor, by: Products) -> list[Tensor]:
+def activations(weights: Perceptron, rows: Tensor, by: MatMul) -> list[Tensor]:
     """The rows (n, inputs), every hidden layer's values after ReLU, and the logits (n, classes)."""
     values = [rows]
     for number, (weight, bias) in enumerate(weights, 1):
@@ -29,23 +29,23 @@ def activations(weights: Perceptron, rows: Tensor, by: Products) -> list[Tensor]
     return values
 
 
-def slopes(weights: Perceptron, values: Sequence[Tensor], slope: Tensor, by: Products) -> list[Tensor]:
-    """Back-propagation: the loss's slope in every weight and bias, in the order of the layers.
+def gradients(weights: Perceptron, values: Sequence[Tensor], gradient: Tensor, by: MatMul) -> list[Tensor]:
+    """Back-propagation: the loss's gradient in every weight and bias, in the order of the layers.
 
-    `values` are the activations of the rows and `slope` (n, classes) is the loss's slope in their logits. Nothing is
-    computed for the rows themselves.
+    `values` are the activations of the rows and `gradient` (n, classes) is the loss's gradient in their logits. Nothing
+    is computed for the rows themselves.
     """
-    return with_first(weights, values, slope, by)[0]
+    return with_first(weights, values, gradient, by)[0]
 
 
 def with_first(
-    weights: Perceptron, values: Sequence[Tensor], slope: Tensor, by: Products
+    weights: Perceptron, values: Sequence[Tensor], gradient: Tensor, by: MatMul
 ) -> tuple[list[Tensor], Tensor]:
-    """`slopes`, and the loss's slope in the first layer's sums (n, outputs), from which it goes on to the rows."""
+    """`gradients`, and the loss's gradient in the first layer's sums (n, outputs), from which the rows' follow."""
     found: list[Tensor] = []
     for number in reversed(range(len(weights))):
-        found += [slope.sum(0), by.weight_slope(slope, values[number])]
+        found += [gradient.sum(0), by.weight_gradient(gradient, values[number])]
         if number:
-            slope = by.row_slope(slope, weights[number][0])
-            torch.ops.aten.threshold_backward.grad_input(slope, values[number], 0, grad_input=slope)
-    return found[::-1], slope
+            gradient = by.row_gradient(gradient, weights[number][0])
+            torch.ops.aten.threshold_backward.grad_input(gradient, values[number], 0, grad_input=gradient)
+    return found[::-1], gradient

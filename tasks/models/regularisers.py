@@ -29,7 +29,7 @@ class Regularisers:
 
     @property
     def bias(self) -> Start | None:
-        """How a hidden layer's bias starts; None where batch norm takes it away again, so that it has no slope."""
+        """How a hidden layer's bias starts; None where batch norm takes it away again, so that it has no gradient."""
         from tasks.models.layers import ZERO
 
         return None if self.batch_norm else ZERO
@@ -45,6 +45,6 @@ def activated(layers: Layers, x: Tensor, number: int, rate: float, regularisers:
     """
     if regularisers.batch_norm:
         x = layers.batch_norm(f"norm{number}", x, momentum=0.01, epsilon=1e-3)
-    # In place where that saves much: no slope needs what came out of a convolution, pooling or batch norm.
+    # In place where that saves much: no gradient needs what came out of a convolution, pooling or batch norm.
     x = x.relu_() if x.dim() == 4 else x.relu()
     return layers.dropout(x, rate) if regularisers.dropout else x

@@ -94,7 +94,7 @@ def check_schedule(schedule: tuple[tuple[int, float], ...]) -> None:
         )
 
 
-def alike(config: Training) -> Training:
+def batch_key(config: Training) -> Training:
     """What trainings must share to be computed together: all but the seed, the features and the learning rate."""
     return dataclasses.replace(config, seed=0, burnt=(), learning_rate=1.0)
 
@@ -107,7 +107,7 @@ def train_many(
     from tasks.datasets.catalog import load
     from tasks.training import trainer
 
-    if len({alike(config) for config in configs}) > 1:
+    if len({batch_key(config) for config in configs}) > 1:
         raise ValueError("trainings that differ in more than seed, features and learning rate cannot share a call")
     images = load(configs[0].data)
     spec = spec_of(configs[0], images)
@@ -121,7 +121,7 @@ def train_many(
         yield index, outcome if isinstance(outcome, Exception) else model_table(configs[index], images, outcome)
 
 
-@task(version=2, name="classifier.train", gpus=1.0, many=train_many, alike=alike, trains=1)
+@task(version=2, name="classifier.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
 def train(config: Training, inputs: Inputs) -> pa.Table:
     """The trained network (MODEL)."""
     ((_, outcome),) = train_many([config], [inputs])
@@ -141,7 +141,7 @@ def architecture(config: Training, images: Images) -> Architecture:
 
 def spec_of(config: Training, images: Images) -> Spec:
     """What a training shares with those alike."""
-    from tasks.training.cross_entropy import Classification
+    from tasks.training.cross_entropy import CrossEntropy
     from tasks.training.members import Recipe, Spec
 
     recipe = Recipe(
@@ -152,7 +152,7 @@ def spec_of(config: Training, images: Images) -> Spec:
         config.schedule,
         config.optimiser,
     )
-    return Spec(Classification(architecture(config, images), config.augmentation), recipe, images)
+    return Spec(CrossEntropy(architecture(config, images), config.augmentation), recipe, images)
 
 
 def member_of(config: Training, images: Images) -> Member:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tasks.models import crops, perceptron
 from tasks.models.augmentation import augmented
-from tasks.models.counter_rng import Draws
+from tasks.models.counter_rng import CounterRng
 from tasks.models.layers import Layers, Mode, Weight
 from tasks.models.matmul import products
 from tasks.models.networks import Architecture
@@ -19,7 +19,7 @@ from tasks.models.regularisers import PLAIN
 from tasks.training.objective import Batch
 
 
-class Classification:
+class CrossEntropy:
     """A network learns which class an image is of.
 
     The loss is -log softmax(logits)[label], in nats; a minibatch's is the mean. Pixels enter as [0, 1]; with
@@ -94,13 +94,13 @@ class Classification:
         # Classes by rows, since torch's softmax over a short inner axis takes four times as long.
         return torch.log_softmax(logits.mT.contiguous(), 1).mT
 
-    def by_hand(
+    def manual_gradient(
         self,
         tensors: Mapping[str, Tensor],
         pixels: Tensor,
         labels: Tensor,
         shares: Tensor,
-        draws: Draws,  # noqa: ARG002 - a plain network draws nothing
+        draws: CounterRng,  # noqa: ARG002 - a plain network draws nothing
     ) -> tuple[Tensor, Sequence[Tensor]] | None:
         changed = self.augmentation or self.crop
         if self.architecture.name != "mlp1" or self.architecture.regularisers != PLAIN or changed:
@@ -112,9 +112,9 @@ class Classification:
         log_p = torch.log_softmax(values[-1].t().contiguous(), 0)
         places = labels[None]
         loss = -(log_p.gather(0, places)[0] @ shares)
-        # The slope of -log p(label) in the logits is p - one-hot.
-        slope = log_p.exp_().scatter_add_(0, places, torch.full_like(shares, -1)[None]).mul_(shares).t()
-        return loss, perceptron.slopes(layers, values, slope, by)
+        # The gradient of -log p(label) in the logits is p - one-hot.
+        gradient = log_p.exp_().scatter_add_(0, places, torch.full_like(shares, -1)[None]).mul_(shares).t()
+        return loss, perceptron.gradients(layers, values, gradient, by)
 
 
 def unit(tensors: Mapping[str, Tensor], pixels: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.models.counter_rng import Draws, site_key, step_keys
+from tasks.models.counter_rng import CounterRng, site_key, step_keys
 from tasks.models.density_module import density_module_of
 from tasks.models.dequantisation import Shape
 from tasks.models.importance import Sampling, seen
@@ -20,7 +20,7 @@ ESTIMATED, DRAWN = -6, -7  # places for the keys of log densities and of images,
 BLOCK = 128  # observations whose log densities draw from one seed, and what is asked at a time in evaluation
 
 
-class Estimation:
+class CustomDensity:
     """A user's own model learns the density of images (height, width, channels).
 
     The loss of an image is the module's in nats, of what it sees of the image in this draw: `loss`, or -log_prob. A
@@ -67,7 +67,7 @@ class Estimation:
         images, keys = self._seen(tensors, batch)
         losses = []
         for start in range(0, images.shape[1], BLOCK):
-            mode = Mode(draws=Draws(step_keys(keys, torch.full_like(keys, start))))
+            mode = Mode(draws=CounterRng(step_keys(keys, torch.full_like(keys, start))))
             losses.append(self.model.losses(Layers(tensors, mode), images[:, start : start + BLOCK]))
         return torch.cat(losses, 1).to(images.dtype), None
 
@@ -78,15 +78,15 @@ class Estimation:
             raise ValueError("what is seen is a draw: the batch's mode has no draws")
         return self._images(self.preparation.seen(batch.pixels, draws, dtype, batch.mode.training)), draws.keys
 
-    def by_hand(
+    def manual_gradient(
         self,
         tensors: Mapping[str, Tensor],  # noqa: ARG002
         pixels: Tensor,  # noqa: ARG002
         labels: Tensor,  # noqa: ARG002
         shares: Tensor,  # noqa: ARG002
-        draws: Draws,  # noqa: ARG002
+        draws: CounterRng,  # noqa: ARG002
     ) -> tuple[Tensor, Sequence[Tensor]] | None:
-        """Only autograd knows the slopes of a user's module."""
+        """Only autograd knows the gradients of a user's module."""
         return None
 
     def log_p(
@@ -106,7 +106,7 @@ class Estimation:
                 part = (numbers == number).nonzero()[:, 0]
                 x = seen(self.preparation, pixels[part], rows[part], members, sampling, dtype)
                 images = self._images(x).expand(len(members), *[-1] * 4)
-                draws = Draws(step_keys(members ^ site_key(ESTIMATED), torch.full_like(members, number)))
+                draws = CounterRng(step_keys(members ^ site_key(ESTIMATED), torch.full_like(members, number)))
                 said = self._said(Layers(tensors, Mode(draws=draws)), images, rows[part] % BLOCK)
                 found[:, part] = said.double() + self.preparation.to_pixels(x.double())
         self._check(found, rows)

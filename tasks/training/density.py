@@ -17,21 +17,21 @@ import pyarrow as pa
 
 from tasks import checkpoints
 from tasks.job import Inputs, task
-from tasks.training.density_config import Fitting, examples, trained_on
-from tasks.training.density_table import Asked, Told, fitted_table
+from tasks.training.density_config import DensityTraining, examples, trained_on
+from tasks.training.density_table import Asked, Told, density_table
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
     from tasks.training.members import Member, Recipe, Spec
 
 
-def alike(config: Fitting) -> Fitting:
+def batch_key(config: DensityTraining) -> DensityTraining:
     """What trainings must share to be computed together: all but the seed, what is held out, and when it is asked."""
     return replace(config, seed=0, held_out=None, recorded=(), learning_rate=1.0, drawn=0)
 
 
 def train_many(
-    configs: Sequence[Fitting],
+    configs: Sequence[DensityTraining],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
     """Each training's FITTED table, or the exception that ended it alone, as it ends. All must be alike.
@@ -44,7 +44,7 @@ def train_many(
     from tasks.training.members import Recipe, Spec
 
     first = configs[0]
-    if len({alike(config) for config in configs}) > 1:
+    if len({batch_key(config) for config in configs}) > 1:
         raise ValueError(
             "trainings that differ in more than seed, learning rate and what is held out and asked cannot share a call"
         )
@@ -79,11 +79,11 @@ def train_many(
         else:
             if outcome.state is not None:
                 checkpoints.leave(index, states.packed(outcome.state, training(configs[index], recipe)))
-            yield index, fitted_table(configs[index], outcome.history, told, outcome.epsilons)
+            yield index, density_table(configs[index], outcome.history, told, outcome.epsilons)
 
 
-@task(version=1, name="generator.fit", gpus=1.0, many=train_many, alike=alike, trains=1)
-def fit(config: Fitting, inputs: Inputs) -> pa.Table:
+@task(version=1, name="generator.fit", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
+def fit(config: DensityTraining, inputs: Inputs) -> pa.Table:
     """The losses of a training and what its model says of every observation (FITTED)."""
     ((_, outcome),) = train_many([config], [inputs])
     if isinstance(outcome, Exception):
@@ -91,14 +91,14 @@ def fit(config: Fitting, inputs: Inputs) -> pa.Table:
     return outcome
 
 
-def member_of(config: Fitting, images: Images) -> Member:
+def member_of(config: DensityTraining, images: Images) -> Member:
     """The rows a training sees; ValueError where what is held out is not among them."""
     from tasks.training.members import Member
 
     return Member(config.seed, trained_on(config, examples(config, images)), learning_rate=config.learning_rate)
 
 
-def link(member: Member, index: int, config: Fitting, spec: Spec) -> Member:
+def link(member: Member, index: int, config: DensityTraining, spec: Spec) -> Member:
     """The call's member of this index, going on from what is given. A private training is never broken into links."""
     from tasks.training import states
 
@@ -108,12 +108,12 @@ def link(member: Member, index: int, config: Fitting, spec: Spec) -> Member:
     return replace(member, start=start, returns_state=checkpoints.wanted(index))
 
 
-def training(config: Fitting, recipe: Recipe) -> str:
+def training(config: DensityTraining, recipe: Recipe) -> str:
     """What tells a training from others, however far it goes and whatever it is asked on the way."""
     return f"{replace(config, epochs=1, recorded=(), drawn=0)} {replace(recipe, epochs=1)}"
 
 
-def latest(config: Fitting) -> int:
+def latest(config: DensityTraining) -> int:
     """The last epoch that a training may go on from: the model must still come to those at which it is asked."""
     asked = (*config.recorded, *((config.epochs,) if config.drawn else ()))
     return min(asked) - 1 if asked else config.epochs

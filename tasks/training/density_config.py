@@ -50,7 +50,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Privacy:
-    """Differentially private training by DP-SGD: (epsilon, delta) over all epochs, slopes clipped to a norm.
+    """Differentially private training by DP-SGD: (epsilon, delta) over all epochs, gradients clipped to a norm.
 
     Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1.
     """
@@ -67,7 +67,7 @@ class Privacy:
 
 
 @dataclass(frozen=True)
-class Fitting:
+class DensityTraining:
     """One model of a density, and what it is asked.
 
     It is trained on the first `examples` training images (0: all) but for those `held_out`. The observations are these
@@ -120,7 +120,7 @@ class Fitting:
 LEAST = {"seed": 0, "examples": 0, "epochs": 1, "batch": 1, "samples": 1, "view": 0, "drawn": 0}
 
 
-def examples(config: Fitting, images: Images) -> int:
+def examples(config: DensityTraining, images: Images) -> int:
     """How many training images there are to train on or to hold out; ValueError where the split has not that many."""
     count = config.examples or len(images.train_images)
     if count > len(images.train_images):
@@ -128,7 +128,7 @@ def examples(config: Fitting, images: Images) -> int:
     return count
 
 
-def trained_on(config: Fitting, count: int) -> NDArray[np.int64]:
+def trained_on(config: DensityTraining, count: int) -> NDArray[np.int64]:
     """The rows, of the first `count`, that are not held out."""
     match config.held_out:
         case Fold(partition, folds, number):

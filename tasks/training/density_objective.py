@@ -12,10 +12,10 @@ from tasks.models.densities import DensityModel
 from tasks.models.importance import Sampling
 from tasks.models.named import is_own
 from tasks.models.vae import Vae, celeba, cifar10, mnist
-from tasks.training.custom_density import Estimation
-from tasks.training.elbo import Generation
-from tasks.training.objective import Learning
-from tasks.training.outlier_mixture import Contaminated
+from tasks.training.custom_density import CustomDensity
+from tasks.training.elbo import Elbo
+from tasks.training.objective import Objective
+from tasks.training.outlier_mixture import OutlierMixture
 
 OURS: Mapping[str, Callable[[tuple[int, int, int]], Vae]] = {
     "vae": mnist,
@@ -24,7 +24,7 @@ OURS: Mapping[str, Callable[[tuple[int, int, int]], Vae]] = {
 }
 
 
-class Generative(Learning, Protocol):
+class DensityObjective(Objective, Protocol):
     """Learning of a density. Tensors are (models, *shape) by the names of `weights`."""
 
     def log_p(
@@ -43,7 +43,7 @@ class Generative(Learning, Protocol):
         """Images of the models, in [0, 1]: (models, count, height * width * channels)."""
 
 
-def generative(model: DensityModel, images: Images, outliers: float = 0.0) -> Generative:
+def generative(model: DensityModel, images: Images, outliers: float = 0.0) -> DensityObjective:
     """The learning of this model on images of this shape, with that share of an outlier component.
 
     ValueError where the model is not for such images.
@@ -52,6 +52,6 @@ def generative(model: DensityModel, images: Images, outliers: float = 0.0) -> Ge
     if is_own(model.name):
         if outliers:
             raise ValueError(f"outliers is {outliers}; it must be 0 for a model of your own, which may hold its own")
-        return Estimation(str(model), images.shape)
-    learned = Generation(OURS[model.name](images.shape))
-    return Contaminated(learned, outliers, images.test_images) if outliers else learned
+        return CustomDensity(str(model), images.shape)
+    learned = Elbo(OURS[model.name](images.shape))
+    return OutlierMixture(learned, outliers, images.test_images) if outliers else learned

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.training.density_config import Fitting, Fold, Row, examples
+from tasks.training.density_config import DensityTraining, Fold, Row, examples
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
     from tasks.datasets.images import Images
-    from tasks.training.density_objective import Generative
+    from tasks.training.density_objective import DensityObjective
     from tasks.training.members import Epoch
 
 # One row per epoch trained.
@@ -55,7 +55,7 @@ class Asked:
     A model without an answer ends alone: those that were asked beside it have theirs.
     """
 
-    def __init__(self, learning: Generative, configs: Sequence[Fitting], images: Images) -> None:
+    def __init__(self, learning: DensityObjective, configs: Sequence[DensityTraining], images: Images) -> None:
         from tasks.models.importance import Sampling
 
         first = configs[0] if configs else None
@@ -112,7 +112,7 @@ class Asked:
         except ValueError as error:
             told.error = error
 
-    def _config(self, who: tuple[int, int]) -> Fitting:
+    def _config(self, who: tuple[int, int]) -> DensityTraining:
         return self.configs[who[0]]
 
     def _told(self, index: int) -> Told:
@@ -134,7 +134,7 @@ class Asked:
         return {name: tensor[rows] for name, tensor in tensors.items()}, keys
 
 
-def observations(config: Fitting, images: Images, place: torch.device) -> Tensor:
+def observations(config: DensityTraining, images: Images, place: torch.device) -> Tensor:
     """The images whose log p is asked for, (n, h w c) uint8: those that are on the device already, to train on."""
     from tasks.training.device_data import resident
 
@@ -142,8 +142,8 @@ def observations(config: Fitting, images: Images, place: torch.device) -> Tensor
     return there.test if config.asked == "test" else there.train[: examples(config, images)]
 
 
-def fitted_table(
-    config: Fitting, history: Sequence[Epoch], told: Told, epsilons: Sequence[float] | None = None
+def density_table(
+    config: DensityTraining, history: Sequence[Epoch], told: Told, epsilons: Sequence[float] | None = None
 ) -> pa.Table:
     """The FITTED table of a trained model; `epsilons` are what was spent after each epoch."""
     fold = config.held_out if isinstance(config.held_out, Fold) else None

@@ -15,7 +15,7 @@ from tasks.datasets.images import Images
 
 
 @dataclass(frozen=True, eq=False)
-class Resident:
+class DeviceData:
     """Both splits: pixels (n, h w c) uint8 and labels (n,) int64."""
 
     train: Tensor
@@ -25,7 +25,7 @@ class Resident:
 
     def with_replaced(
         self, replaced: Sequence[Mapping[int, NDArray[np.uint8]]]
-    ) -> tuple[Resident, list[dict[int, int]]]:
+    ) -> tuple[DeviceData, list[dict[int, int]]]:
         """The same with each member's replaced images appended as rows; and, by member, which row stands for which."""
         rows: list[int] = []
         added: list[NDArray[np.uint8]] = []
@@ -44,15 +44,15 @@ class Resident:
         )
 
 
-_resident: weakref.WeakKeyDictionary[Images, dict[torch.device, Resident]] = weakref.WeakKeyDictionary()
+_resident: weakref.WeakKeyDictionary[Images, dict[torch.device, DeviceData]] = weakref.WeakKeyDictionary()
 
 
-def resident(images: Images, place: torch.device) -> Resident:
+def resident(images: Images, place: torch.device) -> DeviceData:
     """The images on a device, put there once and kept for as long as the images are."""
     place = torch.empty(0, device=place).device  # "cuda" is "cuda:0", and there is one copy for both
     places = _resident.setdefault(images, {})
     if place not in places:
-        places[place] = Resident(
+        places[place] = DeviceData(
             pixels(images.train_images).to(place),
             torch.from_numpy(np.array(images.train_labels)).to(place),
             pixels(images.test_images).to(place),

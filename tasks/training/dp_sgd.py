@@ -1,10 +1,10 @@
 """Training with differential privacy: DP-SGD, by opacus.
 
-Every step draws each row with the probability 1 / (steps of an epoch) (Poisson sampling), clips each row's slope to the
-norm `clip`, adds up what is left, and adds normal noise, whose size is such that all epochs together are
-(epsilon, delta) differentially private; Adam goes on from there. Abadi et al. 2016, "Deep learning with differential
-privacy", algorithm 1. What is spent is counted by the privacy loss distribution: Gopi et al. 2021, "Numerical
-composition of differential privacy".
+Every step draws each row with the probability 1 / (steps of an epoch) (Poisson sampling), clips each row's gradient to
+the norm `clip`, adds up what is left, and adds normal noise, whose size is such that all epochs together are (epsilon,
+delta) differentially private; Adam goes on from there. Abadi et al. 2016, "Deep learning with differential privacy",
+algorithm 1. What is spent is counted by the privacy loss distribution: Gopi et al. 2021, "Numerical composition of
+differential privacy".
 
 What is promised: that all the weights after any step tell little of whether a row was there, to whom does not know the
 seed. Noise and rows are drawn from the config's seed, so that a result can be computed again, by a generator that is
@@ -27,16 +27,16 @@ import torch
 from torch import Tensor, nn
 
 from tasks import compute_context, devices, seeds
-from tasks.models.counter_rng import Draws, member_key
+from tasks.models.counter_rng import CounterRng, member_key
 from tasks.models.layers import ZERO, Layers, Mode, Start
 from tasks.models.vae import Dense
-from tasks.training.density_config import Fitting, Privacy, Row
-from tasks.training.device_data import Resident, resident
-from tasks.training.elbo import Generation
+from tasks.training.density_config import DensityTraining, Privacy, Row
+from tasks.training.device_data import DeviceData, resident
+from tasks.training.elbo import Elbo
 from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError
 from tasks.training.minibatches import minibatches
 from tasks.training.objective import Batch
-from tasks.training.outlier_mixture import Contaminated
+from tasks.training.outlier_mixture import OutlierMixture
 from tasks.training.stack import ASSESSED_AT_ONCE, not_finite
 from tasks.training.trainer import Outcome, check, under
 
@@ -45,14 +45,14 @@ TOLERANCE = 0.01  # of epsilon: so much of it at most is left unspent
 
 
 def train_many(
-    spec: Spec, members: Sequence[Member], configs: Sequence[Fitting], place: torch.device | None = None
+    spec: Spec, members: Sequence[Member], configs: Sequence[DensityTraining], place: torch.device | None = None
 ) -> Iterator[Outcome]:
     """Each member's index with its trained model, or the error that ended it alone, one after another.
 
     `spec.watch` is called after every epoch. ValueError where the learning has no private form. On a CPU a step of the
     published network takes four times as long as one without privacy (24 against 6 ms of one core): torch's products,
-    two passes back (to the norms of the rows' slopes, then to the sum of the clipped ones) and noise for every weight.
-    How much noise it takes is worked out first, in 0.4 to 10 s.
+    two passes back (to the norms of the rows' gradients, then to the sum of the clipped ones) and noise for every
+    weight. How much noise it takes is worked out first, in 0.4 to 10 s.
     """
     place = place or devices.device()
     check(spec, members)
@@ -71,11 +71,11 @@ def train_many(
     return under(lambda: devices.exactly(place), outcomes())
 
 
-def private_form(spec: Spec) -> Generation | Contaminated:
-    """The learning, if every row of it has a slope of its own through layers that opacus knows."""
+def private_form(spec: Spec) -> Elbo | OutlierMixture:
+    """The learning, if every row of it has a gradient of its own through layers that opacus knows."""
     learning = spec.learning
-    vae = learning.learned.vae if isinstance(learning, Contaminated) else getattr(learning, "vae", None)
-    if isinstance(learning, Generation | Contaminated) and isinstance(vae, Dense):
+    vae = learning.learned.vae if isinstance(learning, OutlierMixture) else getattr(learning, "vae", None)
+    if isinstance(learning, Elbo | OutlierMixture) and isinstance(vae, Dense):
         return learning
     raise ValueError(f"privacy is given and what learns is the {learning.name}; only model vae has a private form")
 
@@ -86,10 +86,10 @@ class Training:
     def __init__(
         self,
         spec: Spec,
-        learning: Generation | Contaminated,
-        data: Resident,
+        learning: Elbo | OutlierMixture,
+        data: DeviceData,
         member: Member,
-        config: Fitting,
+        config: DensityTraining,
         privacy: Privacy,
         index: int,
     ) -> None:
@@ -144,7 +144,7 @@ class Training:
         with quiet():
             self.engine = privacy_engine(accountant=ACCOUNTANT)
         # The sampler is a Poisson sampler already; opacus's own would miss steps where 1 / (1 / steps) < steps. Slopes
-        # of single rows are never laid out: their norms come from the layers' inputs and slopes ("ghost").
+        # of single rows are never laid out: their norms come from the layers' inputs and gradients ("ghost").
         _, self.optimiser, self.criterion, self.loader = self.engine.make_private(
             module=self.network,
             optimizer=optimiser,
@@ -176,7 +176,7 @@ class Training:
                 weight.grad = torch.zeros_like(weight)
             self.optimiser.step()
             return torch.zeros(0, device=self.device)
-        draws = Draws(self.key, torch.tensor([step], device=self.device))
+        draws = CounterRng(self.key, torch.tensor([step], device=self.device))
         batch = Batch(self.data.train[rows][None], self.data.train_labels[rows][None], Mode(True, draws))
         losses: Tensor = self.network(batch)
         self.criterion(losses).backward()
@@ -189,7 +189,7 @@ class Training:
         with torch.no_grad():
             for start in range(0, len(self.data.test), ASSESSED_AT_ONCE):
                 part = slice(start, start + ASSESSED_AT_ONCE)
-                mode = Mode(draws=Draws(self.key, torch.full_like(self.key, -1 - start)))
+                mode = Mode(draws=CounterRng(self.key, torch.full_like(self.key, -1 - start)))
                 batch = Batch(self.data.test[part][None], self.data.test_labels[part][None], mode)
                 total += float(self.learning.assessed(self.tensors, batch)[0].double().sum())
         if not math.isfinite(total):
@@ -203,7 +203,7 @@ class Training:
 class Network(nn.Module):
     """The weights as layers that opacus knows, by the same names; of a batch, it gives each row's loss (rows,)."""
 
-    def __init__(self, learning: Generation | Contaminated, start: Mapping[str, Any]) -> None:
+    def __init__(self, learning: Elbo | OutlierMixture, start: Mapping[str, Any]) -> None:
         super().__init__()
         self.learning = learning
         for name in (name.removesuffix(".weight") for name in learning.weights if name.endswith(".weight")):
@@ -228,7 +228,7 @@ class Linear(Layers):
         return result[None]
 
 
-def steps(config: Fitting, member: Member) -> int:
+def steps(config: DensityTraining, member: Member) -> int:
     """In an epoch. As many with a row as without it: one mechanism, on data that differ in that row alone."""
     return minibatches(len(member.rows) + isinstance(config.held_out, Row), config.batch)
 
@@ -284,8 +284,8 @@ def opacus() -> tuple[Any, Any]:
 def quiet() -> warnings.catch_warnings[None]:
     """Inside, nobody is warned.
 
-    Opacus says each time that its generator is not cryptographic, torch that no hook sees the images' own slopes, and
-    NumPy that a row that is drawn for certain has a logarithm of 0.
+    Opacus says each time that its generator is not cryptographic, torch that no hook sees the images' own gradients,
+    and NumPy that a row that is drawn for certain has a logarithm of 0.
     """
     return warnings.catch_warnings(action="ignore")
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tasks.models import autoencoder, importance
 from tasks.models.autoencoder import Through
-from tasks.models.counter_rng import Draws
+from tasks.models.counter_rng import CounterRng
 from tasks.models.importance import Sampling
 from tasks.models.layers import Layers, Mode, Weight, initial
 from tasks.models.likelihoods import divergence
@@ -23,7 +23,7 @@ DRAWN = -5  # the place for draws of codes from the prior, beside that of tasks.
 DECODED = 1024  # codes at a time
 
 
-class Generation:
+class Elbo:
     """A variational autoencoder learns the density of images.
 
     The loss of an image is KL(q(z | x) || p(z)) - log p(x | z) in nats, with one z of q: the negative of a lower bound
@@ -61,7 +61,7 @@ class Generation:
         """What the models see of a batch in its draw: (models, rows, features), the same whenever it is asked for."""
         return self.vae.preparation.seen(batch.pixels, drawn_from(batch), dtype, batch.mode.training)
 
-    def negative_bounds(self, layers: Layers, x: Tensor, draws: Draws) -> Tensor:
+    def negative_bounds(self, layers: Layers, x: Tensor, draws: CounterRng) -> Tensor:
         """The negative bound of every image as it is seen, (models, rows)."""
         mean, log_variance = self.vae.encode(layers, x)
         z = torch.addcmul(mean, log_variance.mul(0.5).exp(), draws.normal(LATENT, mean.shape[1:], x.dtype))
@@ -71,22 +71,27 @@ class Generation:
         """Each row's loss in evaluation, of the one draw that the batch's mode names. Nothing is classified."""
         return self.losses(tensors, batch), None
 
-    def by_hand(
+    def manual_gradient(
         self,
         tensors: Mapping[str, Tensor],
         pixels: Tensor,
         labels: Tensor,  # noqa: ARG002
         shares: Tensor,
-        draws: Draws,
+        draws: CounterRng,
     ) -> tuple[Tensor, Sequence[Tensor]] | None:
         """The fully connected network's."""
         if not isinstance(self.vae, Dense):
             return None
         x = self.vae.preparation.seen(pixels[None], draws, dtype_of(tensors), training=True)[0]
-        return self.slopes(tensors, x, shares, draws)
+        return self.gradients(tensors, x, shares, draws)
 
-    def slopes(
-        self, tensors: Mapping[str, Tensor], x: Tensor, shares: Tensor, draws: Draws, through: Through | None = None
+    def gradients(
+        self,
+        tensors: Mapping[str, Tensor],
+        x: Tensor,
+        shares: Tensor,
+        draws: CounterRng,
+        through: Through | None = None,
     ) -> tuple[Tensor, Sequence[Tensor]]:
         """What `by_hand` gives, of images as one model sees them; the losses are made of the negative bounds."""
         noise = draws.normal(LATENT, (len(x), self.vae.latent), x.dtype)[0]
@@ -103,7 +108,7 @@ class Generation:
 
     def drawn(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
         """The decoder's means of codes from the prior: (models, count, height * width * channels) in [0, 1]."""
-        codes = Draws(members).normal(DRAWN, (count, self.vae.latent), dtype_of(tensors))
+        codes = CounterRng(members).normal(DRAWN, (count, self.vae.latent), dtype_of(tensors))
         layers = Layers(tensors, Mode(training=False))
         with torch.inference_mode():
             parts = [
@@ -113,7 +118,7 @@ class Generation:
         return torch.cat(parts, 1)
 
 
-def drawn_from(batch: Batch) -> Draws:
+def drawn_from(batch: Batch) -> CounterRng:
     """The draws of a batch; ValueError where its mode has none."""
     if batch.mode.draws is None:
         raise ValueError("a bound is of a draw: the batch's mode has no draws")

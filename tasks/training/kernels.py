@@ -1,6 +1,6 @@
 """Adam's update of many models in one pass over their memory, as a GPU kernel. Importing this needs Triton.
 
-A step of small models is bound by the traffic of weights, slopes and moments: seven reads and writes of each number,
+A step of small models is bound by the traffic of weights, gradients and moments: seven reads and writes of each number,
 where separate operations take three times as many.
 """
 
@@ -18,7 +18,7 @@ BLOCK = 1024  # numbers that one program of the kernel updates
 
 def adam(
     weights: Tensor,
-    slopes: Tensor,
+    gradients: Tensor,
     means: Tensor,
     squares: Tensor,
     scale: Tensor,
@@ -38,13 +38,13 @@ def adam(
     # The kernel gets numbers in float32, where 1 - 0.999 would lose five digits.
     slow, slower = 1 - beta1, 1 - beta2
     takes = active.to(torch.int32)
-    _adam[grid](weights, slopes, means, squares, scale, root, takes, size, slow, slower, epsilon, BLOCK=BLOCK)
+    _adam[grid](weights, gradients, means, squares, scale, root, takes, size, slow, slower, epsilon, BLOCK=BLOCK)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _adam(
     weights: Any,
-    slopes: Any,
+    gradients: Any,
     means: Any,
     squares: Any,
     scale: Any,
@@ -60,11 +60,11 @@ def _adam(
     places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = places < tl.where(tl.load(takes + model) != 0, size, 0)
     at = model.to(tl.int64) * size + places
-    slope = tl.load(slopes + at, mask=inside)
+    gradient = tl.load(gradients + at, mask=inside)
     mean = tl.load(means + at, mask=inside)
     square = tl.load(squares + at, mask=inside)
-    mean += slow * (slope - mean)
-    square += slower * (slope * slope - square)
+    mean += slow * (gradient - mean)
+    square += slower * (gradient * gradient - square)
     moved = tl.load(scale + model) * mean / (tl.sqrt(square) / tl.load(root + model) + epsilon)
     weight = tl.load(weights + at, mask=inside)
     tl.store(means + at, mean, mask=inside)

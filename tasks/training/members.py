@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.datasets.images import Images
-from tasks.training.objective import Learning
+from tasks.training.objective import Objective
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -114,7 +114,7 @@ Watch = Callable[[Sequence[tuple[int, int]], Mapping[str, "Tensor"]], None]
 class Spec:
     """What members share: what is learnt, how, and from which images."""
 
-    learning: Learning
+    learning: Objective
     recipe: Recipe
     images: Images
     watch: Watch | None = None

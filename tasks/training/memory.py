@@ -38,7 +38,7 @@ def need(step_of: Callable[[int], int], device: torch.device) -> Need:
 def taken(work: Callable[[], int], device: torch.device) -> int:
     """The most bytes that some work takes at one time beyond what was taken before it.
 
-    On a CPU, where nobody counts: what the work says it holds at its end, and what autograd has kept for its slopes.
+    On a CPU, where nobody counts: what the work says it holds at its end, and what autograd has kept for its gradients.
     """
     if device.type == "cuda":
         torch.cuda.synchronize(device)

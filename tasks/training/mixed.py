@@ -77,7 +77,7 @@ class Mixture:
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
 
 
-def alike(config: Mixture) -> Mixture:
+def batch_key(config: Mixture) -> Mixture:
     """What trainings must share to be computed together: all but the images, the seed and the learning rate."""
     anything = Share(dataclasses.replace(config.shares[0].part, data=config.validation, first=0, examples=0))
     return dataclasses.replace(config, shares=(anything,), seed=0, learning_rate=1.0)
@@ -91,7 +91,7 @@ def train_many(
     from tasks.training import trainer
     from tasks.training.members import Member
 
-    if len({alike(config) for config in configs}) > 1:
+    if len({batch_key(config) for config in configs}) > 1:
         raise ValueError("trainings that differ in more than images, seed and learning rate cannot share a call")
     pool = pooled(tuple(dict.fromkeys(share.part.data for config in configs for share in config.shares)), configs[0])
     members: dict[int, Member] = {}
@@ -107,7 +107,7 @@ def train_many(
             yield index, mixed_table(configs[index], pool.images, members[index].rows, outcome)
 
 
-@task(version=1, name="mixed.train", gpus=1.0, many=train_many, alike=alike, trains=1)
+@task(version=1, name="mixed.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
 def train(config: Mixture, inputs: Inputs) -> pa.Table:
     """The trained network (MIXED)."""
     ((_, outcome),) = train_many([config], [inputs])
@@ -173,11 +173,11 @@ def architecture(config: Mixture, images: Images) -> Architecture:
 
 def spec_of(config: Mixture, images: Images) -> Spec:
     """What a training shares with those alike."""
-    from tasks.training.cross_entropy import Classification
+    from tasks.training.cross_entropy import CrossEntropy
     from tasks.training.members import Recipe, Spec
 
     recipe = Recipe(config.epochs, config.batch, config.learning_rate, None, config.schedule, config.optimiser)
-    learning = Classification(architecture(config, images), config.augmentation, config.crop, images.shape)
+    learning = CrossEntropy(architecture(config, images), config.augmentation, config.crop, images.shape)
     return Spec(learning, recipe, images)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.models.counter_rng import Draws
+from tasks.models.counter_rng import CounterRng
 from tasks.models.layers import Mode, Weight
 
 
@@ -23,7 +23,7 @@ class Batch:
     mode: Mode
 
 
-class Learning(Protocol):
+class Objective(Protocol):
     """One kind of learning with one network. Tensors are (models, *shape) by the names of `weights`."""
 
     @property
@@ -62,10 +62,10 @@ class Learning(Protocol):
         The second is None where nothing is classified.
         """
 
-    def by_hand(
-        self, tensors: Mapping[str, Tensor], pixels: Tensor, labels: Tensor, shares: Tensor, draws: Draws
+    def manual_gradient(
+        self, tensors: Mapping[str, Tensor], pixels: Tensor, labels: Tensor, shares: Tensor, draws: CounterRng
     ) -> tuple[Tensor, Sequence[Tensor]] | None:
-        """One model's loss and its slope in every learned weight, written out; None where only autograd knows.
+        """One model's loss and its gradient in every learned weight, written out; None where only autograd knows.
 
         Tensors are (*shape), pixels (rows, features), labels (rows,). `shares` (rows,) are the rows' weights in the
         loss: 1 / count each for a mean. `draws` are the model's.

@@ -12,24 +12,24 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from tasks.training.parameter_buffer import Flat, filled
+from tasks.training.parameter_buffer import ParameterBuffer, filled
 
 
 class Optimiser(Protocol):
-    """Steps the weights of every model along their slopes."""
+    """Steps the weights of every model along their gradients."""
 
-    moments: tuple[Flat, ...]  # what it remembers of each weight
+    moments: tuple[ParameterBuffer, ...]  # what it remembers of each weight
     steps: Tensor  # (models,) float32: how many each model has taken
     rates: Tensor  # (models,): the learning rate of each
 
-    def step(self, slopes: Sequence[Tensor], active: Tensor | None = None) -> None:
-        """One step, given the slopes (models, *shape) in the order of the weights.
+    def step(self, gradients: Sequence[Tensor], active: Tensor | None = None) -> None:
+        """One step, given the gradients (models, *shape) in the order of the weights.
 
         `active` (models,) says who takes it: all by default.
         """
 
-    def step_of(self, model: int, slopes: Sequence[Tensor]) -> None:
-        """One step of one model, given its slopes (*shape)."""
+    def step_of(self, model: int, gradients: Sequence[Tensor]) -> None:
+        """One step of one model, given its gradients (*shape)."""
 
 
 class Adam:
@@ -40,28 +40,28 @@ class Adam:
 
     BETA1, BETA2 = 0.9, 0.999
 
-    def __init__(self, weights: Flat, epsilon: float) -> None:
+    def __init__(self, weights: ParameterBuffer, epsilon: float) -> None:
         device, models = weights.buffer.device, len(weights.buffer)
         self.weights, self.epsilon = weights, epsilon
         self.means, self.squares = weights.like(), weights.like()
-        self.moments: tuple[Flat, ...] = (self.means, self.squares)
+        self.moments: tuple[ParameterBuffer, ...] = (self.means, self.squares)
         self.steps = torch.zeros(models, device=device)
         self.rates = torch.zeros(models, device=device, dtype=torch.float64)
-        self._slopes = None if device.type == "cpu" else weights.like()
+        self._gradients = None if device.type == "cpu" else weights.like()
         # Rows of one model each, taken apart once: that takes longer than a small step.
         self._parts = [tuple(list(flat.parts(model)) for flat in (weights, *self.moments)) for model in range(models)]
         self._taken = list(self.steps.unbind())
 
-    def step(self, slopes: Sequence[Tensor], active: Tensor | None = None) -> None:
-        if self._slopes is None:
+    def step(self, gradients: Sequence[Tensor], active: Tensor | None = None) -> None:
+        if self._gradients is None:
             for model in range(len(self.steps)) if active is None else active.nonzero()[:, 0].tolist():
-                self.step_of(model, [slope[model] for slope in slopes])
+                self.step_of(model, [gradient[model] for gradient in gradients])
             return
-        torch._foreach_copy_(list(self._slopes.views.values()), list(slopes))
+        torch._foreach_copy_(list(self._gradients.views.values()), list(gradients))
         taking = torch.ones_like(self.steps, dtype=torch.bool) if active is None else active
         self.steps += taking
         scale, root = self.corrections()
-        buffers = (self.weights.buffer, self._slopes.buffer, self.means.buffer, self.squares.buffer)
+        buffers = (self.weights.buffer, self._gradients.buffer, self.means.buffer, self.squares.buffer)
         (compiled() or by_torch)(*buffers, scale, root, taking, self.BETA1, self.BETA2, self.epsilon)
 
     def corrections(self) -> tuple[Tensor, Tensor]:
@@ -72,13 +72,13 @@ class Adam:
         dtype = self.weights.buffer.dtype
         return scale.to(dtype), root.to(dtype)
 
-    def step_of(self, model: int, slopes: Sequence[Tensor]) -> None:
+    def step_of(self, model: int, gradients: Sequence[Tensor]) -> None:
         weights, means, squares = self._parts[model]
         taken = self._taken[model].add_(1)
         # What torch.optim.Adam(fused=True) calls, without its 40 microseconds of bookkeeping.
         torch._fused_adam_(
             weights,
-            [filled(slope, len(part)) for slope, part in zip(slopes, weights, strict=True)],
+            [filled(gradient, len(part)) for gradient, part in zip(gradients, weights, strict=True)],
             means,
             squares,
             [],
@@ -108,7 +108,7 @@ def compiled() -> Update | None:
 
 def by_torch(
     weights: Tensor,
-    slopes: Tensor,
+    gradients: Tensor,
     means: Tensor,
     squares: Tensor,
     scale: Tensor,
@@ -120,8 +120,8 @@ def by_torch(
 ) -> None:
     """The same in torch's operations: all (models, size) or (models,)."""
     takes = active.to(weights.dtype)[:, None]
-    means.lerp_(slopes, (1 - beta1) * takes)
-    squares.lerp_(slopes.square(), (1 - beta2) * takes)
+    means.lerp_(gradients, (1 - beta1) * takes)
+    squares.lerp_(gradients.square(), (1 - beta2) * takes)
     weights.sub_(scale[:, None] * takes * means / (squares.sqrt().div_(root[:, None]).add_(epsilon)))
 
 
@@ -133,31 +133,31 @@ class RMSprop:
 
     RHO = 0.9
 
-    def __init__(self, weights: Flat, epsilon: float) -> None:
+    def __init__(self, weights: ParameterBuffer, epsilon: float) -> None:
         device, models = weights.buffer.device, len(weights.buffer)
         self.weights, self.epsilon = weights, epsilon
-        self.squares, self._slopes = weights.like(), weights.like()
-        self.moments: tuple[Flat, ...] = (self.squares,)
+        self.squares, self._gradients = weights.like(), weights.like()
+        self.moments: tuple[ParameterBuffer, ...] = (self.squares,)
         self.steps = torch.zeros(models, device=device)
         self.rates = torch.zeros(models, device=device, dtype=torch.float64)
 
-    def step(self, slopes: Sequence[Tensor], active: Tensor | None = None) -> None:
-        torch._foreach_copy_(list(self._slopes.views.values()), list(slopes))
+    def step(self, gradients: Sequence[Tensor], active: Tensor | None = None) -> None:
+        torch._foreach_copy_(list(self._gradients.views.values()), list(gradients))
         taking = torch.ones_like(self.steps) if active is None else active.to(self.steps.dtype)
         self.steps += taking
         self._move(slice(None), taking[:, None].to(self.weights.buffer.dtype))
 
-    def step_of(self, model: int, slopes: Sequence[Tensor]) -> None:
-        for view, slope in zip(self._slopes.views.values(), slopes, strict=True):
-            view[model].copy_(slope)
+    def step_of(self, model: int, gradients: Sequence[Tensor]) -> None:
+        for view, gradient in zip(self._gradients.views.values(), gradients, strict=True):
+            view[model].copy_(gradient)
         self.steps[model] += 1
         self._move(slice(model, model + 1), torch.ones(1, 1, dtype=self.weights.buffer.dtype))
 
     def _move(self, models: slice, taking: Tensor) -> None:
-        slopes, squares = self._slopes.buffer[models], self.squares.buffer[models]
-        squares.lerp_(slopes.square(), (1 - self.RHO) * taking)
-        rates = self.rates[models, None].to(slopes.dtype) * taking
-        self.weights.buffer[models].sub_(rates * slopes / squares.sqrt().add_(self.epsilon))
+        gradients, squares = self._gradients.buffer[models], self.squares.buffer[models]
+        squares.lerp_(gradients.square(), (1 - self.RHO) * taking)
+        rates = self.rates[models, None].to(gradients.dtype) * taking
+        self.weights.buffer[models].sub_(rates * gradients / squares.sqrt().add_(self.epsilon))
 
 
-OPTIMISERS: dict[str, Callable[[Flat, float], Optimiser]] = {"adam": Adam, "rmsprop": RMSprop}
+OPTIMISERS: dict[str, Callable[[ParameterBuffer, float], Optimiser]] = {"adam": Adam, "rmsprop": RMSprop}

@@ -24,31 +24,31 @@ from torch import Tensor
 
 from tasks.datasets.images import Pixels
 from tasks.models import importance
-from tasks.models.counter_rng import Draws
+from tasks.models.counter_rng import CounterRng
 from tasks.models.importance import Sampling
 from tasks.models.layers import Layers, Weight
-from tasks.models.outlier_density import Broad
+from tasks.models.outlier_density import OutlierDensity
 from tasks.models.vae import Dense
-from tasks.training.elbo import Generation, drawn_from, dtype_of
+from tasks.training.elbo import Elbo, drawn_from, dtype_of
 from tasks.training.objective import Batch
 
 SEEN = 2**24  # values of images at a time
 
 
-# The part of its slope that every image keeps. At first the broad density explains all images better (on 32 x 32 binary
-# pixels by 200 nats): without it the network would never begin to learn. Adam divides by how large slopes are, so that
-# as long as all have this part alone, it learns as fast as ever.
+# The part of its gradient that every image keeps. At first the broad density explains all images better (on 32 x 32
+# binary pixels by 200 nats): without it the network would never begin to learn. Adam divides by how large gradients
+# are, so that as long as all have this part alone, it learns as fast as ever.
 KEPT = 1e-3
 
 
-class Contaminated:
+class OutlierMixture:
     """The learning of a variational autoencoder with the share `outliers`, in (0, 1), of a broad density.
 
     With B <= log p_vae(x) the evidence lower bound (Jensen), the loss of an image is, for a small c,
 
         -c log((1 - pi) exp(B)) - (1 - c) log((1 - pi) exp(B) + pi p_broad(x)) >= -log p(x),
 
-    because the logarithm rises. Its slope in -B is c + (1 - c) r, where r is the posterior probability that x is no
+    because the logarithm rises. Its gradient in -B is c + (1 - c) r, where r is the posterior probability that x is no
     outlier: what the broad density explains better hardly moves a weight. As ever B is estimated from one code, b; the
     loss is concave in b, and its mean over codes lies below the loss of B: by r (1 - r) / 2 times the variance of b,
     where that is small. With a share near 0 it is the autoencoder's own loss. Both densities are of what the model sees
@@ -57,15 +57,15 @@ class Contaminated:
 
     total = True
 
-    def __init__(self, learned: Generation, outliers: float, pixels: Pixels) -> None:
+    def __init__(self, learned: Elbo, outliers: float, pixels: Pixels) -> None:
         if not 0 < outliers < 1:
             raise ValueError(f"outliers is {outliers}; it must be between 0 and 1")
-        self.learned, self.broad = learned, Broad(learned.vae.preparation, pixels)
+        self.learned, self.broad = learned, OutlierDensity(learned.vae.preparation, pixels)
         self._log_typical, self._log_outlier = math.log1p(-outliers), math.log(outliers)
 
-    stackable = Generation.stackable
-    capturable = Generation.capturable
-    captures_padding = Generation.captures_padding
+    stackable = Elbo.stackable
+    capturable = Elbo.capturable
+    captures_padding = Elbo.captures_padding
 
     @property
     def name(self) -> str:
@@ -90,20 +90,20 @@ class Contaminated:
         """Each row's loss in evaluation, of the one draw that the batch's mode names. Nothing is classified."""
         return self.losses(tensors, batch), None
 
-    def by_hand(
+    def manual_gradient(
         self,
         tensors: Mapping[str, Tensor],
         pixels: Tensor,
         labels: Tensor,  # noqa: ARG002
         shares: Tensor,
-        draws: Draws,
+        draws: CounterRng,
     ) -> tuple[Tensor, Sequence[Tensor]] | None:
         """The fully connected network's."""
         if not isinstance(self.learned.vae, Dense):
             return None
         x = self.learned.vae.preparation.seen(pixels[None], draws, dtype_of(tensors), training=True)
         broad = self.broad.log_p(x)[0]
-        return self.learned.slopes(tensors, x[0], shares, draws, lambda bounds: self._losses(bounds, broad))
+        return self.learned.gradients(tensors, x[0], shares, draws, lambda bounds: self._losses(bounds, broad))
 
     def log_p(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
@@ -129,7 +129,7 @@ class Contaminated:
         return self.learned.drawn(tensors, members, count)
 
     def _losses(self, bounds: Tensor, broad: Tensor) -> tuple[Tensor, Tensor]:
-        """The losses made of negative bounds, and their slopes in these."""
+        """The losses made of negative bounds, and their gradients in these."""
         mixed = self._mixed(-bounds, broad)
         typical = (self._log_typical - bounds - mixed).exp()
         return KEPT * (bounds - self._log_typical) - (1 - KEPT) * mixed, KEPT + (1 - KEPT) * typical

@@ -13,7 +13,7 @@ from torch import Tensor
 PAD = 64
 
 
-class Flat:
+class ParameterBuffer:
     """Zeros: `buffer` (models, size) has a row per model, `views` its tensors (models, *shape) by name."""
 
     def __init__(
@@ -35,16 +35,16 @@ class Flat:
         """One model's tensors (*shape) by name."""
         return {name: view[model] for name, view in self.views.items()}
 
-    def like(self) -> Flat:
+    def like(self) -> ParameterBuffer:
         """Zeros of the same shapes, on the same device."""
-        return Flat(self.shapes, len(self.buffer), self.buffer.device, self.buffer.dtype)
+        return ParameterBuffer(self.shapes, len(self.buffer), self.buffer.device, self.buffer.dtype)
 
 
 def padded(size: int) -> int:
     return -(-size // PAD) * PAD
 
 
-def filled(slope: Tensor, size: int) -> Tensor:
-    """The slope as a row of `size` values, zeros at its end."""
-    row = slope.reshape(-1)
+def filled(gradient: Tensor, size: int) -> Tensor:
+    """The gradient as a row of `size` values, zeros at its end."""
+    row = gradient.reshape(-1)
     return row if len(row) == size else torch.nn.functional.pad(row, (0, size - len(row)))

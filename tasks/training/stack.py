@@ -1,7 +1,7 @@
 """Models in training side by side: each has a place, with its weights, its optimiser's memory and its data's order.
 
 All places take a step together. On a CPU a step is made of the operations of one model, one model after another,
-where its slopes are written out, and of operations on all of them where autograd finds them. On a GPU they are
+where its gradients are written out, and of operations on all of them where autograd finds them. On a GPU they are
 operations on all of them, recorded once as a CUDA graph and then replayed, since launching them one by one takes
 longer than they do.
 """
@@ -18,15 +18,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.models.counter_rng import Draws, member_key
+from tasks.models.counter_rng import CounterRng, member_key
 from tasks.models.layers import Mode
 from tasks.training.cuda_graphs import Graphs
-from tasks.training.device_data import Resident
+from tasks.training.device_data import DeviceData
 from tasks.training.members import Epoch, Member, Spec, State, Trained, TrainingError
 from tasks.training.minibatches import Order, order
 from tasks.training.objective import Batch
 from tasks.training.optimisers import OPTIMISERS
-from tasks.training.parameter_buffer import Flat
+from tasks.training.parameter_buffer import ParameterBuffer
 
 ASSESSED_AT_ONCE = 512  # rows: activations of so many stay in a core's cache. Draws depend on it
 
@@ -51,7 +51,7 @@ class Stack:
     def __init__(
         self,
         spec: Spec,
-        data: Resident,
+        data: DeviceData,
         aliases: Sequence[Mapping[int, int]],
         steps: int,
         count: int,
@@ -64,8 +64,8 @@ class Stack:
         weights = spec.learning.weights
         learned = {name: weight.shape for name, weight in weights.items() if weight.learned}
         kept = {name: weight.shape for name, weight in weights.items() if not weight.learned}
-        self.learned = Flat(learned, count, device, dtype)
-        self.kept = Flat(kept, count, device, dtype)
+        self.learned = ParameterBuffer(learned, count, device, dtype)
+        self.kept = ParameterBuffer(kept, count, device, dtype)
         self.optimiser = OPTIMISERS[spec.recipe.optimiser](self.learned, spec.recipe.epsilon)
         self.best = (self.learned.like(), self.kept.like()) if spec.recipe.patience else (self.learned, self.kept)
         self.keys = torch.zeros(count, dtype=torch.int64, device=device)
@@ -92,8 +92,8 @@ class Stack:
     @property
     def bytes(self) -> int:
         """What it holds from step to step."""
-        slopes = self.learned.buffer
-        return sum(held.nbytes for held in (*self._memory(), self.order, self.losses, slopes))
+        gradients = self.learned.buffer
+        return sum(held.nbytes for held in (*self._memory(), self.order, self.losses, gradients))
 
     @property
     def steps_taken(self) -> int:
@@ -141,7 +141,7 @@ class Stack:
         moments = tuple(numbers(place, moment) for moment in self.optimiser.moments)
         return State(tuple(who.history), who.best, int(self.optimiser.steps[place]), now, best, moments)
 
-    def _weights(self, place: int, flats: tuple[Flat, Flat]) -> dict[str, NDArray[np.floating]]:
+    def _weights(self, place: int, flats: tuple[ParameterBuffer, ParameterBuffer]) -> dict[str, NDArray[np.floating]]:
         """A model's tensors, in the network's order."""
         found = numbers(place, *flats)
         return {name: found[name] for name in self.spec.learning.weights}
@@ -289,7 +289,7 @@ class Stack:
         self.cursor += 1
 
     def _by_hand(self, pixels: Tensor, labels: Tensor, real: Tensor | None) -> bool:
-        """Every model's step by its written-out slopes; False where there are none."""
+        """Every model's step by its written-out gradients; False where there are none."""
         cursor = int(self.cursor)
         with torch.inference_mode():
             for place in self.occupied:
@@ -301,16 +301,18 @@ class Stack:
                 rows = pixels[place], labels[place]
                 if real is not None:
                     rows = rows[0][:count], rows[1][:count]
-                found = self.spec.learning.by_hand(self._each[place], *rows, shares, Draws(*self._drawn[place]))
+                found = self.spec.learning.manual_gradient(
+                    self._each[place], *rows, shares, CounterRng(*self._drawn[place])
+                )
                 if found is None:
                     return False
-                loss, slopes = found
+                loss, gradients = found
                 self.losses[place, cursor] = loss
-                self.optimiser.step_of(place, slopes)
+                self.optimiser.step_of(place, gradients)
         return True
 
     def _by_autograd(self, pixels: Tensor, labels: Tensor, real: Tensor | None) -> None:
-        draws = Draws(self.keys, self.optimiser.steps)
+        draws = CounterRng(self.keys, self.optimiser.steps)
         mode = Mode(training=True, draws=draws, real=None if real is None else real.to(self.losses.dtype))
         with torch.enable_grad():
             rows = self.spec.learning.losses(self.tensors, Batch(pixels, labels, mode))
@@ -319,9 +321,9 @@ class Stack:
             loss = rows.sum(1)
             if not self.spec.learning.total:
                 loss = loss / (pixels.shape[1] if real is None else real.sum(1).clamp(min=1))
-            slopes = torch.autograd.grad(loss.sum(), list(self.leaves.values()))
+            gradients = torch.autograd.grad(loss.sum(), list(self.leaves.values()))
         with torch.no_grad():
-            self.optimiser.step(slopes, None if real is None else real.any(1))
+            self.optimiser.step(gradients, None if real is None else real.any(1))
             self.losses.index_copy_(1, self.cursor, loss.detach()[:, None])
 
     def _assess(self) -> None:
@@ -340,21 +342,21 @@ class Stack:
                 pixels = test[start : start + ASSESSED_AT_ONCE].expand(models, -1, -1)
                 truth = labels[start : start + ASSESSED_AT_ONCE].expand(models, -1)
                 # The same draws after every epoch, none of which a step has: steps count from 0.
-                mode = Mode(draws=Draws(self.keys, torch.full_like(self.keys, -1 - start)))
+                mode = Mode(draws=CounterRng(self.keys, torch.full_like(self.keys, -1 - start)))
                 losses, right = self.spec.learning.assessed(self.tensors, Batch(pixels, truth, mode))
                 self.assessment[0] += losses.double().sum(1)
                 self.assessment[1] += math.nan if right is None else right.sum(1)
             self.assessment /= len(test)
 
 
-def fill(place: int, values: Mapping[str, NDArray[np.floating]], *flats: Flat) -> None:
+def fill(place: int, values: Mapping[str, NDArray[np.floating]], *flats: ParameterBuffer) -> None:
     """Put a model's values into its place."""
     for flat in flats:
         for name, view in flat.views.items():
             view[place].copy_(torch.from_numpy(np.array(values[name])))  # copied: torch has no read-only tensors
 
 
-def numbers(place: int, *flats: Flat) -> dict[str, NDArray[np.floating]]:
+def numbers(place: int, *flats: ParameterBuffer) -> dict[str, NDArray[np.floating]]:
     """A copy of what a model has in its place."""
     return {name: view[place].cpu().numpy().copy() for flat in flats for name, view in flat.views.items()}
 

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from tasks import checkpoints
 from tasks.training.members import Epoch, State
-from tasks.training.objective import Learning
+from tasks.training.objective import Objective
 
 Arrays = Mapping[str, NDArray[np.floating]]
 
 UNREADABLE = (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, OSError)
 
 
-def start(index: int, training: str, learning: Learning, latest: int) -> State | None:
+def start(index: int, training: str, learning: Objective, latest: int) -> State | None:
     """The nearest state that a call's job may go on from; None where it has to begin at the beginning.
 
     It must be of this training (`packed` says which), of a network with such weights, and at epoch `latest` at most:
@@ -71,7 +71,7 @@ def unpacked(data: bytes, training: str) -> State | None:
         return None
 
 
-def shaped(state: State, learning: Learning) -> bool:
+def shaped(state: State, learning: Objective) -> bool:
     """Whether the state is one of such a network: weights and moments by the same names, in the same shapes."""
     weights = {name: tuple(weight.shape) for name, weight in learning.weights.items()}
     learned = {name: weights[name] for name, weight in learning.weights.items() if weight.learned}

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import torch
 
 from tasks import devices
-from tasks.compute_context import Choice, Manner
+from tasks.compute_context import Choice, ComputeContext
 from tasks.training import memory
-from tasks.training.device_data import Resident
+from tasks.training.device_data import DeviceData
 from tasks.training.members import Member, Spec
 from tasks.training.minibatches import minibatches
 from tasks.training.stack import Stack
@@ -28,12 +28,12 @@ TIMED = 20  # steps of each candidate
 WARMING = 3  # steps before
 
 
-class NoWay(ValueError):
+class UnsupportedStrategy(ValueError):
     """The way that was asked for does not lead anywhere on this device."""
 
 
 @dataclass(frozen=True)
-class Way:
+class Strategy:
     """So many stacks side by side, each with so many places."""
 
     name: str
@@ -47,11 +47,11 @@ class Way:
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class Workload:
     """What a way is chosen for: the members of one call on one device."""
 
     spec: Spec
-    data: Resident
+    data: DeviceData
     members: Sequence[Member]
     aliases: Sequence[Mapping[int, int]]
 
@@ -67,108 +67,110 @@ class Ground:
         how = f"batch {recipe.batch}, {recipe.optimiser}, {recipe.precision}"
         return f"{devices.name(self.device)}, {spec.learning.name} on {shape}, {how}"
 
-    def stacks(self, way: Way) -> list[Stack]:
+    def stacks(self, strategy: Strategy) -> list[Stack]:
         """The way's empty stacks."""
         steps = max(minibatches(len(member.rows), self.spec.recipe.batch) for member in self.members)
         stacks = [
-            Stack(self.spec, self.data, self.aliases, steps, way.places, captured=way.captured)
-            for _ in range(way.stacks)
+            Stack(self.spec, self.data, self.aliases, steps, strategy.places, captured=strategy.captured)
+            for _ in range(strategy.stacks)
         ]
         synchronise(self.device)  # they are used on other streams, which do not wait for their zeros
         return stacks
 
 
-def chosen(ground: Ground, manner: Manner, most: int) -> tuple[Way, memory.Need | None]:
-    """The way to train these members in that manner, at most `most` in one step; NoWay where it cannot be had.
+def chosen(workload: Workload, context: ComputeContext, most: int) -> tuple[Strategy, memory.Need | None]:
+    """The strategy for these members as the context asks, at most `most` in one step; else UnsupportedStrategy.
 
     The second is what a stack takes, where that has been measured. How many members this call has does not bear on
     which way is the fastest: the choice is for all calls.
     """
-    most = min(most, manner.members or most)
-    names = [way.name for way in candidates(ground, most)]
-    if manner.way != "auto" and manner.way not in names:
-        what = f"{ground.spec.learning.name} on {devices.name(ground.device)}"
-        raise NoWay(f"way is {manner.way}; for {what} it must be auto or one of {', '.join(dict.fromkeys(names))}")
-    if ground.device.type == "cpu" and manner.way in ("auto", "loop"):
-        return Way("loop"), None
-    required = memory.need(lambda models: rehearsed(ground, models), ground.device)
-    most = max(1, min(most, required.fitting(memory.free(ground.device) // manner.sharers)))
-    now = max(1, min(most, len(ground.members)))
-    ways = {way.name: way for way in candidates(ground, now)}  # the largest of each name
-    if manner.way != "auto":
-        return ways[manner.way], required
-    choice = manner.settle(ground.name, lambda: raced(ground, candidates(ground, most)))
-    found = ways.get(choice["way"], Way("loop"))
+    most = min(most, context.members or most)
+    names = [strategy.name for strategy in candidates(workload, most)]
+    if context.way != "auto" and context.way not in names:
+        what = f"{workload.spec.learning.name} on {devices.name(workload.device)}"
+        raise UnsupportedStrategy(
+            f"way is {context.way}; for {what} it must be auto or one of {', '.join(dict.fromkeys(names))}"
+        )
+    if workload.device.type == "cpu" and context.way in ("auto", "loop"):
+        return Strategy("loop"), None
+    required = memory.need(lambda models: rehearsed(workload, models), workload.device)
+    most = max(1, min(most, required.fitting(memory.free(workload.device) // context.sharers)))
+    now = max(1, min(most, len(workload.members)))
+    strategies = {strategy.name: strategy for strategy in candidates(workload, now)}  # the largest of each name
+    if context.way != "auto":
+        return strategies[context.way], required
+    choice = context.settle(workload.name, lambda: benchmarked(workload, candidates(workload, most)))
+    found = strategies.get(choice["way"], Strategy("loop"))
     places, stacks = min(found.places, int(choice["places"])), min(found.stacks, int(choice["stacks"]))
-    return Way(found.name, stacks, places, found.captured), required
+    return Strategy(found.name, stacks, places, found.captured), required
 
 
-def candidates(ground: Ground, limit: int) -> list[Way]:
+def candidates(workload: Workload, limit: int) -> list[Strategy]:
     """The ways worth trying for at most `limit` members at one time, the larger of a name after the smaller."""
-    learning, gpu = ground.spec.learning, ground.device.type == "cuda"
-    ways = [Way("loop")]
+    learning, gpu = workload.spec.learning, workload.device.type == "cuda"
+    strategies = [Strategy("loop")]
     if gpu and learning.capturable:
-        ways += [Way("graph", stacks=count, captured=True) for count in sizes(STREAMS, limit)]
+        strategies += [Strategy("graph", stacks=count, captured=True) for count in sizes(STREAMS, limit)]
     if learning.stackable:
         captured = gpu and learning.capturable
-        ways += [Way("stack", places=count, captured=captured) for count in sizes(STACKED, limit)]
-    return ways
+        strategies += [Strategy("stack", places=count, captured=captured) for count in sizes(STACKED, limit)]
+    return strategies
 
 
 def sizes(wanted: Sequence[int], limit: int) -> list[int]:
     return sorted({min(size, limit) for size in wanted})
 
 
-def rehearsed(ground: Ground, models: int) -> int:
+def rehearsed(workload: Workload, models: int) -> int:
     """Take a step with so many models; the bytes that the stack holds."""
-    (stack,) = ground.stacks(Way("stack", places=models))
+    (stack,) = workload.stacks(Strategy("stack", places=models))
     for place in range(models):
-        stack.enter(place, 0, ground.members[0])
+        stack.enter(place, 0, workload.members[0])
     padded = stack.begin()[0]
     # Recording a step takes a copy of what the step changes, too.
-    copies = stack.copies() if ground.device.type == "cuda" else []
+    copies = stack.copies() if workload.device.type == "cuda" else []
     stack.step(padded)
     return stack.bytes + sum(copy.nbytes for copy in copies)
 
 
-def raced(ground: Ground, ways: Sequence[Way]) -> Choice:
+def benchmarked(workload: Workload, strategies: Sequence[Strategy]) -> Choice:
     """The fastest way, with the model-steps per second of each."""
     rates: dict[str, float] = {}
-    best = ways[0]
-    for way in ways:
-        label = f"{way.name} {way.members}"
+    best = strategies[0]
+    for strategy in strategies:
+        label = f"{strategy.name} {strategy.members}"
         try:
-            rates[label] = rate(ground, way)
+            rates[label] = rate(workload, strategy)
         except RuntimeError as error:  # an operation that cannot be recorded, or memory: then it is not this one
             if "CUDA error" in str(error) and "captur" not in str(error) and not memory.is_out(error):
                 raise
             rates[label] = 0.0
-        memory.free_unused(ground.device)
+        memory.free_unused(workload.device)
         if rates[label] > rates[f"{best.name} {best.members}"]:
-            best = way
+            best = strategy
     return {"way": best.name, "places": best.places, "stacks": best.stacks, "rates": rates}
 
 
-def rate(ground: Ground, way: Way) -> float:
+def rate(workload: Workload, strategy: Strategy) -> float:
     """Model-steps per second of a way."""
-    stacks = ground.stacks(way)
-    streams = [stream(ground.device) for _ in stacks]
+    stacks = workload.stacks(strategy)
+    streams = [stream(workload.device) for _ in stacks]
     padded = False
     for number, stack in enumerate(stacks):
-        for place in range(way.places):
-            index = (number * way.places + place) % len(ground.members)
-            stack.enter(place, index, ground.members[index])
+        for place in range(strategy.places):
+            index = (number * strategy.places + place) % len(workload.members)
+            stack.enter(place, index, workload.members[index])
         padded |= stack.begin()[0]
     run = steps_of(stacks, streams, padded)
-    synchronise(ground.device)  # the steps' streams do not wait for the members that have just been put in
+    synchronise(workload.device)  # the steps' streams do not wait for the members that have just been put in
     for _ in range(WARMING):
         run()
-    synchronise(ground.device)
+    synchronise(workload.device)
     began = time.perf_counter()
     for _ in range(TIMED):
         run()
-    synchronise(ground.device)
-    return TIMED * way.members / (time.perf_counter() - began)
+    synchronise(workload.device)
+    return TIMED * strategy.members / (time.perf_counter() - began)
 
 
 def steps_of(stacks: Sequence[Stack], streams: Sequence[torch.cuda.Stream | None], padded: bool) -> Callable[[], None]:

@@ -17,7 +17,7 @@ from tasks.training import memory
 from tasks.training.device_data import resident
 from tasks.training.members import Member, Spec, Trained, TrainingError
 from tasks.training.stack import Place, Stack
-from tasks.training.strategies import Ground, NoWay, Way, chosen, stream
+from tasks.training.strategies import Strategy, UnsupportedStrategy, Workload, chosen, stream
 
 Outcome = tuple[int, Trained | Exception]
 
@@ -29,7 +29,7 @@ def train_many(spec: Spec, members: Sequence[Member], place: torch.device | None
     """Each member's index with its trained model, or the TrainingError that ended it alone, as it ends, in any order.
 
     What a member gets depends on the spec and on itself, not on its company, its order or the way: to the bit on a CPU
-    for the way "loop" and for networks whose slopes are written out, else to rounding.
+    for the way "loop" and for networks whose gradients are written out, else to rounding.
     """
     place = place or devices.device()
     check(spec, members)
@@ -69,18 +69,18 @@ def _trained(spec: Spec, members: Sequence[Member], place: torch.device) -> Iter
     if not members:
         return
     data, aliases = resident(spec.images, place).with_replaced([member.replaced for member in members])
-    ground = Ground(spec, data, members, aliases)
+    workload = Workload(spec, data, members, aliases)
     left = dict(enumerate(members))
     while left:
         size = 1
         try:
-            way, need = chosen(ground, compute_context.asked(), _fitted.get(ground.name, MOST))
-            size = way.members
-            for outcome in Crew(ground, way, need, left).outcomes():
+            strategy, need = chosen(workload, compute_context.asked(), _fitted.get(workload.name, MOST))
+            size = strategy.members
+            for outcome in Trainer(workload, strategy, need, left).outcomes():
                 left.pop(outcome[0])
                 yield outcome
             return
-        except NoWay as error:
+        except UnsupportedStrategy as error:
             yield from [(index, TrainingError(str(error))) for index in left]
             return
         except Exception as error:
@@ -89,30 +89,32 @@ def _trained(spec: Spec, members: Sequence[Member], place: torch.device) -> Iter
         # Here nothing holds the stacks any more.
         memory.free_unused(place)
         if size == 1:
-            yield from [(index, too_big(ground)) for index in left]
+            yield from [(index, too_big(workload)) for index in left]
             return
-        _fitted[ground.name] = size // 2
+        _fitted[workload.name] = size // 2
 
 
-def too_big(ground: Ground) -> TrainingError:
-    gigabytes = memory.free(ground.device) / 1e9
+def too_big(workload: Workload) -> TrainingError:
+    gigabytes = memory.free(workload.device) / 1e9
     return TrainingError(
-        f"one {ground.spec.learning.name} with a batch of {ground.spec.recipe.batch} does not fit into the "
-        f"{gigabytes:.1f} GB that are free on {devices.name(ground.device)}; try a smaller batch"
+        f"one {workload.spec.learning.name} with a batch of {workload.spec.recipe.batch} does not fit into the "
+        f"{gigabytes:.1f} GB that are free on {devices.name(workload.device)}; try a smaller batch"
     )
 
 
-class Crew:
+class Trainer:
     """The stacks of one way, and the members that wait for a place in them."""
 
-    def __init__(self, ground: Ground, way: Way, need: memory.Need | None, left: dict[int, Member]) -> None:
-        self.ground, self.way = ground, way
-        self.recipe = ground.spec.recipe
+    def __init__(
+        self, workload: Workload, strategy: Strategy, need: memory.Need | None, left: dict[int, Member]
+    ) -> None:
+        self.workload, self.strategy = workload, strategy
+        self.recipe = workload.spec.recipe
         self.measured: dict[str, float] = {}
         if need is not None:
-            self.measured = {"bytes_per_member": need.each, "device_bytes": memory.whole(ground.device)}
-        self.stacks = ground.stacks(way)
-        self.streams = [stream(ground.device) for _ in self.stacks]
+            self.measured = {"bytes_per_member": need.each, "device_bytes": memory.whole(workload.device)}
+        self.stacks = workload.stacks(strategy)
+        self.streams = [stream(workload.device) for _ in self.stacks]
         # A link waits for the one it comes after, unless that one has ended before or goes on as another.
         self.waiting: deque[tuple[int, Member]] = deque()
         self.links: dict[int, tuple[int, Member]] = {}
@@ -174,7 +176,7 @@ class Crew:
         return ended
 
     def _watch(self, stack: Stack, places: Sequence[int]) -> None:
-        watch = self.ground.spec.watch
+        watch = self.workload.spec.watch
         if watch is None or not places:
             return
         seen = [(who.index, len(who.history)) for who in map(stack.occupant, places)]
@@ -213,10 +215,10 @@ class Crew:
             seconds = max(time.perf_counter() - self.began, 1e-9)
             rate = round(self.steps / seconds, 1)
             facts = dict(self.measured)
-            if self.ground.device.type == "cuda":
+            if self.workload.device.type == "cuda":
                 facts["busy"] = round(min(1.0, self.waited / seconds), 3)  # at least: it computes while we launch, too
-            start = self.ground.members[outcome[0]].start
+            start = self.workload.members[outcome[0]].start
             if start is not None:
                 facts["continued_from"] = len(start.history)
-            compute_context.note(way=self.way.name, stack=self.way.members, steps_per_second=rate, **facts)
+            compute_context.note(way=self.strategy.name, stack=self.strategy.members, steps_per_second=rate, **facts)
             yield outcome

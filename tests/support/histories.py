@@ -37,7 +37,7 @@ class Number:
     value: int = 0
 
 
-@task(version=1, name="histories.plain", alike=lambda config: config.value % 3)
+@task(version=1, name="histories.plain", batch_key=lambda config: config.value % 3)
 def plain(config: Number, inputs: Inputs) -> pa.Table:
     return pa.table({})
 
@@ -47,7 +47,7 @@ def gather(config: Number, inputs: Inputs) -> pa.Table:
     return pa.table({})
 
 
-@task(version=1, name="histories.train", gpus=1.0, alike=lambda config: config.value % 2)
+@task(version=1, name="histories.train", gpus=1.0, batch_key=lambda config: config.value % 2)
 def train(config: Number, inputs: Inputs) -> pa.Table:
     return pa.table({})
 

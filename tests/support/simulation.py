@@ -59,7 +59,7 @@ def _table(config: Number) -> pa.Table:
     return pa.table({"number": pa.array([config.value], pa.int64())})
 
 
-@task(version=1, name="simulation.part", alike=lambda config: config.value % 2)
+@task(version=1, name="simulation.part", batch_key=lambda config: config.value % 2)
 def part(config: Number, inputs: Inputs) -> pa.Table:
     return _table(config)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from tasks.compute_context import Manner, asked, here, note, under
+from tasks.compute_context import ComputeContext, asked, here, note, under
 
 
 def test_outside_of_any_call_everything_is_automatic() -> None:
@@ -8,15 +8,15 @@ def test_outside_of_any_call_everything_is_automatic() -> None:
 
 
 def test_what_a_call_asks_holds_inside_it_and_no_longer() -> None:
-    with under(Manner(way="stack")):
-        with under(Manner(way="loop")):
+    with under(ComputeContext(way="stack")):
+        with under(ComputeContext(way="loop")):
             assert "loop" == asked().way
         assert "stack" == asked().way
     assert "auto" == asked().way
 
 
 def test_the_notes_are_those_of_the_last_result() -> None:
-    with under(Manner()) as notes:
+    with under(ComputeContext()) as notes:
         note(way="loop", stack=1)
         assert {"way": "loop", "stack": 1} == notes
         note(way="stack")
@@ -25,7 +25,7 @@ def test_the_notes_are_those_of_the_last_result() -> None:
 
 def test_a_note_of_no_call_goes_nowhere() -> None:
     note(way="loop")
-    with under(Manner()) as notes:
+    with under(ComputeContext()) as notes:
         assert {} == notes
 
 
@@ -48,4 +48,4 @@ def test_a_choice_is_made_once_per_name() -> None:
 )
 def test_a_manner_out_of_range_is_named(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Manner(**settings)  # type: ignore[arg-type]
+        ComputeContext(**settings)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from tasks import checkpoints, compute_context, schemas
 from tasks.datasets.dataset import Dataset
 from tasks.job import Audit, Inputs, Job, task
 from tasks.training.density import fit
-from tasks.training.density_config import Fitting
+from tasks.training.density_config import DensityTraining
 
 MODULUS = 2**61 - 1
 
@@ -91,7 +91,7 @@ def count_many(configs: Sequence[Counting], inputs: Sequence[Inputs]) -> Iterato
             yield index, error
 
 
-@task(version=1, many=count_many, alike=lambda config: config.epochs, trains=1)
+@task(version=1, many=count_many, batch_key=lambda config: config.epochs, trains=1)
 def count(config: Counting, inputs: Inputs) -> pa.Table:
     return counted(config, 0)
 
@@ -115,7 +115,7 @@ def chain(config: Config, number: int) -> tuple[Job, ...]:
         before = made[-1] if made else None
         if config.density:
             asked = tuple(range(end - length + 1, end + 1))
-            fitting = Fitting(config.data, seed=number, examples=config.examples, batch=16, samples=4)
+            fitting = DensityTraining(config.data, seed=number, examples=config.examples, batch=16, samples=4)
             made.append(Job(fit, replace(fitting, epochs=end, recorded=asked), after=before))
         else:
             trouble = (config.trouble, config.at) if number == 0 else ("", -1)

@@ -127,7 +127,7 @@ def compute_many(configs: Sequence[Part], inputs: Sequence[Inputs]) -> Iterator[
             yield index, error
 
 
-@task(version=1, many=compute_many, alike=lambda config: config.folder)
+@task(version=1, many=compute_many, batch_key=lambda config: config.folder)
 def part(config: Part, inputs: Inputs) -> pa.Table:
     return compute(config)
 

@@ -13,7 +13,7 @@ from tasks.datasets.catalog import load
 from tasks.job import Job
 from tasks.models.named import is_own
 from tasks.training.density import fit
-from tasks.training.density_config import Fitting, Fold, Row
+from tasks.training.density_config import DensityTraining, Fold, Row
 
 Chain = tuple[Job, ...]  # the links of one training, first to last; one for most
 
@@ -79,9 +79,9 @@ def partition_seed(config: Density, repetition: int) -> int:
     return seeds.derive(config.seed, "partition", repetition)
 
 
-def fitting(config: Density) -> Fitting:
+def fitting(config: Density) -> DensityTraining:
     """What all trainings share."""
-    return Fitting(
+    return DensityTraining(
         data=config.data,
         model=config.model,
         asked=config.asked,
@@ -98,7 +98,7 @@ def fitting(config: Density) -> Fitting:
     )
 
 
-def chain(config: Density, whole: Fitting) -> Chain:
+def chain(config: Density, whole: DensityTraining) -> Chain:
     """The training as links of `link` epochs, each asked at its own epochs."""
     length = config.link or whole.epochs
     links: list[Job] = []

@@ -53,11 +53,11 @@ class Ask:
     decimals: int = SINGLE
 
 
-def alike(config: Ask) -> Ask:
+def batch_key(config: Ask) -> Ask:
     return replace(config, model=Model("query", None, 0), file=None, outputs=None)
 
 
-@task(version=1, name="forgetting.ask", alike=alike)
+@task(version=1, name="forgetting.ask", batch_key=batch_key)
 def ask(config: Ask, inputs: Inputs) -> pa.Table:
     """The model's confidences (CONFIDENCES), image by image of the query set."""
     data = load(config.query.data)

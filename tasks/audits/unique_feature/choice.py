@@ -137,9 +137,9 @@ def no_other(training: Training) -> None:
         raise ValueError(f"training burns a feature into row {rows}; it must burn none beside the canary's")
 
 
-def alike(config: RankedTraining) -> Training:
+def batch_key(config: RankedTraining) -> Training:
     """What trainings must share to be computed together: what those of canaries named by row must."""
-    return classifier.alike(config.training)
+    return classifier.batch_key(config.training)
 
 
 def resolved(config: RankedTraining, inputs: Inputs) -> Training:
@@ -163,7 +163,7 @@ def train_many(
             yield order[place], outcome
 
 
-@task(version=1, name="unique_feature.train_ranked", gpus=1.0, many=train_many, alike=alike, trains=1)
+@task(version=1, name="unique_feature.train_ranked", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
 def train_ranked(config: RankedTraining, inputs: Inputs) -> pa.Table:
     """The network trained with the canary of that rank (MODEL): what `classifier.train` gives for its row.
 

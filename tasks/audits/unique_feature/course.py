@@ -91,9 +91,9 @@ class Course:
             raise ValueError(f"training burns features into rows {rows}; for this {self.model} it must be {expected}")
 
 
-def alike(config: Course) -> tuple[Training, Evaluation]:
+def batch_key(config: Course) -> tuple[Training, Evaluation]:
     """What courses must share to be computed together: the way of training, and the images that are asked about."""
-    return classifier.alike(config.training), replace(config.evaluation, canary=0)
+    return classifier.batch_key(config.training), replace(config.evaluation, canary=0)
 
 
 @dataclass
@@ -119,7 +119,7 @@ def course_many(configs: Sequence[Course], inputs: Sequence[Inputs]) -> Iterator
     """Each course's table, or the exception that ended it alone, as its training ends. All must be alike."""
     from tasks.training.trainer import train_many
 
-    if len({alike(config) for config in configs}) > 1:
+    if len({batch_key(config) for config in configs}) > 1:
         raise ValueError("courses that differ in more than model, canary, seed, features and rate cannot share a call")
     images = load(configs[0].training.data)
     network = classifier.architecture(configs[0].training, images)
@@ -145,7 +145,7 @@ def course_many(configs: Sequence[Course], inputs: Sequence[Inputs]) -> Iterator
         yield order[place], ended if isinstance(ended, Exception) else course_table(courses[order[place]], ended)
 
 
-@task(version=1, name="unique_feature.course", gpus=1.0, many=course_many, alike=alike, trains=1)
+@task(version=1, name="unique_feature.course", gpus=1.0, many=course_many, batch_key=batch_key, trains=1)
 def course(config: Course, inputs: Inputs) -> pa.Table:
     """M and M_w over the probe images after every epoch (COURSE); epoch 0 is before training.
 

@@ -77,12 +77,12 @@ class Evaluation:
         return Burning(self.feature, self.random, self.seed)
 
 
-def alike(config: Evaluation) -> tuple[Dataset, Dataset, ProbeSplit, int]:
+def batch_key(config: Evaluation) -> tuple[Dataset, Dataset, ProbeSplit, int]:
     """What scores must share to take about as long as one another."""
     return config.data, config.probe, config.probe_split, config.examples
 
 
-@task(version=2, name="unique_feature.score", alike=alike)
+@task(version=2, name="unique_feature.score", batch_key=batch_key)
 def score(config: Evaluation, inputs: Inputs) -> pa.Table:
     """Divergences and log-probabilities per image, of the canary's model and of its twin (the first two inputs).
 

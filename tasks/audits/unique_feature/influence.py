@@ -89,18 +89,18 @@ class Tracing:
             raise ValueError(f"share is {self.share}; it must be above 0 and at most 1")
 
 
-def alike(config: Tracing) -> Training:
+def batch_key(config: Tracing) -> Training:
     """What tracings must share to take about as long as one another."""
-    return classifier.alike(config.training)
+    return classifier.batch_key(config.training)
 
 
-@task(version=1, name="unique_feature.influence", gpus=1.0, alike=alike, trains=1)
+@task(version=1, name="unique_feature.influence", gpus=1.0, batch_key=batch_key, trains=1)
 def influence(config: Tracing, inputs: Inputs) -> pa.Table:
     """Every training image's self-influence (INFLUENCE), by row.
 
     The input, where the canary is named by its rank, is the table of the chosen ones.
     """
-    from tasks.models.per_example_gradients import squared_slopes
+    from tasks.models.per_example_gradients import squared_gradients
 
     training = of_tracing(config, inputs)
     images = load(training.data)
@@ -110,7 +110,7 @@ def influence(config: Tracing, inputs: Inputs) -> pa.Table:
     losses, weights = traced(spec, member)
     start = mean_loss(network, network.initial(training.seed), pixels, labels)
     epochs = spaced([start, *losses], config.checkpoints, config.share)
-    squares = squared_slopes(network, [weights[epoch] for epoch in epochs], pixels, labels)  # (checkpoints, images)
+    squares = squared_gradients(network, [weights[epoch] for epoch in epochs], pixels, labels)  # (checkpoints, images)
     columns = {
         "row": member.rows,
         "label": labels,

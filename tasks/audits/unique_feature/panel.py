@@ -38,11 +38,11 @@ class Asked:
     label: int | None = None
 
 
-def alike(config: Asked) -> Asked:
+def batch_key(config: Asked) -> Asked:
     return replace(config, number=0, model=None, outputs=None)
 
 
-@task(version=1, name="unique_feature.ask", alike=alike)
+@task(version=1, name="unique_feature.ask", batch_key=batch_key)
 def ask(config: Asked, inputs: Inputs) -> pa.Table:
     """Divergences per probe image (DIVERGENCES) of the one model."""
     triples = of_probe(clean_images(config.relatives, config.shape), burning(config))
@@ -50,7 +50,7 @@ def ask(config: Asked, inputs: Inputs) -> pa.Table:
     return divergences(sayer(config, inputs), triples, about)
 
 
-@task(version=2, name="unique_feature.ask_family", alike=alike)
+@task(version=2, name="unique_feature.ask_family", batch_key=batch_key)
 def ask_family(config: Asked, inputs: Inputs) -> pa.Table:
     """The family's scores (FAMILY) of the one model."""
     clean = clean_images(config.relatives, config.shape)

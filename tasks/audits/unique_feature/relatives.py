@@ -56,13 +56,13 @@ class PairAsked:
     relatives: Relatives
 
 
-def alike(config: PairAsked) -> tuple[Dataset, Dataset, ProbeSplit, int, int]:
+def batch_key(config: PairAsked) -> tuple[Dataset, Dataset, ProbeSplit, int, int]:
     """What scores must share to take about as long as one another."""
     asked = config.relatives
     return config.data, asked.probe, asked.probe_split, asked.probes, asked.family.count
 
 
-@task(version=2, name="unique_feature.family", alike=alike)
+@task(version=2, name="unique_feature.family", batch_key=batch_key)
 def pair_family(config: PairAsked, inputs: Inputs) -> pa.Table:
     """The family's scores (FAMILY) of the canary's model and of its twin (the first two inputs)."""
     data = load(config.data)

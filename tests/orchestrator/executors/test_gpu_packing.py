@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.executors.gpu_packing import REFILLS, SHARERS, UNMEASURED_MOST, Filling, Measured, part
+from orchestrator.executors.gpu_packing import REFILLS, SHARERS, UNMEASURED_MOST, GpuPacking, Measured, part
 
 GB = 1e9
 
@@ -17,30 +17,30 @@ def measured(stack: int = 32, busy: float = 0.9, member: float = 0.01 * GB, devi
     ("busy", "sharers"), [(1.0, 1), (0.9, 1), (0.7, 1), (0.6, 2), (0.5, 2), (0.35, 3), (0.25, 4), (0.01, SHARERS)]
 )
 def test_so_many_calls_share_a_gpu_as_keep_it_busy(busy: float, sharers: int) -> None:
-    assert sharers == Filling().learned([measured(busy=busy)], 1).sharers
+    assert sharers == GpuPacking().learned([measured(busy=busy)], 1).sharers
 
 
 def test_no_more_calls_share_a_gpu_than_its_memory_holds() -> None:
     fact = measured(stack=40, busy=0.1, member=1.0 * GB, device=100 * GB)
-    assert 2 == Filling().learned([fact], 1).sharers
-    assert 1 == Filling().learned([measured(stack=200, busy=0.1, member=1.0 * GB)], 1).sharers
+    assert 2 == GpuPacking().learned([fact], 1).sharers
+    assert 1 == GpuPacking().learned([measured(stack=200, busy=0.1, member=1.0 * GB)], 1).sharers
 
 
 def test_the_largest_stack_of_a_call_counts_and_the_mean_of_the_time_it_was_busy() -> None:
     """The last trainings of a call have fewer neighbours than the first."""
-    learned = Filling().learned([measured(32, 0.6), measured(32, 0.6), measured(3, 0.3)], 1)
+    learned = GpuPacking().learned([measured(32, 0.6), measured(32, 0.6), measured(3, 0.3)], 1)
     assert (32, 2) == (learned.stack, learned.sharers)
 
 
 def test_a_call_that_shared_its_gpu_does_not_tell_how_many_are_to_share_it() -> None:
-    alone = Filling().learned([measured(busy=0.4)], 1)
+    alone = GpuPacking().learned([measured(busy=0.4)], 1)
     assert 2 == alone.sharers
     assert 2 == alone.learned([measured(busy=1.0)], 2).sharers
     assert 1 == alone.learned([measured(stack=80, member=1.0 * GB)], 2).sharers  # but what it takes of the memory does
 
 
 def test_after_a_loss_one_fewer_shares_the_gpu_and_it_stays_so() -> None:
-    before = Filling().learned([measured(busy=0.25)], 1)
+    before = GpuPacking().learned([measured(busy=0.25)], 1)
     after = before.lost(4)
     assert (4, 3) == (before.sharers, after.sharers)
     assert after == after.lost(4)
@@ -49,7 +49,7 @@ def test_after_a_loss_one_fewer_shares_the_gpu_and_it_stays_so() -> None:
 
 
 def test_a_call_without_measurements_teaches_nothing() -> None:
-    assert Filling() == Filling().learned([], 1)
+    assert GpuPacking() == GpuPacking().learned([], 1)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_call_without_measurements_teaches_nothing() -> None:
     [(300, 1, [300]), (300, 2, [150, 150]), (301, 4, [76, 75, 75, 75]), (3, 4, [1, 1, 1]), (2000, 2, [512, 512])],
 )
 def test_before_anything_is_measured_the_ready_jobs_are_divided_evenly(ready: int, gpus: int, sizes: list[int]) -> None:
-    filling, found = Filling(), []
+    filling, found = GpuPacking(), []
     while ready and len(found) < filling.sent(gpus):
         found.append(filling.share(ready, gpus, len(found)))
         ready -= found[-1]
@@ -66,7 +66,7 @@ def test_before_anything_is_measured_the_ready_jobs_are_divided_evenly(ready: in
 
 
 def test_a_measured_call_refills_its_stack_a_few_times_and_leaves_work_for_the_other_slots_at_the_end() -> None:
-    filling = Filling(stack=32, sharers=2)
+    filling = GpuPacking(stack=32, sharers=2)
     assert 32 * REFILLS == filling.share(10_000, 2)
     assert 75 == filling.share(600, 2)  # of 4 slots, two calls for each are left
     assert 32 == filling.share(200, 2)  # but never less than a whole stack, as long as there is one for each slot
@@ -79,13 +79,13 @@ def test_every_ready_job_is_sent_whatever_the_numbers(gpus: int, sharers: int) -
     for stack in (None, 1, 7, 400):
         for sent in range(3 * gpus):
             for ready in (1, 2, 9, 500, 5000):
-                assert 1 <= Filling(stack, sharers).share(ready, gpus, sent) <= ready
+                assert 1 <= GpuPacking(stack, sharers).share(ready, gpus, sent) <= ready
 
 
 def test_one_call_for_each_gpu_is_on_its_way_once_they_are_measured() -> None:
-    assert 2 == Filling().sent(2)
-    assert 2 * 3 + 2 == Filling(stack=8, sharers=3).sent(2)
-    assert 1 == Filling(stack=8, most=1).sent(1)  # where nothing waits, as in this process
+    assert 2 == GpuPacking().sent(2)
+    assert 2 * 3 + 2 == GpuPacking(stack=8, sharers=3).sent(2)
+    assert 1 == GpuPacking(stack=8, most=1).sent(1)  # where nothing waits, as in this process
 
 
 def test_as_many_parts_fit_on_a_gpu_as_calls_are_to_share_it() -> None:

@@ -319,7 +319,7 @@ def test_a_run_of_other_task_versions_is_not_resumed_as_if_it_were_the_same(
 ) -> None:
     report = run(store)
     mark = toys.part.__task__  # type: ignore[attr-defined]
-    monkeypatch.setattr(toys.part, "__task__", type(mark)(mark.name, 2, 0.0, mark.many, mark.alike))
+    monkeypatch.setattr(toys.part, "__task__", type(mark)(mark.name, 2, 0.0, mark.many, mark.batch_key))
     with pytest.raises(EngramError, match=r"planned by other versions of toys\.part"):
         resume(report.run, store, HERE)
 

@@ -20,7 +20,7 @@ class Number:
     value: int = 0
 
 
-@task(version=1, name="schedule.leaf", alike=lambda config: config.value % 2)
+@task(version=1, name="schedule.leaf", batch_key=lambda config: config.value % 2)
 def leaf(config: Number, inputs: Inputs) -> pa.Table:
     return pa.table({})
 
@@ -415,7 +415,7 @@ def train(config: Number, inputs: Inputs) -> pa.Table:
     return pa.table({})
 
 
-@task(version=1, name="schedule.train_alike", gpus=1.0, alike=lambda config: config.value % 2)
+@task(version=1, name="schedule.train_alike", gpus=1.0, batch_key=lambda config: config.value % 2)
 def train_alike(config: Number, inputs: Inputs) -> pa.Table:
     return pa.table({})
 
@@ -496,8 +496,8 @@ def test_on_more_gpus_as_many_more_calls_are_sent() -> None:
 
 
 def test_another_group_of_the_same_task_shares_gpus_as_the_one_before_did() -> None:
-    alike = [Job(train_alike, Number(i)) for i in range(40)]
-    schedule = Schedule(Plan.below({"summary": tuple(alike)}), set(), gpus=1)
+    batch_key = [Job(train_alike, Number(i)) for i in range(40)]
+    schedule = Schedule(Plan.below({"summary": tuple(batch_key)}), set(), gpus=1)
     (first,) = sent(schedule)
     assert {0} == {item.config.value % 2 for item in first.items}
     answer(schedule, first, taught(busy=0.5))
@@ -586,7 +586,7 @@ def test_gpus_that_come_and_go_are_followed() -> None:
 # Chains
 
 
-@task(version=1, name="schedule.link", alike=lambda config: config.value % 10)
+@task(version=1, name="schedule.link", batch_key=lambda config: config.value % 10)
 def link(config: Number, inputs: Inputs) -> pa.Table:
     return pa.table({})
 

@@ -57,7 +57,7 @@ def refused(act: Any = pin, name: str = "acdc-3t") -> str:
     return str(caught.value)
 
 
-def by_hand(values: NDArray[np.int16]) -> NDArray[np.uint8]:
+def manual_gradient(values: NDArray[np.int16]) -> NDArray[np.uint8]:
     """A volume's slices one after another, each pixel on its own."""
     width, height, slices, frames = values.shape
     low, high = (float(np.percentile(values.ravel(), each)) for each in (1, 99))
@@ -78,9 +78,9 @@ def test_a_field_strength_has_its_patients_slices_frame_by_frame_with_their_grou
     assert images.train_groups is not None
     assert [2] * 6 + [3] * 6 == images.train_groups.tolist()
     assert [2, 2] == images.test_labels.tolist()
-    assert (by_hand(volume(2)) == images.train_images[:6]).all()
-    assert (by_hand(volume(3)) == images.train_images[6:]).all()
-    assert (by_hand(volume(102, (5, 4, 2, 1))) == images.test_images).all()
+    assert (manual_gradient(volume(2)) == images.train_images[:6]).all()
+    assert (manual_gradient(volume(3)) == images.train_images[6:]).all()
+    assert (manual_gradient(volume(102, (5, 4, 2, 1))) == images.test_images).all()
     other = load(pin(Dataset("acdc-1.5t")))
     assert ([0] * 6, [1, 1]) == (other.train_labels.tolist(), other.test_labels.tolist())
 
@@ -112,7 +112,7 @@ def test_a_few_bright_voxels_do_not_darken_the_others(root: Path) -> None:
     values[0, 0, 0] = 30_000
     nibabel.save(nibabel.Nifti1Image(values, np.eye(4)), path)
     seen = load(pin(Dataset("acdc-3t"))).train_images
-    assert (by_hand(values) == seen[:10]).all()
+    assert (manual_gradient(values) == seen[:10]).all()
     assert 255 // 2 - 3 <= seen[0, 91, 91 + 5, 0] <= 255 // 2 + 3  # 500 of 0 to 999
 
 

@@ -206,7 +206,7 @@ class Wrapped(nn.Module):
         return y
 
 
-WAYS = {
+STRATEGIES = {
     "nhwc": Interface(layout="nhwc"),
     "probabilities": Interface(gives="probabilities"),
     "log-probabilities": Interface(gives="log-probabilities"),
@@ -214,13 +214,13 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", STRATEGIES)
 def test_the_interface_says_what_a_model_takes_and_gives(way: str, tmp_path: Path) -> None:
     module = made()
     example = inputs(images(2))
     wrapped = Wrapped(module, way)
     torch.jit.trace(wrapped, example.permute(0, 2, 3, 1) if way == "nhwc" else example).save(str(tmp_path / "m.pt"))
-    found = loading.log_probabilities(ModelFile(str(tmp_path / "m.pt")), images(), WAYS[way], CLASSES)
+    found = loading.log_probabilities(ModelFile(str(tmp_path / "m.pt")), images(), STRATEGIES[way], CLASSES)
     np.testing.assert_allclose(found.log_p, expected(module, images()), rtol=0, atol=1e-5)
 
 

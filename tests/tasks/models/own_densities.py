@@ -85,8 +85,8 @@ class Slope(Gaussian):
         with torch.enable_grad():
             free = images.detach().requires_grad_()
             energy = (0.5 * (free - self.mean).square()).sum()
-            (slope,) = torch.autograd.grad(energy, free, create_graph=True)
-        return -(0.5 * slope.square() + self.log_scale.square()).flatten(1).sum(1)
+            (gradient,) = torch.autograd.grad(energy, free, create_graph=True)
+        return -(0.5 * gradient.square() + self.log_scale.square()).flatten(1).sum(1)
 
 
 class Heavy(Gaussian):

@@ -9,7 +9,7 @@ from tasks.models.regularisers import Regularisers
 GREY = (28, 28, 1)
 
 
-def by_hand(weights: dict[str, np.ndarray], images: np.ndarray) -> dict[str, np.ndarray]:
+def manual_gradient(weights: dict[str, np.ndarray], images: np.ndarray) -> dict[str, np.ndarray]:
     """The activations of an mlp1, with batch norm where it has any: (n, units) by layer."""
     x = images.reshape(len(images), -1) / 255
     values = {}
@@ -37,7 +37,7 @@ def test_a_unit_is_active_where_its_relu_is_above_0(
         for name, values in network.initial(0).items()
     }
     images = stream.integers(0, 256, (7, *GREY), dtype=np.uint8)
-    found, expected = active(network, weights, images, ["dense1", "dense3"]), by_hand(weights, images)
+    found, expected = active(network, weights, images, ["dense1", "dense3"]), manual_gradient(weights, images)
     assert ["dense1", "dense3"] == list(found)
     for layer, units in (("dense1", 512), ("dense3", 128)):
         assert ((7, units), np.dtype(bool)) == (found[layer].shape, found[layer].dtype)

@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from tasks.models.counter_rng import GAMMA, Draws, counters, member_key, mixed, step_keys
+from tasks.models.counter_rng import GAMMA, CounterRng, counters, member_key, mixed, step_keys
 
 
 def splitmix64(seed: int, count: int) -> list[int]:
@@ -32,17 +32,19 @@ def test_a_models_numbers_do_not_depend_on_its_company() -> None:
         lambda draws: draws.normal(3, (7, 11)),
         lambda draws: draws.kept(3, (7, 11), 0.5),
     ):
-        together = draw(Draws(keys))
+        together = draw(CounterRng(keys))
         assert (5, 7, 11) == together.shape
         for place, key in enumerate(keys):
-            assert torch.equal(draw(Draws(key[None]))[0], together[place])
-    assert torch.equal(Draws(keys[[4, 1]]).uniform(0, (3,)), Draws(keys).uniform(0, (3,))[[4, 1]])
+            assert torch.equal(draw(CounterRng(key[None]))[0], together[place])
+    assert torch.equal(CounterRng(keys[[4, 1]]).uniform(0, (3,)), CounterRng(keys).uniform(0, (3,))[[4, 1]])
 
 
 def test_members_steps_and_sites_have_numbers_of_their_own() -> None:
     members = torch.tensor([member_key(seed) for seed in range(40)])
     seen = [
-        Draws(step_keys(members, torch.full((40,), step))).words(site, 50) for step in range(20) for site in range(5)
+        CounterRng(step_keys(members, torch.full((40,), step))).words(site, 50)
+        for step in range(20)
+        for site in range(5)
     ]
     assert 40 * 20 * 5 * 50 == len(torch.cat(seen).unique())
 
@@ -56,7 +58,7 @@ def test_a_step_key_depends_on_member_and_step_alone() -> None:
 
 
 def test_uniform_numbers_are_uniform_independent_and_the_same_in_every_dtype() -> None:
-    draws = Draws(torch.tensor([member_key(0), member_key(1)]))
+    draws = CounterRng(torch.tensor([member_key(0), member_key(1)]))
     numbers = draws.uniform(0, (200_000,), torch.float64)
     assert torch.equal(draws.uniform(0, (200_000,)).double(), numbers)
     assert (0 <= numbers).all()
@@ -68,19 +70,19 @@ def test_uniform_numbers_are_uniform_independent_and_the_same_in_every_dtype() -
 
 
 def test_normal_numbers_are_normal() -> None:
-    numbers = Draws(torch.tensor([member_key(3)])).normal(1, (200_000,), torch.float64)
+    numbers = CounterRng(torch.tensor([member_key(3)])).normal(1, (200_000,), torch.float64)
     assert torch.isfinite(numbers).all()
     assert stats.kstest(numbers[0].numpy(), "norm").pvalue > 1e-4
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.2, 0.5, 0.99])
 def test_the_share_that_is_dropped_is_the_rate(rate: float) -> None:
-    kept = Draws(torch.tensor([member_key(9)])).kept(0, (400_000,), rate).double().mean().item()
+    kept = CounterRng(torch.tensor([member_key(9)])).kept(0, (400_000,), rate).double().mean().item()
     assert abs(kept - (1 - rate)) <= 5 * np.sqrt(rate * (1 - rate) / 400_000)
 
 
 def test_an_odd_number_of_draws_is_the_beginning_of_more() -> None:
-    draws = Draws(torch.tensor([member_key(9)]))
+    draws = CounterRng(torch.tensor([member_key(9)]))
     assert torch.equal(draws.uniform(0, (8,))[:, :5], draws.uniform(0, (5,)))
     assert torch.equal(draws.normal(0, (8, 3))[:, :5], draws.normal(0, (5, 3)))
     assert torch.equal(draws.kept(0, (8,), 0.5)[:, :5], draws.kept(0, (5,), 0.5))

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from tasks.datasets.images import Images
 from tasks.models import crops
-from tasks.models.counter_rng import Draws
+from tasks.models.counter_rng import CounterRng
 from tasks.models.layers import Mode, initial
 from tasks.models.networks import Architecture
-from tasks.training.cross_entropy import Classification
+from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.members import Member, Recipe, Spec, Trained
 from tasks.training.objective import Batch
 from tasks.training.trainer import train_many
@@ -45,7 +45,7 @@ def test_the_central_square_is_in_the_middle_with_the_larger_rest_behind(
 
 def test_every_place_is_cut_from_about_as_often_and_is_a_whole_square() -> None:
     rows, (height, width, channels) = 5000, SHAPE
-    found = crops.random(places(SHAPE, rows), SHAPE, SIDE, Draws(KEYS)).flatten(0, 1)
+    found = crops.random(places(SHAPE, rows), SHAPE, SIDE, CounterRng(KEYS)).flatten(0, 1)
     counts = Counter(divmod(first // channels, width) for first in found[:, 0].tolist())
     ways = (height - SIDE + 1) * (width - SIDE + 1)
     assert {(top, left) for top in range(3) for left in range(5)} == set(counts)
@@ -57,46 +57,46 @@ def test_every_place_is_cut_from_about_as_often_and_is_a_whole_square() -> None:
 
 def test_a_square_of_the_whole_image_is_the_image() -> None:
     pixels = places((4, 4, 3), 2)
-    assert torch.equal(pixels, crops.random(pixels, (4, 4, 3), 4, Draws(KEYS)))
+    assert torch.equal(pixels, crops.random(pixels, (4, 4, 3), 4, CounterRng(KEYS)))
     assert torch.equal(pixels, crops.central(pixels, (4, 4, 3), 4))
 
 
 def test_an_image_is_cut_without_regard_to_its_company_and_anew_in_every_step() -> None:
     pixels = places(SHAPE, 40)
-    together = crops.random(pixels, SHAPE, SIDE, Draws(KEYS))
+    together = crops.random(pixels, SHAPE, SIDE, CounterRng(KEYS))
     assert 3 == len({tuple(each[:, 0].tolist()) for each in together})
     for m in range(len(KEYS)):
-        assert torch.equal(together[m], crops.random(pixels[m : m + 1], SHAPE, SIDE, Draws(KEYS[m : m + 1]))[0])
-    assert torch.equal(together[:, :7], crops.random(pixels[:, :7], SHAPE, SIDE, Draws(KEYS)))
-    steps = [crops.random(pixels, SHAPE, SIDE, Draws(KEYS, torch.full((3,), step))) for step in (0, 1)]
+        assert torch.equal(together[m], crops.random(pixels[m : m + 1], SHAPE, SIDE, CounterRng(KEYS[m : m + 1]))[0])
+    assert torch.equal(together[:, :7], crops.random(pixels[:, :7], SHAPE, SIDE, CounterRng(KEYS)))
+    steps = [crops.random(pixels, SHAPE, SIDE, CounterRng(KEYS, torch.full((3,), step))) for step in (0, 1)]
     assert not torch.equal(*steps)
 
 
 def test_a_square_that_is_larger_than_the_image_is_refused() -> None:
     for cut in (
-        lambda: crops.random(places(SHAPE, 1), SHAPE, 6, Draws(KEYS)),
+        lambda: crops.random(places(SHAPE, 1), SHAPE, 6, CounterRng(KEYS)),
         lambda: crops.central(places(SHAPE, 1), SHAPE, 6),
         lambda: crops.central_images(np.zeros((1, *SHAPE), np.uint8), 6),
-        lambda: Classification(Architecture("mlp1", (6, 6, 3), 10), crop=6, shape=SHAPE),
+        lambda: CrossEntropy(Architecture("mlp1", (6, 6, 3), 10), crop=6, shape=SHAPE),
     ):
         with pytest.raises(ValueError, match="crop is 6; of images of 5 x 7 it must be from 1 to 5"):
             cut()
     with pytest.raises(ValueError, match="differ in shape: 5x5x1 and 4x4x1"):
-        Classification(Architecture("mlp1", (5, 5, 1), 10), crop=4, shape=(6, 6, 1))
+        CrossEntropy(Architecture("mlp1", (5, 5, 1), 10), crop=4, shape=(6, 6, 1))
     with pytest.raises(ValueError, match="crop is 5; the shape of the images that are cropped must be given too"):
-        Classification(Architecture("mlp1", (5, 5, 1), 10), crop=5)
+        CrossEntropy(Architecture("mlp1", (5, 5, 1), 10), crop=5)
 
 
-def cropped(augmentation: bool = False) -> Classification:
-    return Classification(Architecture("mlp1", (6, 6, 1), 10), augmentation, crop=6, shape=(8, 8, 1))
+def cropped(augmentation: bool = False) -> CrossEntropy:
+    return CrossEntropy(Architecture("mlp1", (6, 6, 1), 10), augmentation, crop=6, shape=(8, 8, 1))
 
 
 def test_a_classifier_sees_random_squares_in_training_and_central_ones_in_evaluation() -> None:
     learning = cropped()
-    plain = Classification(learning.architecture)
+    plain = CrossEntropy(learning.architecture)
     tensors = {name: torch.from_numpy(values)[None] for name, values in initial(plain.weights, 0).items()}
     pixels = torch.randint(256, (1, 9, 64), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    labels, draws = torch.arange(9)[None], Draws(KEYS[:1])
+    labels, draws = torch.arange(9)[None], CounterRng(KEYS[:1])
     training = Mode(training=True, draws=draws)
     seen = crops.random(pixels, (8, 8, 1), 6, draws)
     expected = plain.losses(tensors, Batch(seen, labels, training))
@@ -104,11 +104,11 @@ def test_a_classifier_sees_random_squares_in_training_and_central_ones_in_evalua
     centres = crops.central(pixels, (8, 8, 1), 6)
     expected = plain.assessed(tensors, Batch(centres, labels, Mode()))[0]
     assert torch.equal(expected, learning.assessed(tensors, Batch(pixels, labels, Mode()))[0])
-    augmenting = Classification(learning.architecture, augmentation=True)
+    augmenting = CrossEntropy(learning.architecture, augmentation=True)
     expected = augmenting.losses(tensors, Batch(seen, labels, training))
     assert torch.equal(expected, cropped(augmentation=True).losses(tensors, Batch(pixels, labels, training)))
     parts = {name: tensor[0] for name, tensor in tensors.items()}
-    assert learning.by_hand(parts, pixels[0], labels[0], torch.full((9,), 1 / 9), draws) is None
+    assert learning.manual_gradient(parts, pixels[0], labels[0], torch.full((9,), 1 / 9), draws) is None
 
 
 def test_a_model_learns_from_squares_the_same_alone_and_beside_others() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from tasks.models.counter_rng import Draws
+from tasks.models.counter_rng import CounterRng
 from tasks.models.densities import DensityModel
 from tasks.models.density_module import DensityModule
 from tasks.models.dequantisation import Binary, Dequantised, Logit
@@ -43,7 +43,7 @@ def test_facts_are_found_by_asking_and_trying() -> None:
 
 def test_the_loss_is_the_modules_or_else_minus_its_log_density() -> None:
     images = torch.rand((2, 5, 2, 4, 3), generator=torch.Generator().manual_seed(1))
-    mode = Mode(True, Draws(torch.tensor([3, 4])))
+    mode = Mode(True, CounterRng(torch.tensor([3, 4])))
     for name, expected in (
         ("Gaussian", lambda made, seen: -made.log_prob(seen)),
         ("Bound", lambda made, seen: made.loss(seen)),
@@ -92,7 +92,7 @@ def test_samples_are_what_it_sees_as_pixels() -> None:
         ("Started", "its weights do not follow torch's seed; draw them with torch alone"),
         ("Square", "log_prob failed on 4 images of 2x4x3: RuntimeError: shape"),
         ("Blind", "sees is 'grey'; it must be one of dequantised, binary, logit"),
-        ("Detached", "log_prob has no slope in its weights, so that nothing can be learned"),
+        ("Detached", "log_prob has no gradient in its weights, so that nothing can be learned"),
         ("Spare", "log_prob does not depend on spare.weight, spare.bias; register as a buffer what is not learned"),
         ("Lossy", r"loss makes \(1,\) of 4 images; it must make losses \(4,\)"),
     ],

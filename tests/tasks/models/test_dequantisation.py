@@ -6,14 +6,14 @@ import torch
 from scipy import integrate, stats
 from torch import Tensor
 
-from tasks.models.counter_rng import Draws
+from tasks.models.counter_rng import CounterRng
 from tasks.models.dequantisation import Binary, Dequantised, Logit, fixed, observation_keys
 
 F64 = torch.float64
 
 
-def keys(*values: int) -> Draws:
-    return Draws(torch.tensor(values))
+def keys(*values: int) -> CounterRng:
+    return CounterRng(torch.tensor(values))
 
 
 def bytes_of(*shape: int, seed: int = 0) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from tasks.models.counter_rng import Draws, step_keys
+from tasks.models.counter_rng import CounterRng, step_keys
 from tasks.models.dequantisation import Binary, Logit, fixed, observation_keys
 from tasks.models.importance import Chunk, Sampling, code_keys, log_p, mean_of
 from tasks.models.layers import ZERO, Layers, Weight
@@ -41,7 +41,7 @@ def plainly(vae: Autoencoder, tensors: dict[str, Tensor], sampling: Sampling) ->
         for i in range(N):
             mean, log_variance = plain.encoder(x[i : i + 1])[0].chunk(2)
             key = code_keys(MEMBERS[m : m + 1], ROWS[i : i + 1])[0]
-            z = mean + (log_variance / 2).exp() * Draws(key).normal(LATENT, (sampling.samples, vae.latent), F64)[0]
+            z = mean + (log_variance / 2).exp() * CounterRng(key).normal(LATENT, (sampling.samples, vae.latent), F64)[0]
             posterior = torch.distributions.Normal(mean, (log_variance / 2).exp())
             prior = torch.distributions.Normal(torch.zeros_like(mean), torch.ones_like(mean))
             likelihood = plain.likelihood(x[i].expand(sampling.samples, -1), z)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tasks.models.counter_rng import Draws
+from tasks.models.counter_rng import CounterRng
 from tasks.models.layers import (
     FAN_IN_UNIFORM,
     GLOROT,
@@ -22,7 +22,7 @@ from tasks.models.layers import (
     initial,
     weights_of,
 )
-from tasks.models.matmul import BATCHED, TORCH, Products
+from tasks.models.matmul import BATCHED, TORCH, MatMul
 
 MODELS, ROWS = 3, 5
 Stack = dict[str, Tensor]
@@ -42,18 +42,20 @@ def apart(images: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("by", [TORCH, BATCHED], ids=lambda by: by.name)
-def test_dense_is_each_models_linear_with_its_slopes(by: Products) -> None:
+def test_dense_is_each_models_linear_with_its_gradients(by: MatMul) -> None:
     x = numbers(MODELS, ROWS, 7).requires_grad_()
     tensors = {"a.weight": numbers(MODELS, 4, 7, seed=1), "a.bias": numbers(MODELS, 4, seed=2)}
     for tensor in tensors.values():
         tensor.requires_grad_()
     y = Layers(tensors, by=by).dense("a", x, 4, GLOROT)
-    slopes = torch.autograd.grad(y.square().sum(), [x, *tensors.values()])
+    gradients = torch.autograd.grad(y.square().sum(), [x, *tensors.values()])
     expected = torch.stack(
         [nn.functional.linear(x[m], tensors["a.weight"][m], tensors["a.bias"][m]) for m in range(MODELS)]
     )
     torch.testing.assert_close(expected, y, atol=1e-13, rtol=0)
-    for mine, theirs in zip(slopes, torch.autograd.grad(expected.square().sum(), [x, *tensors.values()]), strict=True):
+    for mine, theirs in zip(
+        gradients, torch.autograd.grad(expected.square().sum(), [x, *tensors.values()]), strict=True
+    ):
         torch.testing.assert_close(theirs, mine, atol=1e-12, rtol=0)
 
 
@@ -134,12 +136,12 @@ def test_slopes_through_masked_batch_norm_are_those_of_the_real_rows() -> None:
     tensors = {"n.gamma": torch.ones(1, 4).double(), "n.beta": torch.zeros(1, 4).double()}
     tensors |= {"n.mean": torch.zeros(1, 4).double(), "n.variance": torch.ones(1, 4).double()}
     y = Layers(tensors, Mode(training=True, real=real)).batch_norm("n", x, momentum=0.1, epsilon=1e-3)
-    (slope,) = torch.autograd.grad((y * numbers(1, ROWS, 4, seed=3) * real[..., None]).sum(), x)
+    (gradient,) = torch.autograd.grad((y * numbers(1, ROWS, 4, seed=3) * real[..., None]).sum(), x)
     again = x.detach()[0, :3].clone().requires_grad_()
     expected = nn.functional.batch_norm(again, None, None, training=True, eps=1e-3)
     (theirs,) = torch.autograd.grad((expected * numbers(1, ROWS, 4, seed=3)[0, :3]).sum(), again)
-    torch.testing.assert_close(theirs, slope[0, :3], atol=1e-12, rtol=0)
-    assert not slope[0, 3:].any()
+    torch.testing.assert_close(theirs, gradient[0, :3], atol=1e-12, rtol=0)
+    assert not gradient[0, 3:].any()
 
 
 @pytest.mark.parametrize("shape", [(MODELS, ROWS, 8), (ROWS, MODELS * 2, 3, 4)])
@@ -147,18 +149,18 @@ def test_dropout_is_each_models_own_and_ends_with_training(shape: tuple[int, ...
     x = torch.ones(shape)
     keys = torch.tensor([5, 6, 7])
     tensors = {"w": torch.zeros(MODELS, 1)}
-    together = Layers(tensors, Mode(training=True, draws=Draws(keys))).dropout(x, 0.25)
+    together = Layers(tensors, Mode(training=True, draws=CounterRng(keys))).dropout(x, 0.25)
     assert [0, pytest.approx(4 / 3)] == sorted(together.unique().tolist())
     each = together if len(shape) == 3 else apart(together)
     for m in range(MODELS):
-        one = Layers({"w": torch.zeros(1, 1)}, Mode(training=True, draws=Draws(keys[m : m + 1])))
+        one = Layers({"w": torch.zeros(1, 1)}, Mode(training=True, draws=CounterRng(keys[m : m + 1])))
         alone = one.dropout(x[m : m + 1] if len(shape) == 3 else x[:, 2 * m : 2 * m + 2], 0.25)
         assert torch.equal(each[m], alone[0] if len(shape) == 3 else alone)
     assert torch.equal(x, Layers(tensors).dropout(x, 0.25))
 
 
 def test_two_dropouts_of_a_network_drop_differently() -> None:
-    layers = Layers({"w": torch.zeros(1, 1)}, Mode(training=True, draws=Draws(torch.tensor([5]))))
+    layers = Layers({"w": torch.zeros(1, 1)}, Mode(training=True, draws=CounterRng(torch.tensor([5]))))
     x = torch.ones(1, 4, 64)
     assert not torch.equal(layers.dropout(x, 0.5), layers.dropout(x, 0.5))
 

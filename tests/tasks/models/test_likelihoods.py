@@ -16,15 +16,15 @@ def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
 
 @pytest.mark.parametrize("learning", [True, False])
 @pytest.mark.parametrize("features", [64, 36, 7])
-def test_bernoulli_pixels_have_torchs_density_and_slopes(features: int, learning: bool) -> None:
+def test_bernoulli_pixels_have_torchs_density_and_gradients(features: int, learning: bool) -> None:
     logits = (4 * numbers(3, 2 * 5, features)).requires_grad_(learning)
     x = (numbers(3, 2, features, seed=1) > 0).double()
     found = Bernoulli(logits).log_p(x)
     expected = distributions.Bernoulli(logits=logits).log_prob(x.repeat_interleave(5, 1)).sum(-1)
     torch.testing.assert_close(expected, found, atol=1e-12, rtol=0)
     if learning:
-        slopes = [torch.autograd.grad(value.square().sum(), logits)[0] for value in (expected, found)]
-        torch.testing.assert_close(*slopes, atol=1e-11, rtol=0)
+        gradients = [torch.autograd.grad(value.square().sum(), logits)[0] for value in (expected, found)]
+        torch.testing.assert_close(*gradients, atol=1e-11, rtol=0)
 
 
 def test_three_bernoulli_pixels_by_hand() -> None:

@@ -1,23 +1,23 @@
 import torch
 
-from tasks.models.matmul import BATCHED, ONEDNN, TORCH, Products, onednn_is_faster, products
+from tasks.models.matmul import BATCHED, ONEDNN, TORCH, MatMul, onednn_is_faster, products
 
 
 def test_all_libraries_compute_the_same_products() -> None:
-    rows, slopes, weight, bias = (torch.randn(shape) for shape in ((71, 784), (71, 64), (64, 784), (64,)))
+    rows, gradients, weight, bias = (torch.randn(shape) for shape in ((71, 784), (71, 64), (64, 784), (64,)))
     for relu in (False, True):
         expected = TORCH.affine(rows.double(), weight.double(), bias.double(), relu)
         assert_close_in_float32(expected, [by.affine(rows, weight, bias, relu) for by in available()])
         assert_close_in_float32(expected[None], [BATCHED.affine(rows[None], weight[None], bias[None], relu)])
-    expected = slopes.double().t() @ rows.double()
-    assert_close_in_float32(expected, [by.weight_slope(slopes, rows) for by in available()])
-    assert_close_in_float32(expected[None], [BATCHED.weight_slope(slopes[None], rows[None])])
-    expected = slopes.double() @ weight.double()
-    assert_close_in_float32(expected, [by.row_slope(slopes, weight) for by in available()])
-    assert_close_in_float32(expected[None], [BATCHED.row_slope(slopes[None], weight[None])])
+    expected = gradients.double().t() @ rows.double()
+    assert_close_in_float32(expected, [by.weight_gradient(gradients, rows) for by in available()])
+    assert_close_in_float32(expected[None], [BATCHED.weight_gradient(gradients[None], rows[None])])
+    expected = gradients.double() @ weight.double()
+    assert_close_in_float32(expected, [by.row_gradient(gradients, weight) for by in available()])
+    assert_close_in_float32(expected[None], [BATCHED.row_gradient(gradients[None], weight[None])])
 
 
-def available() -> list[Products]:
+def available() -> list[MatMul]:
     return [TORCH, ONEDNN] if onednn_is_faster() else [TORCH]
 
 

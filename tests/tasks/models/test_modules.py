@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tasks import seeds
 from tasks.models import modules, named, networks
 from tasks.models.catalog import Network
-from tasks.models.counter_rng import Draws
+from tasks.models.counter_rng import CounterRng
 from tasks.models.inference import logits
 from tasks.models.layers import Layers, Mode
 from tasks.models.networks import Architecture
@@ -126,7 +126,7 @@ def keys(step: int, models: int = 2) -> Tensor:
 @pytest.mark.parametrize("function", ["plain", "dropping"])
 def test_training_is_that_of_plain_torch_for_every_model(package: Path, function: str) -> None:
     network = architecture(function)
-    # In float64: before batch norm a bias has no slope but rounding, which Adam would blow up.
+    # In float64: before batch norm a bias has no gradient but rounding, which Adam would blow up.
     tensors = {n: t.detach().double().requires_grad_(t.requires_grad) for n, t in stack(network, [1, 2]).items()}
     learned = [tensor for tensor in tensors.values() if tensor.requires_grad]
     adam = torch.optim.Adam(learned, lr=1e-2)
@@ -137,7 +137,7 @@ def test_training_is_that_of_plain_torch_for_every_model(package: Path, function
         real = torch.ones(2, ROWS)
         if step == 3:
             real[1, 6:] = 0  # the second model's last batch is smaller
-        mode = Mode(True, Draws(keys(step)), None if bool(real.all()) else real)
+        mode = Mode(True, CounterRng(keys(step)), None if bool(real.all()) else real)
         losses = nn.functional.cross_entropy(network.logits(Layers(tensors, mode), pixels).mT, labels, reduction="none")
         adam.zero_grad()
         (losses * real / real.sum(1, keepdim=True)).sum().backward()
@@ -165,10 +165,10 @@ def test_training_is_that_of_plain_torch_for_every_model(package: Path, function
 def test_a_model_does_not_depend_on_its_company_nor_on_the_global_random_state(package: Path) -> None:
     network = architecture("dropping")
     pixels, _ = rows(0)
-    together = network.logits(Layers(stack(network, [1, 2]), Mode(True, Draws(keys(0)))), pixels)
+    together = network.logits(Layers(stack(network, [1, 2]), Mode(True, CounterRng(keys(0)))), pixels)
     torch.manual_seed(99)
     before = torch.get_rng_state()
-    alone = network.logits(Layers(stack(network, [2]), Mode(True, Draws(keys(0)[1:]))), pixels[1:])
+    alone = network.logits(Layers(stack(network, [2]), Mode(True, CounterRng(keys(0)[1:]))), pixels[1:])
     assert torch.equal(together[1], alone[0])
     assert torch.equal(before, torch.get_rng_state())
 
@@ -193,10 +193,10 @@ def test_a_stack_is_computed_in_one_pass_like_each_model_alone(package: Path) ->
     pixels, _ = rows(0)
     for training in (True, False):
         tensors = stack(network, [1, 2])
-        together = network.logits(Layers(tensors, Mode(training, Draws(keys(0)))), pixels)
+        together = network.logits(Layers(tensors, Mode(training, CounterRng(keys(0)))), pixels)
         for m, seed in enumerate((1, 2)):
             one = stack(network, [seed])
-            alone = network.logits(Layers(one, Mode(training, Draws(keys(0)[m : m + 1]))), pixels[m : m + 1])
+            alone = network.logits(Layers(one, Mode(training, CounterRng(keys(0)[m : m + 1]))), pixels[m : m + 1])
             torch.testing.assert_close(alone[0], together[m], atol=1e-5, rtol=1e-4)
             for name, tensor in one.items():
                 torch.testing.assert_close(tensor[0], tensors[name][m], atol=1e-6, rtol=1e-5)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tasks.models.catalog import DESCRIPTIONS, OPTIONS
-from tasks.models.counter_rng import Draws
+from tasks.models.counter_rng import CounterRng
 from tasks.models.layers import Layers, Mode, initial
 from tasks.models.networks import DEFINITIONS, Architecture
 from tasks.models.regularisers import PLAIN, Regularisers
@@ -34,7 +34,7 @@ class Dropout(nn.Module):
 
     def __init__(self, rate: float, key: Tensor, sites: Iterator[int]) -> None:
         super().__init__()
-        self.rate, self.draws, self.sites = rate, Draws(key[None]), sites
+        self.rate, self.draws, self.sites = rate, CounterRng(key[None]), sites
         self.rows: Tensor | None = None  # the real ones, of ROWS
 
     def forward(self, x: Tensor) -> Tensor:
@@ -227,13 +227,13 @@ def test_a_network_and_its_slopes_are_those_of_torchs_modules(
     expected = modules(architecture, tensors, mode != "evaluation")
     real = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]) if mode == "padded" else None
     pixels = rows_of(shape)[:models]
-    layers = Layers(tensors, Mode(mode != "evaluation", Draws(KEYS[:models]), real))
+    layers = Layers(tensors, Mode(mode != "evaluation", CounterRng(KEYS[:models]), real))
     logits = architecture.logits(layers, pixels)
     assert (models, ROWS, 7) == logits.shape
     weighed = torch.randn((ROWS, 7), dtype=torch.float64, generator=torch.Generator().manual_seed(8))
     kept = torch.ones(models, ROWS) if real is None else real
     learned = [tensor for tensor in tensors.values() if tensor.requires_grad]
-    slopes = torch.autograd.grad((logits * weighed * kept[..., None]).sum(), learned)
+    gradients = torch.autograd.grad((logits * weighed * kept[..., None]).sum(), learned)
     for m, module in enumerate(expected):
         rows = torch.nonzero(kept[m])[:, 0]
         for part in module.modules():
@@ -243,7 +243,7 @@ def test_a_network_and_its_slopes_are_those_of_torchs_modules(
         said = module(images)
         torch.testing.assert_close(said, logits[m, rows], atol=1e-10, rtol=0)
         theirs = torch.autograd.grad((said * weighed[rows]).sum(), list(module.parameters()))
-        for their, mine in zip(theirs, slopes, strict=True):
+        for their, mine in zip(theirs, gradients, strict=True):
             torch.testing.assert_close(their, mine[m], atol=1e-10, rtol=1e-10)
         for their, tensor in zip(state(module), tensors.values(), strict=True):
             torch.testing.assert_close(their, tensor[m], atol=1e-12, rtol=1e-12)
@@ -270,9 +270,9 @@ def test_one_model_in_float32_is_that_of_torchs_modules(name: str, shape: tuple[
     logits = architecture.logits(Layers(tensors, Mode(True)), pixels.float())
     said = module(pixels[0].view(-1, *shape).permute(0, 3, 1, 2))
     torch.testing.assert_close(said.float(), logits[0], atol=1e-4, rtol=1e-3)
-    slopes = torch.autograd.grad(logits.square().sum(), list(tensors.values()))
+    gradients = torch.autograd.grad(logits.square().sum(), list(tensors.values()))
     theirs = torch.autograd.grad(said.square().sum(), list(module.parameters()))
-    for their, mine in zip(theirs, slopes, strict=True):
+    for their, mine in zip(theirs, gradients, strict=True):
         assert (their - mine[0]).norm() < 1e-4 * their.norm()
 
 

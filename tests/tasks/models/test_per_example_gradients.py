@@ -1,4 +1,4 @@
-"""Every row's squared slope against autograd, row by row."""
+"""Every row's squared gradient against autograd, row by row."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +11,9 @@ from torch.nn import functional
 
 from tasks.models import per_example_gradients
 from tasks.models.layers import GLOROT, Layers
-from tasks.models.matmul import BATCHED, TORCH, Products
+from tasks.models.matmul import BATCHED, TORCH, MatMul
 from tasks.models.networks import Architecture
-from tasks.models.per_example_gradients import Measured, convolution_squares, of_rows, squared_slopes
+from tasks.models.per_example_gradients import Measured, convolution_squares, of_rows, squared_gradients
 from tasks.models.regularisers import Regularisers
 from tasks.threads import threads
 
@@ -50,7 +50,7 @@ def one_by_one(network: Architecture, tensors: dict[str, Tensor], pixels: Tensor
         learned = [one[name].requires_grad_() for name, weight in network.weights.items() if weight.learned]
         logits = network.logits(Layers(one), pixels[m : m + 1, row : row + 1])[0]
         loss = functional.cross_entropy(logits, labels[m, row : row + 1])
-        found[m, row] = sum(float(slope.square().sum()) for slope in torch.autograd.grad(loss, learned))
+        found[m, row] = sum(float(gradient.square().sum()) for gradient in torch.autograd.grad(loss, learned))
     return found
 
 
@@ -119,7 +119,7 @@ def test_a_users_module_is_measured_too(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("together", [1, 2**26])
 @pytest.mark.parametrize(("inputs", "size", "channels"), [(5, 3, 8), (5, 9, 2), (9, 18, 70), (16, 3, 64)])
 def test_every_sum_over_places_is_the_slopes_square(
-    monkeypatch: pytest.MonkeyPatch, inputs: int, size: int, channels: int, together: int, by: Products
+    monkeypatch: pytest.MonkeyPatch, inputs: int, size: int, channels: int, together: int, by: MatMul
 ) -> None:
     monkeypatch.setitem(per_example_gradients.SEEN, "cpu", together)
     images = torch.randn(4, inputs, size, size, dtype=torch.float64)
@@ -127,8 +127,8 @@ def test_every_sum_over_places_is_the_slopes_square(
     expected = []
     for image in images:
         y = functional.conv2d(image[None], weight, stride=2, padding=1)
-        (slope,) = torch.autograd.grad(y.square().sum() / 2, weight)  # y is its own slope
-        expected.append(slope.square().sum())
+        (gradient,) = torch.autograd.grad(y.square().sum() / 2, weight)  # y is its own gradient
+        expected.append(gradient.square().sum())
     y = functional.conv2d(images, weight, stride=2, padding=1).detach().flatten(2).mT
     torch.testing.assert_close(torch.stack(expected), convolution_squares(images, y, 3, 2, 1, by))
 
@@ -139,17 +139,17 @@ def test_networks_and_images_are_measured_in_parts(monkeypatch: pytest.MonkeyPat
     models = [network.initial(seed) for seed in range(2)]
     images = np.random.default_rng(0).integers(0, 256, (7, *GREY), dtype=np.uint8)
     labels = np.arange(7)
-    whole = squared_slopes(network, models, images, labels)
+    whole = squared_gradients(network, models, images, labels)
     tensors = {n: torch.from_numpy(np.stack([model[n] for model in models])).double() for n in network.weights}
     pixels = torch.from_numpy(images / 255.0).flatten(1).expand(2, -1, -1)
     expected = one_by_one(network, tensors, pixels, torch.from_numpy(labels).expand(2, -1))
     np.testing.assert_allclose(expected.numpy(), whole, rtol=1e-4)
     monkeypatch.setitem(per_example_gradients.ROWS_AT_ONCE, "cpu", 3)
-    np.testing.assert_allclose(whole, squared_slopes(network, models, images, labels), rtol=1e-5)
+    np.testing.assert_allclose(whole, squared_gradients(network, models, images, labels), rtol=1e-5)
     np.testing.assert_array_equal(
-        squared_slopes(network, models, images, labels)[1:], squared_slopes(network, models[1:], images, labels)
+        squared_gradients(network, models, images, labels)[1:], squared_gradients(network, models[1:], images, labels)
     )
-    assert (2, 0) == squared_slopes(network, models, images[:0], labels[:0]).shape
+    assert (2, 0) == squared_gradients(network, models, images[:0], labels[:0]).shape
 
 
 def test_a_weight_that_two_layers_share_is_not_measured_wrongly() -> None:

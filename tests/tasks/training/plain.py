@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tasks import seeds
-from tasks.models.counter_rng import Draws, member_key, step_keys
+from tasks.models.counter_rng import CounterRng, member_key, step_keys
 from tasks.models.layers import Mode
 from tasks.threads import threads
 from tasks.training.members import Epoch, Member, Spec
@@ -48,7 +48,7 @@ def trained(spec: Spec, member: Member, epochs: int, kept: Sequence[int] | None)
         losses = []
         for begin in range(0, len(rows), spec.recipe.batch):
             batch = rows[begin : begin + spec.recipe.batch]
-            draws = Draws(step_keys(torch.tensor([member_key(member.seed)]), torch.tensor([steps])))
+            draws = CounterRng(step_keys(torch.tensor([member_key(member.seed)]), torch.tensor([steps])))
             each = spec.learning.losses(
                 tensors, laid_out(images[batch], spec.images.train_labels[batch], Mode(True, draws))
             )
@@ -80,7 +80,7 @@ def laid_out(images: np.ndarray, labels: np.ndarray, mode: Mode) -> Batch:
 
 def assessed(spec: Spec, member: Member, tensors: dict[str, Tensor]) -> tuple[float, float]:
     with torch.no_grad():
-        draws = Draws(torch.tensor([member_key(member.seed)]), torch.tensor([-1]))
+        draws = CounterRng(torch.tensor([member_key(member.seed)]), torch.tensor([-1]))
         batch = laid_out(spec.images.test_images, spec.images.test_labels, Mode(draws=draws))
         losses, right = spec.learning.assessed(tensors, batch)
     return losses.mean().item(), math.nan if right is None else right.double().mean().item()

@@ -14,7 +14,7 @@ from tasks.models.catalog import Network
 from tasks.models.inference import logits
 from tasks.models.weights import architecture_of, weights_of
 from tasks.schemas import MODEL
-from tasks.training.classifier import Burnt, Training, alike, member_of, train, train_many
+from tasks.training.classifier import Burnt, Training, batch_key, member_of, train, train_many
 
 DIGITS = pin(Dataset("digits"))
 TINY = Training(DIGITS, examples=256, epochs=2)
@@ -79,8 +79,8 @@ def test_more_examples_than_there_are_is_refused() -> None:
 def test_trainings_alike_in_all_but_seed_and_features_share_a_call() -> None:
     canary = dataclasses.replace(TINY, seed=9, burnt=(Burnt(1, Glyph()),))
     longer = dataclasses.replace(TINY, epochs=3)
-    assert alike(TINY) == alike(canary)
-    assert alike(TINY) != alike(longer)
+    assert batch_key(TINY) == batch_key(canary)
+    assert batch_key(TINY) != batch_key(longer)
     with pytest.raises(ValueError, match="cannot share a call"):
         list(train_many([TINY, longer], [(), ()]))
 
@@ -88,7 +88,7 @@ def test_trainings_alike_in_all_but_seed_and_features_share_a_call() -> None:
 def test_the_task_is_marked() -> None:
     mark = marks(train)
     assert ("classifier.train", 2, 1.0) == (mark.name, mark.version, mark.gpus)
-    assert (train_many, alike) == (mark.many, mark.alike)
+    assert (train_many, batch_key) == (mark.many, mark.batch_key)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_negative_row_is_refused() -> None:
 def test_planning_a_training_imports_no_torch() -> None:
     code = (
         "import sys; from tasks.training.classifier import *; from tasks.datasets.dataset import Dataset;"
-        "alike(Training(Dataset('digits', 'd'))); print({'torch', 'scipy', 'sklearn', 'PIL'} & set(sys.modules))"
+        "batch_key(Training(Dataset('digits', 'd'))); print({'torch', 'scipy', 'sklearn', 'PIL'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "set()\n" == done.stdout

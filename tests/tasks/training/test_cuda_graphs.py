@@ -12,7 +12,7 @@ from tasks.training import stack
 from tasks.training.cuda_graphs import REHEARSALS
 from tasks.training.device_data import resident
 from tasks.training.members import Member
-from tasks.training.strategies import Ground, Way
+from tasks.training.strategies import Strategy, Workload
 from tests.tasks.training.test_trainer import classifier, generator, mnist
 
 
@@ -40,13 +40,13 @@ def test_a_rehearsal_leaves_no_trace(kind: str, optimiser: str, monkeypatch: pyt
     given = generator(mnist()) if kind == "generator" else classifier("mlp1", 8, dropout=True, batch_norm=True)
     given = replace(given, recipe=replace(given.recipe, optimiser=optimiser, patience=5))
     members = [Member(1, np.arange(22)), Member(2, np.arange(16))]
-    ground = Ground(given, resident(given.images, torch.device("cpu")), members, [{}, {}])
+    workload = Workload(given, resident(given.images, torch.device("cpu")), members, [{}, {}])
     monkeypatch.setattr(stack, "Graphs", Rehearsed)
-    # No slopes written out: a GPU follows autograd.
+    # No gradients written out: a GPU follows autograd.
     monkeypatch.setattr(stack.Stack, "_by_hand", lambda *_: False)
     ended = []
     for captured in (False, True):
-        (each,) = ground.stacks(Way("stack", places=2, captured=captured))
+        (each,) = workload.stacks(Strategy("stack", places=2, captured=captured))
         for place, member in enumerate(members):
             each.enter(place, place, member)
         for _ in range(3):

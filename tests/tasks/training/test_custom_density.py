@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 from scipy import special, stats
 from torch import Tensor
 
-from tasks.compute_context import Manner, under
+from tasks.compute_context import ComputeContext, under
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
-from tasks.models.counter_rng import Draws, member_key
+from tasks.models.counter_rng import CounterRng, member_key
 from tasks.models.densities import DensityModel
 from tasks.models.dequantisation import fixed, observation_keys
 from tasks.models.importance import Sampling
 from tasks.models.layers import Mode
 from tasks.training import trainer
-from tasks.training.custom_density import BLOCK, Estimation
+from tasks.training.custom_density import BLOCK, CustomDensity
 from tasks.training.density import fit, train_many
-from tasks.training.density_config import Fitting, Fold
-from tasks.training.density_objective import Generative, generative
+from tasks.training.density_config import DensityTraining, Fold
+from tasks.training.density_objective import DensityObjective, generative
 from tasks.training.members import Member, Recipe, Spec
 from tasks.training.objective import Batch
 from tests.tasks.datasets import scans
@@ -32,8 +32,8 @@ SHAPE = (3, 4, 1)
 OWN = "tests.tasks.models.own_densities"
 
 
-def learning(factory: str, shape: tuple[int, int, int] = SHAPE) -> Estimation:
-    return Estimation(f"{OWN}:{factory}", shape)
+def learning(factory: str, shape: tuple[int, int, int] = SHAPE) -> CustomDensity:
+    return CustomDensity(f"{OWN}:{factory}", shape)
 
 
 def images(count: int, shape: tuple[int, int, int] = SHAPE) -> Images:
@@ -45,7 +45,7 @@ def images(count: int, shape: tuple[int, int, int] = SHAPE) -> Images:
     return Images(pixels[:count], labels[:count], pixels[count:], labels[count:], 1)
 
 
-def stack(model: Estimation, seeds: list[int]) -> dict[str, Tensor]:
+def stack(model: CustomDensity, seeds: list[int]) -> dict[str, Tensor]:
     starts = [model.initial(seed) for seed in seeds]
     return {name: torch.from_numpy(np.stack([start[name] for start in starts])) for name in model.weights}
 
@@ -58,7 +58,7 @@ def flat(pixels: NDArray[np.uint8]) -> Tensor:
     return torch.from_numpy(pixels.reshape(len(pixels), -1).copy())
 
 
-def asked(model: Estimation, seeds: list[int], given: Images, rows: Tensor | None = None, **view: int) -> Tensor:
+def asked(model: CustomDensity, seeds: list[int], given: Images, rows: Tensor | None = None, **view: int) -> Tensor:
     pixels = flat(given.train_images)
     rows = torch.arange(len(pixels)) if rows is None else rows
     return model.log_p(stack(model, seeds), pixels[rows], rows, keys(seeds), Sampling(**view))
@@ -147,10 +147,10 @@ def test_a_log_density_that_is_none_is_refused_by_model_and_observation(value: f
 
 
 def trained(
-    model: Estimation, given: Images, recipe: Recipe, way: str = "auto", models: int = 1
+    model: CustomDensity, given: Images, recipe: Recipe, way: str = "auto", models: int = 1
 ) -> list[trainer.Trained]:
     members = [Member(seed, np.arange(len(given.train_images))) for seed in range(models)]
-    with under(Manner(way=way)):  # type: ignore[arg-type]
+    with under(ComputeContext(way=way)):  # type: ignore[arg-type]
         outcomes = dict(trainer.train_many(Spec(model, recipe, given), members))
     for outcome in outcomes.values():
         assert isinstance(outcome, trainer.Trained), outcome
@@ -195,7 +195,7 @@ def test_padding_is_left_out_and_statistics_are_kept_in_training_alone() -> None
     model, given = learning("Bound"), images(6)
     pixels = flat(given.train_images)[None].expand(2, -1, -1)
     real = torch.tensor([[1, 1, 1, 1, 0, 0]]).expand(2, -1)
-    draws = Draws(keys([1, 2]))
+    draws = CounterRng(keys([1, 2]))
     labels = torch.zeros(2, 6, dtype=torch.int64)
     tensors, fewer = stack(model, [1, 2]), stack(model, [1, 2])
     padded = model.losses(tensors, Batch(pixels, labels, Mode(True, draws, real)))
@@ -215,7 +215,7 @@ def test_a_loss_in_evaluation_does_not_depend_on_how_many_rows_are_assessed(fact
     model, pixels = learning(factory), flat(images(BLOCK + 50).train_images)
     labels = torch.zeros(1, len(pixels), dtype=torch.int64)
     whole, fewer = (
-        model.assessed(stack(model, [1]), Batch(pixels[None, :n], labels[:, :n], Mode(draws=Draws(keys([1])))))[0]
+        model.assessed(stack(model, [1]), Batch(pixels[None, :n], labels[:, :n], Mode(draws=CounterRng(keys([1])))))[0]
         for n in (BLOCK + 50, BLOCK)
     )
     assert torch.equal(whole[:, :BLOCK], fewer)
@@ -230,13 +230,13 @@ def test_what_is_seen_without_draws_is_refused() -> None:
 
 
 def test_it_is_a_kind_of_learning_a_density() -> None:
-    found: Generative = generative(DensityModel(f"{OWN}:Gaussian"), images(3))
-    assert isinstance(found, Estimation)
+    found: DensityObjective = generative(DensityModel(f"{OWN}:Gaussian"), images(3))
+    assert isinstance(found, CustomDensity)
     assert found.total
 
 
-def fitting(factory: str, **changed: object) -> Fitting:
-    whole = Fitting(
+def fitting(factory: str, **changed: object) -> DensityTraining:
+    whole = DensityTraining(
         Dataset("digits"),
         DensityModel(f"{OWN}:{factory}"),
         examples=60,
@@ -295,7 +295,9 @@ def test_ones_own_pictures_are_learned_by_ones_own_model_and_by_ours(tmp_path: P
         (f"folder:{folder}#28x28#grey", f"{OWN}:Gaussian", 28 * 28),
         (f"list:{tmp_path / 'list.csv'}#10x12#rgb", f"{OWN}:Gaussian", 10 * 12 * 3),
     ):
-        config = Fitting(Dataset(data), DensityModel(model), epochs=2, recorded=(2,), batch=8, samples=4, drawn=1)
+        config = DensityTraining(
+            Dataset(data), DensityModel(model), epochs=2, recorded=(2,), batch=8, samples=4, drawn=1
+        )
         last = fit(config, ()).to_pylist()[-1]
         assert np.isfinite(last["log_p"]).all()
         assert len(last["log_p"]) in range(20, 30)

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.compute_context import Manner, under
+from tasks.compute_context import ComputeContext, under
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
@@ -28,20 +28,22 @@ from tasks.models.densities import DensityModel
 from tasks.models.importance import Sampling, log_p
 from tasks.models.vae import mnist
 from tasks.training import density, trainer
-from tasks.training.density import alike, fit, train_many
-from tasks.training.density_config import Fitting, Fold, Privacy, Row, Split
-from tasks.training.density_table import FITTED, Asked, Told, fitted_table
-from tasks.training.elbo import Generation
+from tasks.training.density import batch_key, fit, train_many
+from tasks.training.density_config import DensityTraining, Fold, Privacy, Row, Split
+from tasks.training.density_table import FITTED, Asked, Told, density_table
+from tasks.training.elbo import Elbo
 from tasks.training.members import Epoch, Member, Recipe, Spec, Trained, TrainingError
 
 DIGITS = pin(Dataset("digits"))
 FOLD = Fold(partition=9, folds=4, number=1)
-TINY = Fitting(DIGITS, seed=3, held_out=FOLD, examples=40, epochs=3, recorded=(1, 3), batch=16, samples=4, drawn=2)
+TINY = DensityTraining(
+    DIGITS, seed=3, held_out=FOLD, examples=40, epochs=3, recorded=(1, 3), batch=16, samples=4, drawn=2
+)
 
 
 @pytest.fixture(autouse=True)
 def _one_after_another() -> Iterator[None]:
-    with under(Manner("loop")):
+    with under(ComputeContext("loop")):
         yield
 
 
@@ -58,7 +60,7 @@ def samples(table: pa.Table) -> NDArray[np.float32]:
 # The rows that are trained on
 
 
-def trained_on(config: Fitting) -> list[int]:
+def trained_on(config: DensityTraining) -> list[int]:
     return list(map(int, density.member_of(config, load(config.data)).rows))
 
 
@@ -161,7 +163,7 @@ def test_a_row_that_is_left_out_is_named_and_nothing_is_where_nothing_is() -> No
 
 def test_the_first_fold_of_the_first_partition_is_no_null() -> None:
     history = [Epoch(1, 1.0, 2.0, math.nan)]
-    (row,) = fitted_table(replace(TINY, held_out=Fold(0, 2, 0)), history, Told()).to_pylist()
+    (row,) = density_table(replace(TINY, held_out=Fold(0, 2, 0)), history, Told()).to_pylist()
     assert (0, 0) == (row["partition"], row["fold"])
 
 
@@ -175,7 +177,7 @@ def test_asked_about_the_test_split_a_model_answers_for_every_test_image() -> No
 def test_an_impossible_observation_is_told_as_one() -> None:
     history = [Epoch(1, 1.0, 2.0, math.nan), Epoch(2, 1.0, 2.0, math.nan)]
     log_p = np.array([-1.5, -math.inf], np.float32)
-    table = fitted_table(replace(TINY, epochs=2, recorded=(2,)), history, Told({2: log_p}))
+    table = density_table(replace(TINY, epochs=2, recorded=(2,)), history, Told({2: log_p}))
     assert [None, [-1.5, -math.inf]] == table["log_p"].to_pylist()
     table.validate(full=True)
 
@@ -217,14 +219,14 @@ def test_every_training_of_a_call_gives_what_it_gives_alone_in_any_order() -> No
     ids=lambda other: next(iter(other)),
 )
 def test_nothing_else_may_differ_in_a_call(other: Mapping[str, object]) -> None:
-    assert alike(TINY) != alike(replace(TINY, **other))  # type: ignore[arg-type]
+    assert batch_key(TINY) != batch_key(replace(TINY, **other))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="cannot share a call"):
         list(train_many([TINY, replace(TINY, **other)], [(), ()]))  # type: ignore[arg-type]
 
 
 def test_the_answers_are_importance_samplings_of_the_trained_weights() -> None:
     config, images = replace(TINY, view=6, samples=8), load(DIGITS)
-    learning = Generation(mnist(images.shape))
+    learning = Elbo(mnist(images.shape))
     member = Member(3, np.flatnonzero(fold_of(9, 40, 4) != 1), learning_rate=1e-3)
     spec = Spec(learning, Recipe(3, 16, 1e-3, epsilon=1e-8), images)
     ((_, trained),) = trainer.train_many(spec, [member], torch.device("cpu"))
@@ -338,7 +340,7 @@ def test_a_training_without_an_answer_is_an_error_of_its_own() -> None:
         fit(unsound(1), ())
 
 
-def unsound(seed: int) -> Fitting:
+def unsound(seed: int) -> DensityTraining:
     model = DensityModel("tests.tasks.models.own_densities:Unsound")
     return replace(TINY, model=model, seed=seed, examples=20, epochs=1, recorded=(1,), drawn=0)
 
@@ -427,7 +429,7 @@ def test_a_privacy_that_is_none_is_refused(privacy: tuple[float, float, float], 
 def test_planning_a_training_imports_no_torch() -> None:
     code = (
         "import sys; from tasks.training.density import *; from tasks.datasets.dataset import Dataset;"
-        "alike(Fitting(Dataset('digits', 'd')));"
+        "batch_key(DensityTraining(Dataset('digits', 'd')));"
         "print({'torch', 'scipy', 'sklearn', 'PIL', 'opacus'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -437,7 +439,7 @@ def test_planning_a_training_imports_no_torch() -> None:
 def test_the_task_is_marked() -> None:
     mark = marks(fit)
     assert ("generator.fit", 1, 1.0, 1) == (mark.name, mark.version, mark.gpus, mark.trains)
-    assert (train_many, alike) == (mark.many, mark.alike)
+    assert (train_many, batch_key) == (mark.many, mark.batch_key)
 
 
 def test_what_a_training_gives_changes_only_with_its_version() -> None:

@@ -13,20 +13,20 @@ from scipy.stats import norm
 
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.models.counter_rng import Draws, member_key
+from tasks.models.counter_rng import CounterRng, member_key
 from tasks.models.densities import DensityModel
 from tasks.models.dequantisation import Binary
 from tasks.models.layers import Mode
 from tasks.models.vae import Dense, celeba
 from tasks.training import dp_sgd
 from tasks.training.density import fit
-from tasks.training.density_config import Fitting, Fold, Privacy, Row
-from tasks.training.elbo import Generation
+from tasks.training.density_config import DensityTraining, Fold, Privacy, Row
+from tasks.training.elbo import Elbo
 from tasks.training.members import Member, Recipe, Spec, Trained
 from tasks.training.objective import Batch
 
 CPU = torch.device("cpu")
-CONFIG = Fitting(
+CONFIG = DensityTraining(
     Dataset("digits"), examples=60, epochs=2, recorded=(1, 2), batch=20, samples=4, privacy=Privacy(8.0), seed=5
 )
 
@@ -90,16 +90,16 @@ def test_nothing_is_said_while_it_trains(capfd: pytest.CaptureFixture[str]) -> N
     assert ("", "") == tuple(capfd.readouterr())
 
 
-def trained(vae: Dense, rows: int, batch: int, epochs: int = 1) -> tuple[Trained, Spec, Fitting]:
+def trained(vae: Dense, rows: int, batch: int, epochs: int = 1) -> tuple[Trained, Spec, DensityTraining]:
     images = load(Dataset("digits"))
     config = replace(CONFIG, examples=rows, batch=batch, epochs=epochs, recorded=(), seed=3)
-    spec = Spec(Generation(vae), Recipe(epochs, batch, 1e-3, epsilon=1e-8), images)
+    spec = Spec(Elbo(vae), Recipe(epochs, batch, 1e-3, epsilon=1e-8), images)
     ((_, found),) = dp_sgd.train_many(spec, [Member(3, np.arange(rows))], [config], CPU)
     assert isinstance(found, Trained), found
     return found, spec, config
 
 
-def test_a_step_adds_noise_to_the_sum_of_clipped_slopes() -> None:
+def test_a_step_adds_noise_to_the_sum_of_clipped_gradients() -> None:
     vae, rows = Dense(Binary((28, 28, 1)), 3, (7, 5)), 6
     found, spec, config = trained(vae, rows, batch=rows)  # one step, in which every row is drawn
     learning, privacy = spec.learning, config.privacy
@@ -107,22 +107,22 @@ def test_a_step_adds_noise_to_the_sum_of_clipped_slopes() -> None:
     start = {name: torch.from_numpy(values)[None] for name, values in learning.initial(3).items()}
     weights = [tensor.requires_grad_() for tensor in start.values()]
     pixels = torch.from_numpy(spec.images.train_images[:rows].reshape(1, rows, -1).copy())
-    mode = Mode(True, Draws(torch.tensor([member_key(3)]), torch.tensor([0])))
+    mode = Mode(True, CounterRng(torch.tensor([member_key(3)]), torch.tensor([0])))
     losses = learning.losses(start, Batch(pixels, torch.zeros(1, rows, dtype=torch.int64), mode))[0]
     total = [torch.zeros_like(weight) for weight in weights]
     for loss in losses:
-        slopes = torch.autograd.grad(loss, weights, retain_graph=True)
-        norm = torch.stack([slope.norm() for slope in slopes]).norm()
+        gradients = torch.autograd.grad(loss, weights, retain_graph=True)
+        norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
         assert norm > privacy.clip
-        for mine, slope in zip(total, slopes, strict=True):
-            mine += slope * privacy.clip / norm
+        for mine, gradient in zip(total, gradients, strict=True):
+            mine += gradient * privacy.clip / norm
     stream = dp_sgd.generator(3, "privacy", CPU)
     deviation = dp_sgd.noise(privacy, 1, 1) * privacy.clip
     for weight, mine in zip(weights, total, strict=True):
         weight.grad = mine + torch.normal(0.0, deviation, mine.shape[1:], generator=stream)
     torch.optim.Adam(weights, 1e-3, eps=1e-8).step()
     for name, weight in start.items():
-        # The first step of Adam is the slope's sign; where noise and slope cancel, rounding may turn it.
+        # The first step of Adam is the gradient's sign; where noise and gradient cancel, rounding may turn it.
         apart = (weight.detach()[0] - torch.from_numpy(found.weights[name])).abs()
         assert (apart < 1e-6).double().mean() > 0.999
     assert float(losses.detach().mean()) == pytest.approx(found.history[0].train_loss, rel=1e-6)
@@ -154,7 +154,7 @@ def test_there_may_be_an_outlier_component_too() -> None:
 def test_models_whose_rows_may_mix_are_refused(model: str) -> None:
     with pytest.raises(ValueError, match=f"privacy is given and model is {model}; it must be vae"):
         replace(CONFIG, model=DensityModel(model))
-    spec = Spec(Generation(celeba()), Recipe(1, 4, 1e-3), load(Dataset("photos#32x32#rgb")))
+    spec = Spec(Elbo(celeba()), Recipe(1, 4, 1e-3), load(Dataset("photos#32x32#rgb")))
     with pytest.raises(ValueError, match="only model vae has a private form"):
         list(dp_sgd.train_many(spec, [Member(1, np.arange(4))], [CONFIG]))
 

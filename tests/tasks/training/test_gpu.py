@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.compute_context import Manner, WayName, under
+from tasks.compute_context import ComputeContext, StrategyName, under
 from tasks.datasets.images import Images
 from tasks.models.networks import Architecture
 from tasks.models.regularisers import Regularisers
-from tasks.training.cross_entropy import Classification
+from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.members import Member, Recipe, Spec, Trained, TrainingError
 from tasks.training.trainer import train_many
 from tests.tasks.training import plain
@@ -30,11 +30,11 @@ def spec(network: str, **on: bool) -> Spec:
         stream.integers(0, 4, 20),
         4,
     )
-    return Spec(Classification(Architecture(network, images.shape, 4, Regularisers(**on))), RECIPE, images)
+    return Spec(CrossEntropy(Architecture(network, images.shape, 4, Regularisers(**on))), RECIPE, images)
 
 
-def outcomes(given: Spec, members: list[Member], way: WayName, place: torch.device = GPU) -> list:
-    with under(Manner(way=way)):
+def outcomes(given: Spec, members: list[Member], way: StrategyName, place: torch.device = GPU) -> list:
+    with under(ComputeContext(way=way)):
         found = dict(train_many(given, members, place))
     return [found[index] for index in range(len(members))]
 
@@ -48,7 +48,7 @@ MEMBERS = [
 
 @pytest.mark.parametrize("way", ["auto", "loop", "stack", "graph"])
 @pytest.mark.parametrize(("network", "on"), NETWORKS)
-def test_every_way_gives_what_training_alone_on_a_processor_gives(network: str, on: dict, way: WayName) -> None:
+def test_every_way_gives_what_training_alone_on_a_processor_gives(network: str, on: dict, way: StrategyName) -> None:
     given = spec(network, **on)
     for member, found in zip(MEMBERS, outcomes(given, MEMBERS, way), strict=True):
         assert isinstance(found, Trained), found
@@ -58,12 +58,12 @@ def test_every_way_gives_what_training_alone_on_a_processor_gives(network: str, 
 
 
 @pytest.mark.parametrize("way", ["stack", "graph"])
-def test_places_are_refilled_and_given_up_and_chains_go_on(way: WayName) -> None:
+def test_places_are_refilled_and_given_up_and_chains_go_on(way: StrategyName) -> None:
     given = spec("mlp1")
     given = replace(given, recipe=replace(given.recipe, epochs=40, patience=2, learning_rate=3e-3))
     members = [Member(seed, np.arange(50 + seed)) for seed in range(9)]
     members += [replace(members[0], until=3), replace(members[0], after=9)]
-    with under(Manner(way=way, members=4)):
+    with under(ComputeContext(way=way, members=4)):
         found = dict(train_many(given, members, GPU))
     for index, trained in enumerate(outcomes(given, members, "loop", CPU)):
         assert [epoch.epoch for epoch in trained.history] == [epoch.epoch for epoch in found[index].history]

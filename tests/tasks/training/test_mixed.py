@@ -48,7 +48,7 @@ def test_the_pool_holds_the_sets_one_after_another() -> None:
 
 
 def test_trainings_on_different_sets_share_a_call_and_it_makes_no_difference(alone: list[pa.Table]) -> None:
-    assert mixed.alike(ONE) == mixed.alike(TWO)
+    assert mixed.batch_key(ONE) == mixed.batch_key(TWO)
     assert [rows(table) for table in alone] == [
         rows(table) for table in together([ONE, TWO]) if isinstance(table, pa.Table)
     ]

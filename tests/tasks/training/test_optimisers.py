@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tasks.training.optimisers import Adam, RMSprop, by_torch
-from tasks.training.parameter_buffer import PAD, Flat, filled
+from tasks.training.parameter_buffer import PAD, ParameterBuffer, filled
 
 CPU = torch.device("cpu")
 SHAPES = {"a": (9, 64), "b": (10,), "c": (3, 1, 2, 2)}
@@ -23,9 +23,9 @@ def numbers(stream: torch.Generator, *shape: int) -> Tensor:
     return torch.randn(shape, dtype=torch.float64, generator=stream)
 
 
-def started() -> tuple[torch.Generator, Flat]:
+def started() -> tuple[torch.Generator, ParameterBuffer]:
     stream = torch.Generator().manual_seed(0)
-    weights = Flat(SHAPES, MODELS, CPU, torch.float64)
+    weights = ParameterBuffer(SHAPES, MODELS, CPU, torch.float64)
     for view in weights.views.values():
         view.copy_(numbers(stream, *view.shape))
     return stream, weights
@@ -49,24 +49,24 @@ def test_every_model_steps_as_torchs_optimiser_with_a_rate_and_a_count_of_its_ow
     optimiser.rates.copy_(torch.tensor(RATES, dtype=torch.float64))
     for step in range(100):
         active = torch.tensor([True, step % 3 != 1, step > 40])
-        # Small slopes, so that epsilon matters.
-        slopes = [numbers(stream, *view.shape) * 1e-6 for view in weights.views.values()]
+        # Small gradients, so that epsilon matters.
+        gradients = [numbers(stream, *view.shape) * 1e-6 for view in weights.views.values()]
         for m in active.nonzero()[:, 0].tolist():
-            for parameter, slope in zip(apart[m], slopes, strict=True):
-                parameter.grad = slope[m].clone()
+            for parameter, gradient in zip(apart[m], gradients, strict=True):
+                parameter.grad = gradient[m].clone()
             references[m].step()
             if one_by_one:
-                optimiser.step_of(m, [slope[m] for slope in slopes])
+                optimiser.step_of(m, [gradient[m] for gradient in gradients])
         if not one_by_one:
-            optimiser.step(slopes, None if active.all() else active)
+            optimiser.step(gradients, None if active.all() else active)
     assert [100, 67, 59] == optimiser.steps.tolist()
     for m, parameters in enumerate(apart):
         for parameter, view in zip(parameters, weights.views.values(), strict=True):
             assert (parameter.detach() - view[m]).abs().max() < 1e-14
 
 
-def test_adams_first_step_is_the_learning_rate_against_the_slope() -> None:
-    weights = Flat({"a": (3,)}, 1, CPU, torch.float32)
+def test_adams_first_step_is_the_learning_rate_against_the_gradient() -> None:
+    weights = ParameterBuffer({"a": (3,)}, 1, CPU, torch.float32)
     adam = Adam(weights, EPSILON)
     adam.rates.fill_(0.5)
     adam.step([torch.tensor([[-3.0, 2.0, 0.0]])])
@@ -75,17 +75,17 @@ def test_adams_first_step_is_the_learning_rate_against_the_slope() -> None:
 
 def test_the_update_for_gpus_is_that_for_cpus() -> None:
     stream, weights = started()
-    slopes = [numbers(stream, *view.shape) for view in weights.views.values()]
+    gradients = [numbers(stream, *view.shape) for view in weights.views.values()]
     expected, flat = weights.like(), weights.like()
     expected.buffer.copy_(weights.buffer)
-    for view, slope in zip(flat.views.values(), slopes, strict=True):
-        view.copy_(slope)
+    for view, gradient in zip(flat.views.values(), gradients, strict=True):
+        view.copy_(gradient)
     adam, other = Adam(expected, EPSILON), Adam(weights, EPSILON)
     active = torch.tensor([True, False, True])
     for optimiser in (adam, other):
         optimiser.rates.copy_(torch.tensor(RATES, dtype=torch.float64))
     for _ in range(5):
-        adam.step(slopes, active)
+        adam.step(gradients, active)
         other.steps += active
         moments = (other.means.buffer, other.squares.buffer)
         by_torch(weights.buffer, flat.buffer, *moments, *other.corrections(), active, 0.9, 0.999, EPSILON)
@@ -123,7 +123,7 @@ def test_the_kernel_gives_what_torchs_operations_give() -> None:
 
 
 def test_every_part_of_a_flat_buffer_is_a_multiple_of_the_pad() -> None:
-    flat = Flat({"a": (3, 5), "b": (10,), "c": (65,)}, 2, CPU, torch.float32)
+    flat = ParameterBuffer({"a": (3, 5), "b": (10,), "c": (65,)}, 2, CPU, torch.float32)
     starts = [(view.data_ptr() - flat.buffer.data_ptr()) // 4 for view in flat.views.values()]
     assert ([0, PAD, 2 * PAD], [PAD, PAD, 2 * PAD]) == (starts, [len(part) for part in flat.parts(1)])
     flat.of(1)["b"].fill_(1)
@@ -139,13 +139,13 @@ def test_a_slope_is_filled_up_with_zeros() -> None:
 
 def test_a_weights_bits_do_not_depend_on_its_neighbours() -> None:
     """Fused Adam alone and beside others: what the padding is for."""
-    slopes = torch.randn(1, 10, generator=torch.Generator().manual_seed(0))
+    gradients = torch.randn(1, 10, generator=torch.Generator().manual_seed(0))
     results = []
     for neighbours in ({}, {"before": (7,)}, {"before": (70,)}):
-        flat = Flat({**neighbours, "mine": (10,)}, 1, CPU, torch.float32)
+        flat = ParameterBuffer({**neighbours, "mine": (10,)}, 1, CPU, torch.float32)
         adam = Adam(flat, EPSILON)
         adam.rates.fill_(0.01)
         for _ in range(20):
-            adam.step([*(torch.ones(1, *shape) for shape in neighbours.values()), slopes])
+            adam.step([*(torch.ones(1, *shape) for shape in neighbours.values()), gradients])
         results.append(flat.views["mine"].numpy().tobytes())
     assert 1 == len(set(results))

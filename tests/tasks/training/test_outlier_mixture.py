@@ -1,4 +1,4 @@
-"""The mixture of an autoencoder and a broad density: loss, slopes, log p, and what becomes of an outlier."""
+"""The mixture of an autoencoder and a broad density: loss, gradients, log p, and what becomes of an outlier."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,22 +9,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from tasks.compute_context import Manner, under
+from tasks.compute_context import ComputeContext, under
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
-from tasks.models.counter_rng import Draws
+from tasks.models.counter_rng import CounterRng
 from tasks.models.densities import DensityModel
 from tasks.models.dequantisation import Binary
 from tasks.models.importance import Sampling, seen
 from tasks.models.layers import Layers
 from tasks.models.vae import Convolutional, Dense, cifar10
 from tasks.training.density import fit
-from tasks.training.density_config import Fitting
+from tasks.training.density_config import DensityTraining
 from tasks.training.density_objective import generative
-from tasks.training.elbo import Generation
+from tasks.training.elbo import Elbo
 from tasks.training.members import Member, Recipe, Spec, Trained
-from tasks.training.outlier_mixture import KEPT, Contaminated
+from tasks.training.outlier_mixture import KEPT, OutlierMixture
 from tasks.training.trainer import train_many
 from tests.tasks.models.plain import stack
 from tests.tasks.training.test_elbo import MODELS, ROWS, batch
@@ -36,13 +36,13 @@ VAES = pytest.mark.parametrize("vae", [SMALL, CIFAR10], ids=["small", "cifar10"]
 NOWHERE = 1e-300  # a share
 
 
-def contaminated(vae: Dense | Convolutional, share: float) -> Contaminated:
+def contaminated(vae: Dense | Convolutional, share: float) -> OutlierMixture:
     height, width, channels = vae.preparation.shape
     pixels = np.random.default_rng(5).integers(0, 256, (8, height, width, channels), dtype=np.uint8)
-    return Contaminated(Generation(vae), share, pixels)
+    return OutlierMixture(Elbo(vae), share, pixels)
 
 
-def level(vae: Dense | Convolutional, tensors: Mapping[str, Tensor]) -> Contaminated:
+def level(vae: Dense | Convolutional, tensors: Mapping[str, Tensor]) -> OutlierMixture:
     """One whose broad density is raised until the first image is as likely to come from either."""
     learning, given = contaminated(vae, 0.5), batch(vae)
     broad = learning.broad.log_p
@@ -54,8 +54,8 @@ def level(vae: Dense | Convolutional, tensors: Mapping[str, Tensor]) -> Contamin
 
 def test_without_outliers_the_learning_is_the_models_own() -> None:
     images = load(Dataset("digits"))
-    assert isinstance(generative(DensityModel("vae"), images), Generation)
-    assert isinstance(generative(DensityModel("vae"), images, 0.1), Contaminated)
+    assert isinstance(generative(DensityModel("vae"), images), Elbo)
+    assert isinstance(generative(DensityModel("vae"), images, 0.1), OutlierMixture)
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.1])
@@ -82,13 +82,13 @@ def test_at_a_share_of_nothing_it_is_the_autoencoder(vae: Dense | Convolutional)
 def test_the_loss_of_known_numbers() -> None:
     learning = contaminated(SMALL, 0.25)
     bounds, broad = -torch.tensor([0.2, 0.02], dtype=F64).log(), torch.tensor([0.4, 0.6], dtype=F64).log()
-    losses, slopes = learning._losses(bounds, broad)
+    losses, gradients = learning._losses(bounds, broad)
     # 0.75 * 0.2 + 0.25 * 0.4 = 0.25, of which the autoencoder has 0.15; 0.75 * 0.02 + 0.25 * 0.6 = 0.165, and 0.015.
     mixed, own = [0.25, 0.165], [0.15, 0.015]
     for place in range(2):
         expected = -KEPT * math.log(own[place]) - (1 - KEPT) * math.log(mixed[place])
         assert expected == pytest.approx(float(losses[place]))
-        assert KEPT + (1 - KEPT) * own[place] / mixed[place] == pytest.approx(float(slopes[place]))
+        assert KEPT + (1 - KEPT) * own[place] / mixed[place] == pytest.approx(float(gradients[place]))
 
 
 @VAES
@@ -117,7 +117,7 @@ def test_slopes_by_hand_are_autograds() -> None:
     expected = torch.autograd.grad(losses.sum(), weights)
     for m in range(MODELS):
         one = {name: tensor[m].detach() for name, tensor in tensors.items()}
-        found = learning.by_hand(one, given.pixels[m], given.labels[m], shares, Draws(torch.tensor([m])))
+        found = learning.manual_gradient(one, given.pixels[m], given.labels[m], shares, CounterRng(torch.tensor([m])))
         assert found is not None
         torch.testing.assert_close(losses[m].detach(), found[0], atol=1e-11, rtol=1e-14)
         for theirs, mine in zip(expected, found[1], strict=True):
@@ -141,16 +141,16 @@ def test_the_loss_is_a_bound_on_log_p() -> None:
     tensors, draws = stack(SMALL, 1), 2000
     image = torch.from_numpy(np.random.default_rng(1).integers(0, 2, (1, 36), dtype=np.uint8) * 255)
     learning = contaminated(SMALL, 0.5)
-    x = SMALL.preparation.seen(image[None], Draws(torch.tensor([0])), F64)  # 0 and 255 are always seen alike
+    x = SMALL.preparation.seen(image[None], CounterRng(torch.tensor([0])), F64)  # 0 and 255 are always seen alike
     layers = Layers(tensors)
-    bound = learning.learned.negative_bounds(layers, x.expand(1, draws, -1), Draws(torch.tensor([3]))).mean()
+    bound = learning.learned.negative_bounds(layers, x.expand(1, draws, -1), CounterRng(torch.tensor([3]))).mean()
     loss, _ = learning._losses(bound[None], learning.broad.log_p(x)[0])
     log_p = learning.log_p(tensors, image, torch.tensor([0]), torch.tensor([1]), Sampling(4096))
     assert -float(loss) <= float(log_p)
 
 
 def stacked(spec: Spec, members: Sequence[Member], way: str) -> list[Trained]:
-    with under(Manner(way=way)):  # type: ignore[arg-type]
+    with under(ComputeContext(way=way)):  # type: ignore[arg-type]
         found = dict(train_many(spec, members, torch.device("cpu")))
     trained = [found[index] for index in range(len(members))]
     assert all(isinstance(each, Trained) for each in trained), trained
@@ -162,7 +162,7 @@ def test_a_stack_trains_as_the_loop_does(vae: Dense | Convolutional) -> None:
     stream, shape = np.random.default_rng(0), vae.preparation.shape
     split = [stream.integers(0, 256, (count, *shape), dtype=np.uint8) for count in (40, 10)]
     images = Images(split[0], np.zeros(40, np.int64), split[1], np.zeros(10, np.int64), 1)
-    learning = Contaminated(Generation(vae), 0.3, images.test_images)
+    learning = OutlierMixture(Elbo(vae), 0.3, images.test_images)
     spec = Spec(learning, Recipe(2, 16, 1e-3, epsilon=1e-8, precision="float64"), images)
     members = [Member(seed, np.arange(40)) for seed in range(3)]
     for one, many in zip(stacked(spec, members, "loop"), stacked(spec, members, "stack"), strict=True):
@@ -173,7 +173,7 @@ def test_a_stack_trains_as_the_loop_does(vae: Dense | Convolutional) -> None:
             assert expected.validation_loss == pytest.approx(found.validation_loss)
 
 
-def score_of_noise(learning: Generation | Contaminated, images: Images) -> tuple[float, float]:
+def score_of_noise(learning: Elbo | OutlierMixture, images: Images) -> tuple[float, float]:
     """log p of image 0, and of the others on average, where it was trained on less where it was not."""
     found: dict[int, Tensor] = {}
     pixels = torch.from_numpy(images.train_images.reshape(len(images.train_images), -1).copy())
@@ -194,9 +194,9 @@ def test_an_image_of_noise_is_memorised_but_where_there_is_an_outlier_component(
     train = digits.train_images[:160].copy()
     train[0] = np.random.default_rng(0).integers(0, 2, train[0].shape, dtype=np.uint8) * 255
     images = replace(digits, train_images=train, train_labels=digits.train_labels[:160].copy())
-    vae = Generation(Dense(Binary(images.shape), 16, (128, 64)))
+    vae = Elbo(Dense(Binary(images.shape), 16, (128, 64)))
     (score, typical), (beside, still) = (
-        score_of_noise(learning, images) for learning in (vae, Contaminated(vae, 0.05, images.test_images))
+        score_of_noise(learning, images) for learning in (vae, OutlierMixture(vae, 0.05, images.test_images))
     )
     assert score > 30
     assert abs(beside) < 1
@@ -205,7 +205,7 @@ def test_an_image_of_noise_is_memorised_but_where_there_is_an_outlier_component(
 
 
 def test_the_training_task_knows_the_share() -> None:
-    plain = Fitting(Dataset("digits"), examples=60, epochs=2, recorded=(2,), samples=4)
+    plain = DensityTraining(Dataset("digits"), examples=60, epochs=2, recorded=(2,), samples=4)
     tables = [fit(replace(plain, outliers=share), []) for share in (0.0, NOWHERE, 0.5)]
     log_p = [np.array(table.column("log_p")[-1].as_py()) for table in tables]
     np.testing.assert_allclose(log_p[0], log_p[1], rtol=1e-4)

@@ -12,9 +12,9 @@ from tasks import checkpoints, compute_context
 from tasks.checkpoints import Link
 from tasks.datasets.dataset import Dataset
 from tasks.training.density import fit, latest, train_many
-from tasks.training.density_config import Fitting, Fold, Privacy
+from tasks.training.density_config import DensityTraining, Fold, Privacy
 
-WHOLE = Fitting(
+WHOLE = DensityTraining(
     Dataset("digits"),
     seed=7,
     held_out=Fold(partition=1, folds=3, number=2),
@@ -27,11 +27,11 @@ WHOLE = Fitting(
 )
 
 
-def linked(config: Fitting, given: Sequence[bytes] = ()) -> tuple[pa.Table, bytes, Mapping[str, object]]:
+def linked(config: DensityTraining, given: Sequence[bytes] = ()) -> tuple[pa.Table, bytes, Mapping[str, object]]:
     """The table, the state at the end, and what was noted."""
     left: list[bytes] = []
     with (
-        compute_context.under(compute_context.Manner("loop")) as notes,
+        compute_context.under(compute_context.ComputeContext("loop")) as notes,
         checkpoints.under([Link(lambda: given, left.append)]),
     ):
         table = fit(config, ())
@@ -39,13 +39,13 @@ def linked(config: Fitting, given: Sequence[bytes] = ()) -> tuple[pa.Table, byte
     return table, left[0] if left else b"", noted
 
 
-def link(epochs: int, *recorded: int, whole: Fitting = WHOLE) -> Fitting:
+def link(epochs: int, *recorded: int, whole: DensityTraining = WHOLE) -> DensityTraining:
     return replace(whole, epochs=epochs, recorded=recorded, drawn=whole.drawn if epochs == whole.epochs else 0)
 
 
 @pytest.fixture(scope="module")
 def unbroken() -> pa.Table:
-    with compute_context.under(compute_context.Manner("loop")):
+    with compute_context.under(compute_context.ComputeContext("loop")):
         return fit(WHOLE, ())
 
 
@@ -102,7 +102,7 @@ def test_a_training_that_is_asked_nothing_may_go_on_from_its_very_end() -> None:
     ],
     ids=["seed", "held out", "learning rate", "batch", "examples"],
 )
-def test_the_state_of_another_training_is_none(other: Fitting) -> None:
+def test_the_state_of_another_training_is_none(other: DensityTraining) -> None:
     _, state, _ = linked(link(2, whole=other))
     table, _, noted = linked(link(3), [state, b"", b"no archive", state[: len(state) // 2]])
     assert "continued_from" not in noted
@@ -118,7 +118,7 @@ def test_the_trainings_of_a_call_go_on_from_different_epochs_as_they_would_alone
         Link(lambda: given[1], lambda state: left.update({1: state})),
         Link(leave=lambda state: left.update({2: state})),
     ]
-    with compute_context.under(compute_context.Manner("loop")), checkpoints.under(each):
+    with compute_context.under(compute_context.ComputeContext("loop")), checkpoints.under(each):
         found = dict(train_many(configs, [()] * 3))
     for index, config in enumerate(configs):
         table, state, _ = linked(config)
@@ -133,7 +133,7 @@ def test_a_private_training_is_never_broken_into_links() -> None:
     config = replace(link(3), privacy=Privacy(3.0))
     left: list[bytes] = []
     with (
-        compute_context.under(compute_context.Manner("loop")) as notes,
+        compute_context.under(compute_context.ComputeContext("loop")) as notes,
         checkpoints.under([Link(lambda: [state], left.append)]),
     ):
         fit(config, ())

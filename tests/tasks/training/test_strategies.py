@@ -6,96 +6,98 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.compute_context import Manner
+from tasks.compute_context import ComputeContext
 from tasks.datasets.images import Images
 from tasks.models.networks import Architecture
 from tasks.training import memory, strategies
-from tasks.training.cross_entropy import Classification
+from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.device_data import resident
 from tasks.training.members import Member, Recipe, Spec
 from tasks.training.memory import Need
-from tasks.training.strategies import Ground, NoWay, Way, candidates, chosen, raced, sizes
+from tasks.training.strategies import Strategy, UnsupportedStrategy, Workload, benchmarked, candidates, chosen, sizes
 
 CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
-def ground() -> Ground:
+def workload() -> Workload:
     stream = np.random.default_rng(0)
     noise = stream.integers(0, 256, (64, 8, 8, 1), dtype=np.uint8), stream.integers(0, 10, 64)
     images = Images(*noise, *noise, 10)
-    spec = Spec(Classification(Architecture("mlp1", images.shape, 10)), Recipe(1, 16, 1e-3), images)
-    return Ground(spec, resident(images, CPU), [Member(seed, np.arange(64)) for seed in range(5)], [{}] * 5)
+    spec = Spec(CrossEntropy(Architecture("mlp1", images.shape, 10)), Recipe(1, 16, 1e-3), images)
+    return Workload(spec, resident(images, CPU), [Member(seed, np.arange(64)) for seed in range(5)], [{}] * 5)
 
 
-def test_a_processor_takes_models_one_after_another_without_trying(ground: Ground) -> None:
+def test_a_processor_takes_models_one_after_another_without_trying(workload: Workload) -> None:
     def never(_name: str, _choose: object) -> dict[str, Any]:
         raise AssertionError("nothing is to be chosen here")
 
-    assert (Way("loop"), None) == chosen(ground, Manner(settle=never), 512)
+    assert (Strategy("loop"), None) == chosen(workload, ComputeContext(settle=never), 512)
 
 
 def test_a_stack_has_as_many_places_as_are_asked_for_needed_and_fit(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
+    workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert 5 == chosen(ground, Manner(way="stack"), 512)[0].places
-    assert 3 == chosen(ground, Manner(way="stack", members=3), 512)[0].places
-    assert 2 == chosen(ground, Manner(way="stack"), 2)[0].places
-    need = chosen(ground, Manner(way="stack"), 512)[1]
+    assert 5 == chosen(workload, ComputeContext(way="stack"), 512)[0].places
+    assert 3 == chosen(workload, ComputeContext(way="stack", members=3), 512)[0].places
+    assert 2 == chosen(workload, ComputeContext(way="stack"), 2)[0].places
+    need = chosen(workload, ComputeContext(way="stack"), 512)[1]
     assert need is not None
     monkeypatch.setattr(memory, "free", lambda device: round((need.fixed + 4.5 * need.each) / (1 - memory.SPARED)))
-    assert 4 == chosen(ground, Manner(way="stack"), 512)[0].places
-    assert 2 == chosen(ground, Manner(way="stack", sharers=2), 512)[0].places
+    assert 4 == chosen(workload, ComputeContext(way="stack"), 512)[0].places
+    assert 2 == chosen(workload, ComputeContext(way="stack", sharers=2), 512)[0].places
     monkeypatch.setattr(memory, "free", lambda device: 0)
-    assert 1 == chosen(ground, Manner(way="stack"), 512)[0].places
+    assert 1 == chosen(workload, ComputeContext(way="stack"), 512)[0].places
 
 
-def test_a_way_that_is_not_here_is_refused_by_name(ground: Ground) -> None:
-    with pytest.raises(NoWay, match="way is graph; for mlp1 on cpu it must be auto or one of loop, stack"):
-        chosen(ground, Manner(way="graph"), 512)
+def test_a_way_that_is_not_here_is_refused_by_name(workload: Workload) -> None:
+    with pytest.raises(
+        UnsupportedStrategy, match="way is graph; for mlp1 on cpu it must be auto or one of loop, stack"
+    ):
+        chosen(workload, ComputeContext(way="graph"), 512)
 
 
-def test_a_network_that_cannot_be_stacked_is_looped(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Classification, "stackable", False)
-    assert [Way("loop")] == candidates(ground, 512)
-    with pytest.raises(NoWay, match=r"it must be auto or one of loop$"):
-        chosen(ground, Manner(way="stack"), 512)
+def test_a_network_that_cannot_be_stacked_is_looped(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CrossEntropy, "stackable", False)
+    assert [Strategy("loop")] == candidates(workload, 512)
+    with pytest.raises(UnsupportedStrategy, match=r"it must be auto or one of loop$"):
+        chosen(workload, ComputeContext(way="stack"), 512)
 
 
-def test_a_race_measures_every_candidate_and_names_the_fastest(ground: Ground) -> None:
-    choice = raced(ground, [Way("loop"), Way("stack", places=2)])
+def test_a_race_measures_every_candidate_and_names_the_fastest(workload: Workload) -> None:
+    choice = benchmarked(workload, [Strategy("loop"), Strategy("stack", places=2)])
     assert {"loop 1", "stack 2"} == set(choice["rates"])
     assert all(rate > 0 for rate in choice["rates"].values())
     label = max(choice["rates"], key=choice["rates"].__getitem__)
     assert label == f"{choice['way']} {choice['places'] * choice['stacks']}"
 
 
-def test_members_with_less_than_a_minibatch_are_measured_too(ground: Ground) -> None:
-    few = Ground(ground.spec, ground.data, [Member(0, np.arange(7))], [{}])
-    assert chosen(few, Manner(way="stack"), 512)[0] == Way("stack")
-    assert set(raced(few, [Way("loop"), Way("stack", places=2)])["rates"]) == {"loop 1", "stack 2"}
+def test_members_with_less_than_a_minibatch_are_measured_too(workload: Workload) -> None:
+    few = Workload(workload.spec, workload.data, [Member(0, np.arange(7))], [{}])
+    assert chosen(few, ComputeContext(way="stack"), 512)[0] == Strategy("stack")
+    assert set(benchmarked(few, [Strategy("loop"), Strategy("stack", places=2)])["rates"]) == {"loop 1", "stack 2"}
 
 
-def test_a_candidate_that_does_not_run_is_out_of_the_race(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_candidate_that_does_not_run_is_out_of_the_race(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
     rate = strategies.rate
 
-    def refused(ground: Ground, way: Way) -> float:
+    def refused(workload: Workload, way: Strategy) -> float:
         if way.name == "stack":
             raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
-        return rate(ground, way)
+        return rate(workload, way)
 
     monkeypatch.setattr(strategies, "rate", refused)
-    choice = raced(ground, [Way("loop"), Way("stack", places=2)])
+    choice = benchmarked(workload, [Strategy("loop"), Strategy("stack", places=2)])
     assert ("loop", 0.0) == (choice["way"], choice["rates"]["stack 2"])
 
 
-def test_a_device_that_is_broken_ends_the_race(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_ground: Ground, _way: Way) -> float:
+def test_a_device_that_is_broken_ends_the_race(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_ground: Workload, _way: Strategy) -> float:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
     monkeypatch.setattr(strategies, "rate", broken)
     with pytest.raises(RuntimeError, match="illegal memory access"):
-        raced(ground, [Way("loop")])
+        benchmarked(workload, [Strategy("loop")])
 
 
 def test_sizes_are_cut_to_what_there_is() -> None:
@@ -106,9 +108,9 @@ def test_what_fits_leaves_a_tenth_free() -> None:
     assert [9, 8, 0, 0] == [Need(fixed, 10).fitting(free) for fixed, free in ((0, 100), (10, 100), (95, 100), (0, 0))]
 
 
-def test_the_memory_of_a_step_is_that_of_its_models_and_what_their_slopes_need(ground: Ground) -> None:
-    need = memory.need(lambda models: strategies.rehearsed(ground, models), CPU)
-    weights = sum(int(np.prod(weight.shape)) for weight in ground.spec.learning.weights.values())
+def test_the_memory_of_a_step_is_that_of_its_models_and_what_their_slopes_need(workload: Workload) -> None:
+    need = memory.need(lambda models: strategies.rehearsed(workload, models), CPU)
+    weights = sum(int(np.prod(weight.shape)) for weight in workload.spec.learning.weights.values())
     assert 4 * 4 * weights < need.each < 4 * 6 * weights
 
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.compute_context import Manner, under
+from tasks.compute_context import ComputeContext, under
 from tasks.datasets.images import Images
 from tasks.models.networks import Architecture
 from tasks.models.regularisers import Regularisers
 from tasks.models.vae import Dense, Vae, celeba, cifar10, mnist
-from tasks.training.cross_entropy import Classification
-from tasks.training.elbo import Generation
+from tasks.training.cross_entropy import CrossEntropy
+from tasks.training.elbo import Elbo
 from tasks.training.members import Epoch, Member, Recipe, Spec, State, Trained, TrainingError
 from tasks.training.trainer import train_many
 from tests.tasks.training import plain
@@ -38,7 +38,7 @@ def images() -> Images:
 
 
 def spec(images: Images, regularisers: Regularisers = Regularisers(), network: str = "mlp1", **changes: object) -> Spec:  # noqa: B008
-    learning = Classification(Architecture(network, images.shape, images.classes, regularisers))
+    learning = CrossEntropy(Architecture(network, images.shape, images.classes, regularisers))
     return Spec(learning, replace(RECIPE, **changes), images)  # type: ignore[arg-type]
 
 
@@ -47,7 +47,7 @@ def member(seed: int, replaced: dict[int, np.ndarray] | None = None, **more: obj
 
 
 def outcomes(given: Spec, members: Sequence[Member], way: str = "loop", together: int | None = None) -> list:
-    with under(Manner(way=way, members=together)):  # type: ignore[arg-type]
+    with under(ComputeContext(way=way, members=together)):  # type: ignore[arg-type]
         found = dict(train_many(given, members, CPU))
     assert sorted(found) == list(range(len(members)))
     return [found[index] for index in range(len(members))]
@@ -119,12 +119,12 @@ def classifier(
     images = shrunk(side, channels, rows=24)
     architecture = Architecture(network, images.shape, images.classes, Regularisers(**on))
     recipe = replace(RECIPE, batch=batch, epochs=EPOCHS, patience=None)
-    return Spec(Classification(architecture, augmentation), recipe, images)
+    return Spec(CrossEntropy(architecture, augmentation), recipe, images)
 
 
 def generator(vae: Vae, batch: int = 8) -> Spec:
     images = shrunk(28, 1, rows=24) if isinstance(vae, Dense) else shrunk(32, 3, rows=24)
-    return Spec(Generation(vae), replace(RECIPE, batch=batch, epochs=EPOCHS, patience=None, epsilon=1e-8), images)
+    return Spec(Elbo(vae), replace(RECIPE, batch=batch, epochs=EPOCHS, patience=None, epsilon=1e-8), images)
 
 
 # The deep ones on small images by small minibatches, as far as batch norm of so few values allows: it makes much of the
@@ -191,7 +191,7 @@ def test_places_that_become_free_are_taken_by_those_who_wait_and_else_given_up(i
 
 def test_members_are_given_as_they_end(images: Images) -> None:
     members = [member(0), member(1, until=1), member(2)]
-    with under(Manner(way="stack")):
+    with under(ComputeContext(way="stack")):
         ended = [index for index, _ in train_many(spec(images, epochs=3), members, CPU)]
     assert [1, 0, 2] == ended
 
@@ -388,12 +388,12 @@ def test_a_watch_sees_every_model_after_every_epoch(images: Images, together: in
 
 
 def test_results_tell_how_they_were_computed(images: Images) -> None:
-    with under(Manner(way="stack", members=2)) as notes:
+    with under(ComputeContext(way="stack", members=2)) as notes:
         for _ in train_many(spec(images), [member(0), member(1), member(2)], CPU):
             assert ("stack", 2) == (notes["way"], notes["stack"])
             assert notes["steps_per_second"] > 0
             assert notes["bytes_per_member"] > 4 * 5 * 190_000
-    with under(Manner()) as notes:
+    with under(ComputeContext()) as notes:
         assert isinstance(next(train_many(spec(images), [member(0)], CPU))[1], Trained)
         assert ("loop", 1) == (notes["way"], notes["stack"])
 

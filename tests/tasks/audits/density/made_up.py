@@ -12,8 +12,8 @@ from tasks.audits.density.folds import Alone, Folds
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import fold_of
-from tasks.training.density_config import Fitting, Fold, Row
-from tasks.training.density_table import Told, fitted_table
+from tasks.training.density_config import DensityTraining, Fold, Row
+from tasks.training.density_table import Told, density_table
 from tasks.training.members import Epoch
 
 Array = NDArray[np.float64]
@@ -48,9 +48,9 @@ def alone(rows: tuple[int, ...] = (3, 7, 20), n: int = 24, repetitions: int = 4)
 
 def table(held_out: Fold | Row | None, seed: int, said: Mapping[int, Array], epochs: int) -> pa.Table:
     """The table of a training that at these epochs said this of every observation; its losses are 1 / epoch."""
-    config = Fitting(DIGITS, seed=seed, held_out=held_out, epochs=epochs, recorded=tuple(sorted(said)))
+    config = DensityTraining(DIGITS, seed=seed, held_out=held_out, epochs=epochs, recorded=tuple(sorted(said)))
     history = [Epoch(epoch, 1 / epoch + seed, 2 / epoch + seed, float("nan")) for epoch in range(1, epochs + 1)]
-    return fitted_table(config, history, Told({epoch: each.astype(np.float32) for epoch, each in said.items()}))
+    return density_table(config, history, Told({epoch: each.astype(np.float32) for epoch, each in said.items()}))
 
 
 def of_folds(models: Folds, said: Mapping[int, Array]) -> list[pa.Table]:

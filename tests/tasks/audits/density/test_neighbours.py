@@ -13,7 +13,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
 from tasks.statistics import proportion
 from tasks.training.density import fit
-from tasks.training.density_config import Fitting
+from tasks.training.density_config import DensityTraining
 from tests.tasks.audits.density.made_up_scores import fitted
 
 DIGITS = pin(Dataset("digits"))
@@ -81,7 +81,7 @@ def test_every_distance_is_from_the_image_itself(digits: Images) -> None:
 
 
 def test_a_trained_models_own_samples_are_read(digits: Images) -> None:
-    few = Fitting(DIGITS, examples=60, epochs=1, recorded=(), samples=2, drawn=len(digits.test_images))
+    few = DensityTraining(DIGITS, examples=60, epochs=1, recorded=(), samples=2, drawn=len(digits.test_images))
     table = neighbours(Neighbouring(DIGITS, examples=60), [fit(few, ())]).to_pandas()
     assert (60, 0) == (len(table), table["ratio"].isna().sum())
     # A model of one epoch draws nothing as like a digit as another digit is.

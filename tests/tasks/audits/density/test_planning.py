@@ -10,14 +10,14 @@ import pytest
 from tasks.audits.density import Density, plan
 from tasks.audits.density.config import Measure
 from tasks.job import Job, Roots
-from tasks.training.density_config import Fitting, Row
+from tasks.training.density_config import DensityTraining, Row
 from tests.tasks.audits.density.made_up import DIGITS
 
 FOLDS = Density(DIGITS, repetitions=2, folds=3, examples=30, epochs=4, every=2, samples=4)
 ALONE = replace(FOLDS, estimator="loo", left_out=2)
 
 
-def fits(planned: Roots) -> list[Fitting]:
+def fits(planned: Roots) -> list[DensityTraining]:
     found = planned["fits"]
     assert isinstance(found, tuple)
     return [job.config for job in found]

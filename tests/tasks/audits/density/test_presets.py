@@ -11,7 +11,7 @@ from orchestrator.spec.resolve import Cell, pinned
 from tasks.audits.density import AUDIT, PRESETS, Density
 from tasks.audits.density.published import CELLS, numbers, repeats
 from tasks.job import marks
-from tasks.training.density_config import Fitting, Fold
+from tasks.training.density_config import DensityTraining, Fold
 from tests.tasks.audits.density import published_data
 
 FIGURES = [name for name in PRESETS if name.startswith("figure")]
@@ -39,9 +39,9 @@ def whole(names: list[str], digests: dict[str, str]) -> Plan:
     return Plan.union(Plan.below(AUDIT.plan(cell.config)) for cell in cells)
 
 
-def trainings(planned: Plan) -> dict[tuple[object, ...], list[Fitting]]:
+def trainings(planned: Plan) -> dict[tuple[object, ...], list[DensityTraining]]:
     """The links of each training, first to last."""
-    found: dict[tuple[object, ...], list[Fitting]] = {}
+    found: dict[tuple[object, ...], list[DensityTraining]] = {}
     for job in planned.jobs.values():
         if marks(job.function).name == "generator.fit":
             each = job.config

@@ -19,7 +19,7 @@ def chance(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def by_hand(log_p: np.ndarray, held_out: np.ndarray) -> float:
+def manual_gradient(log_p: np.ndarray, held_out: np.ndarray) -> float:
     """The share of all assignments with a score at least as high, each scored on its own, for one observation."""
     there = [np.flatnonzero(~np.isnan(models)) for models in log_p]
     choices = [models if fold in models else [fold] for models, fold in zip(there, held_out, strict=True)]
@@ -45,7 +45,7 @@ def test_p_values_agree_with_every_assignment_scored_on_its_own() -> None:
     found = p_values(log_p, held_out, 99, chance())
     defined = ~np.isnan(terms(log_p, held_out).score)
     assert (defined == ~np.isnan(found)).all()
-    expected = [by_hand(log_p[row], held_out[row]) for row in np.flatnonzero(defined)]
+    expected = [manual_gradient(log_p[row], held_out[row]) for row in np.flatnonzero(defined)]
     assert expected == pytest.approx(found[defined])
     assert len(set(map(tuple, held_out[20:30]))) > 3
 

@@ -9,7 +9,7 @@ from tasks.audits.unique_feature.choice import (
     Choice,
     Ranked,
     RankedTraining,
-    alike,
+    batch_key,
     chosen,
     ends,
     row_of,
@@ -108,8 +108,8 @@ def test_trainings_alike_in_all_but_seed_and_canary_share_a_call() -> None:
     one = RankedTraining(TRAINING, Ranked("highest", 1), LETTER)
     other = RankedTraining(replace(TRAINING, seed=9), Ranked("lowest", 2), LETTER)
     longer = RankedTraining(replace(TRAINING, epochs=3), Ranked("highest", 1), LETTER)
-    assert alike(one) == alike(other)
-    assert alike(one) != alike(longer)
+    assert batch_key(one) == batch_key(other)
+    assert batch_key(one) != batch_key(longer)
     with pytest.raises(ValueError, match="cannot share a call"):
         list(train_many([one, longer], [[small.chosen(3)]] * 2))
 
@@ -122,4 +122,4 @@ def test_a_training_that_burns_another_feature_is_refused() -> None:
 def test_the_training_is_marked_as_one_that_shares_calls() -> None:
     mark = marks(train_ranked)
     assert ("unique_feature.train_ranked", 1.0) == (mark.name, mark.gpus)
-    assert (train_many, alike) == (mark.many, mark.alike)
+    assert (train_many, batch_key) == (mark.many, mark.batch_key)

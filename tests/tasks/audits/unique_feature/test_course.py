@@ -8,10 +8,10 @@ from torch.nn import functional
 
 from tasks.audits.unique_feature.canaries import CanaryScores, canary_scores
 from tasks.audits.unique_feature.choice import Ranked
-from tasks.audits.unique_feature.course import COURSE, Course, Followed, alike, course, course_many
+from tasks.audits.unique_feature.course import COURSE, Course, Followed, batch_key, course, course_many
 from tasks.audits.unique_feature.evaluation import score
 from tasks.audits.unique_feature.history import Pair, history
-from tasks.compute_context import Manner, under
+from tasks.compute_context import ComputeContext, under
 from tasks.datasets.catalog import load
 from tasks.job import marks
 from tasks.models.inference import logits
@@ -69,7 +69,7 @@ def test_models_that_are_trained_in_one_stack_have_the_courses_they_have_alone()
     ]
     alone = [course(config, ()) for config in configs]
     assert len({len(table) for table in alone}) > 1
-    with under(Manner(way="stack", members=2)):
+    with under(ComputeContext(way="stack", members=2)):
         together = dict(course_many(configs, [()] * 3))
     assert alone == [together[index] for index in range(3)]
 
@@ -124,9 +124,9 @@ def test_outputs_that_are_not_finite_end_a_course() -> None:
 
 def test_courses_alike_in_all_but_seed_model_and_canary_share_a_call() -> None:
     ranked = Course(replace(TWIN, seed=8), small.evaluation(Ranked("lowest", 1)), "canary", LETTER)
-    assert alike(COURSES[0]) == alike(COURSES[1]) == alike(ranked)
+    assert batch_key(COURSES[0]) == batch_key(COURSES[1]) == batch_key(ranked)
     other = replace(COURSES[1], evaluation=replace(EVALUATION, seed=4))
-    assert alike(COURSES[1]) != alike(other)
+    assert batch_key(COURSES[1]) != batch_key(other)
     with pytest.raises(ValueError, match="cannot share a call"):
         list(course_many([COURSES[1], other], [(), ()]))
 
@@ -153,4 +153,4 @@ def test_a_course_that_cannot_be_is_refused(
 def test_the_task_is_marked_as_one_that_shares_calls() -> None:
     mark = marks(course)
     assert ("unique_feature.course", 1, 1.0) == (mark.name, mark.version, mark.gpus)
-    assert (course_many, alike) == (mark.many, mark.alike)
+    assert (course_many, batch_key) == (mark.many, mark.batch_key)
