@@ -123,7 +123,7 @@ def tiny(config: Density) -> Density:
         repetitions=2,
         folds=min(config.folds, 3),
         left_out=min(config.left_out, 3) or 3,
-        examples=24 if slow else 120,
+        examples=48 if slow else 120,
         epochs=min(config.epochs, 2),
         every=1 if config.every else 0,
         link=1 if config.link else 0,
