@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,9 +20,10 @@ from orchestrator.store import Store, open_store
 from tasks import seeds
 from tasks.audits.density import AUDIT, PRESETS
 from tasks.job import Answer
+from tasks.models import modules
 from tasks.schemas import SUMMARY
 from tests.support import densities
-from tests.support.shell import ROOT, Shell
+from tests.support.shell import ROOT, Here, Shell
 from tests.tasks.audits.unique_feature.depth_first import tables
 from tests.tasks.datasets import scans
 
@@ -48,13 +50,23 @@ def engram(tmp_path: Path) -> Shell:
     return shell
 
 
-def roots(engram: Shell, run: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
+    """The same in this process, which forgets afterwards that it imported the model: of each test it is another."""
+    densities.write(tmp_path / "models")
+    monkeypatch.syspath_prepend(tmp_path / "models")
+    monkeypatch.setattr(modules, "_imported", {})
+    yield Here(tmp_path)
+    sys.modules.pop("own", None)
+
+
+def roots(engram: Shell | Here, run: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """The keys behind each table: as planned, and as they are."""
     journal = Journal(engram.folder / "engram-store" / "runs" / run)
     return journal.roots(), status.roots(journal)
 
 
-def read(engram: Shell, run: str, name: str) -> list[dict[str, Any]]:
+def read(engram: Shell | Here, run: str, name: str) -> list[dict[str, Any]]:
     """The rows of a run's table."""
     (key,) = roots(engram, run)[1][name]
     rows: list[dict[str, Any]] = open_store(engram.folder / "engram-store").read(key).to_pylist()
@@ -66,7 +78,7 @@ def records(store: Store) -> dict[str, Mapping[str, Any]]:
     return {key: store.record(key) for key in sorted(store.keys())}
 
 
-def failing(engram: Shell, *path: str | int) -> None:
+def failing(engram: Shell | Here, *path: str | int) -> None:
     """Have the training of this seed fail."""
     densities.write(engram.folder / "models", [seeds.derive(0, "training", *path)])
 
@@ -106,54 +118,54 @@ def test_every_preset_runs_at_tiny_scale(
 
 
 @pytest.mark.slow
-def test_a_failed_fold_ends_the_run_without_a_summary_unless_it_is_tolerated(engram: Shell) -> None:
-    failing(engram, 1, 2)
-    done = engram(*OWN, "measures=scores", code=3)
+def test_a_failed_fold_ends_the_run_without_a_summary_unless_it_is_tolerated(here: Here) -> None:
+    failing(here, 1, 2)
+    done = here(*OWN, "measures=scores", code=3)
     assert "TrainingError: loss is not finite" in done.stderr
     assert "Traceback" not in done.stderr
-    ended = engram.json("status")
+    ended = here.json("status")
     assert ("failed", 1) == (ended["state"], ended["jobs"]["failed"])
-    assert "1 of the 1 results behind 'summary' are not there yet" in engram("results", ended["run"], "summary").stderr
+    assert "1 of the 1 results behind 'summary' are not there yet" in here("results", ended["run"], "summary").stderr
 
-    said = engram(*OWN, "measures=scores", "--tolerate", "1", code=3).stdout
+    said = here(*OWN, "measures=scores", "--tolerate", "1", code=3).stdout
     assert "an observation has 5 models or more of the 6 planned" in said
     assert "The training on all data is missing" not in said
-    planned, found = roots(engram, ended["run"])
+    planned, found = roots(here, ended["run"])
     assert planned.keys() == found.keys()
     for name in ("summary", "scores", "distribution", "losses", "fits"):
         assert planned[name] != found[name]
-    models = [(row["trained_models"], row["held_out_models"]) for row in read(engram, ended["run"], "scores")]
+    models = [(row["trained_models"], row["held_out_models"]) for row in read(here, ended["run"], "scores")]
     assert {(3, 2): 40, (4, 1): 20} == Counter(models)
-    for row in read(engram, ended["run"], "scores"):
+    for row in read(here, ended["run"], "scores"):
         assert None not in (row["m"], row["m_matched"], row["p_value"])
         assert (row["held_out_models"] == 1) == (row["held_out"][1] is None)
-    (row,) = (each for each in read(engram, ended["run"], "summary") if each["metric"].startswith("models of an"))
+    (row,) = (each for each in read(here, ended["run"], "summary") if each["metric"].startswith("models of an"))
     assert (5, 6) == (row["estimate"], row["n"])
 
 
 @pytest.mark.slow
-def test_of_one_repetition_the_observations_of_a_failed_fold_have_no_score(engram: Shell) -> None:
-    failing(engram, 0, 1)
-    run = engram.json(*OWN, "measures=scores,outliers", "repetitions=1", "--tolerate", "1", code=3)["run"]
-    scores = read(engram, run, "scores")
+def test_of_one_repetition_the_observations_of_a_failed_fold_have_no_score(here: Here) -> None:
+    failing(here, 0, 1)
+    run = here.json(*OWN, "measures=scores,outliers", "repetitions=1", "--tolerate", "1", code=3)["run"]
+    scores = read(here, run, "scores")
     without = [row for row in scores if row["held_out_models"] == 0]
     assert 20 == len(without)
     assert {(None, None, None)} == {(row["log_p_held_out"], row["m"], row["p_value"]) for row in without}
     assert None not in {row["m"] for row in scores if row["held_out_models"]}
-    summary = {row["metric"]: row for row in read(engram, run, "summary")}
+    summary = {row["metric"]: row for row in read(here, run, "summary")}
     assert (20, 60) == tuple(summary["observations without a score"][name] for name in ("estimate", "n"))
-    assert 40 == sum(row["memorised"] + row["regular"] for row in read(engram, run, "outliers"))
+    assert 40 == sum(row["memorised"] + row["regular"] for row in read(here, run, "outliers"))
 
 
 @pytest.mark.slow
-def test_without_the_model_of_all_data_there_are_no_neighbours_and_all_the_rest(engram: Shell) -> None:
-    failing(engram, "whole")
+def test_without_the_model_of_all_data_there_are_no_neighbours_and_all_the_rest(here: Here) -> None:
+    failing(here, "whole")
     asked = (*OWN, "measures=scores,outliers,neighbours")
-    assert "failed" == engram.json(*asked, code=3)["state"]
-    said = engram(*asked, "--tolerate", "1", code=3).stdout
+    assert "failed" == here.json(*asked, code=3)["state"]
+    said = here(*asked, "--tolerate", "1", code=3).stdout
     assert "The training on all data is missing" in said
     assert "Some trainings are missing" not in said
-    planned, found = roots(engram, engram.json("status")["run"])
+    planned, found = roots(here, here.json("status")["run"])
     assert {"neighbours", "ratios"} == planned.keys() - found.keys()
     assert planned["scores"] == found["scores"]
     assert planned["summary"] != found["summary"]
@@ -161,20 +173,20 @@ def test_without_the_model_of_all_data_there_are_no_neighbours_and_all_the_rest(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["folder", "list"])
-def test_pictures_of_ones_own_are_audited_and_shown_when_asked_for_alone(engram: Shell, kind: str) -> None:
-    engram.env.pop("ENGRAM_REPORT")
-    scans.classes(engram.folder / "scans", count=20)
+def test_pictures_of_ones_own_are_audited_and_shown_when_asked_for_alone(here: Here, kind: str) -> None:
+    here.env["ENGRAM_REPORT"] = "yes"
+    scans.classes(here.folder / "scans", count=20)
     lines = [f"scans/{name}/{number:02}.png,{name}" for name in scans.CLASSES for number in range(20)]
-    (engram.folder / "scans.csv").write_text("path,label\n" + "\n".join(lines))
+    (here.folder / "scans.csv").write_text("path,label\n" + "\n".join(lines))
     named = {"folder": "folder:scans", "list": "list:scans.csv"}[kind]
-    ended = engram.json(*RUN, *PICTURES, f"data={named}", "model=own:pixels")
+    ended = here.json(*RUN, *PICTURES, f"data={named}", "model=own:pixels")
     assert "finished" == ended["state"]
-    assert 32 == len(read(engram, ended["run"], "scores"))
-    folder = engram.folder / "engram-store" / "runs" / ended["run"]
+    assert 32 == len(read(here, ended["run"], "scores"))
+    folder = here.folder / "engram-store" / "runs" / ended["run"]
     page = (folder / "report.html").read_text()
     assert "are yours and are not shown unless asked for with --show-images" in page
     assert "data:image" not in page
-    engram("report", ended["run"], "--show-images")
+    here("report", ended["run"], "--show-images")
     assert 15 < (folder / "report-with-images.html").read_text().count("data:image")
     assert "data:image" not in (folder / "report.html").read_text()
 
@@ -251,16 +263,16 @@ def test_a_run_killed_on_ray_goes_on_to_the_tables_of_an_undisturbed_one(engram:
 
 
 @pytest.mark.slow
-def test_a_sweep_is_drawn_together_and_two_of_its_cells_are_compared(engram: Shell) -> None:
-    engram.env.pop("ENGRAM_REPORT")
+def test_a_sweep_is_drawn_together_and_two_of_its_cells_are_compared(here: Here) -> None:
+    here.env["ENGRAM_REPORT"] = "yes"
     fields = ("measures=scores", "epochs=2", "every=1", "--sweep", "learning_rate=1e-2,1e-3")
     own = [field for field in OWN if not field.startswith(("epochs", "every"))]
-    swept = engram.json(*own, *fields)
-    runs = engram.folder / "engram-store" / "runs"
+    swept = here.json(*own, *fields)
+    runs = here.folder / "engram-store" / "runs"
     drawn = {path.stem for path in (runs / swept["run"] / "figures").iterdir()}
     assert {"sweep", "densities", "courses", "losses"} == drawn
     first, second = (cell["run"] for cell in swept["cells"])
-    said = engram("compare", first, second, "--out", "both.html").stdout
+    said = here("compare", first, second, "--out", "both.html").stdout
     assert ["config", "learning_rate", "0.01", "0.001"] in [line.split() for line in said.splitlines()]
     assert 2 == said.count("over 2 random partitions into 3 folds")
-    assert "gain of log p" in (engram.folder / "both.html").read_text()
+    assert "gain of log p" in (here.folder / "both.html").read_text()

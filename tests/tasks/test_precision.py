@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,9 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
-def test_products_are_exact_inside_and_as_the_user_asked_afterwards(asked: str) -> None:
-    """In a process of its own, because these settings leave traces in torch."""
-    script = f"""
+# Each way is asked for by a child of its own, because these settings leave traces in torch.
+SCRIPT = """
+import os, sys, traceback
 import torch
 from tasks.precision import full_float32
 
@@ -30,16 +30,43 @@ def asked():
         legacy = "contradicting"
     return legacy, torch.backends.cuda.matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision
 
-{asked}
-before = asked()
-try:
-    with full_float32():
-        assert ("highest", "ieee", "ieee") == asked(), asked()
-        assert not torch.backends.cuda.matmul.allow_tf32
-        raise KeyError("inside")
-except KeyError:
-    pass
-assert before == asked(), (before, asked())
+def check(way):
+    exec(way)
+    before = asked()
+    try:
+        with full_float32():
+            assert ("highest", "ieee", "ieee") == asked(), asked()
+            assert not torch.backends.cuda.matmul.allow_tf32
+            raise KeyError("inside")
+    except KeyError:
+        pass
+    assert before == asked(), (before, asked())
+
+for way in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        try:
+            check(way)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+        os._exit(1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+
+
+@pytest.fixture(scope="module")
+def statuses() -> Mapping[str, tuple[int, str]]:
+    """How the check of each way ended, and what was said by all."""
+    done = subprocess.run([sys.executable, "-c", SCRIPT, *ASKED.values()], capture_output=True, text=True, cwd=ROOT)
     assert 0 == done.returncode, done.stderr
+    return {name: (int(status), done.stderr) for name, status in zip(ASKED, done.stdout.split(), strict=True)}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_products_are_exact_inside_and_as_the_user_asked_afterwards(
+    asked: str, statuses: Mapping[str, tuple[int, str]]
+) -> None:
+    status, said = statuses[asked]
+    assert 0 == status, said

@@ -161,15 +161,16 @@ class Forgetting:
 
 def tiny(config: Forgetting) -> Forgetting:
     """The same audit on embedded data, in seconds; of a slow network as little as is."""
-    size = "#16x16" if config.network.name in DEEP else ""
-    count = 40 if config.network.name != "mlp1" else 120
+    deep, plain = config.network.name in DEEP, config.network.name == "mlp1"
+    size = "#8x8" if deep else "" if plain else "#16x16"
+    count = 120 if plain else 40
     return replace(
         config,
         query=Part(Dataset(f"digits{size}"), 0, count),
         calibration=Part(Dataset(f"digits-on-photos{size}"), count, count),
         outside=None if config.outside is None else Part(Dataset(f"photos{size}"), 0, count),
-        crop=12 if config.crop else 0,
+        crop=(4 if deep else 12) if config.crop else 0,
         replicates=min(config.replicates, 2),
-        epochs=min(config.epochs, 1 if size else 2),
+        epochs=min(config.epochs, 1 if deep else 2),
         resamples=min(config.resamples, 20),
     )

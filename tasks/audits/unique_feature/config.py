@@ -139,7 +139,7 @@ def tiny(config: UniqueFeature) -> UniqueFeature:
     slow, deep = config.network.name in SLOW, config.network.name in DEEP
     return replace(
         config,
-        data=Dataset("digits#14x14" if deep else "digits"),
+        data=Dataset("digits#8x8" if deep else "digits#16x16" if slow else "digits"),
         probe=Dataset("photos"),
         canaries=min(config.canaries, 1 if deep else 2 if slow else 3),
         seeds=min(config.seeds, 2),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,14 +26,21 @@ KFOLD = Density(repetitions=4, folds=4)
 ALONE = Density(estimator="loo", left_out=12, repetitions=6)
 
 
-def answer(config: Density, gain: Gain) -> str:
-    """The answer to a run with this gain, by way of its row in the table and in the summary."""
+def told(config: Density, gain: Gain) -> dict[str, Any]:
+    """The row of the distributions' table that tells this gain."""
     estimate = gain.estimate
     p_value = gain.t_test() if config.estimator == "loo" else gain.p_value()
     row = dict.fromkeys(DISTRIBUTION.names) | {"epoch": 2, "score": "gain", "statistic": "mean", "null": 0.0}
-    row |= {"estimate": estimate.value, "low": estimate.low, "high": estimate.high, "n": estimate.n, "p_value": p_value}
-    table = pa.Table.from_pylist([row], DISTRIBUTION)
-    return verdict(config, pa.Table.from_pylist(list(distributions.scores(table, numbers(""))), SUMMARY)).answer
+    row |= {"estimate": estimate.value, "low": estimate.low, "high": estimate.high}
+    return row | {"n": estimate.n, "p_value": p_value}
+
+
+def answers(config: Density, rows: list[dict[str, Any]]) -> Counter[str]:
+    """The answers to as many runs as there are rows, each by way of its row in the table and in the summary."""
+    table = pa.Table.from_pylist(rows, DISTRIBUTION)
+    summary = pa.Table.from_pylist(list(distributions.scores(table, numbers(""))), SUMMARY)
+    assert len(rows) == summary.num_rows
+    return Counter(verdict(config, summary.slice(run, 1)).answer for run in range(len(rows)))
 
 
 @pytest.mark.slow  # 5,000 summaries
@@ -40,21 +48,15 @@ def test_folds_that_memorise_nothing_are_called_memorised_in_one_run_of_twenty()
     # The randomisation test is one-sided and has a level of 5 %; its normal approximation, over 96 observations and
     # four partitions of models that differ in how good they are, keeps to that. The t interval covers 0 in 95 %.
     rng = np.random.default_rng(0)
-    found: Counter[str] = Counter()
-    covered, even = 0, 0
+    rows = []
     for _ in range(DRAWS):
         gain = Gain(4, 4)
         gain.add(noise(rng, 96, 4, 4, 0.5, 3.0), partitions(rng, 96, 4, 4))
-        found[answer(KFOLD, gain)] += 1
-        estimate, p_value = gain.estimate, gain.p_value()
-        assert estimate.low is not None
-        assert estimate.high is not None
-        assert p_value is not None
-        covered += estimate.low <= 0 <= estimate.high
-        even += p_value <= 0.5
+        rows.append(told(KFOLD, gain))
+    assert_rate(0.95, sum(row["low"] <= 0 <= row["high"] for row in rows))
+    assert_rate(0.5, sum(row["p_value"] <= 0.5 for row in rows))
+    found = answers(KFOLD, rows)
     assert_rate(0.05, found["memorised"])
-    assert_rate(0.95, covered)
-    assert_rate(0.5, even)
     assert found["not seen"] > DRAWS / 10  # so that a run may say so
 
 
@@ -62,11 +64,12 @@ def test_folds_that_memorise_nothing_are_called_memorised_in_one_run_of_twenty()
 def test_rows_left_out_one_by_one_are_called_memorised_in_one_run_of_twenty() -> None:
     # The one-tailed t-test over six repetitions, whose gains are normal here.
     rng = np.random.default_rng(1)
-    found: Counter[str] = Counter()
+    rows = []
     for _ in range(DRAWS):
         gain = Gain(6, 2)
         gain.add(noise(rng, 12, 6, 2, 0.1), np.ones((12, 6), np.int64))
-        found[answer(ALONE, gain)] += 1
+        rows.append(told(ALONE, gain))
+    found = answers(ALONE, rows)
     assert_rate(0.05, found["memorised"])
     assert found["not seen"] > DRAWS / 10
 
