@@ -22,8 +22,8 @@ from orchestrator.tracking.courier import Courier, follow, reason
 from orchestrator.tracking.delivery import delivered
 from orchestrator.tracking.server import Server, Undeliverable
 from orchestrator.tracking.target import Target
+from tests.conftest import Copied
 from tests.mlflow_server import client, tracked
-from tests.orchestrator.tracking.conftest import Copied
 from tests.shell import Here
 
 DONE = "progress/jobs done"

@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from tests.conftest import Copied
 from tests.mlflow_server import MlflowServer, client, free_port, tracked
-from tests.orchestrator.tracking.conftest import Copied
 from tests.shell import Shell
 
 PROGRESS = ("progress/jobs done", "progress/jobs failed", "progress/models per minute")
