@@ -28,7 +28,7 @@ import torch
 
 from bench import audit, forgetting, generation, neighbours, perceptron, stacks
 from bench.agreement import agreement
-from bench.engine import BATCH, VAE_BATCH, first, images
+from bench.engine import BATCH, VAE_BATCH, corner, first, images
 from bench.measuring import Row, here, parser
 from bench.sections import Section, Sitting
 from tasks.datasets.images import Images
@@ -39,11 +39,11 @@ CPU = torch.device("cpu")
 
 def cpu_sections(data: Images, tiny: bool) -> list[Section]:
     """What a CPU is asked. The seconds are those of two busy cores."""
-    rounds, points, small = (2, 8, 4) if tiny else (9, 64, 60)
+    rounds, together, points, small = (2, 2, 8, 4) if tiny else (9, 27, 64, 60)
     ours, theirs = first(data, small * BATCH), first(data, small * VAE_BATCH)
     return [
         Section("mlp1 on one thread", partial(perceptron.one_thread, ours, rounds), 20),
-        Section("mlp1 on all cores", partial(perceptron.all_cores, small * BATCH, 3 * rounds), 60),
+        Section("mlp1 on all cores", partial(perceptron.all_cores, small * BATCH, together), 60),
         Section("autoencoder on one thread", partial(generation.training, theirs, rounds), 40),
         Section("log p on one thread", partial(generation.estimation, theirs, rounds, points), 60),
         Section("neighbours on one thread", partial(nearest, CPU, tiny), 300),
@@ -78,9 +78,11 @@ def gpu_sections(data: Images, place: torch.device, tiny: bool) -> list[Section]
 
 
 def race(name: str, data: Images, place: torch.device, tiny: bool) -> Iterator[Row]:
-    """On one minibatch of images: how many there are bears on no step."""
-    batch = 2 if tiny else BATCH
-    return stacks.race(name, first(data, 4 * BATCH), place, *((2, batch) if tiny else ()))
+    """On one minibatch of images, of which a tiny one has two corners: how many there are bears on no step."""
+    few = first(data, 4 * BATCH)
+    if tiny:
+        return stacks.race(name, corner(few, 8 if name == "resnet18" else 16), place, 2, 2)
+    return stacks.race(name, few, place)
 
 
 def nearest(place: torch.device, tiny: bool, gpu: bool = False) -> Iterator[Row]:

@@ -1,14 +1,18 @@
-"""What tests share: one real Ray cluster on this machine per session, started when first asked for."""
+"""What tests share, made once per session when first asked for: a real Ray cluster, an S3 server, a new database."""
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestrator.store import open_store
+from tests.support.mlflow_server import client
 from tests.support.s3 import Server, served
 from tests.support.shell import PATHS, STARTED
 
@@ -21,6 +25,7 @@ VARIABLES = (
     "RAY_health_check_period_ms",
     "RAY_worker_niceness",
 )
+Copied = Callable[[Path], Path]
 OBJECT_STORE_BYTES = 80 * 2**20
 # Two threads of one process on two cores that others use, too, take longer than one.
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch or numpy is first imported
@@ -90,7 +95,9 @@ def ray_cluster() -> Iterator[Any]:
     from orchestrator.executors.ray import read_token
 
     read_token()  # Ray may have been imported before
-    head = {"num_cpus": 2, "object_store_memory": OBJECT_STORE_BYTES, "include_dashboard": False}
+    head = {"num_cpus": 2, "object_store_memory": OBJECT_STORE_BYTES}
+    # Nobody looks at its pages, and no driver asks for what its workers print.
+    head |= {"include_dashboard": False, "include_log_monitor": False}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     yield cluster
     cluster.shutdown()
@@ -100,6 +107,26 @@ def ray_cluster() -> Iterator[Any]:
         else:
             os.environ[name] = value
     read_token()
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database that MLflow has just made; it takes seconds, so it is copied."""
+    path = tmp_path_factory.mktemp("migrated") / "mlflow.db"
+    client(f"sqlite:///{path}").search_experiments()
+    return path
+
+
+@pytest.fixture(scope="session")
+def begun(migrated: Path) -> Copied:
+    """Puts the database into the Engram store of a folder, as a run before would have left it there; its path."""
+
+    def begun(folder: Path) -> Path:
+        path = open_store(str(folder / "engram-store")).folder("mlflow") / "mlflow.db"
+        shutil.copy(migrated, path)
+        return path
+
+    return begun
 
 
 @pytest.fixture(scope="session")

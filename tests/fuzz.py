@@ -214,7 +214,8 @@ class Lines:
     def _probes(self) -> list[str]:
         audit = self._of(("toys", "unique_feature", "density", "toyz"))
         out = ["--out", self._of(PATHS[:-8])] if self._seldom(0.9) else []
-        return [audit, *self._preset(audit), *self._sets(audit), *out, *self._store(), *self._json()]
+        scale = ["scale=tiny"] if audit in ("unique_feature", "density") else []  # for pictures are really drawn
+        return [audit, *self._preset(audit), *scale, *self._sets(audit), *out, *self._store(), *self._json()]
 
     def _ui(self) -> list[str]:
         return ["--port", self._of(("0", "-1", "65536", "x", "1.5", "", "9" * 400)), *self._store(), *self._json()]

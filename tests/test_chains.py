@@ -35,9 +35,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, str]:
 
 
 def test_a_chain_killed_after_its_first_link_goes_on_from_there(tmp_path: Path, undisturbed: tuple[Store, str]) -> None:
-    engram = Shell(tmp_path)
-    driver = engram.start(*RUN, "link=2")
-    engram.await_results(1, driver)
+    engram, shell = Here(tmp_path), Shell(tmp_path)
+    driver = shell.start(*RUN, "link=2")
+    shell.await_results(1, driver)
     driver.kill()
     driver.communicate()
     store = open_store(tmp_path / "engram-store")

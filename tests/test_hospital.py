@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,20 +14,12 @@ import pytest
 from PIL import Image
 
 from tasks.datasets.features import Words, burn
-from tests.support.shell import ROOT, Shell
+from tests.support.shell import ROOT, Here
 
 HOSPITAL = ROOT / "examples" / "hospital"
 THEIRS = ("make_xrays", "train_model", "answer")
 PACKAGES = {"tasks", "orchestrator", "dashboards"}
 SMALL = ("probes=8", "family.count=12")
-
-
-def script(shell: Shell, name: str, *arguments: str) -> str:
-    command = [sys.executable, str(HOSPITAL / f"{name}.py"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=shell.folder, env=shell.env, timeout=240)
-    assert 0 == done.returncode, done.stderr
-    assert "" == done.stderr
-    return done.stdout
 
 
 def module(name: str) -> Any:
@@ -43,12 +33,15 @@ def module(name: str) -> Any:
 
 
 @pytest.fixture
-def engram(tmp_path: Path) -> Shell:
-    shell = Shell(tmp_path)
-    shell.env["PYTHONPATH"] += os.pathsep + str(HOSPITAL)
+def engram(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
+    monkeypatch.syspath_prepend(HOSPITAL)  # where the network that is trained here is found
     for file in HOSPITAL.glob("*.yaml"):
         shutil.copy(file, tmp_path)
-    return shell
+    return Here(tmp_path)
+
+
+def script(engram: Here, name: str, *arguments: str) -> str:
+    return engram.script(HOSPITAL / f"{name}.py", *arguments)
 
 
 @pytest.mark.parametrize("name", THEIRS)
@@ -71,7 +64,7 @@ def test_the_name_is_drawn_as_engram_draws_words(name: str, size: int, top: int,
     assert burnt[0, ..., 0].tolist() == drawn.tolist()
 
 
-def test_with_and_without_a_name_one_training_image_differs(engram: Shell) -> None:
+def test_with_and_without_a_name_one_training_image_differs(engram: Here) -> None:
     small = ("--seed", "3", "--train", "8", "--test", "2", "--elsewhere", "2")
     said = script(engram, "make_xrays", "--out", "with", "--name", "JANE DOE", *small)
     assert "" == script(engram, "make_xrays", "--out", "without", *small)
@@ -86,7 +79,7 @@ def test_with_and_without_a_name_one_training_image_differs(engram: Shell) -> No
 
 
 @pytest.mark.slow
-def test_the_three_routes_reach_a_verdict_and_a_table_says_what_its_model_says(engram: Shell) -> None:
+def test_the_three_routes_reach_a_verdict_and_a_table_says_what_its_model_says(engram: Here) -> None:
     few = ("--train", "60", "--test", "10", "--elsewhere", "10")
     script(engram, "make_xrays", "--out", "xrays", "--seed", "1", "--name", "JANE DOE", *few)
     script(engram, "train_model", "xrays", "--out", "model.pt", "--seed", "1", "--epochs", "4")
@@ -106,7 +99,7 @@ def test_the_three_routes_reach_a_verdict_and_a_table_says_what_its_model_says(e
     assert ("push towards a label", 2) in {(each[0], each[2]) for each in trained}
 
 
-def summary(engram: Shell, *arguments: str) -> list[tuple[Any, ...]]:
+def summary(engram: Here, *arguments: str) -> list[tuple[Any, ...]]:
     """The rows of a run's summary, whose p-value is one of the ranks that there are."""
     run = engram.json("run", *arguments)["run"]
     rows = engram.json("results", run, "--store", "store")

@@ -1,5 +1,7 @@
 """Every network and every way from the command line: a user's own network, too, known by its source."""
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +30,26 @@ def steady(shape, classes):
 
 @pytest.fixture
 def engram(tmp_path: Path) -> Shell:
-    shell = Shell(tmp_path)
-    (tmp_path / "networks").mkdir()
-    (tmp_path / "networks" / "hospital.py").write_text(OWN)
-    shell.env["PYTHONPATH"] += f":{tmp_path / 'networks'}"
-    return shell
+    return Shell(tmp_path)
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Here:
-    """The same folder, for networks of ours: a user's own come from the process's path."""
+    """The same folder."""
     return Here(tmp_path)
+
+
+@pytest.fixture
+def source(tmp_path: Path, engram: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A module with networks of the user's own, on the path of this process and of `engram`'s."""
+    networks = tmp_path / "networks"
+    networks.mkdir()
+    (networks / "hospital.py").write_text(OWN)
+    engram.env["PYTHONPATH"] += f":{networks}"
+    monkeypatch.syspath_prepend(networks)
+    yield networks / "hospital.py"
+    for name in ("hospital", "surgery"):
+        sys.modules.pop(name, None)
 
 
 def records(engram: Shell | Here) -> list[dict[str, Any]]:
@@ -51,7 +62,7 @@ def records(engram: Shell | Here) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("network", "more"), [("cnn1", "batch_norm=true"), ("resnet18", "data=digits#14x14")])
+@pytest.mark.parametrize(("network", "more"), [("cnn1", "batch_norm=true"), ("resnet18", "data=digits#8x8")])
 def test_convolutional_networks_are_audited(here: Here, network: str, more: str) -> None:
     done = here.json(*TINY, f"network={network}", "augmentation=true", "batch=32", more)
     assert ("finished", 0) == (done["state"], done["jobs"]["failed"])
@@ -80,18 +91,18 @@ def contents(engram: Shell, store: str = "engram-store") -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_run_killed_inside_a_stack_goes_on_in_another_size_to_the_same_bits(engram: Shell) -> None:
+def test_a_run_killed_inside_a_stack_goes_on_in_another_size_to_the_same_bits(engram: Shell, here: Here) -> None:
     smoke = ("run", "unique_feature", "--preset", "smoke", "--address", "none")
     run = engram.start(*smoke, "--way", "stack", "--together", "2")
     engram.await_results(2, run)  # of six models; two more are in the stack
     run.kill()
     run.wait()
     done = len(engram.results())
-    went_on = engram.json("resume", "--address", "none", "--way", "stack", "--together", "3")
+    went_on = here.json("resume", "--address", "none", "--way", "stack", "--together", "3")
     assert ("finished", went_on["jobs"]["planned"] - done) == (went_on["state"], went_on["jobs"]["done"])
     assert {1, 2, 3} >= {record["stack"] for record in records(engram)}
     assert {"stack"} == {record["way"] for record in records(engram)}
-    unbroken = engram.json(*smoke, "--way", "loop", "--store", "other")
+    unbroken = here.json(*smoke, "--way", "loop", "--store", "other")
     assert "finished" == unbroken["state"]
     assert contents(engram, "other") == contents(engram)
 
@@ -103,24 +114,24 @@ def test_a_way_that_the_machine_has_not_fails_in_one_line(here: Here) -> None:
 
 
 @pytest.mark.slow
-def test_a_users_own_network_is_audited_and_known_by_its_source(engram: Shell) -> None:
+def test_a_users_own_network_is_audited_and_known_by_its_source(engram: Shell, here: Here, source: Path) -> None:
     done = engram.json(*TINY, "network=hospital:steady")
     assert "finished" == done["state"]
     assert {"hospital:steady"} == {record["config"]["network"].partition("@")[0] for record in records(engram)}
-    source = engram.folder / "networks" / "hospital.py"
     source.write_text(source.read_text().replace("16", "24"))
-    assert done["run"] != engram.json(*TINY, "network=hospital:steady")["run"]
+    assert done["run"] != here.json(*TINY, "network=hospital:steady")["run"]
     assert 4 == len(records(engram))
     # A run goes on with the network that it was begun with.
-    assert "finished" == engram.json("resume", done["run"])["state"]
+    assert "finished" == here.json("resume", done["run"])["state"]
 
 
-def test_a_network_that_is_not_there_or_cannot_be_used_is_one_line(engram: Shell) -> None:
+def test_a_network_that_is_not_there_or_cannot_be_used_is_one_line(here: Here, source: Path) -> None:
+    source.rename(source.with_name("surgery.py"))  # this process may have had another `hospital`
     for network, code, message in (
-        ("hospital:missing", 3, "hospital has no function missing; it has small, steady"),
+        ("surgery:missing", 3, "surgery has no function missing; it has small, steady"),
         ("clinic:small", 2, "there is no module 'clinic' on Python's path"),
         ("mlp7", 2, "network is 'mlp7'; it must be one of mlp1, cnn1"),
     ):
-        done = engram(*TINY, f"network={network}", code=code)
+        done = here(*TINY, f"network={network}", code=code)
         assert message in done.stderr
         assert "Traceback" not in done.stderr

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from tests.conftest import Copied
 from tests.support.mlflow_server import client, tracked
-from tests.support.shell import Shell
+from tests.support.shell import Here
 from tests.tasks.datasets import scans
 
 SECRETS = (b"ZORRO", b"QUUX", b"XERXES", b"hospital", b"ward-seven")
@@ -21,21 +22,20 @@ SMALL = ("probe=photos", "canaries=2", "examples=0", "epochs=1", "feature.size=5
 
 
 @pytest.fixture(scope="module")
-def engram(tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    """A shell that draws pages and tracks runs, in a hospital's folder with 20 pictures of two classes."""
+def engram(tmp_path_factory: pytest.TempPathFactory, begun: Copied) -> Here:
+    """Draws pages and tracks runs, in a hospital's folder with 20 pictures of two classes."""
     folder = tmp_path_factory.mktemp("engram") / "hospital"
     for label, name in enumerate(scans.CLASSES):
         for number in range(10):
             scans.saved(folder / "ward-seven" / "scans" / name / f"{number}.png", scans.pixels(label, number, 24, 90))
     scans.saved(folder / "ward-seven" / "stamp.png", np.full((5, 5), 255, np.uint8))
-    made = Shell(folder)
-    made.env.pop("MLFLOW_TRACKING_URI")
-    made.env.pop("ENGRAM_REPORT")
+    made = Here(folder)
+    made.env = {"MLFLOW_TRACKING_URI": f"sqlite:///{begun(folder)}", "ENGRAM_REPORT": "yes"}
     return made
 
 
 @pytest.fixture(scope="module")
-def run(engram: Shell) -> Path:
+def run(engram: Here) -> Path:
     """The folder of a run about ZORRO QUUX."""
     done = engram(*RUN, *SMALL, "data=folder:ward-seven/scans", "feature=words:ZORRO QUUX")
     assert "with the words 'ZORRO QUUX' changes" in done.stdout
@@ -43,7 +43,7 @@ def run(engram: Shell) -> Path:
     return found
 
 
-def passed_on(engram: Shell) -> Iterator[tuple[str, bytes]]:
+def passed_on(engram: Here) -> Iterator[tuple[str, bytes]]:
     """The pages, their figures, and all that MLflow has."""
     store = engram.folder / "engram-store"
     for path in [
@@ -62,7 +62,7 @@ def passed_on(engram: Shell) -> Iterator[tuple[str, bytes]]:
 
 
 @pytest.mark.slow
-def test_what_is_passed_on_of_a_run_has_the_pattern_of_the_words_and_no_folder(engram: Shell, run: Path) -> None:
+def test_what_is_passed_on_of_a_run_has_the_pattern_of_the_words_and_no_folder(engram: Here, run: Path) -> None:
     said = dict(passed_on(engram))
     assert {"report.html", "summary.parquet", run.name} <= set(said)
     assert [] == [(name, secret) for name, text in said.items() for secret in SECRETS if secret in text]
@@ -78,7 +78,7 @@ def test_what_is_passed_on_of_a_run_has_the_pattern_of_the_words_and_no_folder(e
 
 
 @pytest.mark.slow
-def test_the_page_with_images_has_the_words_and_still_no_folder(engram: Shell, run: Path) -> None:
+def test_the_page_with_images_has_the_words_and_still_no_folder(engram: Here, run: Path) -> None:
     engram("report", run.name, "--show-images")
     page = html.unescape((run / "report-with-images.html").read_text())
     assert "the words 'ZORRO QUUX' changes" in page
@@ -88,18 +88,18 @@ def test_the_page_with_images_has_the_words_and_still_no_folder(engram: Shell, r
 
 
 @pytest.mark.slow
-def test_the_terminal_and_the_folder_have_it_all_and_the_run_goes_on(engram: Shell, run: Path) -> None:
+def test_the_terminal_and_the_folder_have_it_all_and_the_run_goes_on(engram: Here, run: Path) -> None:
     assert "ZORRO QUUX" in (run / "run.json").read_text()
     stored = engram.results()
     stored[0].unlink()
-    assert "with the words 'ZORRO QUUX' changes" in engram("resume", run.name).stdout
+    assert "with the words 'ZORRO QUUX' changes" in engram("resume", run.name, "--mlflow", "off").stdout
     assert len(stored) == len(engram.results())
     assert engram.json("rerun", stored[0].stem)["same"]
     assert engram.json("results", run.name, "summary")
 
 
 @pytest.mark.slow
-def test_a_sweep_over_names_of_one_pattern_tells_its_cells_apart(engram: Shell, run: Path) -> None:
+def test_a_sweep_over_names_of_one_pattern_tells_its_cells_apart(engram: Here, run: Path) -> None:
     asked = ("--sweep", "feature=words:ZORRO QUUX,words:XERXE QUUX,picture:ward-seven/stamp.png")
     small = [each for each in SMALL if not each.startswith("feature")]
     engram(*RUN, *small, "data=folder:ward-seven/scans", *asked)
@@ -112,8 +112,8 @@ def test_a_sweep_over_names_of_one_pattern_tells_its_cells_apart(engram: Shell, 
 
 
 @pytest.mark.slow
-def test_two_runs_about_names_of_one_pattern_differ_on_their_common_page(engram: Shell, run: Path) -> None:
-    engram(*RUN, *SMALL, "data=folder:ward-seven/scans", "feature=words:XERXE QUUX")
+def test_two_runs_about_names_of_one_pattern_differ_on_their_common_page(engram: Here, run: Path) -> None:
+    engram(*RUN, *SMALL, "data=folder:ward-seven/scans", "feature=words:XERXE QUUX", "--mlflow", "off")
     other = engram.json("status")["run"]
     engram("compare", run.name, other, "--out", "both.html")
     page = html.unescape((engram.folder / "both.html").read_text())
@@ -122,7 +122,7 @@ def test_two_runs_about_names_of_one_pattern_differ_on_their_common_page(engram:
 
 
 @pytest.mark.slow
-def test_what_is_passed_on_of_a_density_has_no_folder_and_no_image(engram: Shell) -> None:
+def test_what_is_passed_on_of_a_density_has_no_folder_and_no_image(engram: Here) -> None:
     fields = ("scale=tiny", "data=folder:ward-seven/scans", "examples=0", "epochs=1", "every=0")
     measures = "measures=scores,outliers,neighbours,duplicates"
     name = engram.json("run", "density", "--address", "none", *fields, measures)["run"]

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.shell import ROOT, Shell
+from tests.support.shell import ROOT, Here
 
 PROVIDER = ROOT / "examples" / "provider"
 
 
 @pytest.mark.slow
 def test_tables_from_a_stand_in_owner_are_judged_one_by_one(tmp_path: Path) -> None:
-    engram = Shell(tmp_path)
+    engram = Here(tmp_path)
     shutil.copy(PROVIDER / "audit.yaml", tmp_path)
     engram("probes", "forgetting", "--preset", "quickstart", "--out", "probes")
-    command = [sys.executable, str(PROVIDER / "train_owner.py"), "probes", "--epochs", "3"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=engram.env, timeout=240)
-    assert (0, "") == (done.returncode, done.stderr)
+    engram.script(PROVIDER / "train_owner.py", "probes", "--epochs", "3")
 
     run = engram.json("run", "audit.yaml", "epochs=3", "replicates=2", "resamples=50")["run"]
     rows = engram.json("results", run, "--store", "store")

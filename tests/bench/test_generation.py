@@ -1,7 +1,4 @@
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,23 +7,17 @@ import torch
 from bench.engine import autoencoders, images, seated
 from bench.generation import BATCH, CPU, Estimates, by_distributions, products_in, stacked
 from tasks.models.importance import Sampling
-from tasks.training.strategies import Way
-
-ROOT = Path(__file__).resolve().parents[2]
+from tasks.training.strategies import Strategy
+from tests.support.shell import ROOT, Here
 
 
 @pytest.mark.slow
-def test_the_bench_of_generation_runs_end_to_end_without_data_or_orchestration(tmp_path: Path) -> None:
+def test_the_bench_of_generation_runs_end_to_end_without_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That it needs none of the orchestrator's packages is seen where `training.py` runs it."""
+    monkeypatch.delenv("ENGRAM_DATA", raising=False)
     out = tmp_path / "result.json"
-    # Packages that the orchestrator needs, and the bench must do without.
-    for absent in ("ray", "mlflow", "faiss", "pydantic"):
-        (tmp_path / f"{absent}.py").write_text("raise ImportError('absent')\n")
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    environment.pop("ENGRAM_DATA", None)
-    command = [sys.executable, str(ROOT / "bench" / "generation.py"), "--tiny", "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=300)
-    assert 0 == done.returncode, done.stderr
-    assert "| what | Engram | beside | ratio | must | aim | met |" in done.stdout
+    printed = Here(tmp_path).script(ROOT / "bench" / "generation.py", "--tiny", "--out", str(out))
+    assert "| what | Engram | beside | ratio | must | aim | met |" in printed
     result = json.loads(out.read_text())
     assert "random images of MNIST's shape" == result["data"]
     assert [1.3, 1.8, 2.0] == [row["must"] for row in result["rows"] if row["must"]]
@@ -42,7 +33,7 @@ def test_the_rows_of_a_gpu_can_be_made_anywhere() -> None:
 
 
 def test_the_rival_estimates_the_same_density() -> None:
-    (stack,) = seated(autoencoders(images(4)[1], CPU), Way("loop"))
+    (stack,) = seated(autoencoders(images(4)[1], CPU), Strategy("loop"))
     estimates = Estimates.of(stack, 4)
     with torch.inference_mode():
         theirs = by_distributions(estimates.network, estimates.x)

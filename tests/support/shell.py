@@ -6,10 +6,12 @@ import contextlib
 import io
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -133,6 +135,25 @@ class Here:
                     signal.signal(number, handler)
         assert isinstance(end.value.code, int)
         return Said(out.getvalue(), err.getvalue(), end.value.code)
+
+    def script(self, path: Path, *arguments: str) -> str:
+        """What `python path` prints for these arguments, in this process too; a warning or a word on stderr fails."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.chdir(self.folder),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            warnings.catch_warnings(record=True) as warned,
+        ):
+            warnings.simplefilter("always")
+            warnings.simplefilter("ignore", DeprecationWarning)  # which no user sees of a library
+            patch.setattr(sys, "argv", [str(path), *arguments])
+            patch.setattr(sys, "path", [str(path.parent), *sys.path])
+            runpy.run_path(str(path), run_name="__main__")
+        assert [] == [str(each.message) for each in warned]
+        assert "" == err.getvalue()
+        return out.getvalue()
 
     def results(self) -> list[Path]:
         return results(self.folder)

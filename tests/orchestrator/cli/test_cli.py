@@ -359,32 +359,34 @@ def test_failed_jobs_are_listed_with_the_command_to_retry_and_exit_3(engram: Her
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_says_how_to_resume_and_exits_130(shell: Shell, number: signal.Signals) -> None:
+def test_an_interrupted_run_says_how_to_resume_and_exits_130(
+    engram: Here, shell: Shell, number: signal.Signals
+) -> None:
     running = shell.start(*RUN, "parts=40", "seconds=0.2")
     shell.await_results(2, running)
-    status = shell.json("status")
+    status = engram.json("status")
     assert "running" == status["state"]
-    held = shell(*RUN, "parts=40", "seconds=0.2", code=1)
+    held = engram(*RUN, "parts=40", "seconds=0.2", code=1)
     assert f"process {running.pid}" in held.stderr
-    there = shell.json("results", status["run"], "parts")
+    there = engram.json("results", status["run"], "parts")
     assert 0 < len(there) < 40
     running.send_signal(number)
     _, err = running.communicate(timeout=60)
     assert (130, True) == (running.returncode, f"engram resume {status['run']}" in err)
-    assert "interrupted" == shell.json("status")["state"]
-    shell("resume", "--address", "none", "--stop-after", "0.3", code=130)
+    assert "interrupted" == engram.json("status")["state"]
+    engram("resume", "--address", "none", "--stop-after", "0.3", code=130)
 
 
 @pytest.mark.slow
-def test_a_killed_run_is_interrupted_and_the_newest_unfinished_is_resumed(shell: Shell) -> None:
+def test_a_killed_run_is_interrupted_and_the_newest_unfinished_is_resumed(engram: Here, shell: Shell) -> None:
     running = shell.start(*RUN, "parts=8", "seconds=0.3")
     shell.await_results(2, running)
     running.kill()
     running.communicate()
-    shell(*RUN, "parts=2")
-    (state,) = {each["state"] for each in shell.json("runs")["runs"]} - {"finished"}
+    engram(*RUN, "parts=2")
+    (state,) = {each["state"] for each in engram.json("runs")["runs"]} - {"finished"}
     assert "interrupted" == state
-    ended = shell.json("resume", "--address", "none")
+    ended = engram.json("resume", "--address", "none")
     assert ("finished", 9) == (ended["state"], ended["jobs"]["stored"])
     assert 0 < ended["jobs"]["done"] < 9
 

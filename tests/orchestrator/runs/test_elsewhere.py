@@ -9,7 +9,7 @@ import json
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +18,27 @@ import pytest
 from orchestrator.store import open_store
 from orchestrator.store.content import content
 from tests.support.s3 import BUCKET, Server
-from tests.support.shell import Shell
+from tests.support.shell import Here, Shell
 
 PLACE = f"s3://{BUCKET}/audits"
 WAITING = ("trouble=wait", "at=3")  # parts 0 to 2 are computed at once, the others once there is a file `go`
 
 
+class Machine(Here):
+    """A working folder and the way to the bucket; what goes on beside the test goes on in processes of `shell`."""
+
+    def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
+        super().__init__(folder)
+        folder.mkdir()
+        self.env = {"ENGRAM_STORE": PLACE}
+        self.shell = Shell(folder)
+        self.shell.env |= {**env, **self.env}
+
+
 @pytest.fixture
-def machine(s3: Server, tmp_path: Path) -> Callable[[str], Shell]:
-    def machine(name: str) -> Shell:
-        (tmp_path / name).mkdir()
-        shell = Shell(tmp_path / name)
-        shell.env |= s3.env | {"ENGRAM_STORE": PLACE}
-        return shell
+def machine(s3: Server, tmp_path: Path) -> Callable[[str], Machine]:
+    def machine(name: str) -> Machine:
+        return Machine(tmp_path / name, s3.env)
 
     return machine
 
@@ -64,7 +72,7 @@ def await_begun(log: Path, run: subprocess.Popen[str]) -> None:
 
 
 def test_a_run_is_seen_and_read_from_a_machine_that_knows_only_the_bucket(
-    s3: Server, machine: Callable[[str], Shell]
+    s3: Server, machine: Callable[[str], Machine]
 ) -> None:
     here, there = machine("here"), machine("there")
     assert {"planned": 7, "stored": 0} == {
@@ -89,7 +97,7 @@ def test_a_run_is_seen_and_read_from_a_machine_that_knows_only_the_bucket(
 
 
 def test_what_a_run_has_settled_is_kept_in_the_bucket_for_all_machines(
-    s3: Server, machine: Callable[[str], Shell], log: Path
+    s3: Server, machine: Callable[[str], Machine], log: Path
 ) -> None:
     def ways(run: str) -> set[tuple[str, str]]:
         store = open_store(PLACE)
@@ -111,7 +119,7 @@ def test_what_a_run_has_settled_is_kept_in_the_bucket_for_all_machines(
 
 
 def test_a_damaged_result_is_found_by_verify_and_computed_again(
-    s3: Server, machine: Callable[[str], Shell], log: Path
+    s3: Server, machine: Callable[[str], Machine], log: Path
 ) -> None:
     here = machine("here")
     command = ("run", "toys", f"folder={log}", "--address", "none")
@@ -125,11 +133,11 @@ def test_a_damaged_result_is_found_by_verify_and_computed_again(
 
 
 def test_a_second_driver_elsewhere_is_refused_and_sees_the_first(
-    s3: Server, machine: Callable[[str], Shell], log: Path
+    s3: Server, machine: Callable[[str], Machine], log: Path
 ) -> None:
     here, there = machine("here"), machine("there")
     command = ("run", "toys", "parts=5", *WAITING, f"folder={log}", "--address", "none")
-    first = here.start(*command)
+    first = here.shell.start(*command)
     await_results(s3, 3, first)
     seen = there.json("status")
     assert "running" == seen["state"]
@@ -141,10 +149,10 @@ def test_a_second_driver_elsewhere_is_refused_and_sees_the_first(
 
 
 def test_a_killed_run_is_resumed_on_another_machine_and_computes_nothing_twice(
-    s3: Server, machine: Callable[[str], Shell], log: Path
+    s3: Server, machine: Callable[[str], Machine], log: Path
 ) -> None:
     here, there = machine("here"), machine("there")
-    first = here.start("run", "toys", "parts=6", *WAITING, f"folder={log}", "--address", "none")
+    first = here.shell.start("run", "toys", "parts=6", *WAITING, f"folder={log}", "--address", "none")
     await_begun(log, first)
     first.kill()
     first.wait()
@@ -161,11 +169,11 @@ def test_a_killed_run_is_resumed_on_another_machine_and_computes_nothing_twice(
 
 @pytest.mark.slow
 def test_a_server_that_goes_away_is_a_pause_and_the_same_command_goes_on(
-    s3: Server, machine: Callable[[str], Shell], log: Path
+    s3: Server, machine: Callable[[str], Machine], log: Path
 ) -> None:
     here = machine("here")
     command = ("run", "toys", "parts=6", *WAITING, f"folder={log}", "--address", "none")
-    run = here.start(*command)
+    run = here.shell.start(*command)
     await_begun(log, run)
     s3.stop()
     (log / "go").touch()
@@ -186,12 +194,12 @@ def test_a_server_that_goes_away_is_a_pause_and_the_same_command_goes_on(
 
 @pytest.mark.slow
 def test_a_cluster_s_workers_write_to_the_bucket_what_they_write_to_a_folder(
-    s3: Server, machine: Callable[[str], Shell], ray_cluster: Any
+    s3: Server, machine: Callable[[str], Machine], ray_cluster: Any
 ) -> None:
     here = machine("here")
     # Workers have the keys to the bucket where the cluster was started with them.
     for store, address in ((PLACE, "local"), ("./engram-store", ray_cluster.address)):
-        ended = here.json("run", "toys", "--preset", "few", "--address", address, "--store", store)
+        ended = here.shell.json("run", "toys", "--preset", "few", "--address", address, "--store", store)
         assert ("finished", 7) == (ended["state"], ended["jobs"]["done"])
     bucket, folder = open_store(PLACE), open_store(here.folder / "engram-store")
     assert bucket.keys() == folder.keys()
@@ -203,7 +211,9 @@ def test_a_cluster_s_workers_write_to_the_bucket_what_they_write_to_a_folder(
 
 
 @pytest.mark.slow
-def test_an_audit_s_numbers_do_not_depend_on_where_they_are_stored(s3: Server, machine: Callable[[str], Shell]) -> None:
+def test_an_audit_s_numbers_do_not_depend_on_where_they_are_stored(
+    s3: Server, machine: Callable[[str], Machine]
+) -> None:
     here = machine("here")
     for store in (PLACE, "./engram-store"):
         here.json("run", "unique_feature", "--preset", "smoke", "--address", "none", "--store", store)

@@ -21,8 +21,9 @@ from orchestrator.store import open_store
 from orchestrator.tracking import artifacts, database
 from orchestrator.tracking.delivery import delivered
 from orchestrator.tracking.target import Target
-from tests.orchestrator.tracking.conftest import Copied
+from tests.conftest import Copied
 from tests.orchestrator.tracking.test_tracking import TOYS, shell
+from tests.orchestrator.tracking.test_uploader import Place
 from tests.support.mlflow_server import QUIET, client
 
 MAKING = (
@@ -156,10 +157,11 @@ def limited() -> None:
 def test_runs_are_delivered_anew_when_their_database_is_cut_and_a_full_disk_leaves_none(
     tmp_path: Path, begun: Copied
 ) -> None:
-    path = begun(tmp_path)
-    engram = shell(tmp_path)
-    first = engram.json(*TOYS, "--preset", "few")["run"]
-    swept = engram.json(*TOYS, "--preset", "few", "--sweep", "label=a,b")
+    place = Place(tmp_path, begun)
+    path, engram = place.path, shell(tmp_path)
+    reports = [place.run("--preset", "few", *more) for more in ((), ("--sweep", "label=a,b"))]
+    assert ["", ""] == list(map(place.deliver, reports))
+    first, swept = reports[0]["run"], reports[1]
     cells = {cell["run"] for cell in swept["cells"]}
     assert {first, swept["run"], *cells} == set(held(path))
     os.truncate(path, 400_000)

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.orchestrator.tracking.conftest import Copied
+from tests.conftest import Copied
 from tests.support.mlflow_server import MlflowServer, client, free_port, tracked
 from tests.support.shell import Shell
 

@@ -19,8 +19,9 @@ from orchestrator.store import open_store
 from orchestrator.store.lock import locked
 from orchestrator.tracking import ui
 from orchestrator.tracking.target import Target
-from tests.orchestrator.tracking.conftest import Copied
-from tests.orchestrator.tracking.test_tracking import TOYS, marked, shell
+from tests.conftest import Copied
+from tests.orchestrator.tracking.test_tracking import marked, shell
+from tests.orchestrator.tracking.test_uploader import Place
 from tests.support.mlflow_server import free_port
 from tests.support.shell import Here, Shell
 
@@ -33,8 +34,10 @@ OFFLINE = ("--disable-background-networking", "--disable-component-update", "--v
 def tracked(tmp_path_factory: pytest.TempPathFactory, begun: Copied) -> tuple[Shell, str]:
     """A store in which a run is tracked, and the run's name."""
     engram = shell(tmp_path_factory.mktemp("ui"), TRACKED=f"mark-{os.getpid()}-{time.time()}")
-    begun(engram.folder)
-    return engram, engram.json(*TOYS, "--preset", "few")["run"]
+    place = Place(engram.folder, begun)
+    report = place.run("--preset", "few")
+    assert "" == place.deliver(report)
+    return engram, report["run"]
 
 
 def seen(url: str, profile: Path) -> str:

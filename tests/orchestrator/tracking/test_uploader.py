@@ -22,7 +22,7 @@ from orchestrator.tracking.delivery import delivered
 from orchestrator.tracking.server import Server, Undeliverable
 from orchestrator.tracking.target import Target
 from orchestrator.tracking.uploader import Courier, follow, reason
-from tests.orchestrator.tracking.conftest import Copied
+from tests.conftest import Copied
 from tests.support.mlflow_server import client, tracked
 from tests.support.shell import Here
 

@@ -328,7 +328,7 @@ import sys
 for name in ("ray", "mlflow", "faiss", "pydantic", "onnx", "onnxruntime"):
     sys.modules[name] = None
 import numpy as np
-from tasks.models import loading
+from tasks.external import loading
 from tasks.external.model_file import ModelFile
 try:
     loading.log_probabilities(ModelFile({str(tmp_path / "m.onnx")!r}), np.zeros((1, 8, 8, 1), np.uint8))
