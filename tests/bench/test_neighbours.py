@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shell import ROOT, Here
+from tests.support.shell import ROOT, Here
 
 BENCH = ROOT / "bench" / "neighbours.py"
 
