@@ -6,7 +6,6 @@ import itertools
 import json
 import re
 import shlex
-import sys
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +19,6 @@ from orchestrator.spec import audits, specification
 from orchestrator.spec.fields import differing, flat, plain, text
 from orchestrator.spec.resolve import SCALE, configured, wanted
 from orchestrator.spec.specification import Spec
-from tasks.job import Audit
 
 PINNED = re.compile(r"(.+)@([0-9a-f]{16,})")  # a data set and the digest of its content
 
@@ -154,18 +152,12 @@ def _command(audit: str, preset: str | None, fixed: Sequence[str], swept: Sequen
 def documentation(run: Run) -> list[tuple[bool, str]]:
     """What the audit's module says of itself, a paragraph at a time; true for those that are laid out already."""
     try:
-        audit = audits.find(run.audit).audit
+        words = audits.find(run.audit).documentation
     except EngramError:
         return []
-    parts = [part.strip("\n") for part in _docstring(audit).split("\n\n")]
+    parts = [part.strip("\n") for part in words.split("\n\n")]
     laid_out = [any(line.startswith("    ") for line in part.splitlines()) for part in parts]
     return [(each, textwrap.dedent(part)) for each, part in zip(laid_out, parts, strict=True) if part]
-
-
-def _docstring(audit: Audit) -> str:
-    """The audit's words after its question, which is the first line of its module."""
-    whole = getattr(sys.modules.get(audit.plan.__module__), "__doc__", None) or ""
-    return whole.strip().partition("\n")[2].strip("\n")
 
 
 def _fields(run: Run) -> Mapping[str, Any]:

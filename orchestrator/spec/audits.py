@@ -19,11 +19,12 @@ GROUP = "engram.audits"
 
 @dataclass(frozen=True)
 class Found:
-    """An audit, its name, and the question it answers (the first line of its module's docstring)."""
+    """An audit and its name; its module's docstring is the question it answers, and below it the documentation."""
 
     name: str
     audit: Audit
     question: str
+    documentation: str
 
 
 def names() -> list[str]:
@@ -79,8 +80,8 @@ def _loaded(name: str, module: str, attribute: str, source: str) -> Found:
     audit = getattr(holder, attribute, None)
     if not isinstance(audit, Audit):
         raise EngramError(f"audit {name!r}: {source} has no {attribute} that is a tasks.job.Audit")
-    lines = (holder.__doc__ or "").strip().splitlines()
-    return Found(name, audit, lines[0].strip() if lines else "")
+    question, _, documentation = (holder.__doc__ or "").strip().partition("\n")
+    return Found(name, audit, question.strip(), documentation.strip("\n"))
 
 
 def _line(error: Exception) -> str:
