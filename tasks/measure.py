@@ -1,7 +1,7 @@
 """A measure: one question of an audit, the table that answers it, and what the summary says of that table.
 
-An audit is its trainings and its measures. Each measure stands in a file of its own, with its question, its formula with
-the source, its task, and its rows of the summary; what several of them need of the trainings is planned once.
+An audit is its trainings and its measures. Each measure stands in a file of its own, with its question, its formula
+with the source, its task, and its rows of the summary; what several of them need of the trainings is planned once.
 """
 
 from __future__ import annotations
