@@ -152,10 +152,10 @@ def test_a_narrow_screen_scrolls_tables_in_their_boxes_and_never_the_page(
 
 
 def test_the_page_and_its_figures_follow_the_readers_choice_of_light_or_dark(browser: Browser, drawn: Path) -> None:
-    workload = "getComputedStyle(document.body).backgroundColor"
+    ground = "getComputedStyle(document.body).backgroundColor"
     text = "getComputedStyle(document.querySelector('figure svg text')).fill"
     seen = [
-        [shown.evaluate(workload), shown.evaluate(text)]
+        [shown.evaluate(ground), shown.evaluate(text)]
         for shown in (browser.open(drawn, dark=False), browser.open(drawn, dark=True))
     ]
     assert ["rgb(255, 255, 255)", "rgb(20, 24, 29)"] == [each[0] for each in seen]
@@ -165,8 +165,8 @@ def test_the_page_and_its_figures_follow_the_readers_choice_of_light_or_dark(bro
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("ground", ["paper", "band"])
 @pytest.mark.parametrize("ink", ["ink", "muted", "twin", "canary", "accent", "ochre"])
-def test_text_stands_out_from_its_ground(ink: str, workload: str, dark: bool) -> None:
-    lighter, darker = sorted((luminance(PALETTE[name][dark]) for name in (ink, workload)), reverse=True)
+def test_text_stands_out_from_its_ground(ink: str, ground: str, dark: bool) -> None:
+    lighter, darker = sorted((luminance(PALETTE[name][dark]) for name in (ink, ground)), reverse=True)
     assert 4.5 <= (lighter + 0.05) / (darker + 0.05)
 
 
