@@ -9,7 +9,7 @@ import torch
 
 from bench.engine import classifiers
 from bench.measuring import Row
-from tasks import devices
+from tasks import hardware
 from tasks.datasets.images import Images
 from tasks.training.members import Trained
 from tasks.training.strategies import Strategy, Workload
@@ -41,7 +41,7 @@ def agreement(data: Images, place: torch.device, members: int, epochs: int) -> I
 
 def trained(workload: Workload, way: Strategy) -> list[Trained]:
     """Every member, trained that way."""
-    with devices.exactly(workload.device):
+    with hardware.exactly(workload.device):
         found = dict(Trainer(workload, way, None, dict(enumerate(workload.members))).outcomes())
     ended = []
     for index in sorted(found):

@@ -41,11 +41,11 @@ from bench.engine import STEPS, VAE, autoencoders, epochs, first, images, seated
 from bench.engine import VAE_BATCH as BATCH
 from bench.engine import VAE_LEARNING_RATE as LEARNING_RATE
 from bench.measuring import Row, Run, ceilings, clock_of, here, in_turn, options, publish, rate
-from tasks import devices
+from tasks import hardware
 from tasks.datasets.images import Images
+from tasks.hardware import full_float32
 from tasks.models.dequantisation import fixed, observation_keys
 from tasks.models.importance import Sampling, log_p
-from tasks.precision import full_float32
 from tasks.training.stack import Stack
 from tasks.training.strategies import Strategy
 
@@ -281,7 +281,7 @@ def stacked(
     few = first(data, 60 * BATCH)
     usual, most = tensors(few, place), max(stacks)
     step = estimates = None
-    with devices.exactly(place):
+    with hardware.exactly(place):
         for models in stacks:
             trained = seated(workload, Strategy("stack", places=models, captured=captured))
             seconds = in_turn({"engram": steps(workload, trained), "tensors": usual}, rounds, clock)

@@ -18,10 +18,10 @@ from bench.engine import BATCH, STEPS, classifiers, first, seated, steps
 from bench.measuring import Row, Run, in_turn, wall_after_the_device
 from bench.perceptron import gigaflops_of_a_step, tensors
 from bench.sections import release
-from tasks import devices
+from tasks import hardware
 from tasks.datasets.images import Images
+from tasks.hardware import full_float32
 from tasks.models.networks import Architecture
-from tasks.precision import full_float32
 from tasks.training import memory
 from tasks.training.strategies import Strategy, benchmarked, candidates, rehearsed, synchronise
 from tasks.training.trainer import MOST
@@ -104,7 +104,7 @@ def perceptrons(data: Images, place: torch.device, tiny: bool, stacks: Sequence[
     workload, least = classifiers(data, place), floor(data, ceilings(place, tiny))
     few = first(data, 60 * BATCH)
     usual, batches = tensors(few, place), math.ceil(len(few.train_images) / BATCH)
-    with devices.exactly(place):
+    with hardware.exactly(place):
         for models in stacks:
             runs: dict[str, Run] = {}
             for name, captured in (("captured", True), ("eager", False)):
@@ -141,7 +141,7 @@ def whole_epochs(data: Images, place: torch.device, models: int) -> Iterator[Row
         stack.launch()
         stack.land()
 
-    with devices.exactly(place):
+    with hardware.exactly(place):
         clock = wall_after_the_device(place)
         both = in_turn({"epoch": epoch, "steps": steps(workload, [stack])}, ROUNDS, clock)
         alone, each = both["steps"] / STEPS, both["epoch"] / count
@@ -155,7 +155,7 @@ def whole_epochs(data: Images, place: torch.device, models: int) -> Iterator[Row
 
 def race(network: str, data: Images, place: torch.device, most: int = MOST, batch: int = BATCH) -> Iterator[Row]:
     """Model-steps per second of every way, as the engine itself decides between them."""
-    with devices.exactly(place):
+    with hardware.exactly(place):
         workload = classifiers(data, place, network, batch=batch)
         need = memory.need(lambda models: rehearsed(workload, models), place)
         release()
@@ -175,7 +175,7 @@ def race(network: str, data: Images, place: torch.device, most: int = MOST, batc
 
 def room(data: Images, place: torch.device, models: int) -> Iterator[Row]:
     """Memory of a stack as predicted from steps of one and of two models, and as it was."""
-    with devices.exactly(place):
+    with hardware.exactly(place):
         workload = classifiers(data, place)
         need = memory.need(lambda count: rehearsed(workload, count), place)
         predicted = need.fixed + models * need.each

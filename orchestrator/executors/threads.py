@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from orchestrator.executors.environment import variables
-from tasks.threads import threads
+from tasks.hardware import threads
 
 LIBRARIES = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "VECLIB")
 # Read by each library when it is loaded.

@@ -16,8 +16,8 @@ from tasks.external import model_file
 from tasks.external.model_file import ModelFile
 from tasks.files import File, FileError
 from tasks.files import pin as pin_file
-from tasks.models import named
-from tasks.models.named import Named
+from tasks.models import custom
+from tasks.models.custom import Named
 
 # A word that every audit has, beside the fields of its config: `tiny` shrinks data, epochs and members to seconds.
 SCALE = "scale"
@@ -145,7 +145,7 @@ def _pin_file(file: File, known: MutableMapping[str, str]) -> File:
 
 def _pin_own(thing: Named | ModelFile) -> Named | ModelFile:
     try:
-        return named.pin(thing) if isinstance(thing, Named) else model_file.pin(thing)
+        return custom.pin(thing) if isinstance(thing, Named) else model_file.pin(thing)
     except FileError as error:
         raise EngramError(str(error)) from None
     except ValueError as error:

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tasks.datasets.images import Pixels
-from tasks.devices import device, exactly
 from tasks.external import archives
 from tasks.external.answers import Answers, answered
 from tasks.external.model_file import Interface, ModelFile, content
+from tasks.hardware import device, exactly
 from tasks.models import modules
-from tasks.models.factories import Factory
+from tasks.models.custom import Factory
 
 Batch = NDArray[np.float32]  # images as the model takes them
 Said = Callable[[Batch], NDArray[np.floating]]

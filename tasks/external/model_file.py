@@ -7,7 +7,7 @@
 | `model.onnx`                        | ONNX in one file, weights included                                      |
 | `package.module:factory+weights.pt` | a state dict, `torch.save(model.state_dict(), "weights.pt")`, or `.npz` |
 
-The factory is one of the user's own networks (`tasks.models.factories`).
+The factory is one of the user's own networks (`tasks.models.custom`).
 
 How far such a file is to be trusted. A model is a program, and only ONNX and weights are read as data alone.
 
@@ -36,8 +36,8 @@ from typing import Literal
 from tasks import files
 from tasks.datasets.content import digest_of
 from tasks.files import File
-from tasks.models import factories
-from tasks.models.factories import Factory
+from tasks.models import custom
+from tasks.models.custom import Factory
 
 RULE = "given model: factory and weights, 1"
 Kind = Literal["torchscript", "export", "onnx", "factory"]
@@ -162,7 +162,7 @@ def _found(model: ModelFile) -> tuple[str, bytes]:
     factory = model.factory
     digest = hashlib.sha256(held).hexdigest()
     if factory is not None:
-        source = factories.source_digest(factory)
+        source = custom.source_digest(factory)
         digest = digest_of(RULE, (factory.function.encode(), source.encode(), digest.encode()))
     if model.digest and model.digest != digest:
         raise ValueError(

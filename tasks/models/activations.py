@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.devices import device, exactly
+from tasks.hardware import device, exactly
 from tasks.models.inference import ROWS_AT_ONCE
 from tasks.models.layers import ZERO, Layers, Start
 from tasks.models.networks import Architecture

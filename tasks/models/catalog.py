@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tasks.models.factories import Factory
-from tasks.models.named import Named, is_own
+from tasks.models.custom import Factory, Named, is_own
 from tasks.models.regularisers import PLAIN, Regularisers
 
 DESCRIPTIONS: Mapping[str, str] = {

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tasks.models.factories import Factory
-from tasks.models.named import Named, is_own
+from tasks.models.custom import Factory, Named, is_own
 
 DESCRIPTIONS: Mapping[str, str] = {
     "vae": "fully connected 512-256-16 and its mirror, of binary pixels in a frame of two",

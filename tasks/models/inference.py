@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tasks.devices import device, exactly
+from tasks.hardware import device, exactly
 from tasks.models.layers import Layers
 from tasks.models.networks import Architecture
 from tasks.models.weights import Weights

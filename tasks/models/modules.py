@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from tasks import seeds
-from tasks.models import factories
-from tasks.models.factories import Factory
+from tasks.models import custom
+from tasks.models.custom import Factory
 from tasks.models.layers import Start, Weight
 
 _imported: dict[str, str] = {}  # module -> digest of the source that this process runs
@@ -105,7 +105,7 @@ class _Called(nn.Module):
 
 def imported(factory: Factory) -> Callable[..., object]:
     """The factory itself; ValueError where its source is not the one pinned, or it cannot be imported."""
-    digest = factories.pinned(factory).digest
+    digest = custom.pinned(factory).digest
     if _imported.setdefault(factory.module, digest) != digest:
         raise ValueError(f"network {factory}: its source has changed since this process imported it; start again")
     try:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.models import catalog, cnn1, cnn2, densenet100, mlp1, named, resnet18
+from tasks.models import catalog, cnn1, cnn2, custom, densenet100, mlp1, resnet18
 from tasks.models.layers import Layers, Weight, initial, weights_of
 from tasks.models.methods import Method, trial
 from tasks.models.modules import Module
@@ -88,7 +88,7 @@ class Architecture:
     def own(self) -> Method | None:
         """The user's own network behind this one: its logits."""
         height, width, channels = self.shape
-        return logits_of(self.name, (channels, height, width), self.classes) if named.is_own(self.name) else None
+        return logits_of(self.name, (channels, height, width), self.classes) if custom.is_own(self.name) else None
 
 
 @cache

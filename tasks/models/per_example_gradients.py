@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from tasks.devices import device, exactly
+from tasks.hardware import device, exactly
 from tasks.models.layers import ZERO, Layers, Start
 from tasks.models.matmul import NARROW, MatMul
 from tasks.models.methods import Method

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import fold_of
+from tasks.models.custom import is_own
 from tasks.models.densities import DensityModel
-from tasks.models.named import is_own
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images

@@ -8,9 +8,9 @@ from typing import Protocol
 from torch import Tensor
 
 from tasks.datasets.images import Images
+from tasks.models.custom import is_own
 from tasks.models.densities import DensityModel
 from tasks.models.importance import Sampling
-from tasks.models.named import is_own
 from tasks.models.vae import Vae, celeba, cifar10, mnist
 from tasks.training.custom_density import CustomDensity
 from tasks.training.elbo import Elbo

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tasks import compute_context, devices, seeds
+from tasks import compute_context, hardware, seeds
 from tasks.models.counter_rng import CounterRng, member_key
 from tasks.models.layers import ZERO, Layers, Mode, Start
 from tasks.models.vae import Dense
@@ -54,7 +54,7 @@ def train_many(
     two passes back (to the norms of the rows' gradients, then to the sum of the clipped ones) and noise for every
     weight. How much noise it takes is worked out first, in 0.4 to 10 s.
     """
-    place = place or devices.device()
+    place = place or hardware.device()
     check(spec, members)
     learning = private_form(spec)
     data = resident(spec.images, place)
@@ -68,7 +68,7 @@ def train_many(
             except (TrainingError, ValueError) as error:
                 yield index, error
 
-    return under(lambda: devices.exactly(place), outcomes())
+    return under(lambda: hardware.exactly(place), outcomes())
 
 
 def private_form(spec: Spec) -> Elbo | OutlierMixture:

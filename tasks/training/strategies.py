@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from tasks import devices
+from tasks import hardware
 from tasks.compute_context import Choice, ComputeContext
 from tasks.training import memory
 from tasks.training.device_data import DeviceData
@@ -65,7 +65,7 @@ class Workload:
         spec, recipe = self.spec, self.spec.recipe
         shape = "x".join(map(str, spec.images.shape))
         how = f"batch {recipe.batch}, {recipe.optimiser}, {recipe.precision}"
-        return f"{devices.name(self.device)}, {spec.learning.name} on {shape}, {how}"
+        return f"{hardware.name(self.device)}, {spec.learning.name} on {shape}, {how}"
 
     def stacks(self, strategy: Strategy) -> list[Stack]:
         """The way's empty stacks."""
@@ -87,7 +87,7 @@ def chosen(workload: Workload, context: ComputeContext, most: int) -> tuple[Stra
     most = min(most, context.members or most)
     names = [strategy.name for strategy in candidates(workload, most)]
     if context.way != "auto" and context.way not in names:
-        what = f"{workload.spec.learning.name} on {devices.name(workload.device)}"
+        what = f"{workload.spec.learning.name} on {hardware.name(workload.device)}"
         raise UnsupportedStrategy(
             f"way is {context.way}; for {what} it must be auto or one of {', '.join(dict.fromkeys(names))}"
         )

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 
 import torch
 
-from tasks import compute_context, devices
+from tasks import compute_context, hardware
 from tasks.training import memory
 from tasks.training.device_data import resident
 from tasks.training.members import Member, Spec, Trained, TrainingError
@@ -31,9 +31,9 @@ def train_many(spec: Spec, members: Sequence[Member], place: torch.device | None
     What a member gets depends on the spec and on itself, not on its company, its order or the way: to the bit on a CPU
     for the way "loop" and for networks whose gradients are written out, else to rounding.
     """
-    place = place or devices.device()
+    place = place or hardware.device()
     check(spec, members)
-    return under(lambda: devices.exactly(place), _trained(spec, members, place))
+    return under(lambda: hardware.exactly(place), _trained(spec, members, place))
 
 
 def train_numbered(spec: Spec, members: Mapping[int, Member]) -> Iterator[Outcome]:
@@ -98,7 +98,7 @@ def too_big(workload: Workload) -> TrainingError:
     gigabytes = memory.free(workload.device) / 1e9
     return TrainingError(
         f"one {workload.spec.learning.name} with a batch of {workload.spec.recipe.batch} does not fit into the "
-        f"{gigabytes:.1f} GB that are free on {devices.name(workload.device)}; try a smaller batch"
+        f"{gigabytes:.1f} GB that are free on {hardware.name(workload.device)}; try a smaller batch"
     )
 
 

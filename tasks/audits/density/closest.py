@@ -42,7 +42,7 @@ def halved(images: NDArray[Any]) -> NDArray[np.float32]:
 
 def closest(rows: NDArray[np.float32], among: NDArray[np.float32]) -> Closest:
     """The closest of `among` to each row; of equally close ones the first."""
-    from tasks.neighbours import nearest
+    from tasks.nearest_neighbours import nearest
 
     found = nearest(rows, among, 1)
     return Closest(found.distances[:, 0], found.rows[:, 0])
@@ -50,7 +50,7 @@ def closest(rows: NDArray[np.float32], among: NDArray[np.float32]) -> Closest:
 
 def closest_other(rows: NDArray[np.float32]) -> Closest:
     """The closest to each row of the others; of equally close ones the first. ValueError where there is no other."""
-    from tasks.neighbours import nearest
+    from tasks.nearest_neighbours import nearest
 
     if len(rows) < 2:
         raise ValueError("there is one image; to have a closest other there must be at least 2")

@@ -11,7 +11,7 @@ from tasks import seeds
 from tasks.audits.density.config import Density
 from tasks.datasets.catalog import load
 from tasks.job import Job
-from tasks.models.named import is_own
+from tasks.models.custom import is_own
 from tasks.training.density import fit
 from tasks.training.density_config import DensityTraining, Fold, Row
 

@@ -10,7 +10,7 @@ from orchestrator.planning.identity import canonical
 from orchestrator.spec.fields import coerce
 from orchestrator.spec.resolve import Cell, pinned
 from tasks.external.model_file import Interface, ModelFile, content, pin
-from tasks.models.factories import Factory
+from tasks.models.custom import Factory
 
 DIGEST = "a" * 64
 

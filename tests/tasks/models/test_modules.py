@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tasks import seeds
-from tasks.models import modules, named, networks
+from tasks.models import custom, modules, networks
 from tasks.models.catalog import Network
 from tasks.models.counter_rng import CounterRng
 from tasks.models.inference import logits
@@ -203,30 +203,30 @@ def test_a_stack_is_computed_in_one_pass_like_each_model_alone(package: Path) ->
 
 
 def test_a_name_is_pinned_to_the_source_of_its_package(package: Path) -> None:
-    name = named.pin(Network.parse("theirs.network:plain"))
-    assert name == named.pin(name)
+    name = custom.pin(Network.parse("theirs.network:plain"))
+    assert name == custom.pin(name)
     assert Architecture(str(name), SHAPE, CLASSES).weights
     (package / "parts.py").write_text(PARTS + "# another\n")
     with pytest.raises(ValueError, match=r"network:plain is not the one that was pinned: its source has digest"):
-        named.pin(name)
+        custom.pin(name)
     with pytest.raises(ValueError, match="its source has changed since this process imported it"):
-        _ = Architecture(str(named.pin(Network.parse("theirs.network:dropping"))), SHAPE, CLASSES).weights
-    assert Network("mlp1") == named.pin(Network("mlp1"))
+        _ = Architecture(str(custom.pin(Network.parse("theirs.network:dropping"))), SHAPE, CLASSES).weights
+    assert Network("mlp1") == custom.pin(Network("mlp1"))
 
 
 def test_pinning_imports_neither_the_package_nor_torch(package: Path) -> None:
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
-    assert named.pin(Network.parse("theirs.network:plain")).digest
+    assert custom.pin(Network.parse("theirs.network:plain")).digest
 
 
 def test_a_module_without_a_package_is_pinned_by_its_file(package: Path) -> None:
     file = package.parent / "single.py"
     file.write_text("x = 1")
-    before = named.pin(Network.parse("single:make"))
+    before = custom.pin(Network.parse("single:make"))
     (package.parent / "other.py").write_text("y = 1")
-    assert before == named.pin(Network.parse("single:make"))
+    assert before == custom.pin(Network.parse("single:make"))
     file.write_text("x = 2")
-    assert before != named.pin(Network.parse("single:make"))
+    assert before != custom.pin(Network.parse("single:make"))
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tasks.hardware import threads
 from tasks.models.catalog import DESCRIPTIONS, OPTIONS
 from tasks.models.counter_rng import CounterRng
 from tasks.models.layers import Layers, Mode, initial
 from tasks.models.networks import DEFINITIONS, Architecture
 from tasks.models.regularisers import PLAIN, Regularisers
-from tasks.threads import threads
 
 MODELS, ROWS = 3, 5
 KEYS = torch.tensor([11, 12, 13])

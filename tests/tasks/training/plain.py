@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from tasks import seeds
+from tasks.hardware import threads
 from tasks.models.counter_rng import CounterRng, member_key, step_keys
 from tasks.models.layers import Mode
-from tasks.threads import threads
 from tasks.training.members import Epoch, Member, Spec
 from tasks.training.objective import Batch
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tasks import devices
+from tasks import hardware
 
 
 @pytest.fixture
@@ -26,16 +26,16 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 def test_the_gpu_is_taken_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     for there, kind in ((False, "cpu"), (True, "cuda")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
-        assert torch.device(kind) == devices.device()
+        assert torch.device(kind) == hardware.device()
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda place: f"NVIDIA number {place.index}")
-    assert ["cpu", "NVIDIA number 1"] == [devices.name(torch.device(each)) for each in ("cpu", "cuda:1")]
+    assert ["cpu", "NVIDIA number 1"] == [hardware.name(torch.device(each)) for each in ("cpu", "cuda:1")]
 
 
 def test_a_processor_computes_on_one_thread_and_on_as_many_as_before_afterwards() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        with suppress(KeyError), devices.exactly(torch.device("cpu")):
+        with suppress(KeyError), hardware.exactly(torch.device("cpu")):
             assert 1 == torch.get_num_threads()
             raise KeyError
         assert 3 == torch.get_num_threads()
@@ -46,7 +46,7 @@ def test_a_processor_computes_on_one_thread_and_on_as_many_as_before_afterwards(
 def test_a_gpu_computes_whole_float32_the_same_way_each_time_and_as_before_afterwards(
     library: SimpleNamespace,
 ) -> None:
-    with suppress(KeyError), devices.exactly(torch.device("cuda")):
+    with suppress(KeyError), hardware.exactly(torch.device("cuda")):
         assert (True, "ieee", "ieee") == (
             library.deterministic,
             library.conv.fp32_precision,
@@ -59,3 +59,16 @@ def test_a_gpu_computes_whole_float32_the_same_way_each_time_and_as_before_after
         library.conv.fp32_precision,
         library.rnn.fp32_precision,
     )
+
+
+def test_threads_are_set_inside_and_restored_after_an_error() -> None:
+    before = torch.get_num_threads()
+
+    def fail() -> None:
+        with hardware.threads(before + 1):
+            assert before + 1 == torch.get_num_threads()
+            raise ValueError("inside")
+
+    with pytest.raises(ValueError, match="inside"):
+        fail()
+    assert before == torch.get_num_threads()

@@ -10,8 +10,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tasks import neighbours
-from tasks.neighbours import Best, By, Frame, Neighbours, Search, nearest, smallest
+from tasks import nearest_neighbours
+from tasks.nearest_neighbours import Best, By, Frame, Neighbours, Search, nearest, smallest
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = torch.device("cpu")
@@ -120,11 +120,11 @@ def test_one_far_outlier_among_the_points_does_not_blur_the_others() -> None:
 def test_the_edges_of_tiles_bear_on_nothing(edge: int, points_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     d, k = 5, 20
     small = replace(
-        neighbours.CPU, queries=30 * (4 * d + 24 * 52), most_points=points_at_once, scores=7 * 64, pairs=300
+        nearest_neighbours.CPU, queries=30 * (4 * d + 24 * 52), most_points=points_at_once, scores=7 * 64, pairs=300
     )
     queries, points = (stream(i).integers(0, 4, (61, d)).astype(np.float32) for i in range(2))
     points = np.tile(points, (6, 1))[: 5 * 64 + edge]
-    monkeypatch.setattr(neighbours, "CPU", small)
+    monkeypatch.setattr(nearest_neighbours, "CPU", small)
     for by in LIBRARIES:
         assert_same(brute(queries, points, k), nearest(queries, points, k, by, CPU))
 
@@ -163,8 +163,8 @@ def test_the_stated_error_holds_for_every_score(by: By) -> None:
     d = 700
     queries, points = (torch.from_numpy((5 + stream(i).standard_normal((60, d))).astype(np.float32)) for i in range(2))
     with torch.inference_mode():
-        search = Search(queries, points, Frame.around(queries, points, CPU), CPU, neighbours.CPU)
-        found = neighbours.library(by, CPU)(search, 60)(search.frame.moved(queries))
+        search = Search(queries, points, Frame.around(queries, points, CPU), CPU, nearest_neighbours.CPU)
+        found = nearest_neighbours.library(by, CPU)(search, 60)(search.frame.moved(queries))
         x = queries.double() * search.frame.scale - search.frame.centre
         y = (points.double() * search.frame.scale - search.frame.centre)[found.rows]
         squares = (x[:, None] - y).square().sum(2)
@@ -191,7 +191,7 @@ def test_memory_stays_far_below_all_pairs() -> None:
     script = """
 import resource
 import numpy as np
-from tasks.neighbours import nearest
+from tasks.nearest_neighbours import nearest
 stream = np.random.default_rng(0)
 queries, points = (stream.standard_normal((rows, 4), dtype=np.float32) for rows in (4000, 60000))
 nearest(queries[:50], points[:500], 5, "torch")
@@ -225,14 +225,14 @@ except ImportError as error:
 
 def test_which_library_is_taken_depends_on_the_machine_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for onednn, here, expected in (
-        (True, True, neighbours.by_torch),
-        (False, True, neighbours.by_faiss),
-        (False, False, neighbours.by_torch),
+        (True, True, nearest_neighbours.by_torch),
+        (False, True, nearest_neighbours.by_faiss),
+        (False, False, nearest_neighbours.by_torch),
     ):
-        monkeypatch.setattr(neighbours, "onednn_is_faster", lambda value=onednn: value)
-        monkeypatch.setattr(neighbours, "faiss_is_here", lambda value=here: value)
-        assert expected is neighbours.library("auto", CPU)
-        assert neighbours.by_torch is neighbours.library("auto", torch.device("cuda"))
+        monkeypatch.setattr(nearest_neighbours, "onednn_is_faster", lambda value=onednn: value)
+        monkeypatch.setattr(nearest_neighbours, "faiss_is_here", lambda value=here: value)
+        assert expected is nearest_neighbours.library("auto", CPU)
+        assert nearest_neighbours.by_torch is nearest_neighbours.library("auto", torch.device("cuda"))
 
 
 def test_threads_are_as_many_afterwards_as_before() -> None:
@@ -271,6 +271,6 @@ def test_what_cannot_be_searched_is_refused_in_one_line(change: dict[str, Any], 
 def test_a_gpu_finds_what_a_cpu_finds() -> None:
     queries, points = (stream(i).standard_normal((100 + 4900 * i, 300), dtype=np.float32) for i in range(2))
     expected = brute(queries, points, 20)
-    for by in LIBRARIES if neighbours.faiss_is_here() else LIBRARIES[:1]:
+    for by in LIBRARIES if nearest_neighbours.faiss_is_here() else LIBRARIES[:1]:
         assert_same(expected, nearest(queries, points, 20, by, torch.device("cuda")))
     assert_same(expected, nearest(torch.tensor(queries).cuda(), torch.tensor(points).cuda(), 20))

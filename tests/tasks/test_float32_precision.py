@@ -21,7 +21,7 @@ ASKED = {
 SCRIPT = """
 import os, sys, traceback
 import torch
-from tasks.precision import full_float32
+from tasks.hardware import full_float32
 
 def asked():
     try:

@@ -1,8 +1,9 @@
-"""A user's own network by name: `package.module:factory`, and with the digest of its source `...:factory@digest`.
+"""Models that a config names: one of ours, or one of the user's own, pinned by the digest of its source.
 
-A classifier's factory takes the images' shape (channels, height, width) and the number of classes, and makes a
-torch.nn.Module from images (rows, channels, height, width) in [0, 1] to logits (rows, classes). What one of densities
-takes and makes is written in `tasks.models.density_module`. Naming a factory imports nothing.
+A user's own is written `package.module:factory`, and with the digest of its source `...:factory@digest`. A classifier's
+factory takes the images' shape (channels, height, width) and the number of classes, and makes a torch.nn.Module from
+images (rows, channels, height, width) in [0, 1] to logits (rows, classes). What one of densities takes and makes is
+written in `tasks.models.density_module`. Naming a factory imports nothing.
 """
 
 from __future__ import annotations
@@ -11,10 +12,59 @@ import importlib.util
 from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from typing import Self, TypeVar
 
 from tasks.datasets.content import digest_of
 
+T = TypeVar("T", bound="Named")
 RULE = "network: python source, 1"
+
+
+@dataclass(frozen=True)
+class Named:
+    """A model by name; one of the user's own is pinned once `digest`, of its source, is set.
+
+    Written by a name of ours, `package.module:factory` or `package.module:factory@digest`.
+    """
+
+    name: str
+    digest: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        name, _, digest = text.partition("@")
+        return cls(name, digest)
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.digest}" if self.digest else self.name
+
+    def identity(self) -> str:
+        """What a key sees: of a user's own the function and the source, never the module's name or path."""
+        if not is_own(self.name):
+            return self.name
+        if not self.digest:
+            raise ValueError(f"network {self.name!r} has no digest yet; pin it before planning")
+        return f"{Factory.parse(self.name).function}@{self.digest}"
+
+    def check(self) -> None:
+        """ValueError, in one line, unless there is a model of this name, or it is written as a user's own."""
+        raise NotImplementedError
+
+
+def is_own(name: str) -> bool:
+    """Whether the name is that of a user's own model."""
+    return ":" in name
+
+
+def pin(named: T) -> T:
+    """The model as it is now: a user's own with the digest of its source.
+
+    ValueError, in one line, where there is no such model or it is not the one pinned.
+    """
+    if is_own(named.name):
+        return replace(named, digest=pinned(Factory.parse(str(named))).digest)
+    named.check()
+    return named
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tasks.hardware import full_float32, threads
 from tasks.models.matmul import onednn_is_faster, products
-from tasks.precision import full_float32
-from tasks.threads import threads
 
 By = Literal["auto", "faiss", "torch"]
 Rows = NDArray[Any] | Tensor

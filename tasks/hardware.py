@@ -1,0 +1,116 @@
+"""What computes in this process: the device, how exactly it rounds, on how many threads, and with which memory."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # the names that malloc.h gives these numbers: M_...
+LARGEST = 32 * 2**20  # bytes: blocks beyond this are given back all the same, by glibc's own limit
+
+
+def device() -> torch.device:
+    """On the GPU where there is one."""
+    import torch
+
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def name(place: torch.device) -> str:
+    """What a device is called by those who sell it; "cpu" for any processor."""
+    import torch
+
+    return torch.cuda.get_device_name(place) if place.type == "cuda" else place.type
+
+
+@contextmanager
+def exactly(place: torch.device) -> Iterator[None]:
+    """Inside, float32 is float32 and the same work gives the same bits, on a GPU as far as its libraries can.
+
+    By default torch rounds the factors of convolutions to 10 bits (TF32) there. On a CPU, one thread, and freed memory
+    is kept for the next step (for good: it makes a third of a convolutional network's step).
+    """
+    import torch
+
+    if place.type != "cuda":
+        keep_freed_memory()
+        with threads(1):
+            yield
+        return
+    library: Any = torch.backends.cudnn
+    kinds = (library.conv, library.rnn)  # torch wants the two to agree
+    before, repeatable = [kind.fp32_precision for kind in kinds], library.deterministic
+    library.deterministic = True
+    for kind in kinds:
+        kind.fp32_precision = "ieee"
+    try:
+        with full_float32():
+            yield
+    finally:
+        library.deterministic = repeatable
+        for kind, precision in zip(kinds, before, strict=True):
+            kind.fp32_precision = precision
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Inside, float32 products round as float32: no TF32 on a GPU, no bfloat16 on a CPU. Afterwards as before.
+
+    Both ways in which torch lets a user ask for less are put back, `set_float32_matmul_precision` and
+    `torch.backends.*.fp32_precision`; torch refuses to multiply where the two contradict each other.
+    """
+    import torch
+
+    backends = [torch.backends.cuda.matmul, torch.backends.mkldnn.matmul]  # type: ignore[attr-defined]
+    before = [backend.fp32_precision for backend in backends]
+    try:
+        legacy = torch.get_float32_matmul_precision()
+    except RuntimeError:  # asked for through the backends alone
+        legacy = None
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        if legacy is not None:
+            torch.set_float32_matmul_precision(legacy)
+        for backend, precision in zip(backends, before, strict=True):
+            backend.fp32_precision = precision
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Inside, torch computes with `count` threads; afterwards with as many as before.
+
+    Models this small train fastest as one process per core with one thread each, and one thread's sums have one order.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@cache
+def keep_freed_memory() -> bool:
+    """Keep what is freed from now on, in this process, for what it computes next; whether its C library can.
+
+    The activations of a minibatch are megabytes that come and go with every step. glibc gives such blocks back to the
+    system at once and has them filled with zeros, page by page, when they are asked for again, which is a third of a
+    convolutional network's step on a CPU.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    return set_option is not None and bool(
+        set_option(MMAP_THRESHOLD, LARGEST) and set_option(TRIM_THRESHOLD, 2**31 - 1)
+    )
