@@ -210,7 +210,7 @@ def test_where_faiss_is_absent_torch_answers_and_faiss_by_name_is_refused(tmp_pa
 import sys
 sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]
 import numpy as np
-from tasks import neighbours
+from tasks import nearest_neighbours as neighbours
 points = np.arange(8, dtype=np.float32).reshape(4, 2)
 neighbours.onednn_is_faster = lambda: False  # a processor on which faiss would have been taken
 assert [[1, 0]] == neighbours.nearest(points[1:2], points, 2).rows.tolist()

@@ -35,7 +35,7 @@ def test_our_audits_and_those_of_other_packages_are_listed_in_order() -> None:
 
 def test_listing_names_imports_no_audit() -> None:
     script = (
-        "import sys; from orchestrator import audits; names = audits.names(); "
+        "import sys; from orchestrator.spec import audits; names = audits.names(); "
         "print('toys' in sys.modules, [m for m in sys.modules if m.startswith('tasks.audits.')], 'toys' in names)"
     )
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=ENV)

@@ -406,11 +406,11 @@ OUT_OF_MEMORY = """
 import resource, sys
 import numpy as np, torch
 from tasks.datasets.images import Images
-from tasks.compute_context import Manner, under
+from tasks.compute_context import ComputeContext, under
 from tasks.models.networks import Architecture
 from tasks.training import memory
-from tasks.training.cross_entropy import Classification
-from tasks.training.elbo import Generation
+from tasks.training.cross_entropy import CrossEntropy
+from tasks.training.elbo import Elbo
 from tasks.training.trainer import train_many
 from tasks.training.members import Member, Recipe, Spec
 
@@ -418,7 +418,7 @@ torch.set_num_threads(1)
 stream = np.random.default_rng(0)
 noise = lambda n: (stream.integers(0, 256, (n, 64, 64, 3), dtype=np.uint8), stream.integers(0, 10, n))
 images = Images(*noise(48), *noise(16), 10)
-spec = Spec(Classification(Architecture("mlp1", images.shape, 10)), Recipe(1, 32, 3e-4), images)
+spec = Spec(CrossEntropy(Architecture("mlp1", images.shape, 10)), Recipe(1, 32, 3e-4), images)
 members = [Member(seed, np.arange(48)) for seed in range(12)]
 alone = [dict(train_many(spec, [member]))[0] for member in members]
 memory.free = lambda device: 2**60  # as if there were plenty, which others then take
@@ -428,7 +428,7 @@ resource.setrlimit(resource.RLIMIT_AS, (taken + int(sys.argv[1]) * each, -1))
 halved, give_back = [], memory.free_unused
 memory.free_unused = lambda device: (halved.append(1), give_back(device))
 for attempt in range(2):
-    with under(Manner(way="stack")) as notes:
+    with under(ComputeContext(way="stack")) as notes:
         found, sizes = {}, []
         halved.clear()
         for index, outcome in train_many(spec, members):
