@@ -1,8 +1,8 @@
 """What a generative model sees of an image, and the way back: binary pixels, or real ones, in logit space or not.
 
 Images come as bytes, (models, rows, height * width * channels), and are seen as (models, rows, channels * height *
-width). What is random about that is drawn from `CounterRng`. For a fixed view of every observation, the same for all models
-and whenever it is looked at, the observations take the models' place: see `fixed`.
+width). What is random about that is drawn from `CounterRng`. For a fixed view of every observation, the same for all
+models and whenever it is looked at, the observations take the models' place: see `fixed`.
 
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", supplement B.
 """

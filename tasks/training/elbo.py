@@ -93,7 +93,7 @@ class Elbo:
         draws: CounterRng,
         through: Through | None = None,
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        """What `manual_gradient` gives, of images as one model sees them; the losses are made of the negative bounds."""
+        """What `manual_gradient` gives for images as one model sees them; the losses are the negative bounds."""
         noise = draws.normal(LATENT, (len(x), self.vae.latent), x.dtype)[0]
         return autoencoder.negative_bound(tensors, x, noise, shares, products(x.device, x.dtype), through)
 
