@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dashboards.run import Run
 from orchestrator.run_folder.journal import ENDS
-from orchestrator.run_folder.progress import Event, Tally, seconds_of
+from orchestrator.run_folder.progress import Event, RunProgress, seconds_of
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Start:
 
     began: str
     ended: str
-    tally: Tally
+    tally: RunProgress
     damaged: int  # results that were found damaged or gone
     conflicting: int  # results computed anew that differ from the stored ones
 
@@ -48,7 +48,7 @@ def _by_start(events: Iterable[Event]) -> list[list[Event]]:
 def _start(events: list[Event], planned: int) -> Start:
     names = [event["event"] for event in events]
     last = seconds_of(events[-1]["time"])
-    tally = Tally(clock=lambda: last)
+    tally = RunProgress(clock=lambda: last)
     tally.take({**events[0], "planned": planned, "stored": names.count("stored")})
     for event in events[1:]:
         if event["event"] != "stored":

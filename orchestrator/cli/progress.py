@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator.cli.terminal import say
 from orchestrator.counted import span
-from orchestrator.run_folder.progress import Event, Tally
+from orchestrator.run_folder.progress import Event, RunProgress
 
 SECONDS = 10.0  # between plain lines
 
@@ -40,7 +40,7 @@ def told(event: Event) -> str | None:
     return None
 
 
-def line(tally: Tally) -> str:
+def line(tally: RunProgress) -> str:
     """Where the run stands, in one line."""
     parts = [f"{tally.there}/{tally.planned} jobs", f"{tally.done} done", f"{tally.stored} stored before"]
     if tally.failed:
@@ -61,7 +61,7 @@ def watching(live: bool | None = None, tell: Callable[[str], None] = say) -> Ite
 
     `live` draws on the terminal; by default where stderr is one. Lines for other places go to `tell`.
     """
-    tally = Tally()
+    tally = RunProgress()
     shown = sys.stderr.isatty() if live is None else live
     with _live(tally) if shown else _plain(tally, tell) as note:
 
@@ -75,7 +75,7 @@ def watching(live: bool | None = None, tell: Callable[[str], None] = say) -> Ite
 
 
 @contextlib.contextmanager
-def _plain(tally: Tally, tell: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
+def _plain(tally: RunProgress, tell: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
     over = threading.Event()
 
     def report() -> None:
@@ -97,7 +97,7 @@ def _plain(tally: Tally, tell: Callable[[str], None]) -> Iterator[Callable[[str]
 
 
 @contextlib.contextmanager
-def _live(tally: Tally) -> Iterator[Callable[[str], None]]:
+def _live(tally: RunProgress) -> Iterator[Callable[[str], None]]:
     from rich.live import Live
 
     from orchestrator.cli.terminal import stderr
@@ -109,7 +109,7 @@ def _live(tally: Tally) -> Iterator[Callable[[str], None]]:
         live.refresh()
 
 
-def _display(tally: Tally) -> Any:
+def _display(tally: RunProgress) -> Any:
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.text import Text

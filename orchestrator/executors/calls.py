@@ -152,7 +152,7 @@ def perform(call: Call, store: Store) -> Finished:
         else:
             outcomes.append(inputs)
     settle = strategy_cache.settling(store, *call.runs) if call.runs else compute_context.here()
-    states = States(store, call.keep)
+    states = Checkpoints(store, call.keep)
     with compute_context.under(compute_context.ComputeContext(call.way, call.members, call.sharers, settle)) as notes:
         for item, seconds, result in _results(ready, states):
             made = Made(seconds, len(ready), worker, dict(notes))
@@ -163,7 +163,7 @@ def perform(call: Call, store: Store) -> Finished:
     return Finished(call, tuple(outcomes), tuple(states.told))
 
 
-class States:
+class Checkpoints:
     """The states that a call's jobs may go on from, and those `left` by them, by key, until they are stored."""
 
     def __init__(self, store: Store, keep: bool) -> None:
@@ -214,7 +214,7 @@ def _read(item: Item, store: Store, tables: dict[str, pa.Table]) -> list[pa.Tabl
 
 
 def _results(
-    ready: list[tuple[Item, list[pa.Table]]], states: States
+    ready: list[tuple[Item, list[pa.Table]]], states: Checkpoints
 ) -> Iterator[tuple[Item, float, pa.Table | Exception]]:
     """Each job with its seconds and its table or exception, as it ends."""
     if not ready:

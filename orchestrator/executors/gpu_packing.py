@@ -1,4 +1,4 @@
-"""Filling GPUs: how many calls share one, and how many jobs a call carries, as follows from what was measured.
+"""GPU packing: how many calls share a GPU, and how many jobs a call carries, from what the first calls measured.
 
 A call alone on a GPU tells which share of the time it kept it busy: so many calls that they keep it busy together, and
 whose memory fits, share it from then on. A call carries a few times what is computed in one step, so that the place

@@ -115,7 +115,7 @@ def family(mark: str) -> dict[int, str]:
 
 
 def sweep(mark: str, known: dict[int, str]) -> int:
-    """Kill what is known to carry the mark, and what is found to; how many there were."""
+    """Kill every process that is known or found to carry the mark; the number killed."""
     found = [pid for pid, since in known.items() if (seen := stat(pid)) and seen[1] == since]
     for pid in found:  # before anything is looked for: the environment of a busy process can be long in coming
         _kill(pid)

@@ -19,7 +19,7 @@ ATTEMPTS = 3  # at a choice whose file turns out damaged each time
 
 
 def settling(store: Store, run: str, *kin: str) -> Settle:
-    """Gives the choice that the run has kept under a name, or one of its kin has, or makes it and keeps it for the run.
+    """A function that returns the choice stored for the run, or for one of its kin, or makes the choice and stores it.
 
     Kin are the cells of a sweep, and the sweeps of a cell: what is computed for both is computed in one way. Of several
     processes that choose at one time the first to keep its choice wins, and all use that one. A damaged choice is set

@@ -12,7 +12,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store
 
 
-class States:
+class CheckpointGc:
     """What a run leaves of the states in its store; `own` are its names, `runs` the folder with everybody's.
 
     A state is needed where the next link of its chain is planned in some run and not stored: that run will go on.

@@ -23,7 +23,7 @@ class Other:
     since: float
 
 
-class Neighbours:
+class ConcurrentRuns:
     """The runs in a folder of runs that living drivers have held for longer than `since`, `own` ones left out.
 
     Which of two runs is the earlier one is the same question to both, so that one of them computes what they share.

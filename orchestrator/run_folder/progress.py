@@ -1,4 +1,4 @@
-"""What the events of a run add up to. A run's display, `status --watch` and tracking count with this, so they agree."""
+"""Progress: what the events of a run add up to. The display, `status --watch` and tracking count with it, so they agree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Event = Mapping[str, Any]
 
 
 @dataclass
-class Tally:
+class RunProgress:
     """Counts of one start of a run, by the times that its events carry; `clock` is seconds since 1970."""
 
     clock: Callable[[], float] = time.time

@@ -16,8 +16,8 @@ from orchestrator.executors import open_executor
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import plan_of
 from orchestrator.run_folder import timings
-from orchestrator.run_folder.checkpoint_gc import States
-from orchestrator.run_folder.concurrent_runs import Neighbours
+from orchestrator.run_folder.checkpoint_gc import CheckpointGc
+from orchestrator.run_folder.concurrent_runs import ConcurrentRuns
 from orchestrator.run_folder.description import described, reopened
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs import finalise
@@ -119,8 +119,8 @@ def _run(
         mirror = store.mirror
         claims = held.enter_context(mirror.claim(*names)) if mirror is not None else None
         session = Session(sweep.run if sweep else names[0], parts, store, observe)
-        neighbours = Neighbours(runs, names, leases.since, now, clock.monotonic)
-        planned, states = session.plan, States(store, runs, names, execution.keep == "state")
+        neighbours = ConcurrentRuns(runs, names, leases.since, now, clock.monotonic)
+        planned, states = session.plan, CheckpointGc(store, runs, names, execution.keep == "state")
 
         def ours() -> None:
             """Held, where another driver has taken a run over: nothing may be written of it any more."""

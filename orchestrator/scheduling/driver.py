@@ -19,7 +19,7 @@ from orchestrator.errors import ClusterError, StoreError
 from orchestrator.executors import Executor
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
 from orchestrator.planning.plan import Plan
-from orchestrator.run_folder.checkpoint_gc import States
+from orchestrator.run_folder.checkpoint_gc import CheckpointGc
 from orchestrator.scheduling.schedule import Schedule
 from orchestrator.scheduling.stop import GRACE, OutOfTime, Stop
 from orchestrator.scheduling.time_limits import Limits
@@ -71,7 +71,7 @@ class Driver:
         timeout: float | None = None,
         elsewhere: Elsewhere | None = None,
         ours: Callable[[], None] = lambda: None,
-        states: States | None = None,
+        states: CheckpointGc | None = None,
         clock: Clock = SYSTEM,
     ) -> None:
         self.store = store

@@ -100,7 +100,7 @@ class Schedule:
         return not self._running and (stopped or not (self._sendable or self._elsewhere))
 
     def next(self, room: bool = True) -> Call | None:
-        """The next call to send; None if there is none until something comes back. Without `room` only one for a GPU.
+        """The next call to send; None while nothing can be sent. Without `room`, only a call for a GPU.
 
         Calls for GPUs are sent first, as long as one has a place for them.
         """

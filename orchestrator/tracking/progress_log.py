@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.run_folder.journal import ENDS, Journal
-from orchestrator.run_folder.progress import Event, Tally, seconds_of
+from orchestrator.run_folder.progress import Event, RunProgress, seconds_of
 
 SECONDS = 5.0  # of the log between two points
 SETTLED = 2.0  # seconds after which no cell's log can still get an event that others have
@@ -80,7 +80,7 @@ class Log:
             yield event
 
 
-class Course:
+class ProgressLog:
     """Follows a log; `read` takes in what has been added to it.
 
     state: how the last start ended; None while it has not, or where its driver was killed. `began` and `ended` are
@@ -94,7 +94,7 @@ class Course:
         self.ended: float | None = None
         self.log = log
         self._now = 0.0
-        self._tally = Tally(clock=lambda: self._now)
+        self._tally = RunProgress(clock=lambda: self._now)
         self._busy = False  # this start has had news
         self._shown = True  # its latest counts are in a point
         self._ends: str | None = None  # how the start before this one ended

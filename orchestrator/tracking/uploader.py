@@ -65,7 +65,7 @@ class Driver:
         timer.start()
 
 
-class Courier:
+class Uploader:
     """The runs of one start of a driver: their cells, and before them the sweep, where there is one."""
 
     def __init__(self, order: Mapping[str, Any], used: bool = False) -> None:
@@ -112,7 +112,7 @@ class Courier:
         return Disclosure().journal(self.store.folder("runs", name))
 
 
-def follow(courier: Courier, driver: Driver, told: Callable[[], None]) -> str:
+def follow(courier: Uploader, driver: Driver, told: Callable[[], None]) -> str:
     """Sync until the run has ended or its driver is gone; what could not be delivered, in a line, or nothing."""
     with courier.held():
         while not (driver.ended or driver.dead):
@@ -134,7 +134,7 @@ def follow(courier: Courier, driver: Driver, told: Callable[[], None]) -> str:
         return problem
 
 
-def settle(courier: Courier, driver: Driver, told: Callable[[], None]) -> None:
+def settle(courier: Uploader, driver: Driver, told: Callable[[], None]) -> None:
     """Deliver what a database that was set aside had, as far as nobody else is at it; the rest stays noted."""
     path = courier.target.database
     waiting = database.owed(path) if path else []
@@ -161,7 +161,7 @@ def settle(courier: Courier, driver: Driver, told: Callable[[], None]) -> None:
             "sweep": name if cells else None,
         }
         with suppress(Exception):  # it stays owed
-            other = Courier(order, used=True)
+            other = Uploader(order, used=True)
             with other.held(wait=False):
                 other.sync(lambda entry: entry.finish(files=True), settled=True)
             done |= {name, *cells}
@@ -224,7 +224,7 @@ def main() -> None:
         with suppress(OSError):
             answers.write("{}\n")
 
-    courier = Courier(order)
+    courier = Uploader(order)
     problem = follow(courier, driver, told)
     with suppress(OSError):
         answers.write(json.dumps({"problem": problem, "said": courier.said}) + "\n")

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.cli import progress
 from orchestrator.cli.progress import line, told, watching
-from orchestrator.run_folder.progress import Tally
+from orchestrator.run_folder.progress import RunProgress
 
 PLANNED = {"event": "planned", "run": "a-1", "planned": 10, "stored": 2, "tasks": {"net.train": 8, "a.summary": 2}}
 
@@ -25,7 +25,7 @@ def failed(event: str = "failed", **about: str) -> dict[str, Any]:
 
 
 def test_the_line_says_what_is_done_what_was_there_before_and_what_failed() -> None:
-    tally = Tally(lambda: 100.0)
+    tally = RunProgress(lambda: 100.0)
     for event in (PLANNED, done(), done(), failed(error="ValueError: no")):
         tally.take(event)
     assert line(tally).startswith("4/10 jobs, 2 done, 2 stored before, 1 failed")
@@ -33,7 +33,7 @@ def test_the_line_says_what_is_done_what_was_there_before_and_what_failed() -> N
 
 def test_a_run_that_is_over_has_no_time_left_to_show() -> None:
     now = 100.0
-    tally = Tally(lambda: now)
+    tally = RunProgress(lambda: now)
     tally.take(PLANNED)
     tally.take(done())
     now += 1.0

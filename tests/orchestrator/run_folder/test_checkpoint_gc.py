@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.planning.plan import Plan
-from orchestrator.run_folder.checkpoint_gc import States
+from orchestrator.run_folder.checkpoint_gc import CheckpointGc
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store, open_store
 
@@ -38,13 +38,13 @@ def stored(store: Store, *keys: str) -> set[str]:
 def test_the_state_that_a_link_went_on_from_goes_when_the_link_is_stored(store: Store) -> None:
     plan, (first, second, _) = planned(store, "a", 3)
     done = stored(store, first, second)
-    States(store, store.folder("runs"), ["a"], keep=False).pass_over(plan, second, done)
+    CheckpointGc(store, store.folder("runs"), ["a"], keep=False).pass_over(plan, second, done)
     assert {second} == store.states()
 
 
 def test_a_state_stays_while_another_run_is_to_go_on_from_it(store: Store) -> None:
     short, links = planned(store, "short", 2)
-    states = States(store, store.folder("runs"), ["short"], keep=False)
+    states = CheckpointGc(store, store.folder("runs"), ["short"], keep=False)
     done = stored(store, *links)
     planned(store, "long", 3)  # planned after the first look, as another start may do at any time
     states.clear(short, done)
@@ -58,7 +58,7 @@ def test_a_state_stays_while_another_run_is_to_go_on_from_it(store: Store) -> No
 def test_what_a_chain_ends_with_stays_where_that_is_asked_for(store: Store) -> None:
     plan, links = planned(store, "a", 2)
     done = stored(store, *links)
-    States(store, store.folder("runs"), ["a"], keep=True).clear(plan, done)
+    CheckpointGc(store, store.folder("runs"), ["a"], keep=True).clear(plan, done)
     assert {links[-1]} == store.states()
 
 
@@ -66,7 +66,7 @@ def test_runs_are_listed_again_only_when_there_is_a_new_one(store: Store, monkey
     plan, links = planned(store, "a", 4)
     runs = store.folder("runs")
     planned(store, "b", 2)
-    states = States(store, runs, ["a"], keep=False)
+    states = CheckpointGc(store, runs, ["a"], keep=False)
     done = stored(store, *links)
     listed: list[str] = []
     whole = os.scandir

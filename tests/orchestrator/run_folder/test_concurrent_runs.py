@@ -9,7 +9,7 @@ import pytest
 import toys
 
 from orchestrator.planning.plan import Plan
-from orchestrator.run_folder.concurrent_runs import Neighbours
+from orchestrator.run_folder.concurrent_runs import ConcurrentRuns
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store.lease import acquire
 
@@ -25,7 +25,7 @@ def test_an_earlier_living_run_claims_what_it_shares_and_its_log_says_whether_it
     ours = run(tmp_path, "ours", 3)
     theirs = run(tmp_path, "theirs", 2)
     with acquire([tmp_path / "theirs"]) as lease:
-        neighbours = Neighbours(tmp_path, ["ours"], lease.since + 1, monotonic=lambda: seconds[0])
+        neighbours = ConcurrentRuns(tmp_path, ["ours"], lease.since + 1, monotonic=lambda: seconds[0])
         [(name, (holder, shared, idle))] = neighbours.claimed(ours).items()
         assert ("theirs", os.getpid(), ours & theirs, 0.0) == (name, holder.pid, shared, idle)
         seconds[0] = 30.0
@@ -39,7 +39,7 @@ def test_of_two_runs_the_later_one_leaves_to_the_earlier_one_and_not_the_other_w
     keys = run(tmp_path, "a", 2) | run(tmp_path, "b", 3)
     with acquire([tmp_path / "a"]) as one, acquire([tmp_path / "b"]) as other:
         since = {"a": one.since, "b": other.since}
-        claimed = {name: set(Neighbours(tmp_path, [name], since[name]).claimed(keys)) for name in since}
+        claimed = {name: set(ConcurrentRuns(tmp_path, [name], since[name]).claimed(keys)) for name in since}
     assert {"a": set(), "b": {"a"}} == claimed
 
 
@@ -51,5 +51,5 @@ def test_runs_that_have_ended_are_not_looked_at(tmp_path: Path, monkeypatch: pyt
     listed: list[str] = []
     whole = os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: (listed.append(os.fspath(path)), whole(path))[1])
-    assert {} == Neighbours(tmp_path, ["ours"], 0.0).claimed(keys)
+    assert {} == ConcurrentRuns(tmp_path, ["ours"], 0.0).claimed(keys)
     assert {".drivers"} >= {Path(path).name for path in listed}

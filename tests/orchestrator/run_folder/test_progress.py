@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.run_folder.progress import Tally
+from orchestrator.run_folder.progress import RunProgress
 
 PLANNED = {"event": "planned", "run": "a-1", "planned": 10, "stored": 2, "tasks": {"net.train": 8, "a.summary": 2}}
 
@@ -25,7 +25,7 @@ def done(task: str = "net.train", seconds: float = 4.0) -> dict[str, Any]:
 
 
 def test_jobs_done_and_failed_are_counted_beside_what_was_stored() -> None:
-    tally = Tally(Clock())
+    tally = RunProgress(Clock())
     for event in (PLANNED, done(), done(), FAILED):
         tally.take(event)
     assert (10, 2, 2, 1) == (tally.planned, tally.stored, tally.done, tally.failed)
@@ -33,7 +33,7 @@ def test_jobs_done_and_failed_are_counted_beside_what_was_stored() -> None:
 
 
 def test_a_result_that_is_gone_counts_again_once_it_is_computed_again() -> None:
-    tally = Tally(Clock())
+    tally = RunProgress(Clock())
     gone = {"event": "missing", "key": "f" * 64, "task": "a.summary", "inputs": ["k" * 64]}
     for event in (PLANNED, done(), gone, gone):  # two readers find the same
         tally.take(event)
@@ -46,7 +46,7 @@ def test_a_result_that_is_gone_counts_again_once_it_is_computed_again() -> None:
 
 def test_models_per_minute_counts_what_jobs_say_they_trained_whatever_they_are_called() -> None:
     clock = Clock()
-    tally = Tally(clock)
+    tally = RunProgress(clock)
     tally.take(PLANNED)
     for event in (done("a.train_set"), done("a.summary", 0.1)):
         tally.take(event)
@@ -59,7 +59,7 @@ def test_models_per_minute_counts_what_jobs_say_they_trained_whatever_they_are_c
 
 def test_the_time_left_follows_from_what_jobs_took_and_how_many_ran_at_a_time() -> None:
     clock = Clock()
-    tally = Tally(clock)
+    tally = RunProgress(clock)
     tally.take({"event": "planned", "run": "a-1", "planned": 10, "stored": 0, "tasks": {"net.train": 10}})
     assert tally.left is None
     for _ in range(4):
@@ -69,7 +69,7 @@ def test_the_time_left_follows_from_what_jobs_took_and_how_many_ran_at_a_time() 
 
 
 def test_the_times_of_the_events_count_and_not_when_they_are_read() -> None:
-    tally = Tally(Clock())
+    tally = RunProgress(Clock())
     tally.take(PLANNED | {"time": "2026-11-21T10:00:00.000+00:00"})
     for _ in range(3):
         tally.take(done())
@@ -79,7 +79,7 @@ def test_the_times_of_the_events_count_and_not_when_they_are_read() -> None:
 
 
 def test_another_start_counts_from_nothing() -> None:
-    tally = Tally(Clock())
+    tally = RunProgress(Clock())
     for event in (PLANNED, done(), FAILED, {"event": "interrupted"}, PLANNED | {"event": "started", "stored": 3}):
         tally.take(event)
     assert (3, 0, 0, False) == (tally.stored, tally.done, tally.failed, tally.over)

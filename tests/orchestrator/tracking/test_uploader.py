@@ -21,7 +21,7 @@ from orchestrator.tracking import database
 from orchestrator.tracking.delivery import delivered
 from orchestrator.tracking.server import Server, Undeliverable
 from orchestrator.tracking.target import Target
-from orchestrator.tracking.uploader import Courier, follow, reason
+from orchestrator.tracking.uploader import Uploader, follow, reason
 from tests.conftest import Copied
 from tests.support.mlflow_server import client, tracked
 from tests.support.shell import Here
@@ -57,10 +57,10 @@ class Place:
         made: dict[str, Any] = self.engram.json(*TOYS, "--store", self.store.location, *arguments, code=code)
         return made
 
-    def courier(self, report: dict[str, Any], experiment: str = "engram") -> Courier:
+    def courier(self, report: dict[str, Any], experiment: str = "engram") -> Uploader:
         cells = [cell["run"] for cell in report.get("cells", ())]
         order = {"store": self.store.location, "uri": self.target.uri, "experiment": experiment}
-        return Courier(order | {"runs": cells or [report["run"]], "sweep": report["run"] if cells else None})
+        return Uploader(order | {"runs": cells or [report["run"]], "sweep": report["run"] if cells else None})
 
     def deliver(self, report: dict[str, Any], dead: bool = False) -> str:
         driver = Told(dead)
