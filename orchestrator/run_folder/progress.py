@@ -1,4 +1,4 @@
-"""Progress: what the events of a run add up to. The display, `status --watch` and tracking count with it, so they agree."""
+"""Progress: what the events of a run add up to, as its display, `status --watch` and tracking show it."""
 
 from __future__ import annotations
 
