@@ -45,11 +45,10 @@ def ui(
             told(ui.link(where.public_uri, where.experiment))
             return 0
         ui.check(opened, where)
-        free = ui.free_port(port)
-        if free != port:
-            say(f"port {port} is taken; this is port {free}")
         try:
-            with ui.serving(opened, where, free) as server:
+            with ui.serving(opened, where, port) as (server, free):
+                if free != port:
+                    say(f"port {port} is taken; this is port {free}")
                 told(ui.link(f"http://{ui.HOST}:{free}", where.experiment), "Ctrl-C ends it")
                 server.wait()
         except KeyboardInterrupt:

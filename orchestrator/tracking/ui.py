@@ -26,6 +26,7 @@ from orchestrator.tracking.target import ARTIFACTS, FOLDER, LOCK, VIEW, Target, 
 
 HOST = "127.0.0.1"
 PORTS = 100  # that are tried, one after another
+ATTEMPTS = 3  # at a port, where others take the ones that were free
 STARTING = 120.0  # seconds until it answers; a machine under load takes its time to load MLflow
 ENDING = 5.0  # seconds to end by itself
 SECONDS = 5.0  # for a server to answer
@@ -79,39 +80,55 @@ def free_port(first: int) -> int:
 
 
 @contextmanager
-def serving(store: Store, target: Target, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """MLflow's server on the tracking store, answering. It ends with the context, or should this process be killed."""
-    folder = store.folder(FOLDER)
+def serving(store: Store, target: Target, first: int) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """MLflow's server on the tracking store, answering, and its port: the first one from `first` on that is free.
+
+    It ends with the context, or should this process be killed. Where somebody takes the port while the server starts,
+    it starts again at the next one.
+    """
     guard = Guard()
+    server = None
+    try:
+        for attempt in range(1, ATTEMPTS + 1):
+            port = free_port(first)
+            server = _start(store, target, port, guard)
+            if _answers(server, port, log(store)):
+                break
+            if attempt == ATTEMPTS or free_port(port) == port:  # the port is not what it ended for
+                raise EngramError(f"MLflow's server ended at once; what it said is in {log(store)}")
+        yield server, port
+    finally:
+        if server is not None:
+            _end(server)
+        guard.close()
+
+
+def _start(store: Store, target: Target, port: int, guard: Guard) -> subprocess.Popen[bytes]:
+    folder = store.folder(FOLDER)
     command = [sys.executable, "-P", "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
     # Under gunicorn it has no endpoint for the assistant, which would run commands on this machine, and starts sooner.
     command += ["--gunicorn-opts", "--threads 4"]
     command += ["--backend-store-uri", target.uri, "--default-artifact-root", (folder / ARTIFACTS).as_uri()]
-    with open(log(store), "wb") as said:
-        server = subprocess.Popen(
+    with open(log(store), "wb") as output:
+        return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             cwd=folder,  # MLflow's own defaults are in the working directory
             env={**os.environ, **SETTINGS, **guard.variables},
             start_new_session=True,  # an interrupt from the terminal is for this process, which then ends it
         )
-    try:
-        _await(server, port, log(store))
-        yield server
-    finally:
-        _end(server)
-        guard.close()
 
 
-def _await(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _answers(server: subprocess.Popen[bytes], port: int, log: Path) -> bool:
+    """Wait until the server answers; False where it has ended instead. EngramError where it does neither in time."""
     deadline = time.monotonic() + STARTING
     while time.monotonic() < deadline:
         if server.poll() is not None:
-            raise EngramError(f"MLflow's server ended at once; what it said is in {log}")
+            return False
         with suppress(OSError), urllib.request.urlopen(f"http://{HOST}:{port}/health", timeout=2):
-            return
+            return True
         time.sleep(0.1)
     raise EngramError(f"MLflow's server does not answer; what it said is in {log}")
 

@@ -547,7 +547,7 @@ def simulate(seed: int) -> World:
             mock.patch.object(lease, "acquire", acquired),
             mock.patch.object(lease, "me", holder),
             mock.patch.object(lifecycle, "open_executor", executor),
-            mock.patch.object(lifecycle, "planned", planned),
+            mock.patch.object(lifecycle, "plan_of", planned),
             mock.patch.object(os, "fsync"),  # no simulated machine loses what it wrote
         ):
             world.run()

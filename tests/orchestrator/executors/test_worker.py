@@ -45,7 +45,7 @@ def pinned(folder: Path, before: str = "") -> list[str]:
 
 def test_modules_of_the_working_directory_do_not_shadow_ours(tmp_path: Path) -> None:
     calls, job, theirs = pinned(tmp_path)
-    assert [str(ROOT / "orchestrator" / "calls.py"), str(ROOT / "tasks" / "job.py")] == [calls, job]
+    assert [str(ROOT / "orchestrator" / "executors" / "calls.py"), str(ROOT / "tasks" / "job.py")] == [calls, job]
     assert tmp_path / "ours_no_more.py" == Path(theirs)
 
 

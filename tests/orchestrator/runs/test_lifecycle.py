@@ -425,7 +425,7 @@ def test_a_run_whose_choice_cannot_be_kept_pauses_and_goes_on_once_it_can(store:
 
 def test_a_run_killed_between_its_choice_and_its_results_goes_on_with_that_choice(store: Store, tmp_path: Path) -> None:
     fields: dict[str, Any] = {"parts": 3, "trouble": "choose, die", "folder": str(tmp_path)}
-    driver = multiprocessing.get_context("fork").Process(target=run, args=(store,), kwargs=fields)
+    driver = multiprocessing.get_context("spawn").Process(target=run, args=(store,), kwargs=fields)
     driver.start()
     driver.join()
     assert -signal.SIGKILL == driver.exitcode

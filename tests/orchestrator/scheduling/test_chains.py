@@ -97,7 +97,7 @@ def test_a_chain_is_finished_before_others_begin(store: Store) -> None:
 @pytest.mark.parametrize("at", [1, 3, 5])
 def test_a_killed_run_goes_on_from_the_last_link_that_was_stored(store: Store, tmp_path: Path, at: int) -> None:
     fields: dict[str, Any] = {"models": 1, "epochs": 6, "link": 2, "trouble": "die", "at": at, "folder": str(tmp_path)}
-    driver = multiprocessing.get_context("fork").Process(target=run, args=(store,), kwargs=fields)
+    driver = multiprocessing.get_context("spawn").Process(target=run, args=(store,), kwargs=fields)
     driver.start()
     driver.join()
     assert -signal.SIGKILL == driver.exitcode

@@ -44,8 +44,8 @@ def test_what_is_computed_in_this_thread_gets_its_grace_and_no_more(monkeypatch:
 
     def compute() -> None:
         with stop.computing_here():
-            os.kill(os.getpid(), signal.SIGINT)
             try:
+                os.kill(os.getpid(), signal.SIGINT)
                 time.sleep(60)
             except OutOfTime as error:  # as a task may that catches all there is
                 swallowed.append(error)

@@ -72,6 +72,7 @@ def test_the_link_answers_on_this_machine_only_until_the_command_is_ended(
             signal.signal(signal.SIGINT, before)
         assert command.stdout is not None
         url = command.stdout.readline().strip()
+    assert url, command.communicate()[1]
     port = int(url.split(":")[2].partition("/")[0])
     assert port > first
     assert f"http://127.0.0.1:{port}/#/experiments/1/runs?workflowType=machine_learning" == url
