@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import Decision, decided
-from tasks.audits.forgetting.fits import ADEQUATE
+from tasks.audits.forgetting.measures.fits import ADEQUATE
 from tasks.job import Answer, Verdict
 
 Row = Mapping[str, Any]
@@ -36,7 +36,7 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
     found = [row for (metric, _), row in rows.items() if metric == "one-sided rho"]
     if not found:
-        why = "this run shows images only" if "scores" not in config.measures else "no target has been asked"
+        why = "this run shows images only" if "scores" not in config.measures else "no ratios have been computed"
         return Verdict("undecided", f"Undecided: {why}.", LIMITS, tuple(rows)[:1])
     answers = [decision(rows, row, config.margin) for row in found]
     kinds = [each.answer for each in answers]

@@ -13,7 +13,7 @@ function at its own sorted values; of as many values without ties that is i / n 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 Score = Literal["published", "one-sided"]
 SCORES: tuple[Score, ...] = ("published", "one-sided")
+METRIC_PREFIX: Mapping[Score, str] = {"one-sided": "one-sided ", "published": ""}  # in the summary, the answer's first
 
 POINTS = 256  # quantiles of all confidences at which, and where models differ most, resamples are looked at
 
