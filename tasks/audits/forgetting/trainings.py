@@ -151,7 +151,7 @@ def check_data(config: Forgetting) -> None:
         images = load(part.data)
         part.rows(images)
         if images.shape != query.shape:
-            shapes = [" x ".join(map(str, each)) for each in (images.shape, query.shape)]
+            shapes = [" x ".join(map(str, shape)) for shape in (images.shape, query.shape)]
             raise DatasetError(
                 f"images of {part.data.name} are {shapes[0]}, those of the query set {config.query.data.name} "
                 f"{shapes[1]}; all must be of one shape: add #28x28, or another height x width, and #grey or #rgb"

@@ -64,13 +64,15 @@ def power(config: Power, inputs: Inputs) -> pa.Table:
     row, and without any query model there is none at all.
     """
     matrix = confidence_matrix(inputs)
+    if not matrix.replicates("query"):
+        return POWER.empty_table()
     shares = sorted(
-        (target.query or 0.0, number) for number, target in enumerate(config.ratios.targets) if target.is_beside_all
+        (target.query or 0.0, number)
+        for number, target in enumerate(config.ratios.targets)
+        if target.is_beside_all and matrix.replicates("target", number)
     )
-    there = matrix.replicates("query")
-    answered = [(share, number) for share, number in shares if there and matrix.replicates("target", number)]
-    found = [at_share(config.ratios, matrix, share, number, score) for share, number in answered for score in SCORES]
-    return pa.Table.from_pylist(found, POWER)
+    powers = [at_share(config.ratios, matrix, share, number, score) for share, number in shares for score in SCORES]
+    return pa.Table.from_pylist(powers, POWER)
 
 
 def at_share(config: Ratios, matrix: ConfidenceMatrix, share: float, number: int, score: Score) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from tasks.audits.forgetting.config import Forgetting, check_least, check_margin
 from tasks.audits.forgetting.decision import Right, right
 from tasks.audits.forgetting.kolmogorov_smirnov import METRIC_PREFIX, SCORES, Score
 from tasks.audits.forgetting.measures import query_confidences
+from tasks.audits.forgetting.measures.distances import DISTANCES
 from tasks.audits.forgetting.published import Printed, numbers
 from tasks.audits.forgetting.rho import Ratio
 from tasks.audits.forgetting.target import NamedTarget
@@ -94,10 +95,14 @@ def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
     A target no model of which is there has no rows, and without any query model there is none at all.
     """
     matrix = confidence_matrix(inputs)
-    judged = []
-    for number, target in enumerate(config.targets):
-        if matrix.replicates("query") and matrix.replicates("target", number):
-            judged += [of_target(config, matrix, number, target, score) for score in SCORES]
+    if not matrix.replicates("query"):
+        return RATIOS.empty_table()
+    judged = [
+        of_target(config, matrix, number, target, score)
+        for number, target in enumerate(config.targets)
+        if matrix.replicates("target", number)
+        for score in SCORES
+    ]
     return pa.Table.from_pylist(judged, RATIOS)
 
 
@@ -182,7 +187,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
         of_score = [target for target in judged if target["score"] == score]
         yield from rhos_and_distances(score, of_score, unanswered, printed if score == "published" else {})
         yield from counts(score, of_score)
-        yield from separations(score, of_score)
+        yield from separations(score, of_score, tables.one(DISTANCES) is not None)
     for target in judged:
         if target["score"] == "published":
             rule = statistics.proportion(target["rule_forgotten"], target["rule_triples"])
@@ -215,10 +220,14 @@ def counts(score: Score, judged: Sequence[Row]) -> Iterator[Row]:
             yield row(metric, {"score": score}, share, "target")
 
 
-def separations(score: Score, judged: Sequence[Row]) -> Iterator[Row]:
-    """Of targets that are known by a table the separation of their own, at the precision of the table."""
+def separations(score: Score, judged: Sequence[Row], known: bool) -> Iterator[Row]:
+    """Of targets that are known by a table the separation of their own, at the precision of the table.
+
+    Unless that of all models is `known`, from the table of distances, every target has its own: nothing is decided of
+    a target without it.
+    """
     for target in judged:
-        if target["source"] == "outputs":
+        if target["source"] == "outputs" or not known:
             setting = {"score": score, "target": target["name"]}
             yield row("separation", setting, alone(target["separation"]), "pair of trainings", 0.0)
 

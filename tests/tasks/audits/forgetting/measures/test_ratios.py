@@ -10,7 +10,7 @@ import pytest
 
 from tasks import seeds
 from tasks.audits.forgetting.kolmogorov_smirnov import SCORES, Score, among, ks
-from tasks.audits.forgetting.measures.distances import Distances, distances
+from tasks.audits.forgetting.measures.distances import DISTANCES, Distances, distances
 from tasks.audits.forgetting.measures.power import Power, power
 from tasks.audits.forgetting.measures.ratios import RATIOS, Ratios, ratios
 from tasks.audits.forgetting.rho import ratio as rho
@@ -101,7 +101,7 @@ RATIO = judged(
 
 
 def test_the_one_sided_rows_come_first() -> None:
-    metrics = list(dict.fromkeys(metric for metric, _ in rows(RATIO)))
+    metrics = list(dict.fromkeys(metric for metric, _ in rows(RATIO, DISTANCES.empty_table())))
     counted = ["targets decided rightly", "targets undecided", "targets decided wrongly"]
     assert ["one-sided rho", "one-sided KS", *counted, "rho", "KS", "published rule says forgotten"] == metrics
 
@@ -162,6 +162,10 @@ def test_a_target_that_no_model_answered_for_has_a_row_of_no_models() -> None:
 
 def test_a_table_has_its_own_separation_and_others_that_of_all() -> None:
     printed = ratio("said.csv", "one-sided", 0.1, 0.2, source="outputs", separation=-0.02)
-    found = rows(judged(printed, ratio("theirs.pt", "one-sided", 0.1, 0.2, source="model", separation=0.3)))
-    assert [setting(score="one-sided", target="said.csv")] == [at for metric, at in found if metric == "separation"]
-    assert -0.02 == found["separation", setting(score="one-sided", target="said.csv")]["estimate"]
+    table = judged(printed, ratio("theirs.pt", "one-sided", 0.1, 0.2, source="model", separation=0.3))
+    found = rows(table, DISTANCES.empty_table())
+    said, theirs = (setting(score="one-sided", target=name) for name in ("said.csv", "theirs.pt"))
+    assert [said] == [at for metric, at in found if metric == "separation"]
+    assert -0.02 == found["separation", said]["estimate"]
+    alone = rows(table)  # that of all is not known
+    assert [-0.02, 0.3] == [alone["separation", at]["estimate"] for at in (said, theirs)]
