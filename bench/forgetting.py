@@ -25,8 +25,8 @@ import torch
 from numpy.typing import NDArray
 
 from bench.measuring import Row, Run, clock_of, here, in_turn, parser, publish
-from tasks.audits.forgetting.distance import Score
-from tasks.audits.forgetting.ratio import Ratio, ratio
+from tasks.audits.forgetting.kolmogorov_smirnov import Score
+from tasks.audits.forgetting.rho import Ratio, ratio
 
 Array = NDArray[np.float64]
 CPU = torch.device("cpu")

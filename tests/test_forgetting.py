@@ -28,7 +28,7 @@ from orchestrator.spec.fields import coerce, plain, text
 from orchestrator.spec.resolve import Cell, pinned
 from orchestrator.store import open_store
 from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target
-from tasks.audits.forgetting.trainings import trained
+from tasks.audits.forgetting.trainings import trainings
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tasks.job import Answer
@@ -133,7 +133,9 @@ def test_missing_replicates_are_told_by_the_number_of_models(
 ) -> None:
     asked = config("smoke")
     tables(AUDIT.plan(asked), done=done)
-    named = {key_of(job, []): (model.kind, model.target, model.replicate) for model, job in trained(asked)}
+    named = {
+        key_of(job, []): (model.kind, model.target, model.replicate) for model, job in trainings(asked).jobs.items()
+    }
     gone = {key for key, model in named.items() if model in lost}
     weights = {key: table for key, table in done.items() if table.schema.equals(MIXED) and key not in gone}
     summary = tables(AUDIT.plan(asked), absent=lambda job: key_of(job, []) in gone, done=weights)["summary"]
@@ -284,7 +286,7 @@ def test_a_table_that_says_something_else_is_refused_before_anything_is_trained(
         (
             ("given.output=a.csv",),
             2,
-            "unknown field 'given.output': Given has models, outputs, interface, columns; did",
+            "unknown field 'given.output': ExternalTargets has models, outputs, interface, columns; did",
         ),
         (("--preset", "table3"), 2, "unknown preset 'table3' of forgetting; it has quickstart, null, smoke, table1"),
     ],

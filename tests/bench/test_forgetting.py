@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from bench.forgetting import TINY, by_scipy, confidences, rows
-from tasks.audits.forgetting.distance import SCORES, Score, distances, resampled
-from tasks.audits.forgetting.ratio import weights
+from tasks.audits.forgetting.kolmogorov_smirnov import SCORES, Score, distances, resampled
+from tasks.audits.forgetting.rho import weights
 
 
 @pytest.mark.parametrize("score", SCORES)

@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.forgetting.asked import CONFIDENCES
-from tasks.audits.forgetting.config import PUBLISHED, Forgetting, Target, tiny
-from tasks.audits.forgetting.distance import SCORES
-from tasks.audits.forgetting.distances import DISTANCES
-from tasks.audits.forgetting.fits import FITS
-from tasks.audits.forgetting.powers import POWER
-from tasks.audits.forgetting.ratios import RATIOS
+from tasks.audits.forgetting.config import PUBLISHED, Forgetting, tiny
+from tasks.audits.forgetting.kolmogorov_smirnov import SCORES
+from tasks.audits.forgetting.measures.distances import DISTANCES
+from tasks.audits.forgetting.measures.fits import FITS
+from tasks.audits.forgetting.measures.power import POWER
+from tasks.audits.forgetting.measures.query_confidences import CONFIDENCES
+from tasks.audits.forgetting.measures.ratios import RATIOS
+from tasks.audits.forgetting.target import Target
 from tasks.statistics import proportion
 
 Row = dict[str, Any]

@@ -13,13 +13,14 @@ import pytest
 from scipy import stats
 
 from dashboards import drawing
-from dashboards.audits.forgetting.confidences import Asked, Axis, farthest, read, thinned, tick
 from dashboards.audits.forgetting.power import read as read_power
+from dashboards.audits.forgetting.query_confidences import Asked, Axis, farthest, read, thinned, tick
 from dashboards.figure import Figure
 from dashboards.figures import figures
 from dashboards.run import Run
 from orchestrator.store import Store
-from tasks.audits.forgetting.summary import of_power
+from tasks.audits.forgetting.measures.power import MEASURE
+from tasks.measure import Tables
 from tasks.schemas import SUMMARY
 from tests.dashboards import forgotten, made
 from tests.dashboards.test_figures import named
@@ -210,7 +211,8 @@ def test_power_says_from_which_share_on_models_are_detected(store: Store) -> Non
 
 def test_the_smallest_share_is_that_of_the_summary(store: Store) -> None:
     table = forgotten.power()
-    rows = [row for row in of_power(table.to_pylist()) if row["metric"] == "smallest share detected"]
+    assert MEASURE.rows is not None
+    rows = [row for row in MEASURE.rows(Tables([table]), None) if row["metric"] == "smallest share detected"]
     curves = [read_power(table, score) for score in ("one-sided", "published")]
     assert [0.01, 0.03] == [row["estimate"] for row in rows] == [curve and curve.smallest for curve in curves]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dashboards.audits.forgetting.cells import cells
-from dashboards.audits.forgetting.confidences import confidences
 from dashboards.audits.forgetting.distances import distances
+from dashboards.audits.forgetting.examples import pictures
 from dashboards.audits.forgetting.fits import fits
-from dashboards.audits.forgetting.pictures import pictures
 from dashboards.audits.forgetting.power import power
+from dashboards.audits.forgetting.query_confidences import confidences
 from dashboards.audits.forgetting.ratios import ratios
+from dashboards.audits.forgetting.sweep_cells import cells
 from dashboards.audits.forgetting.targets import margin, targets
 from dashboards.figure import Figure
 from dashboards.gallery import Gallery

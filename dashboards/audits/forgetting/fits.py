@@ -11,7 +11,7 @@ from dashboards import drawing
 from dashboards.audits.forgetting import style
 from dashboards.audits.forgetting.targets import called, grouped
 from dashboards.figure import Figure
-from tasks.audits.forgetting.fits import ADEQUATE
+from tasks.audits.forgetting.measures.fits import ADEQUATE
 
 
 def fits(table: pa.Table, names: Mapping[int, str]) -> Figure | None:

@@ -15,8 +15,8 @@ from dashboards.audits.forgetting import style
 from dashboards.audits.forgetting.targets import span_of
 from dashboards.columns import integers, numbers, texts
 from dashboards.figure import Figure
-from tasks.audits.forgetting.distance import Score
-from tasks.audits.forgetting.power import smallest_detected
+from tasks.audits.forgetting.kolmogorov_smirnov import Score
+from tasks.audits.forgetting.measures.power import smallest_detected
 
 Array = NDArray[np.float64]
 NUMBERS = ("share", "power", "power_low", "power_high", "rho", "low", "high")

@@ -15,7 +15,7 @@ from dashboards.audits.forgetting import style
 from dashboards.audits.forgetting.targets import replicates, span_of, things
 from dashboards.estimates import finite, shortened
 from dashboards.figure import Figure
-from tasks.audits.forgetting.distance import SCORES
+from tasks.audits.forgetting.kolmogorov_smirnov import SCORES
 
 NEEDED = {"target", "name", "score", "rho", "low", "high", "decision", "models", "images"}
 METRIC = "rho"

@@ -32,12 +32,36 @@ Cost. Replicates x (2 + targets) trainings. `quickstart` takes about a minute of
 
 from __future__ import annotations
 
-from tasks.audits.forgetting.config import Forgetting, Target, tiny
-from tasks.audits.forgetting.planning import plan, probes
-from tasks.audits.forgetting.presets import PRESETS
-from tasks.audits.forgetting.verdict import verdict
-from tasks.job import Audit
+from collections.abc import Iterator
 
-__all__ = ["AUDIT", "PRESETS", "Forgetting", "Target", "plan", "tiny"]
+from tasks.audits.forgetting.config import Forgetting, tiny
+from tasks.audits.forgetting.external_targets import SET
+from tasks.audits.forgetting.measures import MEASURES
+from tasks.audits.forgetting.presets import PRESETS
+from tasks.audits.forgetting.published import repeats
+from tasks.audits.forgetting.summary import About, summary
+from tasks.audits.forgetting.target import Target
+from tasks.audits.forgetting.trainings import checked, trainings
+from tasks.audits.forgetting.verdict import verdict
+from tasks.datasets.catalog import load
+from tasks.datasets.images import Pixels
+from tasks.job import Audit, Job, Roots
+from tasks.measure import roots
+
+__all__ = ["AUDIT", "PRESETS", "Forgetting", "Target", "plan", "probes", "tiny"]
+
+
+def plan(config: Forgetting) -> Roots:
+    """The tables of the audit, `summary` among them; which ones follows from what is measured."""
+    config = checked(config)
+    trained = trainings(config)
+    return roots(MEASURES, config, trained, lambda read: Job(summary, About(trained.targets, repeats(config)), read))
+
+
+def probes(config: Forgetting) -> Iterator[tuple[str, Pixels]]:
+    """The query set, which a model's owner asks the model about."""
+    images = load(config.query.data)
+    yield SET, images.train_images[config.query.rows(images)]
+
 
 AUDIT = Audit(config=Forgetting, plan=plan, presets=PRESETS, tiny=tiny, verdict=verdict, probes=probes)

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tasks import seeds
-from tasks.audits.forgetting import distance
+from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix
 from tasks.audits.forgetting.decision import Decision, decided
-from tasks.audits.forgetting.distance import Score
-from tasks.audits.forgetting.ratio import Ratio, ratio
-from tasks.audits.forgetting.said import Said
+from tasks.audits.forgetting.kolmogorov_smirnov import Score, among
+from tasks.audits.forgetting.rho import Ratio, ratio
 from tasks.audits.forgetting.trainings import Model
 
 
@@ -29,17 +28,20 @@ class Comparison:
     decision: Decision
 
 
-def compared(said: Said, target: Sequence[Model], score: Score, margin: float, resamples: int, seed: int) -> Comparison:
+def compared(
+    matrix: ConfidenceMatrix, target: Sequence[Model], score: Score, margin: float, resamples: int, seed: int
+) -> Comparison:
     """The models of a target, or some of them, beside all query and calibration models there are.
 
     All targets meet the same resamples of the images. ValueError without a query model.
     """
-    query, calibration, models = said.alike(said.named("query"), said.named("calibration"), target)
-    found = ratio(
-        query, calibration, models, said.groups, resamples, seeds.generator(seed, "resamples of images"), score
+    query, calibration, models = matrix.at_one_resolution(
+        matrix.replicates("query"), matrix.replicates("calibration"), target
     )
-    floor = distance.among(query, score)[~np.eye(len(query), dtype=bool)]
+    generator = seeds.generator(seed, "resamples of images")
+    quotient = ratio(query, calibration, models, matrix.groups, resamples, generator, score)
+    floor = among(query, score)[~np.eye(len(query), dtype=bool)]
     known = len(floor) and len(calibration)
-    separation = float(found.to_calibration.min() - floor.max()) if known else None
-    decision = decided(found.rho.value, found.rho.low, found.rho.high, separation, margin)
-    return Comparison(found, float(floor.mean()) if len(floor) else None, separation, decision)
+    separation = float(quotient.to_calibration.min() - floor.max()) if known else None
+    decision = decided(quotient.rho.value, quotient.rho.low, quotient.rho.high, separation, margin)
+    return Comparison(quotient, float(floor.mean()) if len(floor) else None, separation, decision)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from tasks.audits.forgetting.given import Given
+from tasks.audits.forgetting.external_targets import ExternalTargets
+from tasks.audits.forgetting.target import Target
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
 from tasks.models import catalog
@@ -16,58 +16,10 @@ from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
 from tasks.training.classifier import OptimiserName, check_schedule
 
-Measure = Literal["scores", "examples"]
+MeasureGroup = Literal["scores", "examples"]
 
 LEAST = {"crop": 0, "replicates": 1, "decimals": 1, "epochs": 1, "batch": 1, "resamples": 1, "seed": 0}
 DEEP = ("densenet100", "resnet18")
-SETS = {"calibration": "D_C", "query": "D_Q", "outside": "out of domain"}  # field -> as it is told and may be written
-SHARE = re.compile(r"(?P<share>\d*\.?\d+(?:e-?\d+)?)?\s*\*?\s*(?P<name>[a-z_][a-z_ ]*)", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Target:
-    """What an audited model is trained on: shares of the query set, of the calibration set and of one out of domain.
-
-    Written `D_C`, `D_C+0.1D_Q`, or with the fields' names `calibration+0.1query`.
-    """
-
-    query: float = 0.0
-    calibration: float = 0.0
-    outside: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("query", "calibration", "outside"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be a share from 0 to 1")
-        if not (self.query or self.calibration or self.outside):
-            raise ValueError("a target is trained on nothing; one of query, calibration and outside must be above 0")
-
-    @classmethod
-    def parse(cls, text: str) -> Target:
-        shares: dict[str, float] = {}
-        names = {name.lower(): field for field, told in SETS.items() for name in (field, told)}
-        for part in text.split("+"):
-            found = SHARE.fullmatch(part.strip())
-            field = names.get(found["name"].strip().lower()) if found else None
-            if found is None or field is None:
-                raise ValueError(
-                    f"{part.strip()!r} is no share of a set; write D_Q, D_C or outside, or 0.1D_Q for a tenth, with + "
-                    "between them, as D_C+0.1D_Q"
-                )
-            if field in shares:
-                raise ValueError(f"{SETS[field]} is there twice; give its share once")
-            shares[field] = float(found["share"] or 1)
-        return cls(**shares)
-
-    def __str__(self) -> str:
-        shares = ((name, getattr(self, field)) for field, name in SETS.items())
-        return " + ".join(f"{share:.4g} {name}" if share < 1 else name for name, share in shares if share)
-
-    @property
-    def remembers(self) -> bool:
-        """Whether the query set, or some of it, is trained on: what the audit is to find."""
-        return self.query > 0
-
 
 # The columns of the paper's tables: D* is the query set, shares of the calibration set, all of it and of the query set.
 SHARES = (0.1, 0.5, 1.0)
@@ -105,8 +57,8 @@ class Forgetting:
     calibration: Part = Part(Dataset("svhn-full#28x28#grey"))
     outside: Part | None = Part(Dataset("cifar10#28x28#grey"))
     targets: tuple[Target, ...] = (*PUBLISHED, Target(outside=1.0))
-    given: Given = Given()
-    measures: tuple[Measure, ...] = ("scores",)
+    given: ExternalTargets = ExternalTargets()
+    measures: tuple[MeasureGroup, ...] = ("scores",)
     network: Network = Network("cnn1")
     dropout: bool = False
     batch_norm: bool = False
@@ -124,19 +76,16 @@ class Forgetting:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in LEAST.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        check_least(self, **LEAST)
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"learning_rate is {self.learning_rate}; it must be a number above 0")
         check_schedule(self.schedule)
-        if not 0 < self.margin < 1:
-            raise ValueError(f"margin is {self.margin}; it must be a number between 0 and 1")
+        check_margin(self.margin)
         if self.optimiser not in get_args(OptimiserName):
             allowed = ", ".join(get_args(OptimiserName))
             raise ValueError(f"optimiser is {self.optimiser!r}; it must be one of {allowed}")
-        if not self.measures or any(measure not in get_args(Measure) for measure in self.measures):
-            raise ValueError(f"measures is {self.measures}; it must be some of {', '.join(get_args(Measure))}")
+        if not self.measures or any(measure not in get_args(MeasureGroup) for measure in self.measures):
+            raise ValueError(f"measures is {self.measures}; it must be some of {', '.join(get_args(MeasureGroup))}")
         if len(set(self.targets)) < len(self.targets):
             twice = next(target for target in self.targets if self.targets.count(target) > 1)
             raise ValueError(f"targets has {twice} twice; each must be there once")
@@ -157,6 +106,20 @@ class Forgetting:
         yield self.calibration
         if self.outside is not None:
             yield self.outside
+
+
+def check_least(config: object, **least: int) -> None:
+    """ValueError that names the first of these fields that lies below its least value."""
+    for name, lowest in least.items():
+        value = getattr(config, name)
+        if value < lowest:
+            raise ValueError(f"{name} is {value}; it must be at least {lowest}")
+
+
+def check_margin(margin: float) -> None:
+    """ValueError where the margin of the decision is not between 0 and 1."""
+    if not 0 < margin < 1:
+        raise ValueError(f"margin is {margin}; it must be a number between 0 and 1")
 
 
 def tiny(config: Forgetting) -> Forgetting:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tasks.audits.forgetting.config import PUBLISHED, SHARES, Forgetting, Target
+from tasks.audits.forgetting.config import PUBLISHED, SHARES, Forgetting
+from tasks.audits.forgetting.target import Target
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
 from tasks.models.catalog import Network

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from tasks.audits.forgetting.config import PUBLISHED, Forgetting, Target
+from tasks.audits.forgetting.config import PUBLISHED, Forgetting
 from tasks.audits.forgetting.presets import TABLE1, TABLE2
+from tasks.audits.forgetting.target import Target
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
 
@@ -50,6 +51,8 @@ def numbers(cell: str) -> Mapping[str, Printed]:
 
 def repeats(config: Forgetting) -> str:
     """The table with this data and training, whichever targets are audited and however often; empty for none."""
+    if "scores" not in config.measures:
+        return ""
     return next((name for name, cell in CELLS.items() if is_repeated(cell, config)), "")
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import PurePath
 from typing import Literal
 
 from tasks import seeds
-from tasks.audits.forgetting.config import Forgetting, Target
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.external_targets import check_tables
+from tasks.audits.forgetting.target import NamedTarget, Target
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.mixtures import Part, Share
@@ -28,6 +32,24 @@ class Model:
     kind: Kind
     target: int | None
     replicate: int
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """The models that are trained here with their jobs, and all targets by their numbers, external ones among them.
+
+    Both are empty where nothing is scored.
+    """
+
+    jobs: Mapping[Model, Job]
+    targets: tuple[NamedTarget, ...]
+
+
+def trainings(config: Forgetting) -> Trainings:
+    """What is trained, and what is audited; nothing of either where the config asks for no scores."""
+    if "scores" not in config.measures:
+        return Trainings({}, ())
+    return Trainings(dict(trained(config)), named_targets(config))
 
 
 def trained(config: Forgetting) -> Iterator[tuple[Model, Job]]:
@@ -82,7 +104,44 @@ def classes(config: Forgetting) -> int:
     return load(config.query.data).classes
 
 
-def check(config: Forgetting) -> None:
+def named_targets(config: Forgetting) -> tuple[NamedTarget, ...]:
+    """The targets in their order: those that are trained here, or external ones, by their files without the folders.
+
+    Each has a name of its own, by which its numbers are known: of equal ones all but the first are numbered.
+    """
+    targets = (
+        *(
+            NamedTarget(str(target), "training", target.query, target.calibration, target.outside)
+            for target in config.targets
+        ),
+        *(NamedTarget(PurePath(file.path).name, "model") for file in config.given.models),
+        *(NamedTarget(PurePath(file.path).name, "outputs") for file in config.given.outputs),
+    )
+    by_name: dict[str, NamedTarget] = {}
+    for target in targets:
+        names = itertools.chain((target.name,), (f"{target.name} ({number})" for number in itertools.count(2)))
+        name = next(name for name in names if name not in by_name)
+        by_name[name] = replace(target, name=name)
+    return tuple(by_name.values())
+
+
+def checked(config: Forgetting) -> Forgetting:
+    """The config with each part of the data written in one way, since its trainings and answers are keyed by it.
+
+    A DatasetError where the data cannot serve, and a ValueError where a table of outputs cannot: before anything is
+    trained.
+    """
+    check_data(config)
+    check_tables(config.given, config.query)
+    parts = {
+        name: part.plainly(load(part.data))
+        for name in ("query", "calibration", "outside")
+        if (part := getattr(config, name)) is not None
+    }
+    return replace(config, **parts)
+
+
+def check_data(config: Forgetting) -> None:
     """A DatasetError where the data cannot serve: too few images, other shapes or classes, or images in common.
 
     No other set may hold an image of the query set, nor one made of it: the first such images are named.
@@ -92,7 +151,7 @@ def check(config: Forgetting) -> None:
         images = load(part.data)
         part.rows(images)
         if images.shape != query.shape:
-            shapes = [" x ".join(map(str, each)) for each in (images.shape, query.shape)]
+            shapes = [" x ".join(map(str, shape)) for shape in (images.shape, query.shape)]
             raise DatasetError(
                 f"images of {part.data.name} are {shapes[0]}, those of the query set {config.query.data.name} "
                 f"{shapes[1]}; all must be of one shape: add #28x28, or another height x width, and #grey or #rgb"

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import Decision, decided
-from tasks.audits.forgetting.fits import ADEQUATE
+from tasks.audits.forgetting.measures.fits import ADEQUATE
 from tasks.job import Answer, Verdict
 
 Row = Mapping[str, Any]
@@ -34,38 +34,38 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
     neither, or nothing can be told.
     """
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
-    found = [row for (metric, _), row in rows.items() if metric == "one-sided rho"]
-    if not found:
-        why = "this run shows images only" if "scores" not in config.measures else "no target has been asked"
+    rhos = [row for (metric, _), row in rows.items() if metric == "one-sided rho"]
+    if not rhos:
+        why = "this run shows images only" if "scores" not in config.measures else "no ratios have been computed"
         return Verdict("undecided", f"Undecided: {why}.", LIMITS, tuple(rows)[:1])
-    answers = [decision(rows, row, config.margin) for row in found]
-    kinds = [each.answer for each in answers]
+    decisions = [decided_on(rows, row, config.margin) for row in rhos]
+    answers = [decision.answer for decision in decisions]
     answer: Answer = (
-        "not forgotten" if "not forgotten" in kinds else "undecided" if "undecided" in kinds else "forgotten"
+        "not forgotten" if "not forgotten" in answers else "undecided" if "undecided" in answers else "forgotten"
     )
-    said = [
-        f"{name(row)} is {each.answer}: {evidence(row, each.reason)}" for row, each in zip(found, answers, strict=True)
-    ]
-    if len(found) == 1:
-        sentence = f"{answer.capitalize()}: {evidence(found[0], answers[0].reason)}"
+    if len(rhos) == 1:
+        sentence = f"{answer.capitalize()}: {evidence(rhos[0], decisions[0].reason)}"
     else:
         counts = ", ".join(
-            f"{kinds.count(kind)} {kind}" for kind in ("forgotten", "not forgotten", "undecided") if kind in kinds
+            f"{answers.count(kind)} {kind}" for kind in ("forgotten", "not forgotten", "undecided") if kind in answers
         )
-        listed = "; ".join(said[:LISTED])
-        sentence = f"{answer.capitalize()}: of {len(found)} targets, {counts}. {listed}"
-    about = [*rightly(rows, len(found)), threshold(config), *smallest(rows)]
+        listed = "; ".join(
+            f"{name(row)} is {decision.answer}: {evidence(row, decision.reason)}"
+            for row, decision in list(zip(rhos, decisions, strict=True))[:LISTED]
+        )
+        sentence = f"{answer.capitalize()}: of {len(rhos)} targets, {counts}. {listed}"
+    about = [*rightly(rows, len(rhos)), threshold(config), *smallest(rows)]
     warnings = [*unlearnt(rows), *of_another_design(config)]
     sentence = " ".join([f"{sentence}.", *about, *warnings])
-    limits = " ".join([*surer(rows, found), *published(rows, found), LIMITS])
-    return Verdict(answer, sentence, limits, tuple((row["metric"], row["setting"]) for row in found))
+    limits = " ".join([*surer(rows, rhos), *published(rows, rhos), LIMITS])
+    return Verdict(answer, sentence, limits, tuple((row["metric"], row["setting"]) for row in rhos))
 
 
 def name(row: Row) -> str:
     return str(json.loads(row["setting"])["target"])
 
 
-def decision(rows: Mapping[tuple[str, str], Row], row: Row, margin: float) -> Decision:
+def decided_on(rows: Mapping[tuple[str, str], Row], row: Row, margin: float) -> Decision:
     """The decision on the target of a row of rho, as its table of ratios has it."""
     if not row["n"]:
         return Decision("undecided", "no model of it, or no query model, has answered")
@@ -101,7 +101,7 @@ def rightly(rows: Mapping[tuple[str, str], Row], targets: int) -> list[str]:
     if right is None or targets < 2:
         return []
     wrong = rows[("targets decided wrongly", ONE_SIDED)]
-    counts = [round(each["estimate"] * each["n"]) for each in (right, wrong)]
+    counts = [round(share["estimate"] * share["n"]) for share in (right, wrong)]
     return [f"By what they were trained on, {counts[0]} of {right['n']} are decided rightly and {counts[1]} wrongly."]
 
 
@@ -137,9 +137,9 @@ def of_another_design(config: Forgetting) -> list[str]:
     ]
 
 
-def surer(rows: Mapping[tuple[str, str], Row], found: Sequence[Row]) -> list[str]:
+def surer(rows: Mapping[tuple[str, str], Row], rhos: Sequence[Row]) -> list[str]:
     """Where the published rho is far above the one-sided: the target is surer of the query set than its own models."""
-    both = [(row, rows.get(("rho", row["setting"]))) for row in found]
+    both = [(row, rows.get(("rho", row["setting"]))) for row in rhos]
     higher = [
         f"{name(row)} {theirs['estimate']:.3g}"
         for row, theirs in both
@@ -154,17 +154,17 @@ def surer(rows: Mapping[tuple[str, str], Row], found: Sequence[Row]) -> list[str
     ]
 
 
-def published(rows: Mapping[tuple[str, str], Row], found: Sequence[Row]) -> list[str]:
+def published(rows: Mapping[tuple[str, str], Row], rhos: Sequence[Row]) -> list[str]:
     """What the published rule says, a triple of models at a time."""
-    said = [rows.get(("published rule says forgotten", row["setting"])) for row in found]
-    told = [
+    rules = [rows.get(("published rule says forgotten", row["setting"])) for row in rhos]
+    triples = [
         f"{name(row)} {round(row['estimate'] * row['n'])} of {row['n']}"
-        for row in said
+        for row in rules
         if row is not None and row["n"] > 1
     ]
-    if not told:
+    if not triples:
         return []
     return [
         "The published rule, two-sided rho >= 1 of one query, one calibration and one target model, calls forgotten so "
-        f"many of these triples: {', '.join(told[:LISTED])}."
+        f"many of these triples: {', '.join(triples[:LISTED])}."
     ]

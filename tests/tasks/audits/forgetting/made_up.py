@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.forgetting.asked import CONFIDENCES
+from tasks.audits.forgetting.measures.query_confidences import CONFIDENCES
 
 Array = NDArray[np.float64]
 

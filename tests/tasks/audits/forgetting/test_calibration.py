@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tasks.audits.forgetting.audited import Audited
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.ratios import Ratios, ratios
-from tasks.audits.forgetting.summary import Summary, summary
+from tasks.audits.forgetting.measures.ratios import Ratios, ratios
+from tasks.audits.forgetting.summary import About, summary
+from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.verdict import verdict
 from tests.support.calibration import assert_rate, bounds
 from tests.tasks.audits.forgetting.made_up import Array, models, tables
 
-TARGETS = (Audited("theirs", "training"),)
+TARGETS = (NamedTarget("theirs", "training"),)
 REPLICATES, IMAGES = 4, 500
 DISTANCE, SPREAD = 0.5, 0.04  # of calibration models to query models, whose KS differs from one to another by chance
 
@@ -24,7 +24,7 @@ DISTANCE, SPREAD = 0.5, 0.04  # of calibration models to query models, whose KS 
 def answer(query: Array, calibration: Array, target: Array, seed: int) -> str:
     """The answer to what models said (models, images), by way of the tables of a run."""
     table = ratios(Ratios(TARGETS, resamples=20, seed=seed), tables(query, calibration, target))
-    return verdict(Forgetting(), summary(Summary(TARGETS), [table])).answer
+    return verdict(Forgetting(), summary(About(TARGETS), [table])).answer
 
 
 def distances(chance: np.random.Generator, rho: float, runs: int) -> Array:

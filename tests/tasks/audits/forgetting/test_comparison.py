@@ -10,8 +10,8 @@ from scipy import stats
 
 from tasks import seeds
 from tasks.audits.forgetting.comparison import Comparison, compared
-from tasks.audits.forgetting.ratio import ratio
-from tasks.audits.forgetting.said import Array, Said, said
+from tasks.audits.forgetting.confidence_matrix import Array, ConfidenceMatrix, confidence_matrix
+from tasks.audits.forgetting.rho import ratio
 from tasks.audits.forgetting.trainings import Model
 from tests.tasks.audits.forgetting import made_up
 
@@ -19,8 +19,8 @@ QUERY, CALIBRATION, TARGET = made_up.models(np.random.default_rng(3), 3, 2, 40)
 
 
 def asked(query: Array, calibration: Array, target: Array, score: str = "published", margin: float = 0.1) -> Comparison:
-    there = said(made_up.tables(query, calibration, target))
-    return compared(there, there.named("target", 0), score, margin, 100, seed=5)  # type: ignore[arg-type]
+    there = confidence_matrix(made_up.tables(query, calibration, target))
+    return compared(there, there.replicates("target", 0), score, margin, 100, seed=5)  # type: ignore[arg-type]
 
 
 def ks(first: Array, second: Array) -> float:
@@ -51,8 +51,8 @@ def test_the_score_and_the_margin_are_those_that_were_asked_for() -> None:
     assert sure.separation > 0
     low = sure.ratio.rho.low
     assert low is not None
-    said = [asked(QUERY, CALIBRATION, TARGET, margin=1 - low + off).decision.answer for off in (0.01, -0.01)]
-    assert ["forgotten", "undecided"] == said
+    answers = [asked(QUERY, CALIBRATION, TARGET, margin=1 - low + off).decision.answer for off in (0.01, -0.01)]
+    assert ["forgotten", "undecided"] == answers
 
 
 def test_without_calibration_models_or_a_second_query_model_nothing_is_known_of_the_separation() -> None:
@@ -61,6 +61,6 @@ def test_without_calibration_models_or_a_second_query_model_nothing_is_known_of_
     without = asked(QUERY, CALIBRATION[:0], TARGET)
     assert (None, None) == (without.separation, without.ratio.rho.value)
     assert without.floor == asked(QUERY, CALIBRATION, TARGET).floor
-    there: Said = said(made_up.tables(QUERY[:0], CALIBRATION, TARGET))
+    there: ConfidenceMatrix = confidence_matrix(made_up.tables(QUERY[:0], CALIBRATION, TARGET))
     with pytest.raises(ValueError, match="there are 0 query"):
         compared(there, [Model("target", 0, 0)], "published", 0.1, 10, 1)

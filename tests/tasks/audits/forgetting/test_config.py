@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from tasks.audits.forgetting.config import PUBLISHED, Forgetting, Target, tiny
-from tasks.audits.forgetting.given import Given
+from tasks.audits.forgetting.config import PUBLISHED, Forgetting, tiny
+from tasks.audits.forgetting.external_targets import ExternalTargets
 from tasks.audits.forgetting.presets import QUICKSTART, TABLE1, TABLE2
+from tasks.audits.forgetting.target import Target
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
 from tasks.files import File
 from tasks.models.catalog import Network
 
-THEIRS = Given(outputs=(File("theirs.csv"),))
+THEIRS = ExternalTargets(outputs=(File("theirs.csv"),))
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.audits.forgetting.config import Forgetting, Target
+from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.presets import TABLE1, TABLE2
 from tasks.audits.forgetting.published import CALIBRATION, columns, numbers, repeats
+from tasks.audits.forgetting.target import Target
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
 
@@ -28,6 +29,7 @@ def test_a_run_repeats_the_table_whose_data_and_training_it_has() -> None:
     assert "table 1" == repeats(replace(TABLE1, targets=(CALIBRATION,), replicates=2, seed=3, margin=0.2))
     assert "table 1" == repeats(replace(TABLE1, query=Part(Dataset("mnist", "0f"))))
     assert "table 2" == repeats(TABLE2)
+    assert "" == repeats(replace(TABLE1, measures=("examples",)))
     assert "" == repeats(replace(TABLE1, epochs=3))
     assert "" == repeats(replace(TABLE1, query=Part(Dataset("mnist"), 0, 1000)))
     assert "" == repeats(replace(TABLE1, outside=Part(Dataset("photos"))))

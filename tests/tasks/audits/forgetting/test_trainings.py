@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from tasks.audits.forgetting.config import Forgetting, Target
+from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.presets import QUICKSTART
-from tasks.audits.forgetting.trainings import Model, check, trained
+from tasks.audits.forgetting.target import Target
+from tasks.audits.forgetting.trainings import Model, check_data, trainings
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
@@ -38,7 +39,7 @@ CONFIG = replace(
 
 
 def mixtures(config: Forgetting) -> dict[Model, Mixture]:
-    return {model: job.config for model, job in trained(config)}
+    return {model: job.config for model, job in trainings(config).jobs.items()}
 
 
 def by_name(config: Forgetting) -> dict[tuple[str, str, int], Mixture]:
@@ -115,7 +116,7 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
     config = replace(
         CONFIG, query=Part(three), calibration=Part(one_and_a_half), outside=None, targets=(half,), replicates=4
     )
-    check(config)
+    check_data(config)
     patients = load(one_and_a_half).train_groups
     assert patients is not None
     drawn = []
@@ -165,9 +166,9 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
 )
 def test_data_that_cannot_serve_is_refused(fields: dict[str, Any], told: str) -> None:
     with pytest.raises(DatasetError) as caught:
-        check(replace(CONFIG, **fields))
+        check_data(replace(CONFIG, **fields))
     assert told == str(caught.value)
 
 
 def test_data_that_can_serve_is_not_refused() -> None:
-    check(CONFIG)
+    check_data(CONFIG)

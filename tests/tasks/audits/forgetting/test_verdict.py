@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tasks.audits.forgetting.config import Forgetting, Target
-from tasks.audits.forgetting.given import Given
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.external_targets import ExternalTargets
 from tasks.audits.forgetting.presets import QUICKSTART
+from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.verdict import LIMITS, LISTED, verdict
 from tasks.files import File
 from tasks.job import Verdict
@@ -19,7 +20,7 @@ from tasks.schemas import SUMMARY
 from tasks.statistics import Estimate, proportion
 from tasks.summaries import Row, alone, row
 
-GIVEN = replace(QUICKSTART, given=Given(outputs=(File("said.csv"),)))
+GIVEN = replace(QUICKSTART, given=ExternalTargets(outputs=(File("said.csv"),)))
 RULE = (
     "rho is about 1 where the query set D_Q was never trained on, as in models of the calibration set D_C, and about 0 "
     "in models of D_Q; an interval wholly below 0.9 counts as not forgotten, wholly above it as forgotten."
@@ -215,4 +216,4 @@ def test_where_nothing_is_scored_nothing_is_decided() -> None:
     assert ("undecided", "Undecided: this run shows images only.") == (found.answer, found.sentence)
     assert (("images", images["setting"]),) == found.rows
     nobody = said()
-    assert ("Undecided: no target has been asked.", ()) == (nobody.sentence, nobody.rows)
+    assert ("Undecided: no ratios have been computed.", ()) == (nobody.sentence, nobody.rows)

@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.forgetting.asked import Ask, ask
-from tasks.audits.forgetting.audited import Audited
-from tasks.audits.forgetting.distances import Distances, distances
-from tasks.audits.forgetting.examples import Examples, examples
-from tasks.audits.forgetting.fits import Fit, fit
-from tasks.audits.forgetting.powers import Powers, powers
-from tasks.audits.forgetting.ratios import Ratios, ratios
-from tasks.audits.forgetting.summary import Summary, summary
+from tasks.audits.forgetting.measures.distances import Distances, distances
+from tasks.audits.forgetting.measures.examples import Examples, examples
+from tasks.audits.forgetting.measures.fits import Fit, fit
+from tasks.audits.forgetting.measures.power import Power, power
+from tasks.audits.forgetting.measures.query_confidences import Ask, ask
+from tasks.audits.forgetting.measures.ratios import Ratios, ratios
+from tasks.audits.forgetting.summary import About, summary
+from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import Model
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
@@ -31,16 +31,16 @@ from tasks.training.mixed import Mixture, train
 from tests.tasks.audits.forgetting.made_up import models, table, tables
 
 TARGETS = (
-    Audited("D_C", "training", 0.0, 1.0, 0.0),
-    Audited("D_C + 0.5 D_Q", "training", 0.5, 1.0, 0.0),
-    Audited("said.csv", "outputs"),
+    NamedTarget("D_C", "training", 0.0, 1.0, 0.0),
+    NamedTarget("D_C + 0.5 D_Q", "training", 0.5, 1.0, 0.0),
+    NamedTarget("said.csv", "outputs"),
 )
 RATIOS = Ratios(TARGETS, resamples=50, seed=1)
 DIGITS = Part(pin(Dataset("digits")), 0, 60)
 
 
 @cache
-def said() -> list[pa.Table]:
+def confidences() -> list[pa.Table]:
     query, calibration, null = models(np.random.default_rng(0), 3, 3, 200)
     held = np.concatenate((query[:, :100], null[:, 100:]), axis=1)
     printed = table("target", 2, 0, null[0].round(2), resolution=0.01)
@@ -68,21 +68,21 @@ def of_the_fit() -> pa.Table:
 
 @cache
 def of_ratios() -> pa.Table:
-    return ratios(RATIOS, said())
+    return ratios(RATIOS, confidences())
 
 
 @cache
 def of_distances() -> pa.Table:
-    return distances(Distances(), said())
+    return distances(Distances(), confidences())
 
 
 @cache
 def of_power() -> pa.Table:
-    return powers(Powers(RATIOS), said())
+    return power(Power(RATIOS), confidences())
 
 
 def of_all() -> pa.Table:
-    return summary(Summary(TARGETS, "table 1"), [of_ratios(), of_distances(), of_power()])
+    return summary(About(TARGETS, "table 1"), [of_ratios(), of_distances(), of_power()])
 
 
 def of_images() -> pa.Table:
@@ -107,8 +107,8 @@ def total(table: pa.Table) -> float:
     [
         (ratios, 2, of_ratios, 6, 351.6886174),
         (distances, 1, of_distances, 36, 51.175),
-        (powers, 1, of_power, 4, 76.62203780),
-        (summary, 1, of_all, 35, 141.617297),
+        (power, 1, of_power, 4, 76.62203780),
+        (summary, 2, of_all, 35, 141.617297),
         (examples, 1, of_images, 20, 1101.0),
     ],
 )

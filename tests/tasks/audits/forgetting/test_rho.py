@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from tasks.audits.forgetting.distance import SCORES, Score, ks, resampled
-from tasks.audits.forgetting.ratio import Part, Ratio, Term, half, quotient, ratio, weights
+from tasks.audits.forgetting.kolmogorov_smirnov import SCORES, Score, ks, resampled
+from tasks.audits.forgetting.rho import Part, Ratio, Term, half, quotient, ratio, weights
 from tests.support.calibration import assert_rate, bounds
 from tests.tasks.audits.forgetting.made_up import models
 

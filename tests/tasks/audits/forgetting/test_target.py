@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.audits.forgetting.config import PUBLISHED, Target
+from tasks.audits.forgetting.config import PUBLISHED
+from tasks.audits.forgetting.target import Target
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dashboards.audits.forgetting.pictures import pictures
+from dashboards.audits.forgetting.examples import pictures
 from dashboards.gallery import Gallery
 from orchestrator.store import Store
-from tasks.audits.forgetting.config import Forgetting, Target
-from tasks.audits.forgetting.examples import EXAMPLES, Examples, examples
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.measures.examples import EXAMPLES, Examples, examples
+from tasks.audits.forgetting.target import Target
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part

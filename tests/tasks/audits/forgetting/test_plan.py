@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from orchestrator.planning.plan import Plan
-from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target, plan
-from tasks.audits.forgetting.given import Given
-from tasks.audits.forgetting.planning import audited, probes
+from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target, plan, probes
+from tasks.audits.forgetting.external_targets import ExternalTargets
+from tasks.audits.forgetting.trainings import named_targets
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
@@ -26,7 +26,7 @@ DIGITS, ON_PHOTOS = (pin(Dataset(name)) for name in ("digits", "digits-on-photos
 smoke = PRESETS["smoke"]
 assert isinstance(smoke, Forgetting)
 SMOKE = replace(smoke, query=Part(DIGITS, 1237, 200), calibration=Part(ON_PHOTOS, 0, 200))
-THEIRS = Given(
+THEIRS = ExternalTargets(
     models=(ModelFile("theirs/model.pt", "a" * 64), ModelFile("others/model.pt", "b" * 64)),
     outputs=(File("theirs/said.csv", "c" * 64),),
     interface=Interface(gives="probabilities", batch=7),
@@ -84,8 +84,8 @@ def test_a_given_model_or_table_is_a_target_of_its_own() -> None:
     roots = plan(config)
     assert {"ratios", "distances", "confidences", "fits", "summary"} == set(roots)
     expected = [("model.pt", "model"), ("model.pt (2)", "model"), ("said.csv", "outputs")]
-    assert expected == [(each.name, each.source) for each in audited(config)]
-    assert [None] * 3 == [each.remembers for each in audited(config)]
+    assert expected == [(each.name, each.source) for each in named_targets(config)]
+    assert [None] * 3 == [each.remembers for each in named_targets(config)]
     asked = roots["confidences"]
     assert isinstance(asked, tuple)
     given = [job.config for job in asked if job.config.model.kind == "target"]
@@ -97,12 +97,12 @@ def test_a_given_model_or_table_is_a_target_of_its_own() -> None:
 
 def test_targets_whose_names_round_to_one_are_told_apart() -> None:
     config = replace(SMOKE, targets=(Target(query=0.12341), Target(query=0.12342)))
-    assert ["0.1234 D_Q", "0.1234 D_Q (2)"] == [each.name for each in audited(config)]
+    assert ["0.1234 D_Q", "0.1234 D_Q (2)"] == [each.name for each in named_targets(config)]
 
 
 def test_the_ratios_know_the_targets_in_their_order() -> None:
-    assert audited(SMOKE) == config_of(plan(SMOKE)["ratios"]).targets
-    assert ["D_C", "D_C + D_Q"] == [each.name for each in audited(SMOKE)]
+    assert named_targets(SMOKE) == config_of(plan(SMOKE)["ratios"]).targets
+    assert ["D_C", "D_C + D_Q"] == [each.name for each in named_targets(SMOKE)]
 
 
 def test_an_owner_is_handed_the_query_set_alone() -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tasks.audits.forgetting.asked import CONFIDENCES, Ask, ask
+from tasks.audits.forgetting.measures.query_confidences import CONFIDENCES, Ask, ask
 from tasks.audits.forgetting.trainings import Model
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load, pin

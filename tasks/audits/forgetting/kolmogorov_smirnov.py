@@ -13,7 +13,7 @@ function at its own sorted values; of as many values without ties that is i / n 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 Score = Literal["published", "one-sided"]
 SCORES: tuple[Score, ...] = ("published", "one-sided")
+METRIC_PREFIX: Mapping[Score, str] = {"one-sided": "one-sided ", "published": ""}  # in the summary, the answer's first
 
 POINTS = 256  # quantiles of all confidences at which, and where models differ most, resamples are looked at
 
@@ -49,28 +50,28 @@ def distances(first: NDArray[Any], second: NDArray[Any], score: Score) -> tuple[
     """KS of each row of `first` (a, n) and each of `second` (b, m), and where it is reached; both (a, b)."""
     ones, others = [ordered(row) for row in first], [ordered(row) for row in second]
     pairs = np.array([farthest(one, other, score) for one in ones for other in others], np.float64)
-    found = pairs.reshape(len(first), len(second), 2)
-    return found[..., 0], found[..., 1]
+    reached = pairs.reshape(len(first), len(second), 2)
+    return reached[..., 0], reached[..., 1]
 
 
 def among(models: NDArray[Any], score: Score) -> Array:
     """KS of each pair of rows of (r, n), (r, r): 0 on the diagonal, and symmetric as published."""
     every = [ordered(row) for row in models]
-    found = np.zeros((len(every), len(every)))
+    matrix = np.zeros((len(every), len(every)))
     for i, one in enumerate(every):
         for j, other in enumerate(every):
-            found[i, j] = farthest(one, other, score).distance
-    return found
+            matrix[i, j] = farthest(one, other, score).distance
+    return matrix
 
 
 def ordered(values: ArrayLike) -> Array:
     """The values in rising order; ValueError where there are none, or one is NaN."""
-    found = np.sort(np.asarray(values, np.float64), axis=None)
-    if not len(found):
+    rising = np.sort(np.asarray(values, np.float64), axis=None)
+    if not len(rising):
         raise ValueError("a list of confidences is empty; KS needs at least one on either side")
-    if np.isnan(found[-1]):  # NaN sorts last
-        raise ValueError(f"{np.count_nonzero(np.isnan(found))} of {len(found)} confidences are not numbers")
-    return found
+    if np.isnan(rising[-1]):  # NaN sorts last
+        raise ValueError(f"{np.count_nonzero(np.isnan(rising))} of {len(rising)} confidences are not numbers")
+    return rising
 
 
 def farthest(first: Array, second: Array, score: Score = "published") -> Farthest:

@@ -1,4 +1,6 @@
-"""One image of each class from each part of the data, and how many there are: what the query models are to know.
+"""What are the query models to know? One image of each class from each part of the data, and how many there are.
+
+An image is drawn uniformly from those of its class and part. Images and groups, such as patients, are counted.
 
 Liu & Tsaftaris 2020, "Have you forgotten?", figure 2: ACDC's groups at either field strength.
 """
@@ -13,9 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from tasks import seeds
+from tasks.audits.forgetting.config import Forgetting, check_least
+from tasks.audits.forgetting.trainings import Trainings
 from tasks.datasets.catalog import load
 from tasks.datasets.mixtures import Part
-from tasks.job import Inputs, task
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure, Tables
+from tasks.summaries import Row, alone, row
 
 EXAMPLES = pa.schema(
     [
@@ -40,8 +46,7 @@ class Examples:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise ValueError(f"seed is {self.seed}; it must be at least 0")
+        check_least(self, seed=0)
 
     @property
     def parts(self) -> dict[str, Part]:
@@ -52,18 +57,18 @@ class Examples:
 @task(version=1, name="forgetting.examples")
 def examples(config: Examples, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Part by part and class by class one image (EXAMPLES), each as likely as any; none of a class that has none."""
-    rows = [row for name, part in config.parts.items() for row in drawn(name, part, config.seed)]
-    return pa.Table.from_pylist(rows, EXAMPLES)
+    images = [image for name, part in config.parts.items() for image in drawn(name, part, config.seed)]
+    return pa.Table.from_pylist(images, EXAMPLES)
 
 
 def drawn(name: str, part: Part, seed: int) -> Iterator[dict[str, Any]]:
     """The part's rows of the table, classes ascending."""
     images = load(part.data)
-    rows = part.rows(images)
-    labels = images.train_labels[rows]
-    groups = rows if images.train_groups is None else images.train_groups[rows]
+    indices = part.rows(images)
+    labels = images.train_labels[indices]
+    groups = indices if images.train_groups is None else images.train_groups[indices]
     for label in np.unique(labels).tolist():
-        there = rows[labels == label]
+        there = indices[labels == label]
         yield {
             "part": name,
             "data": part.data.named().name,
@@ -73,3 +78,20 @@ def drawn(name: str, part: Part, seed: int) -> Iterator[dict[str, Any]]:
             "images": len(there),
             "groups": len(np.unique(groups[labels == label])),
         }
+
+
+def plan(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:  # noqa: ARG001
+    if "examples" not in config.measures:
+        return ()
+    seed = seeds.derive(config.seed, "examples")
+    return Job(examples, Examples(config.query, config.calibration, config.outside, seed))
+
+
+def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    """How many images there are of each class in each part, and in how many groups."""
+    for image in tables.rows(EXAMPLES):
+        setting = {"part": image["part"], "class": image["name"] or image["label"]}
+        yield row("images", setting, alone(float(image["images"]), image["groups"]), "group")
+
+
+MEASURE = Measure("examples", EXAMPLES, plan, rows)

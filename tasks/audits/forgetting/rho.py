@@ -48,8 +48,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.audits.forgetting import distance
-from tasks.audits.forgetting.distance import Array, Score
+from tasks.audits.forgetting.kolmogorov_smirnov import Array, Score, distances, resampled
 from tasks.statistics import Estimate
 
 BLOCK = 64  # resamples at one time: with 60,000 images 15 MB of weights
@@ -100,8 +99,8 @@ def ratio(
     """
     if not len(query) or not len(target):
         raise ValueError(f"there are {len(query)} query and {len(target)} target models; rho needs at least 1 of each")
-    to_target, at_target = distance.distances(query, target, score)
-    to_calibration, at_calibration = distance.distances(query, calibration, score)
+    to_target, at_target = distances(query, target, score)
+    to_calibration, at_calibration = distances(query, calibration, score)
     units = np.arange(query.shape[1]) if groups is None else np.unique(groups, return_inverse=True)[1]
     count = int(units.max()) + 1
 
@@ -109,7 +108,7 @@ def ratio(
         """KS of every query model and every other in the resamples, (resamples, R_q, R_t + R_c)."""
         at = np.concatenate((at_target, at_calibration), axis=1)
         drawn = weights(units, resamples, generator)
-        return distance.resampled(query, np.concatenate((target, calibration)), drawn, at, score)
+        return resampled(query, np.concatenate((target, calibration)), drawn, at, score)
 
     known = resamples > 1 and count > 1 and len(query) > 1 and (len(calibration) > 1 or len(target) > 1)
     spread = over_images() if known else None

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from tasks.audits.forgetting.examples import Examples, examples
+from tasks.audits.forgetting.measures.examples import EXAMPLES, Examples, examples
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
+from tests.tasks.audits.forgetting.summarised import Row, rows
 from tests.tasks.datasets import test_acdc
 
 
@@ -60,3 +63,15 @@ def test_a_seed_below_0_is_refused() -> None:
     part = Part(Dataset("digits"))
     with pytest.raises(ValueError, match="seed is -1; it must be at least 0"):
         Examples(part, part, seed=-1)
+
+
+def test_images_are_counted_by_part_and_class() -> None:
+    def example(part: str, label: int, name: str | None) -> Row:
+        return {"part": part, "data": "hearts", "label": label, "name": name, "row": 3, "images": 12, "groups": 2}
+
+    table = pa.Table.from_pylist([example("query", 4, "RV"), example("calibration", 4, None)], EXAMPLES)
+    found = rows(table)
+    assert [{"part": "query", "class": "RV"}, {"part": "calibration", "class": 4}] == [
+        json.loads(at) for _, at in found
+    ]
+    assert [(12.0, 2)] * 2 == [(row["estimate"], row["n"]) for row in found.values()]

@@ -16,7 +16,7 @@ from dashboards.audits.forgetting.targets import Who, called, of_models, ordered
 from dashboards.columns import integers, numbers
 from dashboards.estimates import fitted
 from dashboards.figure import Figure
-from tasks.audits.forgetting import distance
+from tasks.audits.forgetting import kolmogorov_smirnov
 from tasks.external.confidences import rounded
 
 Array = NDArray[np.float64]
@@ -60,7 +60,7 @@ def farthest(one: Asked, other: Asked) -> Farthest:
     """max over c of F_other(c) - F_one(c), after both are rounded to the coarser of their last places."""
     coarser = max(one.resolution, other.resolution)
     a, b = rounded(one.confidence, coarser), rounded(other.confidence, coarser)
-    at = distance.farthest(a, b, "one-sided").at
+    at = kolmogorov_smirnov.farthest(a, b, "one-sided").at
     of_one, of_other = (float(np.searchsorted(each, at, side="right") / len(each)) for each in (a, b))
     return Farthest(at, (of_one, of_other))
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tasks.audits.forgetting.distance import POINTS, SCORES, Score, among, distances, ks, resampled
+from tasks.audits.forgetting.kolmogorov_smirnov import POINTS, SCORES, Score, among, distances, ks, resampled
 from tests.tasks.audits.forgetting.made_up import models
 
 

@@ -1,26 +1,34 @@
-"""What each model says of the query set: the probability of the true class, one number per image.
+"""What does each model say of the query set? The probability of the true class, one number per image.
 
-c of the paper, section 3: softmax confidence before any threshold, in float32, the precision at which models say it; or
-as a table of outputs has it printed.
+    c = softmax(logits)[true class]
+
+in float32, the precision at which models say it, before any threshold; or as a table of outputs has it printed. All
+other measures of scores are made of these numbers. c near 1: the model knows the image.
+
+Liu & Tsaftaris 2020, "Have you forgotten?", section 3.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.forgetting.trainings import Model
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.external_targets import table_confidences
+from tasks.audits.forgetting.trainings import Model, Trainings
 from tasks.datasets.catalog import load
 from tasks.datasets.mixtures import Part
-from tasks.external.confidences import SINGLE, Confidences, read, rounded
+from tasks.external.confidences import SINGLE, Confidences, rounded
 from tasks.external.model_file import Interface, ModelFile
-from tasks.files import File, FileError
-from tasks.job import Inputs, task
+from tasks.files import File
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Labels, Pixels
@@ -37,7 +45,6 @@ CONFIDENCES = pa.schema(
         ("resolution", pa.float64()),  # the last place that was printed, or that is compared; 0: float32
     ]
 )
-SET = "query"  # the name of the pictures that a model's owner is given
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ def ask(config: Ask, inputs: Inputs) -> pa.Table:
     data = load(config.query.data)
     rows = config.query.rows(data)
     labels = data.train_labels[rows]
-    said = confidences(config, inputs, data.train_images[rows], labels)
+    answers = confidences(config, inputs, data.train_images[rows], labels)
     n = len(rows)
     columns = {
         "model": pa.repeat(config.model.kind, n),
@@ -72,21 +79,21 @@ def ask(config: Ask, inputs: Inputs) -> pa.Table:
         "row": pa.array(rows),
         "group": pa.array(rows if data.train_groups is None else data.train_groups[rows]),
         "label": pa.array(labels.astype(np.int32)),
-        "confidence": pa.array(said.values),
-        "resolution": pa.repeat(max(said.resolution, compared(config.decimals)), n),
+        "confidence": pa.array(answers.values),
+        "resolution": pa.repeat(max(answers.resolution, last_place(config.decimals)), n),
     }
     return pa.table(columns, CONFIDENCES)
 
 
-def compared(decimals: int) -> float:
-    """The last place that is looked at; 0 where float32 has no more."""
+def last_place(decimals: int) -> float:
+    """The last place that is compared; 0 where float32 has no more."""
     return 10.0**-decimals if decimals < SINGLE else 0.0
 
 
 def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> Confidences:
     """The probability that the model gives each image's label."""
     if config.outputs is not None:
-        return sent(config.outputs, config, labels)
+        return table_confidences(config.outputs, labels, config.columns, config.interface)
     if config.file is not None:
         from tasks.external.loading import loaded
 
@@ -100,25 +107,6 @@ def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> 
     return of_labels(normalised(logits(network, weights, images).astype(np.float64)), labels, network.name)
 
 
-def sent(outputs: File, config: Ask, labels: Labels) -> Confidences:
-    """The confidences in a table of outputs; ValueError where it does not say them of every image."""
-    from tasks.external.handout import image_of
-
-    ids = [image_of(SET, row) for row in range(len(labels))]
-    return read(outputs, ids, labels, config.columns, config.interface.gives)
-
-
-def check_table(config: Ask) -> None:
-    """ValueError where a table of outputs cannot be used: before anything is trained to be compared with it.
-
-    One that has gone since it was pinned passes, since what is stored of the run can still be looked at.
-    """
-    if config.outputs is not None:
-        data = load(config.query.data)
-        with suppress(FileError):
-            sent(config.outputs, config, data.train_labels[config.query.rows(data)])
-
-
 def of_labels(log_p: NDArray[np.float64], labels: Labels, name: str) -> Confidences:
     """The confidences in log-probabilities (n, classes); ValueError where a label is beyond the classes."""
     if labels.max() >= log_p.shape[1]:
@@ -126,3 +114,27 @@ def of_labels(log_p: NDArray[np.float64], labels: Labels, name: str) -> Confiden
             f"model {name} tells {log_p.shape[1]} classes apart; a label of the query set is {labels.max()}"
         )
     return Confidences(rounded(np.exp(log_p[np.arange(len(labels)), labels]), 0.0), 0.0)
+
+
+def plan(config: Forgetting, trainings: Trainings) -> tuple[Job, ...]:
+    """What each model is asked, those that are trained here first; the input of the measures that compare models."""
+    if not trainings.targets:
+        return ()
+    asked = (
+        Job(ask, Ask(model, config.query, decimals=config.decimals), (job,)) for model, job in trainings.jobs.items()
+    )
+    return *asked, *external(config)
+
+
+def external(config: Forgetting) -> Iterator[Job]:
+    """What external targets are asked, each a target of its own."""
+    given = config.given
+    asked = partial(Ask, query=config.query, decimals=config.decimals)
+    for number, file in enumerate(given.models):
+        yield Job(ask, asked(Model("target", number, 0), file=file, interface=given.interface))
+    gives = Interface(gives=given.interface.gives)  # what a table is read by; the rest says how a model is asked
+    for number, outputs in enumerate(given.outputs, start=len(given.models)):
+        yield Job(ask, asked(Model("target", number, 0), outputs=outputs, interface=gives, columns=given.columns))
+
+
+MEASURE = Measure("confidences", CONFIDENCES, plan)

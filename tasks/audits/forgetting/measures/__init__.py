@@ -1,0 +1,13 @@
+"""What the audit measures: one file for each table, with its question, formula, task and rows of the summary."""
+
+from tasks.audits.forgetting.measures import distances, examples, fits, power, query_confidences, ratios
+
+# In the order of the summary's rows, the answer's first.
+MEASURES = (
+    ratios.MEASURE,
+    distances.MEASURE,
+    power.MEASURE,
+    fits.MEASURE,
+    examples.MEASURE,
+    query_confidences.MEASURE,
+)

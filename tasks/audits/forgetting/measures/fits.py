@@ -1,0 +1,78 @@
+"""How well did each training learn what it was trained on?
+
+    train accuracy = share of the images trained on that the model gets right, asked as in use
+
+A model that has not learnt its own data says little of them: Liu & Tsaftaris 2020, "Have you forgotten?", ask for
+adequate training accuracy. Below ADEQUATE the result warns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tasks import statistics
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.trainings import Model, Trainings
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure, Tables
+from tasks.summaries import Row, alone, row
+
+ADEQUATE = 0.95  # training accuracy, below which a result warns
+FITS = pa.schema(
+    [
+        ("model", pa.string()),  # query, calibration, target
+        ("target", pa.int32()),  # its number; null for the others
+        ("replicate", pa.int32()),
+        ("seed", pa.int64()),
+        ("examples", pa.int64()),  # images trained on
+        ("epochs", pa.int32()),
+        ("train_loss", pa.float64()),  # of the last epoch, in nats
+        ("train_accuracy", pa.float64()),  # in evaluation mode, on all images trained on
+        ("validation_accuracy", pa.float64()),  # on test images of the query set's data
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Whose training it was."""
+
+    model: Model
+
+
+@task(version=1, name="forgetting.fit")
+def fit(config: Fit, inputs: Inputs) -> pa.Table:
+    """The one row of FITS of a training's table."""
+    (training,) = inputs
+    (end,) = training.select(["seed", "examples", "epochs", "history", "train_accuracy"]).to_pylist()
+    last = end["history"][-1]
+    fitted = {
+        "model": config.model.kind,
+        "target": config.model.target,
+        "replicate": config.model.replicate,
+        "train_loss": last["train_loss"],
+        "validation_accuracy": last["validation_accuracy"],
+    }
+    return pa.Table.from_pylist([fitted | {name: end[name] for name in FITS.names if name not in fitted}], FITS)
+
+
+def plan(config: Forgetting, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001
+    return tuple(Job(fit, Fit(model), (job,)) for model, job in trainings.jobs.items())
+
+
+def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    """Training accuracy by the kind of model, and the lowest of all, which the result may warn of."""
+    fits = tables.rows(FITS)
+    for kind in ("query", "calibration", "target"):
+        accuracies = [fitted["train_accuracy"] for fitted in fits if fitted["model"] == kind]
+        if accuracies:
+            yield row("train accuracy", {"models": kind}, statistics.mean(accuracies), "training")
+    if fits:
+        least = min(fitted["train_accuracy"] for fitted in fits)
+        yield row("lowest train accuracy", {}, alone(least, len(fits)), "training")
+
+
+MEASURE = Measure("fits", FITS, plan, rows)

@@ -1,0 +1,235 @@
+"""Has a target forgotten the query set? Its rho with the interval, the decision, and what the published rule says.
+
+    rho = mean over i, j of KS(q_i, t_j) / mean over i, k of KS(q_i, c_k)
+
+of query models q, calibration models c and the target's models t. About 1: as models that never saw D_Q; near the floor
+over the denominator: as models of D_Q. Forgotten: the interval of the one-sided rho lies above 1 - margin; not
+forgotten: below; undecided else. The published rule, a single triple's rho >= 1, is counted beside it.
+
+Liu & Tsaftaris 2020, "Have you forgotten?", eq. 4 and algorithm 1; for the interval see `rho`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tasks import seeds, statistics
+from tasks.audits.forgetting.comparison import compared
+from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix, confidence_matrix
+from tasks.audits.forgetting.config import Forgetting, check_least, check_margin
+from tasks.audits.forgetting.decision import Right, right
+from tasks.audits.forgetting.kolmogorov_smirnov import METRIC_PREFIX, SCORES, Score
+from tasks.audits.forgetting.measures import query_confidences
+from tasks.audits.forgetting.measures.distances import DISTANCES
+from tasks.audits.forgetting.published import Printed, numbers
+from tasks.audits.forgetting.rho import Ratio
+from tasks.audits.forgetting.target import NamedTarget
+from tasks.audits.forgetting.trainings import Model, Trainings
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure, Tables
+from tasks.statistics import Estimate
+from tasks.summaries import Row, alone, row
+
+if TYPE_CHECKING:
+    from tasks.audits.forgetting.summary import About
+
+# One row per target that a model answers for, and score.
+RATIOS = pa.schema(
+    [
+        ("target", pa.int32()),
+        ("name", pa.string()),
+        ("score", pa.string()),  # of the distances: published, or one-sided, on which the answer rests
+        ("source", pa.string()),  # training, model, outputs
+        ("query", pa.float64()),  # shares trained on; null where they are not known
+        ("calibration", pa.float64()),
+        ("outside", pa.float64()),
+        ("models", pa.int32()),  # replicates of the target
+        ("ks", pa.float64()),  # A, the mean KS to the query models, with its 95 % interval
+        ("ks_low", pa.float64()),
+        ("ks_high", pa.float64()),
+        ("rho", pa.float64()),  # null where it is undefined
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+        ("decision", pa.string()),  # forgotten, not forgotten, undecided
+        ("reason", pa.string()),  # why undecided, else null
+        ("right", pa.string()),  # right, undecided, wrong; null where not known
+        ("rule_forgotten", pa.int32()),  # of the triples, how many the published rule calls forgotten: rho >= 1
+        ("rule_triples", pa.int32()),  # triples of a query, calibration and target model that it can be applied to
+        ("ks_calibration", pa.float64()),  # B, at the target's resolution, with its 95 % interval
+        ("ks_calibration_low", pa.float64()),
+        ("ks_calibration_high", pa.float64()),
+        ("floor", pa.float64()),  # the mean KS between query models, at the target's resolution
+        ("separation", pa.float64()),  # smallest KS(q_i, c_k) - largest KS(q_i, q_j), there too; above 0, or no power
+        ("images", pa.int64()),
+    ]
+)
+METRIC_OF_RIGHT: Mapping[Right, str] = {
+    "right": "targets decided rightly",
+    "undecided": "targets undecided",
+    "wrong": "targets decided wrongly",
+}
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """The targets by their numbers, the margin of the decision, and how often images are resampled, from `seed`."""
+
+    targets: tuple[NamedTarget, ...]
+    margin: float = 0.1
+    resamples: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_margin(self.margin)
+        check_least(self, resamples=1, seed=0)
+
+
+@task(version=2, name="forgetting.ratios", gathers=True)
+def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
+    """What is said of each target (RATIOS), by its number, from tables of CONFIDENCES.
+
+    A target no model of which is there has no rows, and without any query model there is none at all.
+    """
+    matrix = confidence_matrix(inputs)
+    if not matrix.replicates("query"):
+        return RATIOS.empty_table()
+    judged = [
+        of_target(config, matrix, number, target, score)
+        for number, target in enumerate(config.targets)
+        if matrix.replicates("target", number)
+        for score in SCORES
+    ]
+    return pa.Table.from_pylist(judged, RATIOS)
+
+
+def of_target(
+    config: Ratios, matrix: ConfidenceMatrix, number: int, target: NamedTarget, score: Score
+) -> dict[str, Any]:
+    """The target's row of RATIOS."""
+    models = matrix.replicates("target", number)
+    comparison = compared(matrix, models, score, config.margin, config.resamples, config.seed)
+    forgotten, triples = published_rule(comparison.ratio, matrix, models, given=target.source != "training")
+    a, b, rho = comparison.ratio.target, comparison.ratio.calibration, comparison.ratio.rho
+    return {
+        "target": number,
+        "name": target.name,
+        "score": score,
+        "source": target.source,
+        "query": target.query,
+        "calibration": target.calibration,
+        "outside": target.outside,
+        "models": len(models),
+        "ks": a.value,
+        "ks_low": a.low,
+        "ks_high": a.high,
+        "rho": rho.value,
+        "low": rho.low,
+        "high": rho.high,
+        "decision": comparison.decision.answer,
+        "reason": comparison.decision.reason,
+        "right": right(comparison.decision.answer, target.remembers),
+        "rule_forgotten": forgotten,
+        "rule_triples": triples,
+        "ks_calibration": b.value,
+        "ks_calibration_low": b.low,
+        "ks_calibration_high": b.high,
+        "floor": comparison.floor,
+        "separation": comparison.separation,
+        "images": matrix.images,
+    }
+
+
+def published_rule(ratio: Ratio, matrix: ConfidenceMatrix, models: Sequence[Model], given: bool) -> tuple[int, int]:
+    """Of how many triples (q_r, c_r, t_r) rho >= 1, and of how many there is a rho.
+
+    A triple lacks one where a training is missing or KS(q_r, c_r) is 0. A model that is given is in every triple.
+    """
+    query = {model.replicate: place for place, model in enumerate(matrix.replicates("query"))}
+    calibration = {model.replicate: place for place, model in enumerate(matrix.replicates("calibration"))}
+    target = {model.replicate: place for place, model in enumerate(models)}
+    rhos = []
+    for replicate in query.keys() & calibration.keys():
+        if not given and replicate not in target:
+            continue
+        i, k, j = query[replicate], calibration[replicate], 0 if given else target[replicate]
+        if ratio.to_calibration[i, k]:
+            rhos.append(ratio.to_target[i, j] / ratio.to_calibration[i, k])
+    return sum(rho >= 1 for rho in rhos), len(rhos)
+
+
+def plan(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:
+    asked = query_confidences.plan(config, trainings)
+    return Job(ratios, ratios_config(config, trainings), asked) if asked else ()
+
+
+def ratios_config(config: Forgetting, trainings: Trainings) -> Ratios:
+    """How targets are decided on, here and in the measure of power."""
+    return Ratios(trainings.targets, config.margin, config.resamples, seeds.derive(config.seed, "bootstrap"))
+
+
+def rows(tables: Tables, about: About) -> Iterator[Row]:
+    """rho of each target and both of its distances, how many are decided how, and what the published rule says.
+
+    A target that nothing is known of, since no model of it answered, has a row without a value.
+    """
+    table = tables.one(RATIOS)
+    if table is None:
+        return
+    judged = table.to_pylist()
+    printed = numbers(about.published)
+    answered = {target["name"] for target in judged}
+    unanswered = [target.name for target in about.targets if target.name not in answered]
+    for score in METRIC_PREFIX:
+        of_score = [target for target in judged if target["score"] == score]
+        yield from rhos_and_distances(score, of_score, unanswered, printed if score == "published" else {})
+        yield from counts(score, of_score)
+        yield from separations(score, of_score, tables.one(DISTANCES) is not None)
+    for target in judged:
+        if target["score"] == "published":
+            rule = statistics.proportion(target["rule_forgotten"], target["rule_triples"])
+            yield row("published rule says forgotten", {"target": target["name"]}, rule, "triple of trainings")
+
+
+def rhos_and_distances(
+    score: Score, judged: Sequence[Row], unanswered: Sequence[str], printed: Mapping[str, Printed]
+) -> Iterator[Row]:
+    """rho and KS of each target, beside the paper's where it is the same run."""
+    prefix = METRIC_PREFIX[score]
+    for target in judged:
+        rho = Estimate(target["rho"], target["low"], target["high"], target["models"])
+        paper = printed.get(target["name"])
+        yield row(f"{prefix}rho", {"target": target["name"]}, rho, "training", 1.0, published=paper and paper.rho)
+    for name in unanswered:
+        yield row(f"{prefix}rho", {"target": name}, Estimate(None, None, None, 0), "training", 1.0)
+    for target in judged:
+        ks = Estimate(target["ks"], target["ks_low"], target["ks_high"], target["models"])
+        null, paper = target["ks_calibration"], printed.get(target["name"])
+        yield row(f"{prefix}KS", {"target": target["name"]}, ks, "training", null, published=paper and paper.ks)
+
+
+def counts(score: Score, judged: Sequence[Row]) -> Iterator[Row]:
+    """How many of the targets whose training is known are decided as they were trained."""
+    known = [target["right"] for target in judged if target["right"] is not None]
+    if known:
+        for answer, metric in METRIC_OF_RIGHT.items():
+            share = statistics.proportion(known.count(answer), len(known))
+            yield row(metric, {"score": score}, share, "target")
+
+
+def separations(score: Score, judged: Sequence[Row], known: bool) -> Iterator[Row]:
+    """Of targets that are known by a table the separation of their own, at the precision of the table.
+
+    Unless that of all models is `known`, from the table of distances, every target has its own: nothing is decided of
+    a target without it.
+    """
+    for target in judged:
+        if target["source"] == "outputs" or not known:
+            setting = {"score": score, "target": target["name"]}
+            yield row("separation", setting, alone(target["separation"]), "pair of trainings", 0.0)
+
+
+MEASURE = Measure("ratios", RATIOS, plan, rows)

@@ -1,0 +1,36 @@
+"""How well trainings learnt, read off their tables."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tasks.audits.forgetting.measures.fits import FITS, Fit, fit
+from tasks.audits.forgetting.trainings import Model
+from tasks.statistics import mean
+from tasks.training.mixed import MIXED
+from tests.tasks.audits.forgetting.summarised import Row, numbers, rows, setting
+
+
+def test_how_well_a_training_learnt_is_read_off_its_last_epoch() -> None:
+    epochs = [
+        {"epoch": at, "train_loss": 1 / at, "validation_loss": 0.5, "validation_accuracy": 0.25 * at} for at in (1, 2)
+    ]
+    names = dict.fromkeys(MIXED.names)
+    held = names | {"seed": 7, "examples": 60, "epochs": 2, "history": epochs, "train_accuracy": 0.9}
+    found = fit(Fit(Model("target", 3, 1)), [pa.Table.from_pylist([held], MIXED)])
+    expected = {"model": "target", "target": 3, "replicate": 1, "seed": 7, "examples": 60, "epochs": 2}
+    expected |= {"train_loss": 0.5, "train_accuracy": 0.9, "validation_accuracy": 0.5}
+    assert (FITS, [expected]) == (found.schema, found.to_pylist())
+
+
+def test_trainings_are_told_by_what_they_get_right_of_their_own_images() -> None:
+    def training(model: str, accuracy: float) -> Row:
+        return dict.fromkeys(FITS.names) | {"model": model, "replicate": 0, "train_accuracy": accuracy}
+
+    fits = [training("query", 1.0), training("query", 0.98), training("target", 0.9)]
+    found = rows(*(pa.Table.from_pylist([each], FITS) for each in fits))
+    expected = mean([1.0, 0.98])
+    query = found["train accuracy", setting(models="query")]
+    assert (expected.value, expected.low, expected.high, 2) == numbers(query)[:4]
+    assert (0.9, None, None, 1) == numbers(found["train accuracy", setting(models="target")])[:4]
+    assert (0.9, None, None, 3) == numbers(found["lowest train accuracy", "{}"])[:4]

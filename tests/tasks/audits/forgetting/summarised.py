@@ -1,0 +1,30 @@
+"""The rows of a summary by metric and setting."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.audits.forgetting.summary import About, summary
+from tasks.schemas import SUMMARY
+
+Row = dict[str, Any]
+
+
+def rows(*tables: pa.Table, config: About = About(())) -> dict[tuple[str, str], Row]:  # noqa: B008
+    found = summary(config, tables)
+    assert SUMMARY == found.schema
+    listed = found.to_pylist()
+    known = {(row["metric"], row["setting"]): row for row in listed}
+    assert len(known) == len(listed)  # each is found by these two
+    return known
+
+
+def setting(**values: Any) -> str:
+    return json.dumps(values, sort_keys=True)
+
+
+def numbers(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("estimate", "low", "high", "n", "null", "published"))

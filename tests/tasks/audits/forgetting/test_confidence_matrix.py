@@ -1,0 +1,46 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tasks.audits.forgetting.confidence_matrix import confidence_matrix
+from tasks.audits.forgetting.trainings import Model
+from tests.tasks.audits.forgetting.made_up import table
+
+VALUES = np.array([0.1234567, 0.5, 1.0])
+
+
+def test_models_are_found_in_any_order_and_in_tables_of_several() -> None:
+    several = pa.concat_tables([table("query", None, 1, VALUES), table("query", None, 0, VALUES / 2)])
+    matrix = confidence_matrix([table("target", 3, 0, VALUES), several])
+    assert [Model("query", None, 0), Model("query", None, 1)] == matrix.replicates("query")
+    assert [Model("target", 3, 0)] == matrix.replicates("target", 3)
+    assert [] == matrix.replicates("target", 0) == matrix.replicates("calibration")
+    assert (3, None) == (matrix.images, matrix.groups)
+    assert (0, 0) == (confidence_matrix([]).images, len(confidence_matrix([]).models))
+
+
+def test_all_are_compared_at_the_coarsest_resolution_among_them() -> None:
+    matrix = confidence_matrix([table("query", None, 0, VALUES), table("target", 0, 0, VALUES, resolution=0.01)])
+    (query,), none, (target,) = matrix.at_one_resolution(matrix.replicates("query"), [], matrix.replicates("target", 0))
+    assert [0.12, 0.5, 1.0] == query.tolist() == target.tolist()
+    assert (0, 3) == none.shape
+
+
+def test_nothing_is_finer_than_float32() -> None:
+    matrix = confidence_matrix([table("query", None, 0, np.array([1 - 1e-12, 0.3]))])
+    assert [[[1.0, float(np.float32(0.3))]]] == [
+        part.tolist() for part in matrix.at_one_resolution(matrix.replicates("query"))
+    ]
+
+
+def test_groups_are_known_where_images_have_them() -> None:
+    matrix = confidence_matrix([table("query", None, 0, VALUES, groups=np.array([4, 4, 7]))])
+    assert matrix.groups is not None
+    assert [4, 4, 7] == matrix.groups.tolist()
+
+
+def test_models_of_other_images_or_twice_the_same_are_our_own_error() -> None:
+    with pytest.raises(AssertionError, match="other images"):
+        confidence_matrix([table("query", None, 0, VALUES), table("query", None, 1, VALUES[:2])])
+    with pytest.raises(AssertionError, match="there twice"):
+        confidence_matrix([table("query", None, 0, VALUES), table("query", None, 0, VALUES)])
