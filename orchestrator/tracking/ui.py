@@ -87,7 +87,7 @@ def serving(store: Store, target: Target, first: int) -> Iterator[tuple[subproce
     it starts again at the next one.
     """
     guard = Guard()
-    server = None
+    server: subprocess.Popen[bytes] | None = None
     try:
         for attempt in range(1, ATTEMPTS + 1):
             port = free_port(first)
@@ -96,6 +96,7 @@ def serving(store: Store, target: Target, first: int) -> Iterator[tuple[subproce
                 break
             if attempt == ATTEMPTS or free_port(port) == port:  # the port is not what it ended for
                 raise EngramError(f"MLflow's server ended at once; what it said is in {log(store)}")
+        assert server is not None
         yield server, port
     finally:
         if server is not None:
