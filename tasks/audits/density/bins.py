@@ -19,9 +19,3 @@ def bin_of(values: ArrayLike, width: float) -> Array:
         # A quotient that is rounded up to a whole number is one too large, and the other way round.
         found -= given < found * width
         return np.asarray(found + (given >= (found + 1) * width))
-
-
-def check_width(width: float) -> None:
-    """ValueError unless bins can have this width."""
-    if not 0 < width < np.inf:
-        raise ValueError(f"width is {width}; it must be a number above 0")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +18,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import fold_of
 from tasks.job import Inputs
+from tasks.ranges import at_least, one_of
 from tasks.training.density_config import Split
 from tasks.training.density_table import FITTED
 
@@ -50,8 +50,7 @@ class Folds:
             raise ValueError("partitions has a seed twice; each repetition must have its own")
         if not 2 <= self.folds <= self.observations:
             raise ValueError(f"folds is {self.folds}; it must be from 2 to {self.observations}, the observations")
-        if self.asked not in get_args(Split):
-            raise ValueError(f"asked is {self.asked!r}; it must be one of {', '.join(get_args(Split))}")
+        one_of(self, "asked", Split)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -77,8 +76,7 @@ class Alone:
     repetitions: int
 
     def __post_init__(self) -> None:
-        if self.repetitions < 1:
-            raise ValueError(f"repetitions is {self.repetitions}; it must be at least 1")
+        at_least(self, {"repetitions": 1})
         if not self.left_out:
             raise ValueError("left_out is empty; at least one row must be left out")
         if list(self.left_out) != sorted(set(self.left_out)):

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.audits.density.config import Density
-from tasks.audits.density.estimates.significance import LEVEL
+from tasks.audits.density.measures.scores import LEVEL
 from tasks.job import Answer, Verdict
 from tasks.training.density_config import Privacy
 

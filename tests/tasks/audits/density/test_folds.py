@@ -6,9 +6,9 @@ import pytest
 
 from orchestrator.planning.identity import canonical
 from orchestrator.spec.fields import coerce, plain
-from tasks.audits.density.distribution import Distribution
 from tasks.audits.density.folds import BLOCK, Alone, Answers, Folds, labels
-from tasks.audits.density.scores import Scores
+from tasks.audits.density.measures.distribution import Distribution
+from tasks.audits.density.measures.scores import Scores
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.training.density_config import Fold, Row

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tasks.audits.density import Density, plan
-from tasks.audits.density.config import Measure
+from tasks.audits.density.config import MeasureName
 from tasks.job import Job, Roots
 from tasks.training.density_config import DensityTraining, Row
 from tests.tasks.audits.density.made_up import DIGITS
@@ -53,7 +53,9 @@ def test_by_leaving_one_out_as_many_are_trained_with_each_row_as_without_it() ->
         (("neighbours",), {"neighbours", "ratios"}),
     ],
 )
-def test_what_is_looked_at_beside_the_scores_comes_with_them(measures: tuple[Measure, ...], expected: set[str]) -> None:
+def test_what_is_looked_at_beside_the_scores_comes_with_them(
+    measures: tuple[MeasureName, ...], expected: set[str]
+) -> None:
     scored = {"scores", "distribution", "losses", "fits", "summary"}
     assert scored | expected == set(plan(replace(FOLDS, measures=measures)))
 
@@ -61,7 +63,7 @@ def test_what_is_looked_at_beside_the_scores_comes_with_them(measures: tuple[Mea
 @pytest.mark.parametrize(
     ("measures", "expected"), [(("kernel",), {"kernel", "points"}), (("duplicates",), {"duplicates"})]
 )
-def test_what_needs_no_training_plans_none(measures: tuple[Measure, ...], expected: set[str]) -> None:
+def test_what_needs_no_training_plans_none(measures: tuple[MeasureName, ...], expected: set[str]) -> None:
     assert expected | {"summary"} == set(plan(replace(FOLDS, measures=measures)))
 
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute
 import pytest
 
-from tasks.audits.density.distribution import Distribution, distribution
-from tasks.audits.density.losses import Losses, losses
-from tasks.audits.density.scores import Scores, scores
+from tasks.audits.density.measures.distribution import Distribution, distribution
+from tasks.audits.density.measures.losses import Losses, losses
+from tasks.audits.density.measures.scores import Scores, scores
 from tasks.job import marks
 from tests.tasks.audits.density import made_up
 

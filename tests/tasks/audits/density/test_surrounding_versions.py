@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.density.duplicates import Duplicates, duplicates
-from tasks.audits.density.kernel import Kernel, kernel, points
-from tasks.audits.density.neighbours import Neighbouring, neighbours
-from tasks.audits.density.outliers import Outliers, outliers
-from tasks.audits.density.ratios import Ratios, ratios
+from tasks.audits.density.measures.duplicates import Duplicates, duplicates
+from tasks.audits.density.measures.kernel_density import Kernel, kernel, points
+from tasks.audits.density.measures.nearest_neighbours import Neighbouring, neighbours
+from tasks.audits.density.measures.outliers import Outliers, outliers
+from tasks.audits.density.measures.ratios import Ratios, ratios
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.job import marks
