@@ -23,7 +23,7 @@ TITLES = ("memorised: one point away, and the density changes there", "overfitte
 PANEL = 1.55  # inches
 
 
-def kernel(table: pa.Table) -> Figure | None:
+def kernel_density(table: pa.Table) -> Figure | None:
     """The density with and without the point, and beside the overfitted one."""
     if not {"x", *NAMES} <= set(table.column_names):
         return None

@@ -16,7 +16,7 @@ PANEL = 1.5  # inches
 MARKED = 12  # epochs with a mark each
 
 
-def course(statistics: Statistics) -> Figure | None:
+def learning_curve(statistics: Statistics) -> Figure | None:
     """The highest quantiles and the median of both scores by epoch, with jackknife intervals."""
     found = {
         statistic: {score: each for score in style.SCORES if (each := statistics.followed(score, statistic))}

@@ -30,7 +30,7 @@ class Bins:
     n: Array
 
 
-def neighbours(table: pa.Table) -> Figure | None:
+def ratios(table: pa.Table) -> Figure | None:
     """The mean ratio by score with 1.96 standard errors, and its distribution for both kinds of observations."""
     if not set(table.column_names) >= NEEDED:
         return None

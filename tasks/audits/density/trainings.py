@@ -9,7 +9,7 @@ import numpy as np
 
 from tasks import seeds
 from tasks.audits.density.config import Density
-from tasks.audits.density.folds import Alone, Folds
+from tasks.audits.density.log_densities import Folds, LeaveOneOut
 from tasks.datasets.catalog import load
 from tasks.job import Job
 from tasks.models.named import is_own
@@ -29,7 +29,7 @@ class Trainings:
     the distribution is that of the very scores of the observations.
     """
 
-    models: Folds | Alone
+    models: Folds | LeaveOneOut
     fits: tuple[Job, ...]
     whole: tuple[Job, ...]
     seed: int
@@ -45,7 +45,7 @@ def trainings(config: Density) -> Trainings | None:
         return None
     count, seed = observations(config), seeds.derive(config.seed, "scores")
     if config.estimator == "loo":
-        models = Alone(config.data, count, left_out(config), config.repetitions)
+        models = LeaveOneOut(config.data, count, left_out(config), config.repetitions)
         return Trainings(models, joined(without_rows(config)), (), seed)
     partitions = tuple(partition_seed(config, repetition) for repetition in range(config.repetitions))
     folds = Folds(config.data, count, partitions, config.folds, config.asked)

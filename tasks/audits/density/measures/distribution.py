@@ -1,15 +1,20 @@
-"""How the scores lie over all observations, at every epoch at which the models were asked.
+"""How the scores lie over all observations, at every recorded epoch; and the gain, on which the answer rests.
+
+    g_l = mean over i of (mean over the models of repetition l that trained on i of log p_i
+                          - log p_i by the one that did not), in nats
+
+The gain is by how much training on an observation raises its log p; where nothing is memorised it is 0 on average,
+whatever the spread of log p. The other rows are statistics of M, as published and with matched counts, over the
+observations: mean, median, skewness, extremes and quantiles, which during training show when memory begins.
 
 After the last epoch each statistic comes with what it is where nothing is memorised: its mean over redrawings of which
 model held each observation out. Of the matched-count score only the mean is 0 there; its median is not, since V has
 another shape than the mean over draws.
 
-Intervals are the jackknife over repetitions. In simulated nulls the 95 % interval of the mean, the median and the
-quantiles covers what is true in 92 to 100 % of cases; that of the skewness in 77 to 93 %, of the extremes in 64 to 94
-%. So these have none, and nor has a quantile with too few observations beyond it, which is an extreme too.
-
-The answer rests on the gain (class Gain): by how much training on an observation raises its log p, on average over
-all. Where nothing is memorised it is 0, whatever the spread of log p.
+Intervals are the jackknife over repetitions, that of the gain is t over them. In simulated nulls the 95 % interval of
+the mean, the median and the quantiles covers what is true in 92 to 100 % of cases; that of the skewness in 77 to 93 %,
+of the extremes in 64 to 94 %. So these have none, and nor has a quantile with too few observations beyond it, which is
+an extreme too.
 
 Source. Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 4.2, figure 4.
 The matched-count score, the nulls and the gain are ours.
@@ -26,10 +31,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks import seeds, statistics
+from tasks.audits.density import published
 from tasks.audits.density.config import Density
-from tasks.audits.density.folds import Alone, Answers, Block, Folds, labels
+from tasks.audits.density.log_densities import Block, Folds, LeaveOneOut, LogDensities, labels
 from tasks.audits.density.memorization import Array, Indices, Mask, matched, sides, terms
-from tasks.audits.density.published import numbers as published_numbers
 from tasks.audits.density.reassignment import reassigned
 from tasks.audits.density.trainings import Trainings
 from tasks.job import Inputs, Job, task
@@ -42,7 +47,7 @@ if TYPE_CHECKING:
     from tasks.audits.density.summary import Summary
 
 REASSIGNMENTS = 20  # redrawings that a null is the mean of
-SCORES = ("published", "matched")
+RESAMPLED = ("published", "matched")  # scores
 BEYOND = 5  # observations beyond a quantile, for it to have an interval
 SHARES = (0.05, 0.25, 0.75, 0.95, 0.999)
 METRICS = {"gain": "gain of log p", "matched": "matched-count M", "published": "M"}  # in the summary
@@ -69,7 +74,7 @@ DISTRIBUTION = pa.schema(
 class Distribution:
     """Which models there are and when they are asked; `draws` for a matched-count score, which come from `seed`."""
 
-    models: Folds | Alone
+    models: Folds | LeaveOneOut
     epochs: tuple[int, ...]  # ascending
     draws: int = 64
     seed: int = 0
@@ -87,56 +92,56 @@ def distribution(config: Distribution, inputs: Inputs) -> pa.Table:
     Of labels after the last epoch alone. Epochs at which no model was asked have no rows; ValueError where none was at
     any.
     """
-    answers = Answers(config.models, inputs)
-    asked = [epoch for epoch in config.epochs if answers.any_at(epoch)]
-    if not asked:
+    log_densities = LogDensities(config.models, inputs)
+    recorded = [epoch for epoch in config.epochs if log_densities.recorded_at(epoch)]
+    if not recorded:
         raise ValueError(
             f"no training was asked about the observations at epoch {' or '.join(map(str, config.epochs))}"
         )
     known = labels(config.models)
     rows: list[dict[str, Any]] = []
-    for epoch in asked:
+    for epoch in recorded:
         last = epoch == config.epochs[-1]
-        scores, gain, repetitions = scored(config, answers, epoch, REASSIGNMENTS if last else 0)
+        scores, gain, repetitions = resampled(config, log_densities, epoch, REASSIGNMENTS if last else 0)
         for name, score in scores.items():
             rows += described(score, repetitions, {"epoch": epoch, "score": name, "label": None}, slice(None))
             for label in np.unique(known).tolist() if last and known is not None else ():
                 about = {"epoch": epoch, "score": name, "label": label}
                 rows += described(score, repetitions, about, np.flatnonzero(known == label))
-        p_value = gain.t_test() if isinstance(config.models, Alone) else gain.p_value()
+        p_value = gain.t_test() if isinstance(config.models, LeaveOneOut) else gain.p_value()
         about = {"epoch": epoch, "score": "gain", "label": None, "statistic": "mean"}
         rest = {"observations": gain.observations, "null": 0.0 if last else None, "p_value": p_value}
-        rows.append(about | numbers(gain.estimate) | rest)
+        rows.append(about | columns(gain.estimate) | rest)
     return pa.Table.from_pylist(rows, DISTRIBUTION)
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
+class Resampled:
     """One score of every observation: with all repetitions, without each, and with other models held out."""
 
-    score: Array  # (n,)
+    whole: Array  # (n,)
     without: Array  # (n, L)
     null: list[Array] = field(default_factory=list)  # (n,) each
 
     @classmethod
-    def empty(cls, observations: int, repetitions: int, nulls: int) -> Observed:
-        score, *null = (np.empty(observations) for _ in range(1 + nulls))
-        return cls(score, np.empty((observations, repetitions)), null)
+    def empty(cls, observations: int, repetitions: int, nulls: int) -> Resampled:
+        whole, *null = (np.empty(observations) for _ in range(1 + nulls))
+        return cls(whole, np.empty((observations, repetitions)), null)
 
 
-def scored(
-    config: Distribution, answers: Answers, epoch: int, nulls: int
-) -> tuple[Mapping[str, Observed], Gain, NDArray[np.int64]]:
+def resampled(
+    config: Distribution, log_densities: LogDensities, epoch: int, nulls: int
+) -> tuple[Mapping[str, Resampled], Gain, NDArray[np.int64]]:
     """Both scores of every observation, the gain, and the repetitions with a model that was asked."""
     repetitions, folds = config.models.shape
-    scores = {score: Observed.empty(len(config.models.rows), repetitions, nulls) for score in SCORES}
+    scores = {score: Resampled.empty(len(config.models.rows), repetitions, nulls) for score in RESAMPLED}
     gain = Gain(repetitions, folds)
     any_asked = np.zeros(repetitions, np.bool_)
-    for block in answers.blocks(epoch):
+    for block in log_densities.blocks(epoch):
         any_asked |= ~np.isnan(block.log_p).all(axis=(0, 2))
         gain.add(block.log_p, block.held_out)
         for score, values, without in of_block(config, epoch, block):
-            scores[score].score[block.places], scores[score].without[block.places] = values, without
+            scores[score].whole[block.places], scores[score].without[block.places] = values, without
         for number in range(nulls):
             for score, values in without_memory(config, epoch, block, number):
                 scores[score].null[number][block.places] = values
@@ -160,14 +165,13 @@ def without_memory(config: Distribution, epoch: int, block: Block, number: int) 
 
 
 def described(
-    scored: Observed, repetitions: NDArray[np.int64], about: Mapping[str, Any], chosen: slice | NDArray[np.int64]
+    score: Resampled, repetitions: NDArray[np.int64], about: Mapping[str, Any], chosen: slice | NDArray[np.int64]
 ) -> Iterator[dict[str, Any]]:
     """A row for each statistic of the chosen observations."""
-    values = scored.score[chosen]
-    whole = describe(values)
-    without = [describe(scored.without[chosen, repetition]) for repetition in repetitions]
-    nulls = [describe(null[chosen]) for null in scored.null]
-    for statistic, value in whole.items():
+    values = score.whole[chosen]
+    without = [describe(score.without[chosen, repetition]) for repetition in repetitions]
+    nulls = [describe(null[chosen]) for null in score.null]
+    for statistic, value in describe(values).items():
         null = float(np.mean([redrawn[statistic] for redrawn in nulls])) if nulls else np.nan
         counted = np.isfinite(values) if statistic in ("mean", "skewness") else ~np.isnan(values)
         estimate = statistics.jackknife(value, [rest[statistic] for rest in without])
@@ -176,7 +180,7 @@ def described(
         yield {
             **about,
             "statistic": statistic,
-            **numbers(estimate),
+            **columns(estimate),
             "observations": int(counted.sum()),
             "null": None if np.isnan(null) else null,
             "p_value": None,
@@ -223,15 +227,12 @@ def quantile(ascending: Array, share: float) -> float:
     return low if part == 0.0 or low == high else low * (1 - part) + high * part
 
 
-def numbers(estimate: Estimate) -> dict[str, Any]:
+def columns(estimate: Estimate) -> dict[str, Any]:
     return {"estimate": estimate.value, "low": estimate.low, "high": estimate.high, "n": estimate.n}
 
 
 class Gain:
-    """The mean gain of log p that training on an observation brings, over all of them, gathered block by block.
-
-        g_l = mean over i of (mean over the models of repetition l that trained on i of log p_i
-                              - log p_i by the one that did not)
+    """The gain g_l of every repetition, gathered block by block of observations, and their mean.
 
     Where nothing is memorised each g_l is 0 on average, whatever the spread of log p: unlike the published score no log
     mean exp is in it. Repetitions are independent, so that their mean has a t interval.
@@ -335,8 +336,8 @@ def scale(models: NDArray[np.int64]) -> Array:
 def plan(config: Density, trainings: Trainings | None) -> Job | tuple[()]:
     if trainings is None:
         return ()
-    asked = Distribution(trainings.models, config.recorded, config.draws, trainings.seed)
-    return Job(distribution, asked, trainings.fits)
+    epochs = config.recorded
+    return Job(distribution, Distribution(trainings.models, epochs, config.draws, trainings.seed), trainings.fits)
 
 
 def rows(tables: Tables, about: Summary) -> Iterator[Row]:
@@ -346,19 +347,19 @@ def rows(tables: Tables, about: Summary) -> Iterator[Row]:
     """
     statistics_of_all = [statistic for statistic in tables.rows(DISTRIBUTION) if statistic["label"] is None]
     last = max((statistic["epoch"] for statistic in statistics_of_all), default=0)
-    published = published_numbers(about.published)
+    printed = published.numbers(about.published)
     for score in METRICS:
         for statistic in statistics_of_all:
             if statistic["score"] == score and statistic["epoch"] == last:
                 name = statistic["statistic"]
-                number = published.get(name) if score == "published" else None
-                yield summarised(statistic, {"statistic": name}, number)
+                number = printed.get(name) if score == "published" else None
+                yield summary_row(statistic, {"statistic": name}, number)
     for statistic in statistics_of_all:
         if statistic["epoch"] < last and statistic["statistic"] in PEAKS:
-            yield summarised(statistic, {"epoch": statistic["epoch"], "statistic": statistic["statistic"]})
+            yield summary_row(statistic, {"epoch": statistic["epoch"], "statistic": statistic["statistic"]})
 
 
-def summarised(statistic: Row, setting: Row, published: float | None = None) -> Row:
+def summary_row(statistic: Row, setting: Row, published: float | None = None) -> Row:
     """A row of DISTRIBUTION in the schema of all audits.
 
     Where nothing is memorised the mean matched-count score and the gain are 0; any other statistic is what it is when

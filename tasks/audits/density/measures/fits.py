@@ -1,4 +1,4 @@
-"""What was trained: the losses of every model by epoch, and what it said of the observations.
+"""What was trained: the losses of every model by epoch, and log p of the observations at the recorded ones.
 
 The tables are those of the trainings themselves, which `engram results RUN fits` gives one after another; the summary
 reads none of them.

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from tasks import seeds, statistics
 from tasks.audits.density.config import Density, Estimator
-from tasks.audits.density.folds import Alone, Answers, Block, Folds, labels
 from tasks.audits.density.highly_memorised import column, within_central
+from tasks.audits.density.log_densities import Block, Folds, LeaveOneOut, LogDensities, labels
 from tasks.audits.density.memorization import Array, Terms, matched, terms
 from tasks.audits.density.reassignment import p_values
 from tasks.audits.density.trainings import Trainings
@@ -71,7 +71,7 @@ class Scores:
     The draws come from `seed`.
     """
 
-    models: Folds | Alone
+    models: Folds | LeaveOneOut
     epoch: int
     permutations: int = 9999
     draws: int = 64
@@ -88,12 +88,12 @@ def scores(config: Scores, inputs: Inputs) -> pa.Table:
     ValueError where no model was asked at the epoch. In leave-one-out the p-values of several rows share the models of
     all data, so that they rise and fall together.
     """
-    answers = Answers(config.models, inputs)
-    if not answers.any_at(config.epoch):
+    log_densities = LogDensities(config.models, inputs)
+    if not log_densities.recorded_at(config.epoch):
         raise ValueError(f"no training was asked about the observations at epoch {config.epoch}")
     rows = config.models.rows
     known = labels(config.models)
-    blocks = [of_block(config, block) for block in answers.blocks(config.epoch)]
+    blocks = [of_block(config, block) for block in log_densities.blocks(config.epoch)]
     columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
     adjusted = statistics.false_discovery_adjusted(columns["p_value"])
     arrays = {
@@ -241,8 +241,8 @@ def plan(config: Density, trainings: Trainings | None) -> Job | tuple[()]:
 
 
 def job(config: Density, trainings: Trainings) -> Job:
-    asked = Scores(trainings.models, config.epochs, config.permutations, config.draws, trainings.seed)
-    return Job(scores, asked, trainings.fits)
+    drawn = config.permutations, config.draws, trainings.seed
+    return Job(scores, Scores(trainings.models, config.epochs, *drawn), trainings.fits)
 
 
 def rows(tables: Tables, about: Summary) -> Iterator[Row]:

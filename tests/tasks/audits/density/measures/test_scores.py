@@ -11,7 +11,7 @@ import pytest
 
 from tasks import statistics
 from tasks.audits.density.config import Density
-from tasks.audits.density.folds import Folds
+from tasks.audits.density.log_densities import Folds
 from tasks.audits.density.measures.distribution import Distribution, distribution
 from tasks.audits.density.measures.losses import Losses, losses
 from tasks.audits.density.measures.scores import SCORES, Scores, rows, scores

@@ -1,8 +1,8 @@
-"""What the trained models say of the observations, block by block, from the tables of their trainings (FITTED).
+"""log p of the observations by every trained model, block by block, from the tables of the trainings (FITTED).
 
 The tables come in any order, and some may be missing; a training that came as several links has several tables, each
-with log p at epochs of its own. Nothing of the size of all answers is made: a block copies its observations' numbers
-out of the tables.
+with log p at epochs of its own. Nothing of the size of all tables is made: a block copies its observations' numbers
+out of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tasks.training.density_table import FITTED
 # So many observations at a time. Chance is drawn per block, so that another number makes other draws.
 BLOCK = 1024
 
-Answer = NDArray[np.float32]  # log p of every observation, by one model at one epoch
+LogDensity = NDArray[np.float32]  # log p of every observation, by one model at one epoch
 Place = tuple[int, int]  # a model's: repetition, and which of its K
 
 
@@ -64,7 +64,7 @@ class Folds:
 
 
 @dataclass(frozen=True)
-class Alone:
+class LeaveOneOut:
     """Models of all of the first `observations` training images, and as many without each of the rows `left_out`.
 
     A repetition is one of either for each row: in the order of their seeds, which has no meaning.
@@ -108,16 +108,16 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A training: what it left out, and what its model said at each epoch at which it was asked."""
+    """A training: what it left out, and log p of every observation by epoch, where it was recorded."""
 
     partition: int | None
     fold: int | None
     row: int | None
     seed: int
-    said: Mapping[int, Answer]
+    log_p: Mapping[int, LogDensity]
 
 
-def labels(models: Folds | Alone) -> NDArray[np.int32] | None:
+def labels(models: Folds | LeaveOneOut) -> NDArray[np.int32] | None:
     """The label of every observation that has a score; None where the data have no classes to tell apart."""
     images = load(models.data)
     if images.classes < 2:
@@ -135,34 +135,34 @@ def trained(inputs: Inputs, observations: int) -> list[Trained]:
 
     ValueError where a table is none of a training, or a model was asked about another number of observations.
     """
-    found: dict[tuple[int | None, int | None, int | None, int], dict[int, Answer]] = {}
+    by_training: dict[tuple[int | None, int | None, int | None, int], dict[int, LogDensity]] = {}
     for number, table in enumerate(inputs):
         if not table.schema.equals(FITTED) or not table.num_rows:
             raise ValueError(f"input {number} is not the table of a training")
         first = table.select(["partition", "fold", "row", "seed"]).slice(0, 1).to_pylist()[0]
-        said = found.setdefault((first["partition"], first["fold"], first["row"], first["seed"]), {})
-        for epoch, answer in answers(table):
-            if len(answer) != observations:
+        by_epoch = by_training.setdefault((first["partition"], first["fold"], first["row"], first["seed"]), {})
+        for epoch, log_p in recorded(table):
+            if len(log_p) != observations:
                 raise ValueError(
-                    f"the training of seed {first['seed']} was asked about {len(answer)} observations at epoch "
+                    f"the training of seed {first['seed']} was asked about {len(log_p)} observations at epoch "
                     f"{epoch}; there are {observations}"
                 )
-            said[epoch] = answer
-    return [Trained(partition, fold, row, seed, said) for (partition, fold, row, seed), said in found.items()]
+            by_epoch[epoch] = log_p
+    return [Trained(*training, by_epoch) for training, by_epoch in by_training.items()]
 
 
-def answers(table: pa.Table) -> Iterator[tuple[int, Answer]]:
-    """Each epoch at which the model was asked and log p of every observation: the table's own memory, not a copy."""
+def recorded(table: pa.Table) -> Iterator[tuple[int, LogDensity]]:
+    """Each recorded epoch with log p of every observation: the table's own memory, not a copy."""
     epochs, column = table["epoch"].to_pylist(), table["log_p"]
-    for epoch, there, log_p in zip(epochs, column.is_valid().to_pylist(), column, strict=True):
-        if there:
+    for epoch, valid, log_p in zip(epochs, column.is_valid().to_pylist(), column, strict=True):
+        if valid:
             yield epoch, log_p.values.to_numpy(zero_copy_only=False)
 
 
-class Answers:
-    """Every model in its place: its repetition, and which of the K it is."""
+class LogDensities:
+    """log p by every model, in its place: its repetition, and which of the K it is."""
 
-    def __init__(self, models: Folds | Alone, inputs: Inputs) -> None:
+    def __init__(self, models: Folds | LeaveOneOut, inputs: Inputs) -> None:
         self.models = models
         self.trainings = trained(inputs, models.observations)
         if isinstance(models, Folds):
@@ -171,43 +171,44 @@ class Answers:
         else:
             self.shared, self.by_row = of_rows(models, self.trainings)
 
-    def any_at(self, epoch: int) -> bool:
-        """Whether any model was asked at the epoch."""
-        return any(epoch in each.said for each in self.trainings)
+    def recorded_at(self, epoch: int) -> bool:
+        """Whether log p was recorded at the epoch by any model."""
+        return any(epoch in training.log_p for training in self.trainings)
 
     def blocks(self, epoch: int) -> Iterator[Block]:
-        """All observations that have a score; ValueError where a model's answer is no log p: NaN, or inf."""
+        """All observations that have a score; ValueError where a model gives NaN, or inf."""
         rows = self.models.rows
         folds = self.folds_of_all()
         for number, start in enumerate(range(0, len(rows), BLOCK)):
             places = slice(start, min(start + BLOCK, len(rows)))
             log_p = np.full((places.stop - start, *self.models.shape), np.nan)
-            for (repetition, model), each in self.shared.items():
-                fill(log_p[:, repetition, model], each, epoch, rows[places])
+            for (repetition, model), training in self.shared.items():
+                fill(log_p[:, repetition, model], training, epoch, rows[places])
             for place, row in enumerate(rows[places].tolist()):
-                for repetition, each in self.by_row.get(row, {}).items():
-                    fill(log_p[place : place + 1, repetition, 1], each, epoch, rows[start + place : start + place + 1])
+                alone = slice(start + place, start + place + 1)
+                for repetition, training in self.by_row.get(row, {}).items():
+                    fill(log_p[place : place + 1, repetition, 1], training, epoch, rows[alone])
             yield Block(number, places, log_p, folds[places])
 
     def folds_of_all(self) -> NDArray[np.int64]:
         """Which of each repetition's models held each observation out, (n, L)."""
         models = self.models
-        if isinstance(models, Alone):
+        if isinstance(models, LeaveOneOut):
             return np.ones((len(models.left_out), models.repetitions), np.int64)
-        each = [fold_of(seed, models.observations, models.folds) for seed in models.partitions]
-        return np.stack(each, axis=1).astype(np.int64)
+        folds = [fold_of(seed, models.observations, models.folds) for seed in models.partitions]
+        return np.stack(folds, axis=1).astype(np.int64)
 
 
-def fill(into: NDArray[np.float64], each: Trained, epoch: int, rows: NDArray[np.int64]) -> None:
-    """Write a model's log p of these rows, where it was asked at the epoch."""
-    if epoch not in each.said:
+def fill(into: NDArray[np.float64], training: Trained, epoch: int, rows: NDArray[np.int64]) -> None:
+    """Write a model's log p of these rows, where it was recorded at the epoch."""
+    if epoch not in training.log_p:
         return
-    into[:] = each.said[epoch][rows]
+    into[:] = training.log_p[epoch][rows]
     wrong = np.isnan(into) | (into == np.inf)
     if wrong.any():
         at = int(wrong.argmax())
         raise ValueError(
-            f"log p of observation {rows[at]} is {into[at]} at epoch {epoch} by the training of seed {each.seed}; "
+            f"log p of observation {rows[at]} is {into[at]} at epoch {epoch} by the training of seed {training.seed}; "
             "it must be a number or -inf"
         )
 
@@ -215,30 +216,33 @@ def fill(into: NDArray[np.float64], each: Trained, epoch: int, rows: NDArray[np.
 def of_folds(models: Folds, trainings: list[Trained]) -> dict[Place, Trained]:
     """The model of each fold; ValueError for one of no such fold, or two of one."""
     repetitions = {seed: repetition for repetition, seed in enumerate(models.partitions)}
-    found: dict[Place, Trained] = {}
-    for each in trainings:
-        if each.partition not in repetitions or each.fold is None or not 0 <= each.fold < models.folds:
-            raise ValueError(f"the training of seed {each.seed} left out no fold of these partitions")
-        place = repetitions[each.partition], each.fold
-        if place in found:
-            both = f"{found[place].seed} and {each.seed}"
-            raise ValueError(f"fold {each.fold} of repetition {place[0]} has two trainings, of seeds {both}")
-        found[place] = each
-    return found
+    placed: dict[Place, Trained] = {}
+    for training in trainings:
+        fold = training.fold
+        if training.partition not in repetitions or fold is None or not 0 <= fold < models.folds:
+            raise ValueError(f"the training of seed {training.seed} left out no fold of these partitions")
+        place = repetitions[training.partition], fold
+        if place in placed:
+            both = f"{placed[place].seed} and {training.seed}"
+            raise ValueError(f"fold {fold} of repetition {place[0]} has two trainings, of seeds {both}")
+        placed[place] = training
+    return placed
 
 
-def of_rows(models: Alone, trainings: list[Trained]) -> tuple[dict[Place, Trained], dict[int, dict[int, Trained]]]:
+def of_rows(
+    models: LeaveOneOut, trainings: list[Trained]
+) -> tuple[dict[Place, Trained], dict[int, dict[int, Trained]]]:
     """The models of all data, and by row and repetition those without it; ValueError for others, or too many."""
     groups: dict[int | None, list[Trained]] = {}
     wanted = {None, *models.left_out}
-    for each in trainings:
-        if each.row not in wanted or each.fold is not None:
-            raise ValueError(f"the training of seed {each.seed} left out something else than one of these rows")
-        groups.setdefault(each.row, []).append(each)
+    for training in trainings:
+        if training.row not in wanted or training.fold is not None:
+            raise ValueError(f"the training of seed {training.seed} left out something else than one of these rows")
+        groups.setdefault(training.row, []).append(training)
     for row, group in groups.items():
-        group.sort(key=lambda each: each.seed)
+        group.sort(key=lambda training: training.seed)
         if len(group) > models.repetitions:
             what = "all data" if row is None else f"all but row {row}"
             raise ValueError(f"there are {len(group)} trainings on {what}; repetitions is {models.repetitions}")
-    whole = {(repetition, 0): each for repetition, each in enumerate(groups.pop(None, []))}
+    whole = {(repetition, 0): training for repetition, training in enumerate(groups.pop(None, []))}
     return whole, {row: dict(enumerate(group)) for row, group in groups.items() if row is not None}
