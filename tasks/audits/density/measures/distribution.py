@@ -161,7 +161,7 @@ def without_memory(config: Distribution, epoch: int, block: Block, number: int) 
     chance = seeds.generator(config.seed, "reassigned", epoch, number, block.number)
     held_out = reassigned(block.log_p, block.held_out, chance)
     yield "published", terms(block.log_p, held_out).score
-    yield "matched", matched(block.log_p, held_out, config.draws, chance, each=False)[0]
+    yield "matched", matched(block.log_p, held_out, config.draws, chance, without_each=False)[0]
 
 
 def described(

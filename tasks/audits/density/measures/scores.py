@@ -116,7 +116,7 @@ def of_block(config: Scores, block: Block) -> dict[str, NDArray[Any]]:
         "log_p_trained": both.u,
         "log_p_held_out": both.v,
         "m": both.score,
-        "m_matched": matched(block.log_p, block.held_out, config.draws, chance("matched"), each=False)[0],
+        "m_matched": matched(block.log_p, block.held_out, config.draws, chance("matched"), without_each=False)[0],
         "p_value": p_values(block.log_p, block.held_out, config.permutations, chance("permutations")),
         "trained_models": both.trained_models.sum(axis=1, dtype=np.int32),
         "held_out_models": both.held_out_models.sum(axis=1, dtype=np.int32),

@@ -147,7 +147,7 @@ def test_draws_choose_every_model_as_often_where_some_are_missing() -> None:
     n = 4000
     log_p = np.tile(np.log([[1.0, 2.0, NAN, 3.0, 5.0]] * 3), (n, 1, 1))
     held_out = np.tile([0, 2, 4], (n, 1))  # the second repetition has no model that held it out: it is not used
-    score, _ = matched(log_p, held_out, 7, chance(), each=False)
+    score, _ = matched(log_p, held_out, 7, chance(), without_each=False)
     sums = [first + third for first in (2, 3, 5) for third in (1, 2, 3)]
     expected = np.mean(np.log(np.array(sums) / 6))
     assert expected == pytest.approx(score.mean(), abs=4 * score.std() / math.sqrt(n))
@@ -156,10 +156,10 @@ def test_draws_choose_every_model_as_often_where_some_are_missing() -> None:
 def test_more_choices_than_draws_and_than_models_that_trained_are_drawn_from() -> None:
     # 2 x 2 choices, beside 3 of 4 models that can train: with three draws or fewer no observation has them all.
     log_p = np.tile(np.log([[1.0, 2.0, NAN, 1.0], [NAN, 4.0, 30.0, 1.0]]), (50, 1, 1))
-    score, without = matched(log_p, np.full((50, 2), 3), 1, chance(), each=False)
+    score, without = matched(log_p, np.full((50, 2), 3), 1, chance(), without_each=False)
     assert 4 == len(set(score.round(9)))
     assert (50, 0) == without.shape
-    every, _ = matched(log_p, np.full((50, 2), 3), 4, chance(), each=False)
+    every, _ = matched(log_p, np.full((50, 2), 3), 4, chance(), without_each=False)
     assert 1 == len(set(every.round(9)))
 
 
@@ -168,7 +168,7 @@ def test_models_that_are_missing_or_find_it_impossible_make_no_warnings() -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         trained, _ = terms(log_p[:1], np.ones((1, 2), int)).by_repetition
-        score, _ = matched(log_p, np.ones((2, 2), int), 4, chance(), each=False)
+        score, _ = matched(log_p, np.ones((2, 2), int), 4, chance(), without_each=False)
     assert [True, False] == np.isnan(trained[0]).tolist()
     assert [-INF] == score[1:].tolist()
 
@@ -251,7 +251,7 @@ def test_the_published_score_leans_upwards_where_nothing_is_memorised_and_the_ma
         log_p = noise(chance(3), n, 10, 10, sd)
         held_out = partitions(chance(4), n, 10, 10)
         published = terms(log_p, held_out).score
-        score, _ = matched(log_p, held_out, 16, chance(), each=False)
+        score, _ = matched(log_p, held_out, 16, chance(), without_each=False)
         errors = [each.std() / math.sqrt(n) for each in (published, score)]
         assert abs(published.mean() - lean) < 3 * errors[0] < lean / 20
         assert abs(score.mean()) < 3 * errors[1] < lean / 20
