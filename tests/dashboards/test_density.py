@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dashboards import drawing
-from dashboards.audits.density.limits import outside, robust
+from dashboards.audits.density.axis_limits import outside, robust
 from dashboards.audits.density.losses import limits, read
 from dashboards.audits.density.observed import Observed
 from dashboards.audits.density.outliers import chosen
 from dashboards.audits.density.pictures import ends
-from dashboards.audits.density.statistics import Statistics
+from dashboards.audits.density.score_statistics import Statistics
 from dashboards.figure import Figure
 from dashboards.figures import figures
 from dashboards.gallery import Gallery, Picture, gallery

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dashboards.audits.density.cells import cells
-from dashboards.audits.density.course import course
 from dashboards.audits.density.distribution import distribution
 from dashboards.audits.density.duplicates import duplicates
-from dashboards.audits.density.kernel import kernel
+from dashboards.audits.density.kernel_density import kernel_density
 from dashboards.audits.density.labels import labels
+from dashboards.audits.density.learning_curve import learning_curve
 from dashboards.audits.density.losses import losses
-from dashboards.audits.density.neighbours import neighbours
 from dashboards.audits.density.observed import Observed
 from dashboards.audits.density.outliers import outliers
 from dashboards.audits.density.pictures import pictures
+from dashboards.audits.density.ratios import ratios
+from dashboards.audits.density.score_statistics import Statistics
 from dashboards.audits.density.significance import significance
-from dashboards.audits.density.statistics import Statistics
+from dashboards.audits.density.sweep_cells import cells
 from dashboards.figure import Figure
 from dashboards.gallery import Gallery
 from dashboards.run import Run
@@ -29,12 +29,12 @@ def figures(run: Run) -> Iterator[Figure]:
         distribution(seen, statistics),
         significance(seen),
         labels(seen),
-        course(statistics),
+        learning_curve(statistics),
         losses(run.table("losses")),
         outliers(run.table("outliers"), seen),
-        neighbours(run.table("ratios")),
+        ratios(run.table("ratios")),
         duplicates(run.table("duplicates")),
-        kernel(run.table("kernel")),
+        kernel_density(run.table("kernel")),
     )
     yield from (figure for figure in drawn if figure is not None)
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from dashboards import drawing
 from dashboards.audits.density import style
-from dashboards.audits.density.limits import outside, robust
+from dashboards.audits.density.axis_limits import outside, robust
 from dashboards.audits.density.observed import HIGH, Array, Observed
-from dashboards.audits.density.statistics import Statistics
+from dashboards.audits.density.score_statistics import Statistics
 from dashboards.figure import Figure
 
 PANEL = 1.55  # inches

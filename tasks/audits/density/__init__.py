@@ -36,11 +36,20 @@ the released analysis takes the first image of each batch, and splits at 0.95 na
 from __future__ import annotations
 
 from tasks.audits.density.config import Density, tiny
-from tasks.audits.density.planning import plan
+from tasks.audits.density.measures import MEASURES
 from tasks.audits.density.presets import PRESETS
+from tasks.audits.density.summary import about, summary
+from tasks.audits.density.trainings import trainings
 from tasks.audits.density.verdict import verdict
-from tasks.job import Audit
+from tasks.job import Audit, Job, Roots
+from tasks.measure import roots
 
 __all__ = ["AUDIT", "PRESETS", "Density", "plan", "tiny"]
+
+
+def plan(config: Density) -> Roots:
+    """The tables of the audit, `summary` among them; which ones follows from what is measured."""
+    return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about(config), read))
+
 
 AUDIT = Audit(config=Density, plan=plan, presets=PRESETS, tiny=tiny, verdict=verdict)

@@ -15,13 +15,7 @@ def bin_of(values: ArrayLike, width: float) -> Array:
     """
     given = np.asarray(values, np.float64)
     with np.errstate(invalid="ignore"):
-        found = np.floor(given / width)
+        number = np.floor(given / width)
         # A quotient that is rounded up to a whole number is one too large, and the other way round.
-        found -= given < found * width
-        return np.asarray(found + (given >= (found + 1) * width))
-
-
-def check_width(width: float) -> None:
-    """ValueError unless bins can have this width."""
-    if not 0 < width < np.inf:
-        raise ValueError(f"width is {width}; it must be a number above 0")
+        number -= given < number * width
+        return np.asarray(number + (given >= (number + 1) * width))

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from tasks.datasets.dataset import Dataset
 from tasks.models.densities import DensityModel
+from tasks.ranges import above_zero, at_least, one_of
 from tasks.training.density_config import Privacy, Split
 
 Estimator = Literal["kfold", "loo"]
-Measure = Literal["scores", "outliers", "neighbours", "duplicates", "kernel"]
+MeasureName = Literal["scores", "outliers", "neighbours", "duplicates", "kernel"]
 
-# The scores and what is looked at beside them, for which models are trained; the others need none.
-AROUND: tuple[Measure, ...] = ("scores", "outliers", "neighbours")
+# The measures for which models are trained; the others need none.
+AROUND: tuple[MeasureName, ...] = ("scores", "outliers", "neighbours")
 
 LEAST = {
     "repetitions": 1,
@@ -62,7 +62,7 @@ class Density:
     folds: int = 10
     left_out: int = 0
     asked: Split = "train"
-    measures: tuple[Measure, ...] = ("scores",)
+    measures: tuple[MeasureName, ...] = ("scores",)
     examples: int = 0
     epochs: int = 100
     every: int = 5
@@ -80,17 +80,12 @@ class Density:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in LEAST.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
-        for name in ("learning_rate", "outlier_bin", "score_bin"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be a number above 0")
-        for name, kind in (("estimator", Estimator), ("asked", Split)):
-            if getattr(self, name) not in get_args(kind):
-                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(get_args(kind))}")
-        if not self.measures or any(measure not in get_args(Measure) for measure in self.measures):
-            raise ValueError(f"measures is {self.measures}; it must be some of {', '.join(get_args(Measure))}")
+        at_least(self, LEAST)
+        above_zero(self, "learning_rate", "outlier_bin", "score_bin")
+        one_of(self, "estimator", Estimator)
+        one_of(self, "asked", Split)
+        if not self.measures or any(measure not in get_args(MeasureName) for measure in self.measures):
+            raise ValueError(f"measures is {self.measures}; it must be some of {', '.join(get_args(MeasureName))}")
         if not 0 <= self.outliers < 1:
             raise ValueError(f"outliers is {self.outliers}; it must be a share from 0 to below 1")
         if self.estimator == "loo" and self.asked == "test":

@@ -96,8 +96,8 @@ def sides(log_p: Array, held_out: Indices) -> tuple[Array, Array]:
         raise ValueError(f"log_p is {log_p.shape} and held_out {held_out.shape}; they must be (n, L, K) and (n, L)")
     folds = log_p.shape[2]
     if held_out.size and not 0 <= held_out.min() <= held_out.max() < folds:
-        found = held_out.min() if held_out.min() < 0 else held_out.max()
-        raise ValueError(f"an observation is held out by model {found}; it must be from 0 to {folds - 1}")
+        model = held_out.min() if held_out.min() < 0 else held_out.max()
+        raise ValueError(f"an observation is held out by model {model}; it must be from 0 to {folds - 1}")
     if np.isposinf(log_p).any():
         at = int(np.isposinf(log_p).any(axis=(1, 2)).argmax())
         raise ValueError(f"log p of observation {at} of the block is inf; a density must be finite")
@@ -109,14 +109,14 @@ def sides(log_p: Array, held_out: Indices) -> tuple[Array, Array]:
 
 
 def matched(
-    log_p: Array, held_out: Indices, draws: int, chance: np.random.Generator, each: bool = True
+    log_p: Array, held_out: Indices, draws: int, chance: np.random.Generator, without_each: bool = True
 ) -> tuple[Array, Array]:
     """The matched-count score, (n,), and the same without each repetition in turn, (n, L).
 
     A draw chooses, in each repetition with both kinds, one of the models that trained on the observation. Its score is
     log mean exp over the chosen ones less that over those that held it out: as many. The result is the mean over
     `draws` draws, each chosen evenly; over every choice there is, once, where these are no more, or no more than K - 1,
-    as they are with one repetition. Without `each` the second array is not computed, and empty.
+    as they are with one repetition. Unless `without_each` the second array is not computed, and empty.
 
     Draws of which a side is -inf stay out of the mean. Where no draw is left the score is what the published one is:
     inf, -inf or NaN.
@@ -131,7 +131,7 @@ def matched(
     chosen = np.where(usable[:, :, None], trained.reshape(-1)[rows + places], -np.inf)  # (n, L, D)
     held = np.where(usable, held, -np.inf)
     score = over_draws(log_mean(chosen, models[:, None]), log_mean(held, models), drawn)
-    if not each:
+    if not without_each:
         return score, np.empty((len(score), 0))
     rest = models[:, None] - usable
     u, v = log_mean_but_one(chosen, rest[:, :, None]), log_mean_but_one(held, rest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tasks.audits.density.config import AROUND, Density, Measure
+from tasks.audits.density.config import AROUND, Density, MeasureName
 from tasks.datasets.dataset import Dataset
 from tasks.models.densities import DensityModel
 from tasks.training.density_config import Privacy
@@ -47,7 +47,7 @@ ALONE = Density(data=Dataset("digits"), estimator="loo", repetitions=20, left_ou
 PRIVATE = Privacy(epsilon=8.0)
 
 
-def only(config: Density, *measures: Measure) -> Density:
+def only(config: Density, *measures: MeasureName) -> Density:
     """The same trainings, of which only this is measured."""
     return replace(config, measures=measures)
 

@@ -37,11 +37,11 @@ def p_values(log_p: Array, held_out: Indices, permutations: int, chance: np.rand
     those that hold out, M = log((T - S) / trained models) - log(S / models that held out) falls with S alone, and M* >=
     M where S* <= S. So one sum an assignment is enough, of p relative to exp V.
     """
-    found = terms(log_p, held_out)
+    both = terms(log_p, held_out)
     p = np.full(len(log_p), np.nan)
-    defined = ~np.isnan(found.score)
+    defined = ~np.isnan(both.score)
     there = ~np.isnan(log_p)
-    relative = relative_to(found.v, log_p, there & (found.held_out_models > 0)[:, :, None])
+    relative = relative_to(both.v, log_p, there & (both.held_out_models > 0)[:, :, None])
     observed = np.take_along_axis(relative, held_out[:, :, None], axis=2).sum(axis=(1, 2))
     bound = (observed * (1 + TOLERANCE))[:, None]
     for models, alike in patterns(there, defined):
@@ -101,8 +101,8 @@ def patterns(there: Mask, defined: Mask) -> Iterator[tuple[Mask, NDArray[np.int6
         return
     packed = np.packbits(there[rows].reshape(len(rows), -1), axis=1)
     _, first, which = np.unique(packed, axis=0, return_index=True, return_inverse=True)
-    for number, each in enumerate(first):
-        yield there[rows[each]], rows[which.reshape(-1) == number]
+    for number, at in enumerate(first):
+        yield there[rows[at]], rows[which.reshape(-1) == number]
 
 
 def possible(models: Mask) -> int:
@@ -116,20 +116,20 @@ def assignments(models: Mask, permutations: int, chance: np.random.Generator) ->
     All there are where that is at most `permutations` + 1, else `permutations` drawn evenly.
     """
     folds = models.shape[1]
-    there = [np.flatnonzero(repetition) for repetition in models]
-    counts = [len(each) for each in there]
+    known = [np.flatnonzero(repetition) for repetition in models]
+    counts = [len(those) for those in known]
     number = possible(models)
     last = number if number <= permutations + 1 else permutations
     for start in range(0, last, TOGETHER):
         these = np.arange(start, min(start + TOGETHER, last))
         chosen = np.zeros((models.size, len(these)))
         digits = these
-        for repetition, (each, count) in enumerate(zip(there, counts, strict=True)):
+        for repetition, (those, count) in enumerate(zip(known, counts, strict=True)):
             if not count:
                 continue
             if number <= permutations + 1:
                 digits, place = digits // count, digits % count
             else:
                 place = chance.integers(0, count, len(these))
-            chosen[repetition * folds + each[place], np.arange(len(these))] = 1.0
+            chosen[repetition * folds + those[place], np.arange(len(these))] = 1.0
         yield chosen

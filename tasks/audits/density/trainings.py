@@ -1,14 +1,15 @@
-"""The models that are trained: which rows each leaves out, from which seed, and when it is asked."""
+"""The models that are trained: which rows each leaves out, from which seed, and at which epochs it gives log p."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tasks import seeds
 from tasks.audits.density.config import Density
+from tasks.audits.density.log_densities import Folds, LeaveOneOut
 from tasks.datasets.catalog import load
 from tasks.job import Job
 from tasks.models.custom import is_own
@@ -18,7 +19,44 @@ from tasks.training.density_config import DensityTraining, Fold, Row
 Chain = tuple[Job, ...]  # the links of one training, first to last; one for most
 
 
-def folds(config: Density) -> Iterator[Chain]:
+@dataclass(frozen=True, eq=False)
+class Trainings:
+    """The trainings of a run, which all measures share.
+
+    `models` says which there are and what each left out; `fits` are their jobs, repetition by repetition, with log p of
+    the observations. `whole` are the links of the one model of all data, of which images are drawn; there is none in
+    leave-one-out, half of whose models are of all data. From `seed` come the draws of both tables of scores, so that
+    the distribution is that of the very scores of the observations.
+    """
+
+    models: Folds | LeaveOneOut
+    fits: tuple[Job, ...]
+    whole: tuple[Job, ...]
+    seed: int
+
+    @property
+    def all(self) -> tuple[Job, ...]:
+        return (*self.fits, *self.whole)
+
+
+def trainings(config: Density) -> Trainings | None:
+    """The trainings of the estimator; None where nothing that is measured needs any."""
+    if not config.trains:
+        return None
+    count, seed = observations(config), seeds.derive(config.seed, "scores")
+    if config.estimator == "loo":
+        models = LeaveOneOut(config.data, count, left_out(config), config.repetitions)
+        return Trainings(models, joined(without_rows(config)), (), seed)
+    partitions = tuple(partition_seed(config, repetition) for repetition in range(config.repetitions))
+    folds = Folds(config.data, count, partitions, config.folds, config.asked)
+    return Trainings(folds, joined(without_folds(config)), whole(config), seed)
+
+
+def joined(chains: Iterator[Chain]) -> tuple[Job, ...]:
+    return tuple(job for links in chains for job in links)
+
+
+def without_folds(config: Density) -> Iterator[Chain]:
     """The L x K models, repetition by repetition."""
     for repetition in range(config.repetitions):
         for number in range(config.folds):
@@ -39,8 +77,8 @@ def draws(config: Density) -> bool:
     return not is_own(config.model.name) or "neighbours" in config.measures
 
 
-def alone(config: Density) -> Iterator[Chain]:
-    """For the leave-one-out score: `repetitions` models of all data, then as many without each row that is left out."""
+def without_rows(config: Density) -> Iterator[Chain]:
+    """`repetitions` models of all data, then as many without each row that is left out, for the leave-one-out score."""
     for trial in range(config.repetitions):
         yield chain(config, replace(fitting(config), seed=seeds.derive(config.seed, "training", "with", trial)))
     for row in left_out(config):
@@ -75,7 +113,6 @@ def observations(config: Density) -> int:
 
 
 def partition_seed(config: Density, repetition: int) -> int:
-    """Of the repetition's partition."""
     return seeds.derive(config.seed, "partition", repetition)
 
 

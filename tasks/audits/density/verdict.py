@@ -15,13 +15,13 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.audits.density.config import Density
-from tasks.audits.density.estimates.significance import LEVEL
+from tasks.audits.density.measures.scores import LEVEL
 from tasks.job import Answer, Verdict
 from tasks.training.density_config import Privacy
 
 SMALLEST = 0.1  # nats: a change of the density by about a tenth. Silence about more than that says nothing.
 SIGNIFICANT = 0.05
-LEAST = 1e-6  # p-value that is told: the tail of a normal approximation says little beyond
+LEAST = 1e-6  # p-value that is given: the tail of a normal approximation says little beyond
 FEW = 4  # repetitions: the t interval of three is 2.2 times as wide as that of many
 MEAN = json.dumps({"statistic": "mean"})
 WHOLE = json.dumps({"models": "whole", "split": "train"})
@@ -73,20 +73,20 @@ def answered(gain: Row, config: Density) -> tuple[Answer, str]:
     )
     few = ", wide for so few" if gain["n"] < FEW else ""
     interval = "no interval" if low is None else f"95 % interval {low:.4g} to {high:.4g}{few}"
-    found = (
+    evidence = (
         f"training on an image raises its log p by {nats:.4g} nats on average ({interval}, over {models}; "
-        f"{told(p_value, config)}; 0 where nothing is memorised)"
+        f"{tested(p_value, config)}; 0 where nothing is memorised)"
     )
     if p_value is not None and p_value <= SIGNIFICANT and nats > 0:
-        return "memorised", found
+        return "memorised", evidence
     if high is not None and high < SMALLEST:
-        return "not seen", f"{found}; more than {high:.4g} nats is unlikely"
+        return "not seen", f"{evidence}; more than {high:.4g} nats is unlikely"
     if high is None:
-        return "undecided", f"{found}; one repetition has no interval: train more"
-    return "undecided", f"{found}; as much as {high:.4g} nats cannot be excluded: train more repetitions"
+        return "undecided", f"{evidence}; one repetition has no interval: train more"
+    return "undecided", f"{evidence}; as much as {high:.4g} nats cannot be excluded: train more repetitions"
 
 
-def told(p_value: float | None, config: Density) -> str:
+def tested(p_value: float | None, config: Density) -> str:
     """The p-value and its test, as far as a normal approximation can be trusted.
 
     None where all models say the same, where there is one pair of models, or where observations differ in their models.
@@ -103,23 +103,23 @@ def which(rows: Mapping[tuple[str, str], Row]) -> list[str]:
     if share is None or share["estimate"] is None:
         return []
     count, n = round(share["estimate"] * share["n"]), share["n"]
-    said = [f"{count:,} of {n:,} observations are memorised by themselves at 5 % false discoveries."]
+    sentences = [f"{count:,} of {n:,} observations are memorised by themselves at 5 % false discoveries."]
     smallest = rows.get(("smallest possible p-value", "{}"))
     if smallest is not None:
         needed = math.ceil(smallest["estimate"] * n / LEVEL)  # Benjamini & Hochberg: so many must reach it together
         if needed > 1:
             lost = f"fewer than {needed:,} memorised observations" if needed <= n else "no observation by itself"
-            said.append(
+            sentences.append(
                 f"No p-value here can be below {smallest['estimate']:.2g}, so {lost} could "
                 f"{'not ' if needed <= n else ''}be told from chance."
             )
     lacking = next((row for (metric, _), row in rows.items() if metric == "models of an observation, at least"), None)
     if lacking is not None:
-        said.append(
+        sentences.append(
             f"Some trainings are missing: an observation has {lacking['estimate']:.0f} models or more of the "
             f"{lacking['n']} planned."
         )
-    return said
+    return sentences
 
 
 def whole(config: Density, rows: Mapping[tuple[str, str], Row]) -> list[str]:
@@ -134,8 +134,8 @@ def promised(privacy: Privacy, rows: Mapping[tuple[str, str], Row]) -> str:
     promise = (
         f" Training was ({privacy.epsilon:g}, {privacy.delta:g})-differentially private, which bounds no single score"
     )
-    found = {metric: row for (metric, _), row in rows.items()}
-    largest, above = found.get("largest M of a row left out"), found.get("rows above epsilon")
+    by_metric = {metric: row for (metric, _), row in rows.items()}
+    largest, above = by_metric.get("largest M of a row left out"), by_metric.get("rows above epsilon")
     if largest is None or above is None:
         return f"{promise}."
     count = round(above["estimate"] * above["n"])
@@ -160,5 +160,5 @@ def unscored(config: Density, rows: Mapping[tuple[str, str], Row]) -> Verdict:
         return Verdict("undecided", f"Undecided: {why}.", LIMITS, tuple(rows)[:1])
     shown = " and ".join(what for measure, what in SHOWN.items() if measure in config.measures)
     limits = "Nothing is said of a model, since none was trained and asked about its observations."
-    said = f"Undecided: no model has been asked. This run shows {shown}."
-    return Verdict("undecided", said, limits, tuple(rows)[:1])
+    sentence = f"Undecided: no model has been asked. This run shows {shown}."
+    return Verdict("undecided", sentence, limits, tuple(rows)[:1])

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.density.folds import Alone, Folds
+from tasks.audits.density.log_densities import Folds, LeaveOneOut
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import fold_of
@@ -42,8 +42,8 @@ def folds(n: int = 60, repetitions: int = 3, number: int = 4) -> Folds:
     return Folds(DIGITS, n, tuple(range(100, 100 + repetitions)), number)
 
 
-def alone(rows: tuple[int, ...] = (3, 7, 20), n: int = 24, repetitions: int = 4) -> Alone:
-    return Alone(DIGITS, n, rows, repetitions)
+def alone(rows: tuple[int, ...] = (3, 7, 20), n: int = 24, repetitions: int = 4) -> LeaveOneOut:
+    return LeaveOneOut(DIGITS, n, rows, repetitions)
 
 
 def table(held_out: Fold | Row | None, seed: int, said: Mapping[int, Array], epochs: int) -> pa.Table:
@@ -73,7 +73,7 @@ def held_out(models: Folds) -> NDArray[np.int64]:
     return np.stack([fold_of(seed, models.observations, models.folds) for seed in models.partitions], 1).astype(int)
 
 
-def of_alone(models: Alone, whole: Array, without: Array, epoch: int = 2) -> list[pa.Table]:
+def of_alone(models: LeaveOneOut, whole: Array, without: Array, epoch: int = 2) -> list[pa.Table]:
     """The tables of all trainings: what models of all data say, (T, n), and those without each row, (rows, T, n)."""
     tables = [table(None, trial, {epoch: each}, epoch) for trial, each in enumerate(whole)]
     for row, models_without in zip(models.left_out, without, strict=True):

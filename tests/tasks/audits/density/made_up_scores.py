@@ -9,19 +9,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.density.neighbours import NEIGHBOURS
+from tasks.audits.density.measures.nearest_neighbours import NEIGHBOURS
+from tasks.audits.density.measures.scores import SCORES
 from tasks.training.density_table import FITTED
 
 
 def scores(u: Sequence[float | None], m: Sequence[float | None], rows: Sequence[int] | None = None) -> pa.Table:
-    """The columns of SCORES that are read here."""
-    return pa.table(
-        {
-            "row": pa.array(range(len(u)) if rows is None else rows, pa.int64()),
-            "log_p_trained": pa.array(u, pa.float64()),
-            "m": pa.array(m, pa.float64()),
-        }
-    )
+    """A SCORES table of these U and M, with nothing else in it."""
+    numbers = range(len(u)) if rows is None else rows
+    known = {"row": pa.array(numbers), "log_p_trained": pa.array(u, pa.float64()), "m": pa.array(m, pa.float64())}
+    columns = [known.get(field.name, pa.nulls(len(u), field.type)) for field in SCORES]
+    return pa.Table.from_arrays(columns, schema=SCORES)
 
 
 def neighbours(ratios: Sequence[float | None], rows: Sequence[int] | None = None) -> pa.Table:

@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 
-from tasks.audits.density.bins import bin_of, check_width
+from tasks.audits.density.bins import bin_of
+from tasks.audits.density.measures.outliers import Outliers
+from tasks.audits.density.measures.ratios import Ratios
 
 
 def test_edges_are_whole_multiples_of_the_width_and_belong_to_the_bin_above() -> None:
@@ -21,6 +23,7 @@ def test_infinity_and_nothing_are_in_no_bin() -> None:
 
 
 @pytest.mark.parametrize("width", [0, -1, np.inf, np.nan])
-def test_a_bin_has_a_width(width: float) -> None:
+@pytest.mark.parametrize("config", [Outliers, Ratios])
+def test_a_bin_has_a_width(width: float, config: type[Outliers | Ratios]) -> None:
     with pytest.raises(ValueError, match="it must be a number above 0"):
-        check_width(width)
+        config(width)

@@ -11,14 +11,11 @@ import pytest
 
 from tasks import statistics
 from tasks.audits.density import Density
-from tasks.audits.density.distribution import DISTRIBUTION
-from tasks.audits.density.estimates import distributions
-from tasks.audits.density.estimates.significance import significance
-from tasks.audits.density.gain import Gain
-from tasks.audits.density.published import numbers
+from tasks.audits.density.measures.distribution import DISTRIBUTION, Gain
+from tasks.audits.density.measures.scores import significance
 from tasks.audits.density.reassignment import p_values
+from tasks.audits.density.summary import about, summary
 from tasks.audits.density.verdict import verdict
-from tasks.schemas import SUMMARY
 from tests.support.calibration import DRAWS, assert_rate
 from tests.tasks.audits.density.made_up import noise, partitions
 
@@ -38,9 +35,9 @@ def told(config: Density, gain: Gain) -> dict[str, Any]:
 def answers(config: Density, rows: list[dict[str, Any]]) -> Counter[str]:
     """The answers to as many runs as there are rows, each by way of its row in the table and in the summary."""
     table = pa.Table.from_pylist(rows, DISTRIBUTION)
-    summary = pa.Table.from_pylist(list(distributions.scores(table, numbers(""))), SUMMARY)
-    assert len(rows) == summary.num_rows
-    return Counter(verdict(config, summary.slice(run, 1)).answer for run in range(len(rows)))
+    runs = summary(about(config), [table])
+    assert len(rows) == runs.num_rows
+    return Counter(verdict(config, runs.slice(run, 1)).answer for run in range(len(rows)))
 
 
 @pytest.mark.slow  # 5,000 summaries

@@ -23,16 +23,16 @@ def logs(*values: float) -> list[float]:
 def test_the_published_score_is_the_log_of_a_quotient_of_mean_likelihoods() -> None:
     # Trained: .2, .4, .6 and .1, mean .325. Held out: .1 and .3, mean .2.
     log_p = np.array([[logs(0.2, 0.1, 0.4), logs(0.3, 0.6, 0.1)]])
-    said = terms(log_p, np.array([[1, 0]]))
-    assert [math.log(0.325)] == pytest.approx(said.u)
-    assert [math.log(0.2)] == pytest.approx(said.v)
-    assert [math.log(0.325 / 0.2)] == pytest.approx(said.score)
-    assert ([[2, 2]], [[1, 1]]) == (said.trained_models.tolist(), said.held_out_models.tolist())
-    trained, held_out = said.by_repetition
+    both = terms(log_p, np.array([[1, 0]]))
+    assert [math.log(0.325)] == pytest.approx(both.u)
+    assert [math.log(0.2)] == pytest.approx(both.v)
+    assert [math.log(0.325 / 0.2)] == pytest.approx(both.score)
+    assert ([[2, 2]], [[1, 1]]) == (both.trained_models.tolist(), both.held_out_models.tolist())
+    trained, held_out = both.by_repetition
     assert logs(0.3, 0.35) == pytest.approx(trained[0])
     assert logs(0.1, 0.3) == pytest.approx(held_out[0])
     # Without the first repetition .35 against .3, without the second .3 against .1.
-    assert logs(0.35 / 0.3, 0.3 / 0.1) == pytest.approx(said.score_without_each[0])
+    assert logs(0.35 / 0.3, 0.3 / 0.1) == pytest.approx(both.score_without_each[0])
 
 
 def test_log_p_of_thousands_of_nats_agrees_with_scipy() -> None:
@@ -41,20 +41,20 @@ def test_log_p_of_thousands_of_nats_agrees_with_scipy() -> None:
     out = np.arange(5) == held_out[:, :, None]
     u = logsumexp(np.where(out, -INF, log_p), axis=(1, 2)) - math.log(16)
     v = logsumexp(np.where(out, log_p, -INF), axis=(1, 2)) - math.log(4)
-    said = terms(log_p, held_out)
-    assert u == pytest.approx(said.u, rel=1e-13)
-    assert v == pytest.approx(said.v, rel=1e-13)
+    both = terms(log_p, held_out)
+    assert u == pytest.approx(both.u, rel=1e-13)
+    assert v == pytest.approx(both.v, rel=1e-13)
     for repetition in range(4):
         rest = terms(np.delete(log_p, repetition, axis=1), np.delete(held_out, repetition, axis=1))
-        assert rest.score == pytest.approx(said.score_without_each[:, repetition], rel=1e-10, abs=1e-9)
+        assert rest.score == pytest.approx(both.score_without_each[:, repetition], rel=1e-10, abs=1e-9)
 
 
 def test_the_mean_of_one_term_is_that_term_exactly() -> None:
     values = np.array([[-1e4 / 3], [-0.1], [-INF], [700.1]])
     assert values[:, 0].tolist() == log_mean(values, np.ones(4, np.int64)).tolist()
     log_p = np.array([[[-1e4 / 3, -7.7]], [[-0.1, -123.4]]])
-    said = terms(log_p, np.array([[1], [1]]))
-    assert (log_p[:, 0, 0].tolist(), log_p[:, 0, 1].tolist()) == (said.u.tolist(), said.v.tolist())
+    both = terms(log_p, np.array([[1], [1]]))
+    assert (log_p[:, 0, 0].tolist(), log_p[:, 0, 1].tolist()) == (both.u.tolist(), both.v.tolist())
 
 
 def test_without_its_largest_term_a_sum_keeps_what_that_one_hid() -> None:
@@ -82,9 +82,9 @@ def test_impossible_and_missing_are_two_things(
     trained: list[float], held_out: float, u: float, v: float, score: float
 ) -> None:
     log_p = np.array([[[NAN if math.isnan(p) else logs(p)[0] for p in (*trained, held_out)]]])
-    said = terms(log_p, np.array([[2]]))
+    both = terms(log_p, np.array([[2]]))
     expected = [u, v, score]
-    assert expected == pytest.approx([said.u[0], said.v[0], said.score[0]], nan_ok=True)
+    assert expected == pytest.approx([both.u[0], both.v[0], both.score[0]], nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -127,10 +127,10 @@ def test_the_matched_count_score_of_one_repetition_is_the_mean_difference_whatev
 def test_with_two_models_a_repetition_both_scores_are_the_same() -> None:
     log_p = noise(chance(), 40, 10, 2, 5.0)
     held_out = np.ones((40, 10), np.int64)
-    said = terms(log_p, held_out)
+    both = terms(log_p, held_out)
     score, without = matched(log_p, held_out, 64, chance())
-    assert said.score == pytest.approx(score, abs=1e-12)
-    assert said.score_without_each == pytest.approx(without, abs=1e-9)
+    assert both.score == pytest.approx(score, abs=1e-12)
+    assert both.score_without_each == pytest.approx(without, abs=1e-9)
 
 
 def test_without_a_repetition_the_matched_count_score_is_that_of_the_others() -> None:
@@ -147,7 +147,7 @@ def test_draws_choose_every_model_as_often_where_some_are_missing() -> None:
     n = 4000
     log_p = np.tile(np.log([[1.0, 2.0, NAN, 3.0, 5.0]] * 3), (n, 1, 1))
     held_out = np.tile([0, 2, 4], (n, 1))  # the second repetition has no model that held it out: it is not used
-    score, _ = matched(log_p, held_out, 7, chance(), each=False)
+    score, _ = matched(log_p, held_out, 7, chance(), without_each=False)
     sums = [first + third for first in (2, 3, 5) for third in (1, 2, 3)]
     expected = np.mean(np.log(np.array(sums) / 6))
     assert expected == pytest.approx(score.mean(), abs=4 * score.std() / math.sqrt(n))
@@ -156,10 +156,10 @@ def test_draws_choose_every_model_as_often_where_some_are_missing() -> None:
 def test_more_choices_than_draws_and_than_models_that_trained_are_drawn_from() -> None:
     # 2 x 2 choices, beside 3 of 4 models that can train: with three draws or fewer no observation has them all.
     log_p = np.tile(np.log([[1.0, 2.0, NAN, 1.0], [NAN, 4.0, 30.0, 1.0]]), (50, 1, 1))
-    score, without = matched(log_p, np.full((50, 2), 3), 1, chance(), each=False)
+    score, without = matched(log_p, np.full((50, 2), 3), 1, chance(), without_each=False)
     assert 4 == len(set(score.round(9)))
     assert (50, 0) == without.shape
-    every, _ = matched(log_p, np.full((50, 2), 3), 4, chance(), each=False)
+    every, _ = matched(log_p, np.full((50, 2), 3), 4, chance(), without_each=False)
     assert 1 == len(set(every.round(9)))
 
 
@@ -168,7 +168,7 @@ def test_models_that_are_missing_or_find_it_impossible_make_no_warnings() -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         trained, _ = terms(log_p[:1], np.ones((1, 2), int)).by_repetition
-        score, _ = matched(log_p, np.ones((2, 2), int), 4, chance(), each=False)
+        score, _ = matched(log_p, np.ones((2, 2), int), 4, chance(), without_each=False)
     assert [True, False] == np.isnan(trained[0]).tolist()
     assert [-INF] == score[1:].tolist()
 
@@ -177,8 +177,8 @@ def test_a_repetition_without_either_kind_of_models_leaves_the_matched_count_sco
     log_p = np.array([[[-1.0, -4.0, -2.0], [NAN, -9.0, NAN], [-9.0, NAN, -8.0], [NAN, NAN, NAN]]])
     score, _ = matched(log_p, np.array([[1, 1, 1, 1]]), 9, chance())
     assert [2.5] == pytest.approx(score)
-    said = terms(log_p, np.array([[1, 1, 1, 1]]))
-    assert ([4], [2]) == (said.trained_models.sum(axis=1).tolist(), said.held_out_models.sum(axis=1).tolist())
+    both = terms(log_p, np.array([[1, 1, 1, 1]]))
+    assert ([4], [2]) == (both.trained_models.sum(axis=1).tolist(), both.held_out_models.sum(axis=1).tolist())
 
 
 def test_an_observation_scores_alike_beside_others_that_have_more_models() -> None:
@@ -217,10 +217,10 @@ def test_without_a_repetition_that_lacks_models_the_means_are_over_those_that_ar
     held_out = np.tile([0, 1, 2], (30, 1))
     log_p[:, 1, 2:] = NAN  # one model that trained on it and one that did not
     log_p[:, 2, 2] = NAN  # none that did not
-    said = terms(log_p, held_out)
+    both = terms(log_p, held_out)
     for repetition in range(3):
         rest = terms(np.delete(log_p, repetition, axis=1), np.delete(held_out, repetition, axis=1))
-        assert rest.score == pytest.approx(said.score_without_each[:, repetition], abs=1e-9)
+        assert rest.score == pytest.approx(both.score_without_each[:, repetition], abs=1e-9)
 
 
 def test_a_repetition_says_nothing_where_it_has_no_such_model() -> None:
@@ -251,7 +251,7 @@ def test_the_published_score_leans_upwards_where_nothing_is_memorised_and_the_ma
         log_p = noise(chance(3), n, 10, 10, sd)
         held_out = partitions(chance(4), n, 10, 10)
         published = terms(log_p, held_out).score
-        score, _ = matched(log_p, held_out, 16, chance(), each=False)
+        score, _ = matched(log_p, held_out, 16, chance(), without_each=False)
         errors = [each.std() / math.sqrt(n) for each in (published, score)]
         assert abs(published.mean() - lean) < 3 * errors[0] < lean / 20
         assert abs(score.mean()) < 3 * errors[1] < lean / 20

@@ -1,0 +1,170 @@
+"""Whether samples lie nearer to what is memorised: the nearest-neighbour ratio against the score: figures 5, 12, 13."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dashboards import drawing
+from dashboards.audits.density import style
+from dashboards.audits.density.observed import HIGH, Array
+from dashboards.columns import integers, numbers, texts
+from dashboards.figure import Figure
+
+NEEDED = {"group", "low", "high", "mean", "standard_error", "n", "quantiles"}
+PANEL = 1.75  # inches
+SE = 1.96
+
+
+@dataclass(frozen=True)
+class Bins:
+    """The mean ratio in bins of M, from the lowest up, with its standard error (NaN: one observation)."""
+
+    low: Array
+    high: Array
+    mean: Array
+    error: Array
+    n: Array
+
+
+def ratios(table: pa.Table) -> Figure | None:
+    """The mean ratio by score with 1.96 standard errors, and its distribution for both kinds of observations."""
+    if not set(table.column_names) >= NEEDED:
+        return None
+    bins, groups = of_bins(table), of_kinds(table)
+    if bins is None and not groups:
+        return None
+    panels = (bins is not None) + bool(groups)
+    figure = drawing.canvas((PANEL + 0.6) * panels + style.ROW + 0.2)
+    width, cut, said = drawing.WIDTH - style.LEFT - style.RIGHT, "", []
+    if bins is not None:
+        axes = drawing.place(figure, style.LEFT, (PANEL + 0.6) * bool(groups) + 0.55, width, PANEL)
+        cut = by_score(axes, bins)
+        said.append(of_means(bins))
+    if groups:
+        axes = drawing.place(figure, style.LEFT, 0.55, width, PANEL)
+        cumulative(axes, groups)
+        handles = [
+            style.of_line(
+                style.KINDS[kind], color=drawing.light(style.OF_KIND[kind]), linewidth=2, linestyle=style.DASHES[kind]
+            )
+            for kind in groups
+        ]
+        style.legend(figure, handles)
+        said += [of_quantiles(kind, *each) for kind, each in groups.items()]
+    above = (
+        f"Dots: the mean over the observations of a bin of M with ± {SE} standard errors over them; hollow: a bin with "
+        f"one observation, which has none.{cut} "
+        if bins is not None
+        else ""
+    )
+    below = (
+        "Below: the share of observations whose ratio is at most so much: the further right a line lies, the nearer "
+        f"samples come. Highly memorised: M above its {HIGH:.0%} quantile, n "
+        + ", ".join(f"{n:,} {style.KINDS[kind]}" for kind, (_, n) in groups.items())
+        + ". "
+        if groups
+        else ""
+    )
+    caption = (
+        "The ratio of an observation: its distance to the nearest validation image over that to the nearest image "
+        "drawn from the model, as many of both; Euclidean, at half the resolution. Dashed: 1, both equally near. "
+        f"{above}{below}One set of samples of one model: its chance is in no interval here."
+    )
+    title = "Does the model draw images nearer to what it memorised?"
+    return Figure("neighbours", title, caption, " ".join(said), drawing.svg(figure, "neighbours"))
+
+
+def of_bins(table: pa.Table) -> Bins | None:
+    group = texts(table, "group")
+    low, high, mean, error = (numbers(table, name) for name in ("low", "high", "mean", "standard_error"))
+    rows = np.flatnonzero((group == "bin") & ~np.isnan(mean) & ~(np.isnan(low) & np.isnan(high)))
+    if not len(rows):
+        return None
+    rows = rows[np.lexsort((np.where(np.isnan(high), np.inf, high)[rows], np.where(np.isnan(low), -np.inf, low)[rows]))]
+    n = integers(table, "n").astype(np.float64)[rows]
+    return Bins(low[rows], high[rows], mean[rows], np.where(n > 1, error[rows], np.nan), n)
+
+
+def of_kinds(table: pa.Table) -> dict[str, tuple[Array, int]]:
+    """Kind -> the quantiles of its ratios, at even steps from the smallest to the largest, and how many it has."""
+    group, n, quantiles = texts(table, "group"), integers(table, "n"), table["quantiles"].to_pylist()
+    found = {}
+    for kind in style.KINDS:
+        for row in np.flatnonzero(group == kind):
+            values = np.array(quantiles[row] or [], np.float64)
+            if len(values) > 1 and np.isfinite(values).all():
+                found[kind] = (values, int(n[row]))
+    return found
+
+
+def by_score(axes: Any, bins: Bins) -> str:
+    """The mean of each bin; what of it is not drawn, in words."""
+    shown = kept(bins)
+    widths = bins.high - bins.low
+    width = float(np.nanmedian(widths)) if not np.isnan(widths).all() else 1.0
+    low = np.where(np.isnan(bins.low), bins.high - width, bins.low)
+    middle = (low + np.where(np.isnan(bins.high), low + width, bins.high)) / 2
+    alone = np.isnan(bins.error)
+    accent = drawing.light("accent")
+    axes.axhline(1, **style.null())
+    several, single = shown & ~alone, shown & alone
+    half = SE * bins.error[several]
+    axes.plot(
+        *drawing.broken(middle[several], bins.mean[several] - half, bins.mean[several] + half),
+        color=accent, linewidth=1.6, solid_capstyle="butt",
+    )  # fmt: skip
+    size = 4.5 if shown.sum() <= 60 else 3
+    axes.plot(middle[several], bins.mean[several], "o", color=accent, markersize=size)
+    axes.plot(middle[single], bins.mean[single], "o", color=accent, markersize=size, markerfacecolor="none")
+    axes.set_xlim(*drawing.span(middle[shown].tolist(), 0.03))
+    drawing.ticks(axes, 6, 5)
+    axes.set_xlabel("M as published, nats")
+    axes.set_ylabel("mean ratio")
+    left = ~shown
+    if not left.any():
+        return ""
+    count, far = int(bins.n[left].sum()), low[left][np.abs(low[left]).argmax()]
+    return f" Not drawn: {count:,} observation{'s'[: count > 1]} in far bins, to {drawing.number(float(far))} nats."
+
+
+def kept(bins: Bins) -> Any:
+    """The bins but those of a few observations far from all others, which would press the rest together."""
+    share = np.cumsum(bins.n) / bins.n.sum()
+    first, last = int((share >= 0.0005).argmax()), int((share >= 0.9995).argmax())
+    edge = np.where(np.isnan(bins.low), bins.high, bins.low)
+    reach = max(float(edge[last] - edge[first]), 1e-9)
+    return (edge >= edge[first] - 0.5 * reach) & (edge <= edge[last] + 0.5 * reach)
+
+
+def cumulative(axes: Any, groups: dict[str, tuple[Array, int]]) -> None:
+    axes.axvline(1, **style.null())
+    ends = [1.0]
+    for kind, (values, _) in groups.items():
+        steps = np.linspace(0, 1, len(values))
+        look = {"color": drawing.light(style.OF_KIND[kind]), "linestyle": style.DASHES[kind]}
+        axes.plot(values, steps, linewidth=2, **look)
+        ends += np.quantile(values, (0.01, 0.99)).tolist()
+    axes.set_xlim(*drawing.span(ends))
+    axes.set_ylim(-0.02, 1.02)
+    drawing.ticks(axes)
+    axes.set_xlabel("nearest-neighbour ratio")
+    axes.set_ylabel("share up to it")
+
+
+def of_means(bins: Bins) -> str:
+    mean = float(np.average(bins.mean, weights=bins.n))
+    half = SE * bins.error
+    above, below = (int(each.sum()) for each in (bins.mean - half > 1, bins.mean + half < 1))
+    return (
+        f"Mean ratio {drawing.number(mean)} over {int(bins.n.sum()):,} observations in {len(bins.n)} bins of M; in "
+        f"{above} bins it is above 1 and in {below} below 1 by more than {SE} standard errors."
+    )
+
+
+def of_quantiles(kind: str, values: Array, n: int) -> str:
+    low, middle, high = (drawing.number(float(each)) for each in np.quantile(values, (0.05, 0.5, 0.95)))
+    return f"{style.KINDS[kind].capitalize()} (n {n:,}): median ratio {middle}, middle 90 % {low} to {high}."

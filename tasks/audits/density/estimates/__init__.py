@@ -1,1 +1,0 @@
-"""What the tables say, each as rows of the summary."""

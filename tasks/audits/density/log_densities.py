@@ -1,0 +1,248 @@
+"""log p of the observations by every trained model, block by block, from the tables of the trainings (FITTED).
+
+The tables come in any order, and some may be missing; a training that came as several links has several tables, each
+with log p at epochs of its own. Nothing of the size of all tables is made: a block copies its observations' numbers
+out of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.partitions import fold_of
+from tasks.job import Inputs
+from tasks.ranges import at_least, one_of
+from tasks.training.density_config import Split
+from tasks.training.density_table import FITTED
+
+# So many observations at a time. Chance is drawn per block, so that another number makes other draws.
+BLOCK = 1024
+
+LogDensity = NDArray[np.float32]  # log p of every observation, by one model at one epoch
+Place = tuple[int, int]  # a model's: repetition, and which of its K
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Random partitions of the observations into folds, by seed, and a model for each fold, trained without it.
+
+    There are `observations`, the first training images, or with `asked` test the test images: then a fold is one of
+    theirs that no model has seen any more of than of the others.
+    """
+
+    data: Dataset
+    observations: int
+    partitions: tuple[int, ...]  # the seed of each repetition's
+    folds: int
+    asked: Split = "train"
+
+    def __post_init__(self) -> None:
+        if not self.partitions:
+            raise ValueError("partitions is empty; there must be at least one repetition's seed")
+        if len(set(self.partitions)) < len(self.partitions):
+            raise ValueError("partitions has a seed twice; each repetition must have its own")
+        if not 2 <= self.folds <= self.observations:
+            raise ValueError(f"folds is {self.folds}; it must be from 2 to {self.observations}, the observations")
+        one_of(self, "asked", Split)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Repetitions L and models of each, K."""
+        return len(self.partitions), self.folds
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The observations that have a score."""
+        return np.arange(self.observations)
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
+    """Models of all of the first `observations` training images, and as many without each of the rows `left_out`.
+
+    A repetition is one of either for each row: in the order of their seeds, which has no meaning.
+    """
+
+    data: Dataset
+    observations: int
+    left_out: tuple[int, ...]
+    repetitions: int
+
+    def __post_init__(self) -> None:
+        at_least(self, {"repetitions": 1})
+        if not self.left_out:
+            raise ValueError("left_out is empty; at least one row must be left out")
+        if list(self.left_out) != sorted(set(self.left_out)):
+            raise ValueError("left_out must be rows in ascending order, each once")
+        for row in (self.left_out[0], self.left_out[-1]):
+            if not 0 <= row < self.observations:
+                raise ValueError(f"row {row} is left out; the rows are 0 to {self.observations - 1}")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Repetitions L, and the two models of each: with all rows, and without the one."""
+        return self.repetitions, 2
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The observations that have a score."""
+        return np.array(self.left_out)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some observations' log p by every model at one epoch, as tasks.audits.density.memorization takes it."""
+
+    number: int  # from 0
+    places: slice  # among the rows that have a score
+    log_p: NDArray[np.float64]  # (n, L, K) in nats; NaN where there is no such model
+    held_out: NDArray[np.int64]  # (n, L)
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A training: what it left out, and log p of every observation by epoch, where it was recorded."""
+
+    partition: int | None
+    fold: int | None
+    row: int | None
+    seed: int
+    log_p: Mapping[int, LogDensity]
+
+
+def labels(models: Folds | LeaveOneOut) -> NDArray[np.int32] | None:
+    """The label of every observation that has a score; None where the data have no classes to tell apart."""
+    images = load(models.data)
+    if images.classes < 2:
+        return None
+    test = isinstance(models, Folds) and models.asked == "test"
+    known = images.test_labels if test else images.train_labels
+    if models.observations > len(known):
+        split = "test" if test else "training"
+        raise ValueError(f"observations is {models.observations}; {models.data.name} has {len(known)} {split} images")
+    return known[models.rows].astype(np.int32)
+
+
+def trained(inputs: Inputs, observations: int) -> list[Trained]:
+    """The trainings of these tables, the links of one put together.
+
+    ValueError where a table is none of a training, or a model was asked about another number of observations.
+    """
+    by_training: dict[tuple[int | None, int | None, int | None, int], dict[int, LogDensity]] = {}
+    for number, table in enumerate(inputs):
+        if not table.schema.equals(FITTED) or not table.num_rows:
+            raise ValueError(f"input {number} is not the table of a training")
+        first = table.select(["partition", "fold", "row", "seed"]).slice(0, 1).to_pylist()[0]
+        by_epoch = by_training.setdefault((first["partition"], first["fold"], first["row"], first["seed"]), {})
+        for epoch, log_p in recorded(table):
+            if len(log_p) != observations:
+                raise ValueError(
+                    f"the training of seed {first['seed']} was asked about {len(log_p)} observations at epoch "
+                    f"{epoch}; there are {observations}"
+                )
+            by_epoch[epoch] = log_p
+    return [Trained(*training, by_epoch) for training, by_epoch in by_training.items()]
+
+
+def recorded(table: pa.Table) -> Iterator[tuple[int, LogDensity]]:
+    """Each recorded epoch with log p of every observation: the table's own memory, not a copy."""
+    epochs, column = table["epoch"].to_pylist(), table["log_p"]
+    for epoch, valid, log_p in zip(epochs, column.is_valid().to_pylist(), column, strict=True):
+        if valid:
+            yield epoch, log_p.values.to_numpy(zero_copy_only=False)
+
+
+class LogDensities:
+    """log p by every model, in its place: its repetition, and which of the K it is."""
+
+    def __init__(self, models: Folds | LeaveOneOut, inputs: Inputs) -> None:
+        self.models = models
+        self.trainings = trained(inputs, models.observations)
+        if isinstance(models, Folds):
+            self.shared = of_folds(models, self.trainings)
+            self.by_row: Mapping[int, Mapping[int, Trained]] = {}
+        else:
+            self.shared, self.by_row = of_rows(models, self.trainings)
+
+    def recorded_at(self, epoch: int) -> bool:
+        """Whether log p was recorded at the epoch by any model."""
+        return any(epoch in training.log_p for training in self.trainings)
+
+    def blocks(self, epoch: int) -> Iterator[Block]:
+        """All observations that have a score; ValueError where a model gives NaN, or inf."""
+        rows = self.models.rows
+        folds = self.folds_of_all()
+        for number, start in enumerate(range(0, len(rows), BLOCK)):
+            places = slice(start, min(start + BLOCK, len(rows)))
+            log_p = np.full((places.stop - start, *self.models.shape), np.nan)
+            for (repetition, model), training in self.shared.items():
+                fill(log_p[:, repetition, model], training, epoch, rows[places])
+            for place, row in enumerate(rows[places].tolist()):
+                alone = slice(start + place, start + place + 1)
+                for repetition, training in self.by_row.get(row, {}).items():
+                    fill(log_p[place : place + 1, repetition, 1], training, epoch, rows[alone])
+            yield Block(number, places, log_p, folds[places])
+
+    def folds_of_all(self) -> NDArray[np.int64]:
+        """Which of each repetition's models held each observation out, (n, L)."""
+        models = self.models
+        if isinstance(models, LeaveOneOut):
+            return np.ones((len(models.left_out), models.repetitions), np.int64)
+        folds = [fold_of(seed, models.observations, models.folds) for seed in models.partitions]
+        return np.stack(folds, axis=1).astype(np.int64)
+
+
+def fill(into: NDArray[np.float64], training: Trained, epoch: int, rows: NDArray[np.int64]) -> None:
+    """Write a model's log p of these rows, where it was recorded at the epoch."""
+    if epoch not in training.log_p:
+        return
+    into[:] = training.log_p[epoch][rows]
+    wrong = np.isnan(into) | (into == np.inf)
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise ValueError(
+            f"log p of observation {rows[at]} is {into[at]} at epoch {epoch} by the training of seed {training.seed}; "
+            "it must be a number or -inf"
+        )
+
+
+def of_folds(models: Folds, trainings: list[Trained]) -> dict[Place, Trained]:
+    """The model of each fold; ValueError for one of no such fold, or two of one."""
+    repetitions = {seed: repetition for repetition, seed in enumerate(models.partitions)}
+    placed: dict[Place, Trained] = {}
+    for training in trainings:
+        fold = training.fold
+        if training.partition not in repetitions or fold is None or not 0 <= fold < models.folds:
+            raise ValueError(f"the training of seed {training.seed} left out no fold of these partitions")
+        place = repetitions[training.partition], fold
+        if place in placed:
+            both = f"{placed[place].seed} and {training.seed}"
+            raise ValueError(f"fold {fold} of repetition {place[0]} has two trainings, of seeds {both}")
+        placed[place] = training
+    return placed
+
+
+def of_rows(
+    models: LeaveOneOut, trainings: list[Trained]
+) -> tuple[dict[Place, Trained], dict[int, dict[int, Trained]]]:
+    """The models of all data, and by row and repetition those without it; ValueError for others, or too many."""
+    groups: dict[int | None, list[Trained]] = {}
+    wanted = {None, *models.left_out}
+    for training in trainings:
+        if training.row not in wanted or training.fold is not None:
+            raise ValueError(f"the training of seed {training.seed} left out something else than one of these rows")
+        groups.setdefault(training.row, []).append(training)
+    for row, group in groups.items():
+        group.sort(key=lambda training: training.seed)
+        if len(group) > models.repetitions:
+            what = "all data" if row is None else f"all but row {row}"
+            raise ValueError(f"there are {len(group)} trainings on {what}; repetitions is {models.repetitions}")
+    whole = {(repetition, 0): training for repetition, training in enumerate(groups.pop(None, []))}
+    return whole, {row: dict(enumerate(group)) for row, group in groups.items() if row is not None}

@@ -1,0 +1,373 @@
+"""How the scores lie over all observations, at every recorded epoch; and the gain, on which the answer rests.
+
+    g_l = mean over i of (mean over the models of repetition l that trained on i of log p_i
+                          - log p_i by the one that did not), in nats
+
+The gain is by how much training on an observation raises its log p; where nothing is memorised it is 0 on average,
+whatever the spread of log p. The other rows are statistics of M, as published and with matched counts, over the
+observations: mean, median, skewness, extremes and quantiles, which during training show when memory begins.
+
+After the last epoch each statistic comes with what it is where nothing is memorised: its mean over redrawings of which
+model held each observation out. Of the matched-count score only the mean is 0 there; its median is not, since V has
+another shape than the mean over draws.
+
+Intervals are the jackknife over repetitions, that of the gain is t over them. In simulated nulls the 95 % interval of
+the mean, the median and the quantiles covers what is true in 92 to 100 % of cases; that of the skewness in 77 to 93 %,
+of the extremes in 64 to 94 %. So these have none, and nor has a quantile with too few observations beyond it, which is
+an extreme too.
+
+Source. Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 4.2, figure 4.
+The matched-count score, the nulls and the gain are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks import seeds, statistics
+from tasks.audits.density import published
+from tasks.audits.density.config import Density
+from tasks.audits.density.log_densities import Block, Folds, LeaveOneOut, LogDensities, labels
+from tasks.audits.density.memorization import Array, Indices, Mask, matched, sides, terms
+from tasks.audits.density.reassignment import reassigned
+from tasks.audits.density.trainings import Trainings
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure, Tables
+from tasks.ranges import at_least
+from tasks.statistics import Estimate
+from tasks.summaries import Row, row
+
+if TYPE_CHECKING:
+    from tasks.audits.density.summary import Summary
+
+REASSIGNMENTS = 20  # redrawings that a null is the mean of
+RESAMPLED = ("published", "matched")  # scores
+BEYOND = 5  # observations beyond a quantile, for it to have an interval
+SHARES = (0.05, 0.25, 0.75, 0.95, 0.999)
+METRICS = {"gain": "gain of log p", "matched": "matched-count M", "published": "M"}  # in the summary
+PEAKS = ("quantile 0.95", "quantile 0.999")  # that figure 4b follows
+
+DISTRIBUTION = pa.schema(
+    [
+        ("epoch", pa.int32()),
+        ("score", pa.string()),  # published, matched; gain: of log p, by training on the observation
+        ("label", pa.int32()),  # null: of all observations
+        ("statistic", pa.string()),  # mean, median, skewness, lowest, highest, quantile 0.95 ...
+        ("estimate", pa.float64()),
+        ("low", pa.float64()),  # 95 %: jackknife over repetitions; of the gain t; null where there is no sound one
+        ("high", pa.float64()),
+        ("n", pa.int64()),  # repetitions
+        ("observations", pa.int64()),
+        ("null", pa.float64()),  # where nothing is memorised; after the last epoch
+        ("p_value", pa.float64()),  # of the gain: among partitions; of leave-one-out by t over repetitions
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Which models there are and when they are asked; `draws` for a matched-count score, which come from `seed`."""
+
+    models: Folds | LeaveOneOut
+    epochs: tuple[int, ...]  # ascending
+    draws: int = 64
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.epochs or list(self.epochs) != sorted(set(self.epochs)) or self.epochs[0] < 1:
+            raise ValueError(f"epochs is {self.epochs}; it must be at least one epoch from 1 on, ascending")
+        at_least(self, {"draws": 1, "seed": 0})
+
+
+@task(version=1, name="density.distribution", gathers=True)
+def distribution(config: Distribution, inputs: Inputs) -> pa.Table:
+    """Every statistic of every score (DISTRIBUTION), by epoch, from the trainings' tables, in any order.
+
+    Of labels after the last epoch alone. Epochs at which no model was asked have no rows; ValueError where none was at
+    any.
+    """
+    log_densities = LogDensities(config.models, inputs)
+    recorded = [epoch for epoch in config.epochs if log_densities.recorded_at(epoch)]
+    if not recorded:
+        raise ValueError(
+            f"no training was asked about the observations at epoch {' or '.join(map(str, config.epochs))}"
+        )
+    known = labels(config.models)
+    rows: list[dict[str, Any]] = []
+    for epoch in recorded:
+        last = epoch == config.epochs[-1]
+        scores, gain, repetitions = resampled(config, log_densities, epoch, REASSIGNMENTS if last else 0)
+        for name, score in scores.items():
+            rows += described(score, repetitions, {"epoch": epoch, "score": name, "label": None}, slice(None))
+            for label in np.unique(known).tolist() if last and known is not None else ():
+                about = {"epoch": epoch, "score": name, "label": label}
+                rows += described(score, repetitions, about, np.flatnonzero(known == label))
+        p_value = gain.t_test() if isinstance(config.models, LeaveOneOut) else gain.p_value()
+        about = {"epoch": epoch, "score": "gain", "label": None, "statistic": "mean"}
+        rest = {"observations": gain.observations, "null": 0.0 if last else None, "p_value": p_value}
+        rows.append(about | columns(gain.estimate) | rest)
+    return pa.Table.from_pylist(rows, DISTRIBUTION)
+
+
+@dataclass(frozen=True, eq=False)
+class Resampled:
+    """One score of every observation: with all repetitions, without each, and with other models held out."""
+
+    whole: Array  # (n,)
+    without: Array  # (n, L)
+    null: list[Array] = field(default_factory=list)  # (n,) each
+
+    @classmethod
+    def empty(cls, observations: int, repetitions: int, nulls: int) -> Resampled:
+        whole, *null = (np.empty(observations) for _ in range(1 + nulls))
+        return cls(whole, np.empty((observations, repetitions)), null)
+
+
+def resampled(
+    config: Distribution, log_densities: LogDensities, epoch: int, nulls: int
+) -> tuple[Mapping[str, Resampled], Gain, NDArray[np.int64]]:
+    """Both scores of every observation, the gain, and the repetitions with a model that was asked."""
+    repetitions, folds = config.models.shape
+    scores = {score: Resampled.empty(len(config.models.rows), repetitions, nulls) for score in RESAMPLED}
+    gain = Gain(repetitions, folds)
+    any_asked = np.zeros(repetitions, np.bool_)
+    for block in log_densities.blocks(epoch):
+        any_asked |= ~np.isnan(block.log_p).all(axis=(0, 2))
+        gain.add(block.log_p, block.held_out)
+        for score, values, without in of_block(config, epoch, block):
+            scores[score].whole[block.places], scores[score].without[block.places] = values, without
+        for number in range(nulls):
+            for score, values in without_memory(config, epoch, block, number):
+                scores[score].null[number][block.places] = values
+    return scores, gain, np.flatnonzero(any_asked)
+
+
+def of_block(config: Distribution, epoch: int, block: Block) -> Iterator[tuple[str, Array, Array]]:
+    """Each score of a block, with all repetitions and without each."""
+    both = terms(block.log_p, block.held_out)
+    yield "published", both.score, both.score_without_each
+    chance = seeds.generator(config.seed, "matched", epoch, block.number)
+    yield "matched", *matched(block.log_p, block.held_out, config.draws, chance)
+
+
+def without_memory(config: Distribution, epoch: int, block: Block, number: int) -> Iterator[tuple[str, Array]]:
+    """Each score of a block had models drawn by chance held its observations out."""
+    chance = seeds.generator(config.seed, "reassigned", epoch, number, block.number)
+    held_out = reassigned(block.log_p, block.held_out, chance)
+    yield "published", terms(block.log_p, held_out).score
+    yield "matched", matched(block.log_p, held_out, config.draws, chance, without_each=False)[0]
+
+
+def described(
+    score: Resampled, repetitions: NDArray[np.int64], about: Mapping[str, Any], chosen: slice | NDArray[np.int64]
+) -> Iterator[dict[str, Any]]:
+    """A row for each statistic of the chosen observations."""
+    values = score.whole[chosen]
+    without = [describe(score.without[chosen, repetition]) for repetition in repetitions]
+    nulls = [describe(null[chosen]) for null in score.null]
+    for statistic, value in describe(values).items():
+        null = float(np.mean([redrawn[statistic] for redrawn in nulls])) if nulls else np.nan
+        counted = np.isfinite(values) if statistic in ("mean", "skewness") else ~np.isnan(values)
+        estimate = statistics.jackknife(value, [rest[statistic] for rest in without])
+        if not has_interval(statistic, int(counted.sum())):
+            estimate = replace(estimate, low=None, high=None)
+        yield {
+            **about,
+            "statistic": statistic,
+            **columns(estimate),
+            "observations": int(counted.sum()),
+            "null": None if np.isnan(null) else null,
+            "p_value": None,
+        }
+
+
+def has_interval(statistic: str, observations: int) -> bool:
+    """Whether the statistic of so many observations has an interval that covers as often as it says."""
+    if statistic.startswith("quantile"):
+        share = float(statistic.removeprefix("quantile"))
+        return min(share, 1 - share) * observations >= BEYOND
+    return statistic in ("mean", "median")
+
+
+def describe(scores: Array) -> dict[str, float]:
+    """Mean, median, skewness, extremes and quantiles of the scores, NaN where there is none.
+
+    The skewness is that of the sample, m_3 / m_2^(3/2) of central moments. Undefined scores are left out of all, and
+    infinite ones of the mean and the skewness; in the others they stand where they belong, at the ends.
+    """
+    values = np.sort(scores[~np.isnan(scores)])
+    finite = values[np.isfinite(values)]
+    centred = finite - finite.mean() if len(finite) else finite
+    variance = float(np.mean(centred**2)) if len(finite) else 0.0
+    return {
+        "mean": float(finite.mean()) if len(finite) else np.nan,
+        "median": quantile(values, 0.5),
+        "skewness": float(np.mean(centred**3)) / variance**1.5 if variance > 0 else np.nan,
+        "lowest": float(values[0]) if len(values) else np.nan,
+        "highest": float(values[-1]) if len(values) else np.nan,
+        **{f"quantile {share}": quantile(values, share) for share in SHARES},
+    }
+
+
+def quantile(ascending: Array, share: float) -> float:
+    """The quantile, on the line between the two values next to it; NaN without values."""
+    if not len(ascending):
+        return np.nan
+    place = share * (len(ascending) - 1)
+    before = int(place)
+    part, low = place - before, float(ascending[before])
+    high = float(ascending[min(before + 1, len(ascending) - 1)])
+    # Not of inf and inf, whose difference is none.
+    return low if part == 0.0 or low == high else low * (1 - part) + high * part
+
+
+def columns(estimate: Estimate) -> dict[str, Any]:
+    return {"estimate": estimate.value, "low": estimate.low, "high": estimate.high, "n": estimate.n}
+
+
+class Gain:
+    """The gain g_l of every repetition, gathered block by block of observations, and their mean.
+
+    Where nothing is memorised each g_l is 0 on average, whatever the spread of log p: unlike the published score no log
+    mean exp is in it. Repetitions are independent, so that their mean has a t interval.
+
+    Observations that any model holds impossible (-inf) have no gain and stay out, of every repetition; `observations`
+    counts those that are left.
+    """
+
+    def __init__(self, repetitions: int, folds: int) -> None:
+        self.observations = 0
+        self.models: Mask | None = None  # (L, K), that the first observation has
+        self.alike = True  # whether all observations have these
+        self.sizes = np.zeros((repetitions, folds))  # observations that each model held out
+        self.gains = np.zeros(repetitions)  # sum over observations
+        # Of b = log p less its mean over the repetition's models: sums over observations, and of products.
+        self.sums = np.zeros((repetitions, folds))
+        self.products = np.zeros((repetitions, folds, folds))
+
+    def add(self, log_p: Array, held_out: Indices) -> None:
+        """Add a block's observations."""
+        _, held = sides(log_p, held_out)
+        finite = ~(log_p == -np.inf).any(axis=(1, 2))
+        log_p, held_out, held = log_p[finite], held_out[finite], held[finite]
+        there = ~np.isnan(log_p)
+        if len(there):
+            self.models = there[0] if self.models is None else self.models
+            self.alike &= bool((there == self.models).all())
+        count = there.sum(axis=2)
+        usable = ~np.isnan(held) & (count > 1)
+        self.observations += int(usable.any(axis=1).sum())
+        mean = np.where(there, log_p, 0.0).sum(axis=2) / np.maximum(count, 1)
+        b = np.where(there & usable[:, :, None], log_p - mean[:, :, None], 0.0)
+        self.gains -= (np.take_along_axis(b, held_out[:, :, None], axis=2)[:, :, 0] * scale(count)).sum(axis=0)
+        for repetition, part in enumerate(b.transpose(1, 0, 2)):
+            out = held_out[usable[:, repetition], repetition]
+            self.sizes[repetition] += np.bincount(out, minlength=b.shape[2])
+            self.sums[repetition] += part.sum(axis=0)
+            self.products[repetition] += part.T @ part
+
+    @property
+    def by_repetition(self) -> Array:
+        """g_l of every repetition; NaN where it has no observation with models of either kind."""
+        number = self.sizes.sum(axis=1)
+        return np.where(number > 0, self.gains / np.maximum(number, 1), np.nan)
+
+    @property
+    def estimate(self) -> Estimate:
+        """The mean of the repetitions' gains with its t interval, in nats; n counts repetitions that have one."""
+        gains = self.by_repetition
+        return statistics.mean(gains[~np.isnan(gains)])
+
+    def p_value(self) -> float | None:
+        """P of a gain at least as large had each repetition's partition been another one, into folds of the same sizes.
+
+        The normal approximation with the exact mean and variance over all partitions: with a(i, k) = log p of
+        observation i by model k, n_k the folds' sizes and d = a less its means over folds and over observations,
+
+            Var[sum over i of a(i, fold of i)] = sum over i and k of n_k d(i, k)^2 / (n - 1)
+
+        Hoeffding 1951, "A combinatorial central limit theorem", theorem 2. The repetitions' variances add. None where
+        no partition would give another gain, or observations differ in which models there are.
+        """
+        usable = self.sizes.sum(axis=1) > 1
+        if self.models is None or not self.alike or not usable.any():
+            return None
+        counts = self.models.sum(axis=1)
+        moments = [self.moments(at, float(scale(counts)[at])) for at in np.flatnonzero(usable).tolist()]
+        mean = float(np.mean([mean for mean, _ in moments]))
+        variance = sum(variance for _, variance in moments) / len(moments) ** 2
+        if not variance > 0:
+            return None
+        from scipy import stats
+
+        return float(stats.norm.sf((self.by_repetition[usable].mean() - mean) / np.sqrt(variance)))
+
+    def t_test(self) -> float | None:
+        """The one-tailed p-value that the repetitions' gains have a mean above 0; None with fewer than two.
+
+        For leave-one-out, whose models of all data answer for every observation: these are not drawn anew one by one.
+        """
+        gains = self.by_repetition
+        gains = gains[~np.isnan(gains)]
+        return statistics.paired_greater(gains, np.zeros(len(gains))).p_value
+
+    def moments(self, repetition: int, scaled: float) -> tuple[float, float]:
+        """The mean and the variance of g_l over all partitions into folds of the sizes there are."""
+        sizes, sums, products = self.sizes[repetition], self.sums[repetition], self.products[repetition]
+        n = sizes.sum()
+        weights = sizes / n
+        squares = np.diag(products) - 2 * products @ weights + weights @ products @ weights
+        squares = squares - n * (sums / n - weights @ sums / n) ** 2
+        factor = float(scaled / n)
+        return -factor * float(weights @ sums), max(0.0, factor**2 * float(sizes @ squares / (n - 1)))
+
+
+def scale(models: NDArray[np.int64]) -> Array:
+    """c / (c - 1): what turns log p less the mean over all c models into that less the mean over the others."""
+    return np.asarray(models / np.maximum(models - 1, 1))
+
+
+def plan(config: Density, trainings: Trainings | None) -> Job | tuple[()]:
+    if trainings is None:
+        return ()
+    epochs = config.recorded
+    return Job(distribution, Distribution(trainings.models, epochs, config.draws, trainings.seed), trainings.fits)
+
+
+def rows(tables: Tables, about: Summary) -> Iterator[Row]:
+    """Each statistic of all observations after the last epoch, and the peaks of both scores before (figure 4b).
+
+    Those of labels stay in the table.
+    """
+    statistics_of_all = [statistic for statistic in tables.rows(DISTRIBUTION) if statistic["label"] is None]
+    last = max((statistic["epoch"] for statistic in statistics_of_all), default=0)
+    printed = published.numbers(about.published)
+    for score in METRICS:
+        for statistic in statistics_of_all:
+            if statistic["score"] == score and statistic["epoch"] == last:
+                name = statistic["statistic"]
+                number = printed.get(name) if score == "published" else None
+                yield summary_row(statistic, {"statistic": name}, number)
+    for statistic in statistics_of_all:
+        if statistic["epoch"] < last and statistic["statistic"] in PEAKS:
+            yield summary_row(statistic, {"epoch": statistic["epoch"], "statistic": statistic["statistic"]})
+
+
+def summary_row(statistic: Row, setting: Row, published: float | None = None) -> Row:
+    """A row of DISTRIBUTION in the schema of all audits.
+
+    Where nothing is memorised the mean matched-count score and the gain are 0; any other statistic is what it is when
+    the models that held an image out are drawn anew.
+    """
+    null = 0.0 if statistic["score"] != "published" and statistic["statistic"] == "mean" else statistic["null"]
+    estimate = Estimate(statistic["estimate"], statistic["low"], statistic["high"], statistic["n"])
+    return row(METRICS[statistic["score"]], setting, estimate, "repetition", null, statistic["p_value"], published)
+
+
+MEASURE = Measure("distribution", DISTRIBUTION, plan, rows)

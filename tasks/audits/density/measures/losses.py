@@ -1,0 +1,92 @@
+"""The losses during training, of the models that left something out and of those of all data.
+
+Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", figure 4a.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tasks import statistics
+from tasks.audits.density.config import Density
+from tasks.audits.density.trainings import Trainings
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure, Tables
+from tasks.statistics import Estimate
+from tasks.summaries import Row, row
+from tasks.training.density_table import FITTED
+
+LOSSES = pa.schema(
+    [
+        ("epoch", pa.int32()),  # from 1
+        ("models", pa.string()),  # folds: each left a fold, or a row, out; whole: of all data
+        ("split", pa.string()),  # train, test; gap: test minus train, training by training
+        ("estimate", pa.float64()),  # in nats per image
+        ("low", pa.float64()),  # 95 %, t over trainings
+        ("high", pa.float64()),
+        ("n", pa.int64()),  # trainings
+    ]
+)
+SPLITS = ("train", "test", "gap")
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Nothing but its inputs bears on the table."""
+
+
+@task(version=1, name="density.losses", gathers=True)
+def losses(config: Losses, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+    """The mean losses at every epoch (LOSSES), from the trainings' tables, in any order and number.
+
+    A training counts once at an epoch, however many of its links reach there, and not where its loss is null.
+    """
+    by_training: dict[tuple[str, int, str], dict[tuple[int | None, ...], float]] = {}
+    for number, table in enumerate(inputs):
+        if not table.schema.equals(FITTED):
+            raise ValueError(f"input {number} is not the table of a training")
+        for fit in table.drop_columns(["log_p", "samples"]).to_pylist():
+            models = "whole" if fit["partition"] is None and fit["row"] is None else "folds"
+            training = (fit["partition"], fit["fold"], fit["row"], fit["seed"])
+            of_split = {"train": fit["train_loss"], "test": fit["test_loss"]}
+            if None not in of_split.values():
+                of_split["gap"] = of_split["test"] - of_split["train"]
+            for split, loss in of_split.items():
+                if loss is not None:
+                    by_training.setdefault((models, fit["epoch"], split), {})[training] = loss
+    rows = []
+    for models, epoch, split in sorted(by_training, key=lambda key: (key[0], key[1], SPLITS.index(key[2]))):
+        of_training = by_training[models, epoch, split]
+        estimate = statistics.mean([of_training[training] for training in sorted(of_training, key=str)])
+        about = {"epoch": epoch, "models": models, "split": split}
+        numbers = {"estimate": estimate.value, "low": estimate.low, "high": estimate.high, "n": estimate.n}
+        rows.append(about | numbers)
+    return pa.Table.from_pylist(rows, LOSSES)
+
+
+def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
+    return Job(losses, Losses(), trainings.all) if trainings else ()
+
+
+def rows(tables: Tables, _: object) -> Iterator[Row]:
+    """The mean loss of an image, in nats, by models and split, after the last epoch; and the generalisation gap.
+
+    The gap, test minus train, of a model that memorises nothing is not quite 0: the loss of what is trained on is the
+    mean over an epoch in which the model still learns.
+    """
+    means = tables.rows(LOSSES)
+    last = max((mean["epoch"] for mean in means), default=0)
+    for mean in means:
+        if mean["epoch"] == last:
+            estimate = Estimate(mean["estimate"], mean["low"], mean["high"], mean["n"])
+            setting = {"models": mean["models"]}
+            if mean["split"] == "gap":
+                yield row("generalisation gap", setting, estimate, "training")
+            else:
+                yield row("loss", setting | {"split": mean["split"]}, estimate, "training")
+
+
+MEASURE = Measure("losses", LOSSES, plan, rows)

@@ -1,0 +1,176 @@
+"""Whether images drawn from the model lie closer to the training images than others of the same kind do.
+
+    rho_i = min over v in V of d(x_i, v) / min over s in S of d(x_i, s)
+
+V are the images of the test split (which of CelebA are its validation images), S as many images drawn from the model
+of all data, d the Euclidean distance between images downsampled by 2. rho above 1 says that the closest sample is
+closer than the closest of the images that the model never saw.
+
+Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", eq. 6. Their released analysis
+takes every distance from the first image of each 256; here each is from the image itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.audits.density.closest_images import Closest, closest, closest_other, first_images, halved
+from tasks.audits.density.config import Density
+from tasks.audits.density.highly_memorised import Array, Mask, column, highly_memorised, scored
+from tasks.audits.density.measures.scores import SCORES
+from tasks.audits.density.trainings import Trainings
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import Dataset
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure, Tables
+from tasks.ranges import at_least, one_of
+from tasks.statistics import Correlation, Estimate, correlation, proportion, rank_correlation
+from tasks.summaries import Row, row
+from tasks.training.density_config import Split
+
+if TYPE_CHECKING:
+    from tasks.datasets.images import Images, Pixels
+
+NEIGHBOURS = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("to_validation", pa.float64()),  # distance to the closest image of V, pixels in [0, 1]
+        ("to_sample", pa.float64()),  # distance to the closest image of S
+        ("ratio", pa.float64()),  # rho; null where the distance to a sample is 0
+        ("validation_row", pa.int64()),  # which is closest, in the test split
+        ("sample", pa.int64()),  # which is closest, among those drawn
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Neighbouring:
+    """The observations: the first `examples` training images (0: all) or, with test `asked`, all test images."""
+
+    data: Dataset
+    examples: int = 0
+    asked: Split = "train"
+
+    def __post_init__(self) -> None:
+        at_least(self, {"examples": 0})
+        one_of(self, "asked", Split)
+
+
+@task(version=1, name="density.neighbours")
+def neighbours(config: Neighbouring, inputs: Inputs) -> pa.Table:
+    """Every observation's closest validation image and closest sample, and rho (NEIGHBOURS).
+
+    The input is the FITTED table of the model of all data, whose last row holds the samples. A test image that is asked
+    about is not compared with itself: its V are the others.
+    """
+    images = load(config.data)
+    samples = halved(drawn(inputs[0], images))
+    rows = halved(observed(config, images))
+    alone = config.asked == "test"
+    validation = closest_other(rows) if alone else closest(rows, halved(images.test_images))
+    return table_of(validation, closest(rows, samples))
+
+
+def drawn(fitted: pa.Table, images: Images) -> NDArray[np.float32]:
+    """S, (drawn, h, w, c) in [0, 1]; ValueError unless they are as many as V and of one shape with it."""
+    samples = fitted["samples"][-1]
+    if not samples.is_valid:
+        raise ValueError("no images were drawn from the model of all data; it must draw as many as there are to test")
+    values = np.frombuffer(samples.as_buffer(), "<f4")
+    expected = len(images.test_images)
+    if values.size != expected * np.prod(images.shape):
+        count = values.size / np.prod(images.shape)
+        raise ValueError(
+            f"{count:g} images of shape {images.shape} were drawn; they must be {expected}, as test images"
+        )
+    return values.reshape(expected, *images.shape)
+
+
+def observed(config: Neighbouring, images: Images) -> Pixels:
+    return images.test_images if config.asked == "test" else first_images(images.train_images, config.examples)
+
+
+def table_of(validation: Closest, samples: Closest) -> pa.Table:
+    rho = ratio(validation.distances, samples.distances)
+    columns = [
+        pa.array(np.arange(len(rho))),
+        pa.array(validation.distances),
+        pa.array(samples.distances),
+        pa.array(rho, mask=np.isnan(rho)),
+        pa.array(validation.rows),
+        pa.array(samples.rows),
+    ]
+    return pa.Table.from_arrays(columns, schema=NEIGHBOURS)
+
+
+def ratio(to_validation: NDArray[np.float64], to_sample: NDArray[np.float64]) -> NDArray[np.float64]:
+    """rho of each observation; NaN where the closest sample is equal to it, since no number is that large.
+
+    It is 0 where a validation image is equal to it and no sample is. Eq. 6.
+    """
+    rho = np.full(len(to_sample), np.nan)
+    np.divide(to_validation, to_sample, out=rho, where=to_sample > 0)
+    return rho
+
+
+def copied(table: pa.Table) -> Estimate:
+    """The share of observations that a sample is equal to, downsampled, with its Wilson interval: those without rho."""
+    return proportion(table["ratio"].null_count, table.num_rows)
+
+
+def pairs(scores: pa.Table, neighbours: pa.Table) -> tuple[Array, Array, Mask]:
+    """M, rho, and who is highly memorised, of the observations that have both: (observations,) each.
+
+    The quantile of M is that of all which have a score. ValueError for a score whose neighbours are not there.
+    """
+    observations = scored(scores)
+    rho_of = dict(zip(neighbours["row"].to_pylist(), column(neighbours, "ratio"), strict=True))
+    missing = [row for row in observations.rows.tolist() if row not in rho_of]
+    if missing:
+        raise ValueError(f"observation {missing[0]} has a score, but its neighbours are not in their table")
+    rho = np.array([rho_of[row] for row in observations.rows.tolist()], np.float64)
+    known = ~np.isnan(rho)
+    return observations.m[known], rho[known], highly_memorised(observations.m)[known]
+
+
+def correlations(scores: pa.Table, neighbours: pa.Table) -> Mapping[str, Correlation]:
+    """Pearson's and Spearman's correlation of M and rho, over the observations whose M is finite and that have rho.
+
+    The paper sees "no strong correlation". The intervals are over observations, of these models and these samples.
+    """
+    m, rho, _ = pairs(scores, neighbours)
+    finite = np.isfinite(m)
+    return {
+        "Pearson": correlation(m[finite], rho[finite]),
+        "Spearman": rank_correlation(m[finite], rho[finite]),
+    }
+
+
+def plan(config: Density, trainings: Trainings | None) -> Job | tuple[()]:
+    return job(config, trainings) if trainings and "neighbours" in config.measures else ()
+
+
+def job(config: Density, trainings: Trainings) -> Job:
+    """Its input is the last link of the model of all data."""
+    return Job(neighbours, Neighbouring(config.data, config.examples, config.asked), (trainings.whole[-1],))
+
+
+def rows(tables: Tables, _: object) -> Iterator[Row]:
+    """How rho goes with M, where the scores are there too; and for how many a sample is the image itself."""
+    near, scores = tables.one(NEIGHBOURS), tables.one(SCORES)
+    if near is None:
+        return
+    by = correlations(scores, near) if scores is not None else {}
+    for name, of in by.items():
+        metric = "correlation of M and the neighbour ratio"
+        yield row(metric, {"by": name}, of.estimate, "observation", null=0.0, p_value=of.p_value)
+    yield row("observations that a sample equals", {}, copied(near), "observation", null=0.0)
+
+
+MEASURE = Measure("neighbours", NEIGHBOURS, plan, rows)

@@ -1,0 +1,135 @@
+"""Whether the highly memorised are outliers: how many there are where the model finds observations likely, or not.
+
+Highly memorised is who has a score M above its 95 % quantile. An outlier is unlikely even to models that were trained
+on it: its U = log p is low. Were the highly memorised outliers and nothing else, no bin but the lowest would hold any;
+the paper finds more than half of them within the central 90 % of U.
+
+Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 4.3, figures 3, 10
+and 11.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks import seeds
+from tasks.audits.density.bins import bin_of
+from tasks.audits.density.config import Density
+from tasks.audits.density.highly_memorised import Array, highly_memorised, scored
+from tasks.audits.density.measures import scores
+from tasks.audits.density.trainings import Trainings
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure
+from tasks.ranges import above_zero, at_least
+from tasks.statistics import proportion
+
+CLOSED = (0.005, 0.995)  # the quantiles of U between which bins have both their edges
+MOST = 10_000  # bins
+
+OUTLIERS = pa.schema(
+    [
+        ("low", pa.float64()),  # of a bin [low, high) of U, in nats; null: open
+        ("high", pa.float64()),
+        ("memorised", pa.int64()),  # observations
+        ("regular", pa.int64()),
+        ("share", pa.float64()),  # of the bin's, highly memorised, with its Wilson interval; null where it is empty
+        ("share_low", pa.float64()),
+        ("share_high", pa.float64()),
+        ("memorised_rows", pa.list_(pa.int64())),  # a few of them, drawn by the seed
+        ("regular_rows", pa.list_(pa.int64())),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Outliers:
+    """Bins of U of a width in nats, and up to how many examples of both groups are drawn of each.
+
+    The paper's widths: 500 for CelebA, 10 for MNIST.
+    """
+
+    width: float = 10.0
+    shown: int = 5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        above_zero(self, "width")
+        at_least(self, {"shown": 0, "seed": 0})
+
+
+@task(version=1, name="density.outliers")
+def outliers(config: Outliers, inputs: Inputs) -> pa.Table:
+    """How many of the observations are highly memorised in every bin of U (OUTLIERS), from their SCORES.
+
+    Edges are whole multiples of the width. The bins that hold the central 99 % of U, and those between, have two; what
+    lies below and above is in two open ends, the first row and the last. Observations without a score are in none.
+    The intervals are over observations as if these were independent, which those that models share are not wholly.
+    """
+    observations = scored(inputs[0])
+    high = highly_memorised(observations.m)
+    between = edges(observations.u, config.width)
+    place = np.searchsorted(between, observations.u, side="right")
+    ends = [None, *between.tolist(), None]
+    rows = []
+    for number in range(len(between) + 1):
+        here = place == number
+        memorised, regular = observations.rows[here & high], observations.rows[here & ~high]
+        rows.append(in_bin(config, number, ends[number], ends[number + 1], memorised, regular))
+    return pa.Table.from_pylist(rows, OUTLIERS)
+
+
+def in_bin(
+    config: Outliers,
+    number: int,
+    low: float | None,
+    high: float | None,
+    memorised: NDArray[np.int64],
+    regular: NDArray[np.int64],
+) -> dict[str, Any]:
+    share = proportion(len(memorised), len(memorised) + len(regular))
+    return {
+        "low": low,
+        "high": high,
+        "memorised": len(memorised),
+        "regular": len(regular),
+        "share": share.value,
+        "share_low": share.low,
+        "share_high": share.high,
+        "memorised_rows": examples(config, "memorised", number, memorised),
+        "regular_rows": examples(config, "regular", number, regular),
+    }
+
+
+def examples(config: Outliers, group: str, number: int, rows: NDArray[np.int64]) -> list[int]:
+    """A few of the rows of a group in the bin of this number, ascending."""
+    draw = seeds.generator(config.seed, "outlier examples", group, number)
+    return sorted(draw.choice(rows, min(config.shown, len(rows)), replace=False).tolist())
+
+
+def edges(u: Array, width: float) -> Array:
+    """The edges of bins of this width that hold the central 99 % of U, ascending; none where no U is finite."""
+    finite = u[np.isfinite(u)]
+    if not len(finite):
+        return np.empty(0)
+    first, last = bin_of(np.quantile(finite, CLOSED), width)
+    if not last - first < MOST:
+        raise ValueError(
+            f"width is {width}; the central 99 % of log p would be in {last - first + 1:.3g} bins of it, "
+            f"and there must be at most {MOST}"
+        )
+    return np.asarray((first + np.arange(last - first + 2)) * width)
+
+
+def plan(config: Density, trainings: Trainings | None) -> Job | tuple[()]:
+    if trainings is None or "outliers" not in config.measures:
+        return ()
+    binned = Outliers(config.outlier_bin, seed=seeds.derive(config.seed, "outliers"))
+    return Job(outliers, binned, (scores.job(config, trainings),))
+
+
+MEASURE = Measure("outliers", OUTLIERS, plan)

@@ -1,0 +1,307 @@
+"""How strongly each observation is memorised, after the last epoch: its scores, p-value, and what they are made of.
+
+    U_i = log mean exp of log p_i over the models that trained on i
+    V_i = log mean exp of log p_i over the models that held i out
+    M_i = U_i - V_i, in nats
+
+M is the published score, which leans upwards; m_matched has as many models on either side, and is 0 on average where
+nothing is memorised (tasks.audits.density.memorization). The p-value of M is from redrawing which models held the
+observation out (tasks.audits.density.reassignment). By its p-value, corrected for false discoveries, an observation is
+called memorised; where single rows were left out of private trainings, M stands beside epsilon.
+
+Source. Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", algorithm 1, eq. 2
+and 3; epsilon, eq. 8. The matched-count score and the p-values are ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks import seeds, statistics
+from tasks.audits.density.config import Density, Estimator
+from tasks.audits.density.highly_memorised import column, within_central
+from tasks.audits.density.log_densities import Block, Folds, LeaveOneOut, LogDensities, labels
+from tasks.audits.density.memorization import Array, Terms, matched, terms
+from tasks.audits.density.reassignment import p_values
+from tasks.audits.density.trainings import Trainings
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure, Tables
+from tasks.ranges import at_least
+from tasks.statistics import Estimate
+from tasks.summaries import Row, alone, row
+from tasks.training.density_config import Privacy
+
+if TYPE_CHECKING:
+    from tasks.audits.density.summary import Summary
+
+LEVEL = 0.05  # of false discoveries, or of error
+CENTRAL = 0.9  # of log p: where the paper finds more than half of CelebA's highly memorised
+
+SCORES = pa.schema(
+    [
+        ("row", pa.int64()),  # of the split that was asked about
+        ("label", pa.int32()),  # null where the data have none
+        ("log_p_trained", pa.float64()),  # U, in nats
+        ("log_p_held_out", pa.float64()),  # V
+        ("m", pa.float64()),  # the published score, U - V; null where it is undefined
+        ("m_matched", pa.float64()),  # with as many models on either side
+        ("p_value", pa.float64()),  # of m, had others held the observation out
+        ("p_adjusted", pa.float64()),  # Benjamini and Hochberg's, over the observations
+        ("trained_models", pa.int32()),
+        ("held_out_models", pa.int32()),
+        # By repetition, null where there are no models: log mean exp over those that trained on the observation, and
+        # log p by the one that did not.
+        ("trained", pa.list_(pa.float32())),
+        ("held_out", pa.list_(pa.float32())),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Which models there are and when they are asked; `permutations` for a p-value, `draws` for a matched-count score.
+
+    The draws come from `seed`.
+    """
+
+    models: Folds | LeaveOneOut
+    epoch: int
+    permutations: int = 9999
+    draws: int = 64
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        at_least(self, {"epoch": 1, "permutations": 1, "draws": 1, "seed": 0})
+
+
+@task(version=1, name="density.scores", gathers=True)
+def scores(config: Scores, inputs: Inputs) -> pa.Table:
+    """The scores of every observation (SCORES), by row, from the trainings' tables, in any order.
+
+    ValueError where no model was asked at the epoch. In leave-one-out the p-values of several rows share the models of
+    all data, so that they rise and fall together.
+    """
+    log_densities = LogDensities(config.models, inputs)
+    if not log_densities.recorded_at(config.epoch):
+        raise ValueError(f"no training was asked about the observations at epoch {config.epoch}")
+    rows = config.models.rows
+    known = labels(config.models)
+    blocks = [of_block(config, block) for block in log_densities.blocks(config.epoch)]
+    columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    adjusted = statistics.false_discovery_adjusted(columns["p_value"])
+    arrays = {
+        "row": pa.array(rows),
+        "label": pa.nulls(len(rows), pa.int32()) if known is None else pa.array(known),
+        **{name: column_of(values) for name, values in (columns | {"p_adjusted": adjusted}).items()},
+    }
+    return pa.Table.from_arrays([arrays[name].cast(SCORES.field(name).type) for name in SCORES.names], schema=SCORES)
+
+
+def of_block(config: Scores, block: Block) -> dict[str, NDArray[Any]]:
+    """The columns of a block that need no other block."""
+
+    def chance(name: str) -> np.random.Generator:
+        return seeds.generator(config.seed, name, config.epoch, block.number)
+
+    both = terms(block.log_p, block.held_out)
+    trained, held_out = (values.astype(np.float32) for values in both.by_repetition)
+    return {
+        "log_p_trained": both.u,
+        "log_p_held_out": both.v,
+        "m": both.score,
+        "m_matched": matched(block.log_p, block.held_out, config.draws, chance("matched"), without_each=False)[0],
+        "p_value": p_values(block.log_p, block.held_out, config.permutations, chance("permutations")),
+        "trained_models": both.trained_models.sum(axis=1, dtype=np.int32),
+        "held_out_models": both.held_out_models.sum(axis=1, dtype=np.int32),
+        "trained": trained,
+        "held_out": held_out,
+    }
+
+
+def column_of(values: NDArray[Any]) -> pa.Array:
+    """A column of numbers (n,), or of lists (n, L), null where there is none; infinities are numbers."""
+    flat = pa.array(values.reshape(-1), mask=np.isnan(values.reshape(-1)))
+    if values.ndim == 1:
+        return flat
+    return pa.ListArray.from_arrays(np.arange(len(values) + 1, dtype=np.int32) * np.int32(values.shape[1]), flat)
+
+
+@dataclass(frozen=True)
+class Check:
+    """The scores of rows that were left out one by one, beside epsilon."""
+
+    epsilon: float
+    delta: float
+    rows: int  # with a score
+    row: int  # whose score is the largest
+    largest: Estimate  # in nats, over trials; its 95 % interval is for all rows at once (Bonferroni)
+    p_value: float | None  # if no row's score were above epsilon (Bonferroni)
+    above: int  # rows whose estimate is above epsilon
+    surely: int | None  # rows above it at 5 % false discoveries (Benjamini & Hochberg)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the promise is one about every score."""
+        return self.delta == 0
+
+
+def beside_epsilon(
+    rows: NDArray[np.integer],
+    trained: Array,
+    held_out: Array,
+    epsilon: float,
+    delta: float = 0.0,
+    estimator: Estimator = "loo",
+) -> Check:
+    """Whether the scores of `rows` (n,) keep within epsilon, from log p by trial, NaN where there is no such model.
+
+    A training is epsilon-differentially private if, for data that differ in one row, no event is more than exp(epsilon)
+    times as likely to follow from the one as from the other. What holds of events holds of the mean of any non-negative
+    function of what is trained, for that is a sum of events with positive weights. The density that trainings on D give
+    an image, P(x | D) = E[p(x | model) | trained on D], is such a mean, so that at every x
+
+        M_LOO(i) = log P(x_i | D) - log P(x_i | D without i) <= epsilon
+
+    (and >= -epsilon): van den Burg & Williams 2021, eq. 8 and what follows it. The converse does not hold.
+
+    **With delta above 0 no single score is bounded.** Then P(x | D) <= exp(epsilon) P(x | D without i) + delta times
+    the greatest density that any model gives x: of an image with a log p of -100 nats, a delta of 1e-5 leaves nothing
+    of the bound. DP-SGD is of that kind. What is shown for it is how large the scores are beside epsilon, and no
+    violation of a promise. The score of folds is never bounded: models of two folds differ in many rows.
+
+    **An estimate is from T trainings of either kind.** A log mean exp of few terms is about its largest, and low. The
+    interval is the jackknife's, leaving one trial out at a time, with Student's t of T - 1 degrees of freedom: too
+    narrow where a single training makes up the mean.
+
+    `trained` (n, T) are in nats by models that trained on the row, `held_out` (n, T) by those that did not, T trials of
+    each (the columns of SCORES). A row has neither interval nor p-value where its score is not finite, or would not be
+    without one of the trials. ValueError where the scores are of folds, or no row has one.
+    """
+    if estimator != "loo":
+        raise ValueError(f"estimator is {estimator}; epsilon is about a single row, and bounds scores of loo alone")
+    if not 0 < epsilon < math.inf or not 0 <= delta < 1:
+        raise ValueError(f"epsilon is {epsilon} and delta {delta}; they must be finite and above 0, and from 0 below 1")
+    both = paired_terms(trained, held_out)
+    score = both.score
+    scored = np.flatnonzero(~np.isnan(score))
+    if not len(scored):
+        raise ValueError("no row has a score to compare with epsilon: trainings with it or without it are missing")
+    largest = int(scored[score[scored].argmax()])
+    p_of_row = greater(both, epsilon)
+    tested = p_of_row[~np.isnan(p_of_row)]
+    # Bonferroni's: the row was chosen by its score.
+    interval = statistics.jackknife(float(score[largest]), both.score_without_each[largest], 1 - LEVEL / len(scored))
+    return Check(
+        epsilon=epsilon,
+        delta=delta,
+        rows=len(scored),
+        row=int(rows[largest]),
+        largest=interval,
+        p_value=min(1.0, len(tested) * float(tested.min())) if len(tested) else None,
+        above=int((score[scored] > epsilon).sum()),
+        surely=int((statistics.false_discovery_adjusted(tested) <= LEVEL).sum()) if len(tested) else None,
+    )
+
+
+def paired_terms(trained: Array, held_out: Array) -> Terms:
+    """The terms of U and V, with one model of either kind in a trial."""
+    if trained.shape != held_out.shape or trained.ndim != 2:
+        raise ValueError(f"trained is {trained.shape} and held_out {held_out.shape}; they must be (rows, trials) alike")
+    there = [~np.isnan(side) for side in (trained, held_out)]
+    sums = [np.where(known, side, -np.inf) for known, side in zip(there, (trained, held_out), strict=True)]
+    return Terms(sums[0], there[0].astype(np.int64), sums[1], there[1].astype(np.int64))
+
+
+def greater(both: Terms, epsilon: float) -> Array:
+    """One-tailed p-values that scores are above epsilon, (n,), by the jackknife; NaN where it has no error."""
+    from scipy import stats
+
+    score, without = both.score, both.score_without_each
+    trials = without.shape[1]
+    known = np.isfinite(score) & np.isfinite(without).all(axis=1) & (trials > 1)
+    p_of_row = np.full(len(score), np.nan)
+    if known.any():
+        rest, apart = without[known], score[known] - epsilon
+        errors = np.sqrt((trials - 1) / trials * ((rest - rest.mean(axis=1, keepdims=True)) ** 2).sum(axis=1))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            statistic = np.where(errors > 0, apart / errors, np.where(apart > 0, np.inf, -np.inf))
+        p_of_row[known] = stats.t.sf(statistic, trials - 1)
+    return p_of_row
+
+
+def plan(config: Density, trainings: Trainings | None) -> Job | tuple[()]:
+    return job(config, trainings) if trainings else ()
+
+
+def job(config: Density, trainings: Trainings) -> Job:
+    drawn = config.permutations, config.draws, trainings.seed
+    return Job(scores, Scores(trainings.models, config.epochs, *drawn), trainings.fits)
+
+
+def rows(tables: Tables, about: Summary) -> Iterator[Row]:
+    """Who is memorised, from how many models; M beside epsilon; and how many of the highly memorised are no outliers.
+
+    Of the last, what it is where nothing is memorised depends on the models: the published score is higher where they
+    disagree more. In simulated nulls it was 0.84 to 0.91.
+    """
+    table = tables.one(SCORES)
+    if table is None:
+        return
+    yield from significance(table, about.smallest)
+    yield from models(table, about.planned)
+    if about.privacy is not None:
+        yield from privacy(table, about.privacy)
+    central = within_central(table, CENTRAL)
+    yield row("highly memorised within the central log p", {"share": CENTRAL}, central, "observation")
+
+
+def significance(scores: pa.Table, smallest: float) -> Iterator[Row]:
+    """The share of observations that are memorised at 5 % false discoveries; the smallest p-value there could be.
+
+    The share has no interval: its observations were scored by the same trainings.
+    """
+    p_adjusted = column(scores, "p_adjusted")
+    tested = p_adjusted[np.isfinite(p_adjusted)]
+    share = alone(float((tested <= LEVEL).mean()) if len(tested) else None, len(tested))
+    yield row("observations memorised", {"false discoveries": LEVEL}, share, "observation", null=0.0)
+    yield row("smallest possible p-value", {}, alone(smallest), "observation")
+    missing = scores.num_rows - len(tested)
+    if missing:
+        yield row("observations without a score", {}, alone(float(missing), scores.num_rows), "observation")
+
+
+def models(scores: pa.Table, planned: int) -> Iterator[Row]:
+    """How many of the planned models gave log p of an observation, where some did not."""
+    counts = column(scores, "trained_models") + column(scores, "held_out_models")
+    fewest = float(counts.min()) if len(counts) else 0.0
+    if fewest < planned:
+        yield row("models of an observation, at least", {"planned": planned}, alone(fewest, planned), "training")
+
+
+def privacy(scores: pa.Table, promised: Privacy) -> Iterator[Row]:
+    """The largest score of a row left out, and how many lie above epsilon; nothing where no row has a score."""
+    if scores["m"].null_count == scores.num_rows:
+        return
+    trained, held_out = (by_trial(scores, name) for name in ("trained", "held_out"))
+    check = beside_epsilon(scores["row"].to_numpy(), trained, held_out, promised.epsilon, promised.delta)
+    setting = {"delta": check.delta, "epsilon": check.epsilon}
+    yield row("largest M of a row left out", setting | {"row": check.row}, check.largest, "trial")
+    share = alone(check.above / check.rows, check.rows)
+    yield row("rows above epsilon", setting, share, "observation", null=0.0, p_value=check.p_value)
+
+
+def by_trial(scores: pa.Table, name: str) -> Array:
+    """A column of lists as (rows, trials), NaN where there is none."""
+    flat = scores[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    values: Array = flat.astype(np.float64).reshape(scores.num_rows, -1)
+    return values
+
+
+MEASURE = Measure("scores", SCORES, plan, rows)

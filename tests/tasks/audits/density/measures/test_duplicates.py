@@ -1,0 +1,93 @@
+"""The closest pairs of sets in which it is known who is close to whom."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tasks.audits.density.closest_images import Closest
+from tasks.audits.density.measures.duplicates import DUPLICATES, Duplicates, closest_pairs, duplicates, rows
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.images import Images
+from tasks.measure import Tables
+from tests.tasks.summary_rows import by_name
+
+DIGITS = pin(Dataset("digits"))
+
+
+def grey(*levels: int, classes: int = 2) -> Images:
+    """Images of 4 x 4 pixels of one level each, of which 2 x 2 remain: two lie twice their difference apart."""
+    pixels = np.repeat(np.array(levels, np.uint8), 16).reshape(-1, 4, 4, 1)
+    labels = np.arange(len(levels)) % classes
+    return Images(pixels, labels, pixels.copy(), labels.copy(), classes)
+
+
+def pairs(images: Images, monkeypatch: pytest.MonkeyPatch, **options: int) -> list[tuple[int, int, float]]:
+    monkeypatch.setattr("tasks.audits.density.measures.duplicates.load", lambda data: images)
+    found = duplicates(Duplicates(DIGITS, **options), ()).to_pylist()
+    assert list(range(1, len(found) + 1)) == [row["rank"] for row in found]
+    return [(row["row"], row["other"], round(row["distance"] * 255 / 2, 3)) for row in found]
+
+
+def test_each_pair_is_listed_once_closest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [(1, 4, 2.0), (0, 2, 5.0), (2, 3, 20.0)] == pairs(grey(10, 100, 15, 35, 102), monkeypatch)
+
+
+def test_exact_duplicates_have_distance_0_and_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [(0, 2, 0.0), (0, 3, 0.0), (1, 4, 9.0)] == pairs(grey(50, 91, 50, 50, 100), monkeypatch)
+
+
+def test_no_more_pairs_than_asked_for_and_of_no_more_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = grey(10, 100, 15, 35, 102)
+    assert [(1, 4, 2.0)] == pairs(images, monkeypatch, count=1)
+    assert [(0, 2, 5.0), (1, 2, 85.0)] == pairs(images, monkeypatch, examples=3)
+
+
+def test_labels_go_with_their_rows_and_are_null_where_there_is_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.audits.density.measures.duplicates.load", lambda data: grey(10, 12, 90, classes=2))
+    first = duplicates(Duplicates(DIGITS), ()).to_pylist()[0]
+    assert (0, 1, 0, 1) == tuple(first[name] for name in ("row", "other", "label", "other_label"))
+    monkeypatch.setattr("tasks.audits.density.measures.duplicates.load", lambda data: grey(10, 12, 90, classes=1))
+    table = duplicates(Duplicates(DIGITS), ())
+    assert table.schema == DUPLICATES
+    assert (2, 2) == (table["label"].null_count, table["other_label"].null_count)
+
+
+def test_of_real_digits_the_closest_pair_is_that_of_all_pairs() -> None:
+    images = load(DIGITS).train_images[:200].astype(np.float64) / 255
+    rows = images.reshape(200, 14, 2, 14, 2).mean((2, 4)).reshape(200, -1)
+    apart = np.sqrt(np.square(rows[:, None] - rows).sum(2))
+    apart[np.tril_indices(200)] = np.inf
+    found = duplicates(Duplicates(DIGITS, examples=200, count=1), ()).to_pylist()[0]
+    assert np.unravel_index(apart.argmin(), apart.shape) == (found["row"], found["other"])
+    assert apart.min() == pytest.approx(found["distance"], rel=1e-5)
+
+
+def test_pairs_of_one_distance_are_in_the_order_of_their_rows() -> None:
+    found, distances = closest_pairs(Closest(np.array([1.0, 1, 1, 1]), np.array([3, 2, 1, 0])))
+    assert ([[0, 3], [1, 2]], [1, 1]) == (found.tolist(), distances.tolist())
+
+
+def test_a_config_out_of_its_range_is_refused() -> None:
+    for given, said in (({"examples": -1}, "examples is -1; it must be at least 0"), ({"count": 0}, "count is 0")):
+        with pytest.raises(ValueError, match=said):
+            Duplicates(DIGITS, **given)
+    with pytest.raises(ValueError, match="examples is 2000; it must be at most 1437"):
+        duplicates(Duplicates(DIGITS, 2000), ())
+
+
+def listed(*distances: float) -> Tables:
+    """A DUPLICATES table of pairs at these distances."""
+    return Tables([pa.Table.from_pylist([{"distance": distance} for distance in distances], DUPLICATES)])
+
+
+def test_equal_images_are_the_listed_pairs_at_no_distance() -> None:
+    found = by_name(rows(listed(0.0, 0.5, 0.0), None))
+    assert {
+        ("distance of the closest pair", "{}"): [0.0, None, None, 1, "pair of images", *[None] * 3],
+        ("equal pairs", '{"listed": 3}'): [2.0, None, None, 3, "pair of images", *[None] * 3],
+    } == found
+    none = by_name(rows(listed(), None))
+    assert [None, 0] == [none["distance of the closest pair", "{}"][at] for at in (0, 3)]

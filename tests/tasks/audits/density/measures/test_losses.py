@@ -1,0 +1,74 @@
+import pyarrow as pa
+import pytest
+from numpy import zeros
+from scipy import stats
+
+from tasks.audits.density.measures.losses import LOSSES, Losses, losses, rows
+from tasks.measure import Tables
+from tasks.training.density_config import Fold, Row
+from tests.tasks.audits.density import made_up
+from tests.tasks.summary_rows import by_name
+
+N = zeros(4)
+
+
+def test_losses_are_means_over_trainings_at_every_epoch() -> None:
+    # The training of seed s has the losses 1 / epoch + s and, of the test split, 2 / epoch + s.
+    tables = [made_up.table(Fold(1, 2, fold), seed, {2: N}, 2) for fold, seed in ((0, 1), (1, 4))]
+    table = losses(Losses(), [made_up.table(None, 9, {}, 2), *tables])
+    rows = table.to_pylist()
+    assert LOSSES == table.schema
+    expected = [
+        (epoch, models, split)
+        for models in ("folds", "whole")
+        for epoch in (1, 2)
+        for split in ("train", "test", "gap")
+    ]
+    assert expected == [(row["epoch"], row["models"], row["split"]) for row in rows]
+    assert [3.5, 4.5, 1.0, 3.0, 3.5, 0.5, 10.0, 11.0, 1.0, 9.5, 10.0, 0.5] == pytest.approx(
+        [row["estimate"] for row in rows]
+    )
+    assert [2] * 6 + [1] * 6 == [row["n"] for row in rows]
+    half = stats.t.ppf(0.975, 1) * 1.5  # of 2 and 5: standard error 1.5
+    assert [3.5 - half, 3.5 + half] == pytest.approx([rows[0]["low"], rows[0]["high"]])
+    assert (None, None) == (rows[6]["low"], rows[6]["high"])
+
+
+def test_the_links_of_a_training_count_once() -> None:
+    links = [made_up.table(Fold(1, 2, 0), 3, {end: N}, end) for end in (1, 3)]
+    rows = losses(Losses(), links).to_pylist()
+    assert [1] * 9 == [row["n"] for row in rows]
+    assert [4.0, 5.0] == pytest.approx([row["estimate"] for row in rows[:2]])
+
+
+def test_the_order_of_the_trainings_makes_no_difference() -> None:
+    tables = [made_up.table(Fold(1, 3, fold), 7 * fold % 5, {2: N}, 2) for fold in range(3)]
+    assert losses(Losses(), tables).equals(losses(Losses(), tables[::-1]))
+
+
+def test_models_without_a_row_left_something_out() -> None:
+    tables = [made_up.table(Row(3), 1, {2: N}, 2), made_up.table(None, 2, {2: N}, 2)]
+    assert {"folds": 1, "whole": 1} == {row["models"]: row["n"] for row in losses(Losses(), tables).to_pylist()}
+
+
+def test_other_tables_are_refused() -> None:
+    with pytest.raises(ValueError, match="input 0 is not the table of a training"):
+        losses(Losses(), [pa.table({"epoch": [1]})])
+
+
+def test_the_losses_of_the_last_epoch_and_the_gap_are_told_as_they_were_estimated() -> None:
+    means = [
+        (3, "folds", "train", 90.0, 89.0, 91.0, 4),
+        (10, "folds", "train", 80.0, 79.0, 81.0, 4),
+        (10, "folds", "test", 85.0, 84.0, 86.0, 5),
+        (10, "folds", "gap", 5.0, 4.5, 5.5, 6),
+        (10, "whole", "gap", 6.0, None, None, 1),
+    ]
+    table = pa.Table.from_pylist([dict(zip(LOSSES.names, row, strict=True)) for row in means], LOSSES)
+    assert {
+        ("loss", '{"models": "folds", "split": "train"}'): [80.0, 79.0, 81.0, 4, "training", *[None] * 3],
+        ("loss", '{"models": "folds", "split": "test"}'): [85.0, 84.0, 86.0, 5, "training", *[None] * 3],
+        ("generalisation gap", '{"models": "folds"}'): [5.0, 4.5, 5.5, 6, "training", *[None] * 3],
+        ("generalisation gap", '{"models": "whole"}'): [6.0, None, None, 1, "training", *[None] * 3],
+    } == by_name(rows(Tables([table]), None))
+    assert [] == list(rows(Tables([LOSSES.empty_table()]), None))

@@ -1,0 +1,160 @@
+"""Equation 6, of samples and validation images that lie at known distances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tasks.audits.density.measures.nearest_neighbours import (
+    NEIGHBOURS,
+    Neighbouring,
+    copied,
+    correlations,
+    neighbours,
+    rows,
+)
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.images import Images
+from tasks.measure import Tables
+from tasks.statistics import correlation, proportion
+from tasks.training.density import fit
+from tasks.training.density_config import DensityTraining
+from tests.tasks.audits.density import made_up_scores
+from tests.tasks.audits.density.made_up_scores import fitted
+from tests.tasks.summary_rows import by_name, with_wilson
+
+DIGITS = pin(Dataset("digits"))
+
+
+@pytest.fixture
+def digits() -> Images:
+    return load(DIGITS)
+
+
+def downsampled(images: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """By another way: reshaped, in float64."""
+    count, height, width, channels = images.shape
+    return images.astype(np.float64).reshape(count, height // 2, 2, width // 2, 2, channels).mean((2, 4))
+
+
+def noise(images: Images) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(0).random(images.test_images.shape, dtype=np.float32)
+
+
+def test_the_ratio_is_that_of_the_distances_to_the_closest_of_both_sets(digits: Images) -> None:
+    samples = noise(digits)
+    table = neighbours(Neighbouring(DIGITS, examples=50), [fitted(samples)])
+    assert table.schema == NEIGHBOURS
+    rows = downsampled(digits.train_images[:50] / 255)
+    apart = [
+        np.sqrt(np.square(rows[:, None] - downsampled(each)[None]).sum((2, 3, 4)))
+        for each in (digits.test_images / 255, samples)
+    ]
+    found = table.to_pandas()
+    assert list(range(50)) == found["row"].tolist()
+    assert apart[0].argmin(1).tolist() == found["validation_row"].tolist()
+    assert apart[1].argmin(1).tolist() == found["sample"].tolist()
+    np.testing.assert_allclose(found["to_validation"], apart[0].min(1), rtol=1e-5)
+    np.testing.assert_allclose(found["to_sample"], apart[1].min(1), rtol=1e-5)
+    np.testing.assert_allclose(found["ratio"], apart[0].min(1) / apart[1].min(1), rtol=1e-5)
+
+
+def test_samples_twice_as_close_give_a_ratio_of_two(digits: Images) -> None:
+    """One grey level for every pixel: V at 0.5, S at 0.75 of the way, against images that are white."""
+    images = Images(
+        np.full((3, 4, 4, 1), 255, np.uint8),
+        np.zeros(3, np.int64),
+        np.full((2, 4, 4, 1), 51, np.uint8),
+        np.zeros(2, np.int64),
+        classes=1,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tasks.audits.density.measures.nearest_neighbours.load", lambda data: images)
+        found = neighbours(Neighbouring(DIGITS), [fitted(np.full((2, 4, 4, 1), 0.6))]).to_pylist()
+    # 2 x 2 pixels remain: distances 2 (1 - 0.2) and 2 (1 - 0.6).
+    assert [1.6] * 3 == pytest.approx([row["to_validation"] for row in found])
+    assert [0.8] * 3 == pytest.approx([row["to_sample"] for row in found])
+    assert [2.0] * 3 == pytest.approx([row["ratio"] for row in found])
+
+
+def test_every_distance_is_from_the_image_itself(digits: Images) -> None:
+    """The released analysis takes the first image's distance for every other of its batch."""
+    found = neighbours(Neighbouring(DIGITS, examples=30), [fitted(noise(digits))]).to_pandas()
+    alone = np.sqrt(
+        np.square(downsampled(digits.train_images[29:30] / 255) - downsampled(noise(digits))).sum((1, 2, 3))
+    )
+    assert alone.min() == pytest.approx(found["to_sample"][29], rel=1e-5)
+    assert 30 == found["to_sample"].nunique()
+
+
+def test_a_trained_models_own_samples_are_read(digits: Images) -> None:
+    few = DensityTraining(DIGITS, examples=60, epochs=1, recorded=(), samples=2, drawn=len(digits.test_images))
+    table = neighbours(Neighbouring(DIGITS, examples=60), [fit(few, ())]).to_pandas()
+    assert (60, 0) == (len(table), table["ratio"].isna().sum())
+    # A model of one epoch draws nothing as like a digit as another digit is.
+    assert (table["ratio"] < 1).all()
+
+
+def test_a_copy_among_the_samples_has_distance_0_no_ratio_and_is_counted(digits: Images) -> None:
+    samples = noise(digits)
+    samples[7] = digits.train_images[3] / np.float32(255)
+    table = neighbours(Neighbouring(DIGITS, examples=10), [fitted(samples)])
+    row = table.to_pylist()[3]
+    assert (0.0, 7, None) == (row["to_sample"], row["sample"], row["ratio"])
+    assert row["to_validation"] > 0
+    assert proportion(1, 10) == copied(table)
+
+
+def test_a_test_image_that_is_asked_about_is_not_its_own_neighbour(digits: Images) -> None:
+    table = neighbours(Neighbouring(DIGITS, asked="test"), [fitted(noise(digits))]).to_pandas()
+    assert len(digits.test_images) == len(table)
+    assert (table["validation_row"] != table["row"]).all()
+    assert (table["to_validation"] > 0).all()
+
+
+def test_no_samples_and_another_number_of_them_are_refused(digits: Images) -> None:
+    with pytest.raises(ValueError, match="no images were drawn from the model of all data"):
+        neighbours(Neighbouring(DIGITS, 10), [fitted(None)])
+    with pytest.raises(ValueError, match=r"359 images of shape .* were drawn; they must be 360"):
+        neighbours(Neighbouring(DIGITS, 10), [fitted(noise(digits)[1:])])
+
+
+def test_more_examples_than_there_are_and_what_is_no_split_are_refused() -> None:
+    with pytest.raises(ValueError, match="examples is 1438; it must be at most 1437"):
+        neighbours(Neighbouring(DIGITS, 1438), [fitted(noise(load(DIGITS)))])
+    with pytest.raises(ValueError, match="examples is -1; it must be at least 0"):
+        Neighbouring(DIGITS, -1)
+    with pytest.raises(ValueError, match="asked is 'all'; it must be one of train, test"):
+        Neighbouring(DIGITS, asked="all")  # type: ignore[arg-type]
+
+
+def test_score_and_ratio_are_correlated_by_value_and_by_rank() -> None:
+    rng = np.random.default_rng(0)
+    m = rng.normal(size=300)
+    rho = np.exp(0.3 * m + rng.normal(size=300))
+    given = made_up_scores.scores([0.0] * 302, [*m, np.inf, 2.0]), made_up_scores.neighbours([*rho, 1.0, None])
+    found = correlations(*given)
+    assert correlation(m, rho) == found["Pearson"]
+    expected = stats.spearmanr(m, rho)
+    assert (expected.statistic, 300) == (pytest.approx(found["Spearman"].estimate.value), found["Spearman"].estimate.n)
+    assert expected.pvalue == pytest.approx(found["Spearman"].p_value)
+
+
+def test_the_ratio_of_distances_is_correlated_with_m_by_pearson_and_by_spearman() -> None:
+    m, rho = [0.1, 0.9, 0.3, 2.0, 0.5, np.inf], [1.0, 1.25, 0.75, 1.5, 1.75, 9.0]
+    near = made_up_scores.neighbours([*rho[::-1], None], [5, 4, 3, 2, 1, 0, 6])
+    found = by_name(rows(Tables([near, made_up_scores.scores([0.0] * 6, m)]), None))
+    pearson = stats.pearsonr(m[:5], rho[:5])
+    interval = pearson.confidence_interval(0.95)
+    row = found["correlation of M and the neighbour ratio", '{"by": "Pearson"}']
+    expected = [pearson.statistic, interval.low, interval.high, 5, "observation", 0.0, pearson.pvalue, None]
+    assert expected == pytest.approx(row)
+    spearman = stats.spearmanr(m[:5], rho[:5])
+    row = found["correlation of M and the neighbour ratio", '{"by": "Spearman"}']
+    assert [spearman.statistic, 5, 0.0, spearman.pvalue] == pytest.approx([row[0], row[3], row[5], row[6]])
+    copies = [*with_wilson(1, 7), "observation", 0.0, None, None]
+    assert copies == pytest.approx(found["observations that a sample equals", "{}"])

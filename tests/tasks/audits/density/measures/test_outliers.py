@@ -1,0 +1,105 @@
+"""Counts of highly memorised observations in bins of U, from scores whose answers are known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tasks.audits.density.highly_memorised import highly_memorised, scored, within_central
+from tasks.audits.density.measures.outliers import OUTLIERS, Outliers, edges, outliers
+from tasks.statistics import proportion
+from tests.tasks.audits.density.made_up_scores import scores
+
+# 40 observations, U from -40 to -1, whose two largest scores belong to U = -40 and U = -15.
+U = [float(value) for value in range(-40, 0)]
+M = [0.1 * value for value in range(40)]
+M[0], M[25] = 90.0, 80.0
+
+
+def test_bins_count_who_is_highly_memorised_and_who_is_not() -> None:
+    table = outliers(Outliers(width=10), [scores(U, M)])
+    assert table.schema == OUTLIERS
+    expected = [(None, -40, 0, 0), (-40, -30, 1, 9), (-30, -20, 0, 10), (-20, -10, 1, 9), (-10, 0, 0, 10)]
+    expected.append((0, None, 0, 0))
+    found = table.to_pylist()
+    assert expected == [(row["low"], row["high"], row["memorised"], row["regular"]) for row in found]
+    assert [[], [0], [], [25], [], []] == [row["memorised_rows"] for row in found]
+    interval = proportion(1, 10)
+    assert (0.1, interval.low, interval.high) == tuple(found[1][name] for name in ("share", "share_low", "share_high"))
+    assert (None, None, None) == tuple(found[0][name] for name in ("share", "share_low", "share_high"))
+
+
+def test_the_wilson_interval_is_that_of_its_formula() -> None:
+    # (p + z^2 / 2n +- z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n) for p = 1 / 10.
+    z, n, p = 1.959963984540054, 10, 0.1
+    half = z * math.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
+    expected = [(p + z**2 / (2 * n) + sign * half) / (1 + z**2 / n) for sign in (-1, 1)]
+    row = outliers(Outliers(width=10), [scores(U, M)]).to_pylist()[1]
+    assert expected == pytest.approx([row["share_low"], row["share_high"]])
+
+
+def test_the_open_ends_begin_where_the_central_99_percent_of_log_p_end() -> None:
+    u = np.concatenate([np.linspace(-95, -45, 1000), [-900.0, 60.0]])
+    assert [-100, -90, -80, -70, -60, -50, -40] == edges(u, 10).tolist()
+    table = outliers(Outliers(width=10), [scores(u.tolist(), [0.0] * 1001 + [1.0])]).to_pylist()
+    assert (None, -100, 1) == (table[0]["low"], table[0]["high"], table[0]["regular"])
+    assert (-40, None, 1) == (table[-1]["low"], table[-1]["high"], table[-1]["memorised"])
+    assert 1002 == sum(row["memorised"] + row["regular"] for row in table)
+
+
+def test_who_has_no_score_is_in_no_bin_and_counted() -> None:
+    table = scores([*U, -5.0, None, math.nan], [*M, None, 200.0, math.nan])
+    assert 3 == scored(table).without
+    found = outliers(Outliers(width=10), [table])
+    assert outliers(Outliers(width=10), [scores(U, M)]).equals(found)
+
+
+def test_infinite_scores_are_highly_memorised_and_infinite_log_p_is_in_the_lowest_bin() -> None:
+    m = np.array([0.0] * 90 + [math.inf] * 10)
+    assert [False] * 90 + [True] * 10 == highly_memorised(m).tolist()
+    assert [False] * 99 + [True] == highly_memorised(np.array([-math.inf] * 99 + [math.inf])).tolist()
+    table = outliers(Outliers(width=10), [scores([-math.inf, *U], [-math.inf, *M])]).to_pylist()
+    assert (0, 1) == (table[0]["memorised"], table[0]["regular"])
+    nothing_finite = outliers(Outliers(), [scores([-math.inf] * 3, [-math.inf] * 3)]).to_pylist()
+    assert [(None, None, 3)] == [(row["low"], row["high"], row["regular"]) for row in nothing_finite]
+
+
+def test_examples_are_drawn_by_the_seed_from_their_own_bin_and_group() -> None:
+    rng = np.random.default_rng(0)
+    u, m = rng.uniform(-100, 0, 2000), rng.normal(size=2000)
+    rows = rng.permutation(5000)[:2000]
+    table = scores(u.tolist(), m.tolist(), rows.tolist())
+    first, again, other = (outliers(Outliers(25, seed=seed), [table]) for seed in (1, 1, 2))
+    assert first.equals(again)
+    assert not first.equals(other)
+    high = highly_memorised(m)
+    for row in first.to_pylist():
+        inside = (u >= (-math.inf if row["low"] is None else row["low"])) & (
+            u < (math.inf if row["high"] is None else row["high"])
+        )
+        for group, members in (("memorised", inside & high), ("regular", inside & ~high)):
+            assert min(5, row[group]) == len(set(row[f"{group}_rows"]))
+            assert set(row[f"{group}_rows"]) <= set(rows[members].tolist())
+    assert all([] == row["regular_rows"] for row in outliers(Outliers(25, shown=0), [table]).to_pylist())
+
+
+def test_a_width_that_would_give_too_many_bins_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"width is 1e-05; the central 99 % of log p would be in .* at most 10000"):
+        outliers(Outliers(width=1e-5), [scores(U, M)])
+
+
+def test_no_observation_gives_no_bins_but_the_open_one() -> None:
+    table = outliers(Outliers(), [scores([None], [None])])
+    assert [(None, None, 0, 0)] == [tuple(row.values())[:4] for row in table.to_pylist()]
+    assert proportion(0, 0) == within_central(scores([None], [None]))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [({"width": 0.0}, "width is 0.0"), ({"shown": -1}, "shown is -1; it must be at least 0"), ({"seed": -1}, "seed")],
+)
+def test_a_config_out_of_its_range_is_refused(given: dict[str, float], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Outliers(**given)  # type: ignore[arg-type]

@@ -1,0 +1,164 @@
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from orchestrator.planning.identity import canonical
+from orchestrator.spec.fields import coerce, plain
+from tasks.audits.density.log_densities import BLOCK, Folds, LeaveOneOut, LogDensities, labels
+from tasks.audits.density.measures.distribution import Distribution
+from tasks.audits.density.measures.scores import Scores
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import Dataset
+from tasks.training.density_config import Fold, Row
+from tests.tasks.audits.density import made_up
+
+NAN = float("nan")
+MODELS = made_up.folds()
+LOG_P = made_up.noise(np.random.default_rng(0), 60, 3, 4, 5.0).astype(np.float32).astype(float)
+
+
+def gathered(answers: LogDensities, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+    blocks = list(answers.blocks(epoch))
+    return np.concatenate([each.log_p for each in blocks]), np.concatenate([each.held_out for each in blocks])
+
+
+def test_every_model_is_in_its_place_whatever_the_order_of_the_tables() -> None:
+    tables = made_up.of_folds(MODELS, {2: LOG_P})
+    for order in (range(12), reversed(range(12)), np.random.default_rng(1).permutation(12)):
+        log_p, held_out = gathered(LogDensities(MODELS, [tables[at] for at in order]), 2)
+        assert LOG_P.tolist() == log_p.tolist()
+        assert made_up.held_out(MODELS).tolist() == held_out.tolist()
+
+
+def test_missing_trainings_leave_their_places_empty() -> None:
+    tables = made_up.of_folds(MODELS, {2: LOG_P})
+    log_p, _ = gathered(LogDensities(MODELS, tables[:5] + tables[6:]), 2)
+    assert np.isnan(log_p[:, 1, 1]).all()
+    assert 60 == np.isnan(log_p).sum()
+
+
+def test_the_links_of_a_training_are_put_together() -> None:
+    early, late = 2 * LOG_P, LOG_P
+    tables = made_up.of_folds(MODELS, {1: early}) + made_up.of_folds(MODELS, {3: late})
+    answers = LogDensities(MODELS, tables[:-1])  # the last training's second link failed
+    assert early.tolist() == gathered(answers, 1)[0].tolist()
+    assert np.isnan(gathered(answers, 3)[0][:, 2, 3]).all()
+    assert late[:, :2].tolist() == gathered(answers, 3)[0][:, :2].tolist()
+    assert [True, False, True] == [answers.recorded_at(epoch) for epoch in (1, 2, 3)]
+
+
+def test_blocks_are_all_observations_one_after_another() -> None:
+    n = 2 * BLOCK + 7
+    models = Folds(Dataset("digits"), n, (5,), 2)
+    log_p = np.arange(2 * n, dtype=float).reshape(n, 1, 2)
+    blocks = list(LogDensities(models, made_up.of_folds(models, {1: log_p})).blocks(1))
+    assert [(0, BLOCK), (BLOCK, 2 * BLOCK), (2 * BLOCK, n)] == [(b.places.start, b.places.stop) for b in blocks]
+    assert [0, 1, 2] == [each.number for each in blocks]
+    assert log_p.tolist() == np.concatenate([each.log_p for each in blocks]).tolist()
+
+
+def test_without_a_row_each_model_answers_for_that_row_alone() -> None:
+    models = made_up.alone()
+    chance = np.random.default_rng(0)
+    whole = np.round(chance.normal(-50, 9, (4, 24)))
+    without = np.round(chance.normal(-60, 9, (3, 4, 24)))
+    tables = made_up.of_alone(models, whole, without)
+    del tables[4 + 4 + 1]  # row 7, trial 1: those after it move up
+    log_p, held_out = gathered(LogDensities(models, tables[::-1]), 2)
+    rows = list(models.left_out)
+    assert whole[:, rows].T.tolist() == log_p[:, :, 0].tolist()
+    assert np.ones((3, 4)).tolist() == held_out.tolist()
+    assert without[0, :, 3].tolist() == log_p[0, :, 1].tolist()
+    assert [*without[1, [0, 2, 3], 7], NAN] == pytest.approx(log_p[1, :, 1].tolist(), nan_ok=True)
+    assert without[2, :, 20].tolist() == log_p[2, :, 1].tolist()
+
+
+def test_labels_are_those_of_the_observations() -> None:
+    images = load(made_up.DIGITS)
+    assert images.train_labels[:60].tolist() == labels(MODELS).tolist()  # type: ignore[union-attr]
+    test = replace(MODELS, asked="test")
+    assert images.test_labels[:60].tolist() == labels(test).tolist()  # type: ignore[union-attr]
+    assert images.train_labels[[3, 7, 20]].tolist() == labels(made_up.alone()).tolist()  # type: ignore[union-attr]
+    assert labels(replace(MODELS, data=Dataset("photos"))) is None
+    with pytest.raises(ValueError, match="observations is 9999; digits has 1437 training images"):
+        labels(replace(MODELS, observations=9999))
+
+
+@pytest.mark.parametrize(
+    ("held_out", "seed", "epochs", "n", "message"),
+    [
+        (Fold(99, 4, 0), 1, 2, 60, "the training of seed 1 left out no fold of these partitions"),
+        (Fold(100, 5, 4), 1, 2, 60, "the training of seed 1 left out no fold of these partitions"),
+        (None, 1, 2, 60, "the training of seed 1 left out no fold of these partitions"),
+        (Row(3), 1, 2, 60, "the training of seed 1 left out no fold of these partitions"),
+        (Fold(100, 4, 0), 1, 2, 60, "fold 0 of repetition 0 has two trainings, of seeds 0 and 1"),
+        (Fold(100, 4, 0), 0, 2, 59, "the training of seed 0 was asked about 59 observations at epoch 2; there are 60"),
+    ],
+)
+def test_trainings_of_something_else_are_refused(
+    held_out: Fold | Row | None, seed: int, epochs: int, n: int, message: str
+) -> None:
+    tables = made_up.of_folds(MODELS, {2: LOG_P})
+    with pytest.raises(ValueError, match=message):
+        LogDensities(MODELS, [*tables, made_up.table(held_out, seed, {epochs: np.zeros(n)}, epochs)])
+
+
+def test_trainings_that_left_out_something_else_than_a_row_are_refused() -> None:
+    models = made_up.alone()
+    tables = made_up.of_alone(models, np.zeros((4, 24)), np.zeros((3, 4, 24)))
+    for other in (Row(4), Fold(100, 4, 0)):
+        with pytest.raises(ValueError, match="seed 9 left out something else than one of these rows"):
+            LogDensities(models, [*tables, made_up.table(other, 9, {2: np.zeros(24)}, 2)])
+    for row, what in ((None, "all data"), (Row(7), "all but row 7")):
+        with pytest.raises(ValueError, match=f"there are 5 trainings on {what}; repetitions is 4"):
+            LogDensities(models, [*tables, made_up.table(row, 9, {2: np.zeros(24)}, 2)])
+
+
+def test_other_tables_are_refused() -> None:
+    with pytest.raises(ValueError, match="input 1 is not the table of a training"):
+        LogDensities(MODELS, [*made_up.of_folds(MODELS, {2: LOG_P})[:1], pa.table({"log_p": [1.0]})])
+
+
+@pytest.mark.parametrize("wrong", [NAN, float("inf")])
+def test_an_answer_that_is_no_log_p_is_named(wrong: float) -> None:
+    log_p = LOG_P.copy()
+    log_p[41, 1, 2] = wrong
+    answers = LogDensities(MODELS, made_up.of_folds(MODELS, {2: log_p}))
+    message = f"log p of observation 41 is {wrong} at epoch 2 by the training of seed 1002; it must be a number or -inf"
+    with pytest.raises(ValueError, match=message):
+        list(answers.blocks(2))
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda: replace(MODELS, partitions=()), "partitions is empty"),
+        (lambda: replace(MODELS, partitions=(1, 1)), "partitions has a seed twice"),
+        (lambda: replace(MODELS, folds=1), "folds is 1; it must be from 2 to 60, the observations"),
+        (lambda: replace(MODELS, folds=61), "folds is 61; it must be from 2 to 60, the observations"),
+        (lambda: replace(MODELS, asked="all"), "asked is 'all'; it must be one of train, test"),  # type: ignore[arg-type]
+        (lambda: made_up.alone(()), "left_out is empty; at least one row must be left out"),
+        (lambda: made_up.alone((7, 3)), "left_out must be rows in ascending order, each once"),
+        (lambda: made_up.alone((3, 24)), "row 24 is left out; the rows are 0 to 23"),
+        (lambda: made_up.alone(repetitions=0), "repetitions is 0; it must be at least 1"),
+        (lambda: Scores(MODELS, 0), "epoch is 0; it must be at least 1"),
+        (lambda: Scores(MODELS, 1, permutations=0), "permutations is 0; it must be at least 1"),
+        (lambda: Scores(MODELS, 1, draws=0), "draws is 0; it must be at least 1"),
+        (lambda: Distribution(MODELS, ()), r"epochs is \(\); it must be at least one epoch from 1 on, ascending"),
+        (lambda: Distribution(MODELS, (2, 1)), r"epochs is \(2, 1\); it must be"),
+        (lambda: Distribution(MODELS, (1,), draws=0), "draws is 0; it must be at least 1"),
+    ],
+)
+def test_configs_refuse_what_cannot_be(made: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        made()  # type: ignore[operator]
+
+
+def test_either_estimator_is_kept_apart_when_a_config_is_read_back() -> None:
+    for models in (MODELS, made_up.alone()):
+        config = Scores(models, 2)
+        assert config == coerce(plain(config), Scores, "config")
+    assert canonical(Scores(MODELS, 2)) != canonical(Scores(made_up.alone(), 2))
+    assert isinstance(made_up.alone(), LeaveOneOut)

@@ -1,0 +1,96 @@
+"""Which trainings a config plans, and which of them each table reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from tasks.audits.density import Density, plan
+from tasks.audits.density.config import MeasureName
+from tasks.job import Job, Roots
+from tasks.training.density_config import DensityTraining, Row
+from tests.tasks.audits.density.made_up import DIGITS
+
+FOLDS = Density(DIGITS, repetitions=2, folds=3, examples=30, epochs=4, every=2, samples=4)
+ALONE = replace(FOLDS, estimator="loo", left_out=2)
+
+
+def fits(planned: Roots) -> list[DensityTraining]:
+    found = planned["fits"]
+    assert isinstance(found, tuple)
+    return [job.config for job in found]
+
+
+def one(planned: Roots, name: str) -> Job:
+    found = planned[name]
+    assert isinstance(found, Job)
+    return found
+
+
+def test_of_folds_there_is_a_training_of_all_data_too_which_has_no_score() -> None:
+    planned = plan(FOLDS)
+    assert 2 * 3 + 1 == len(fits(planned))
+    assert 2 * 3 == len(one(planned, "scores").inputs)
+    (whole,) = [config for config in fits(planned) if config.held_out is None]
+    assert ((), 360) == (whole.recorded, whole.drawn)
+
+
+def test_by_leaving_one_out_as_many_are_trained_with_each_row_as_without_it() -> None:
+    planned = plan(ALONE)
+    assert 2 + 2 * 2 == len(fits(planned)) == len(one(planned, "scores").inputs)
+    rows = [config.held_out.row for config in fits(planned) if isinstance(config.held_out, Row)]
+    assert [2, 2] == [rows.count(row) for row in sorted(set(rows))]
+    assert all(config.drawn == 0 for config in fits(planned))
+
+
+@pytest.mark.parametrize(
+    ("measures", "expected"),
+    [
+        (("scores",), set()),
+        (("outliers",), {"outliers"}),
+        (("neighbours",), {"neighbours", "ratios"}),
+    ],
+)
+def test_what_is_looked_at_beside_the_scores_comes_with_them(
+    measures: tuple[MeasureName, ...], expected: set[str]
+) -> None:
+    scored = {"scores", "distribution", "losses", "fits", "summary"}
+    assert scored | expected == set(plan(replace(FOLDS, measures=measures)))
+
+
+@pytest.mark.parametrize(
+    ("measures", "expected"), [(("kernel",), {"kernel", "points"}), (("duplicates",), {"duplicates"})]
+)
+def test_what_needs_no_training_plans_none(measures: tuple[MeasureName, ...], expected: set[str]) -> None:
+    assert expected | {"summary"} == set(plan(replace(FOLDS, measures=measures)))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"examples": 1438}, "examples is 1438; it must be at most 1437, the training images there are"),
+        ({"folds": 31}, "folds is 31; it must be at most 30, the observations there are"),
+        ({"folds": 361, "examples": 0, "asked": "test"}, "folds is 361; it must be at most 360"),
+        ({"estimator": "loo", "left_out": 31}, "left_out is 31; it must be at most 30, the observations there are"),
+    ],
+    ids=str,
+)
+def test_more_than_the_data_have_is_refused(changed: Mapping[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plan(replace(FOLDS, **changed))  # type: ignore[arg-type]
+
+
+def test_a_number_that_the_estimator_has_no_use_for_is_in_nobodys_way() -> None:
+    assert plan(replace(ALONE, folds=31))
+    assert plan(replace(FOLDS, left_out=31))
+
+
+def test_links_end_at_every_so_many_epochs_and_are_asked_at_their_own() -> None:
+    linked = plan(replace(FOLDS, epochs=5, every=2, link=2))
+    found = one(linked, "scores").inputs[:3]
+    assert [(2, (2,)), (4, (4,)), (5, (5,))] == [(job.config.epochs, job.config.recorded) for job in found]
+    assert [None, found[0], found[1]] == [job.after for job in found]
+    unbroken = one(plan(replace(FOLDS, epochs=5, every=2)), "scores").inputs[0].config
+    assert unbroken == replace(found[-1].config, recorded=(2, 4, 5))
