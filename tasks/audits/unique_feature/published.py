@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+LEVEL = 0.05  # at which the paper calls a test significant
+
 Top = tuple[tuple[float, float, float], ...]
 
 
@@ -61,6 +63,17 @@ PUBLISHED: Mapping[tuple[str, str, str, str], Numbers] = {
     ("table 3", "cifar10", "cnn2", BOTH): Numbers(m_where_positive=0.44),
     ("table 3", "cifar10", "cnn2", BATCH_NORM): Numbers(m_where_positive=1.7),
 }
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """The printed cell that a run repeats, by its name; empty where it repeats none."""
+
+    cell: str = ""
+
+    @property
+    def numbers(self) -> Numbers:
+        return numbers(self.cell)
 
 
 def numbers(cell: str) -> Numbers:

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from tasks.audits.unique_feature.evaluation import DIVERGENCES
-from tasks.audits.unique_feature.history import HISTORY
-from tasks.audits.unique_feature.relatives import FAMILY
+from tasks.audits.unique_feature.feature_family import FAMILY
+from tasks.audits.unique_feature.measures.divergences import DIVERGENCES
+from tasks.audits.unique_feature.measures.history import HISTORY
 from tasks.datasets.features import Glyph, pixels
 from tasks.models.networks import Architecture
 from tasks.models.weights import network_row

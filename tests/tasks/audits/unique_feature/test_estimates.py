@@ -8,14 +8,15 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from tasks.audits.unique_feature.choice import CHOSEN, Ranked
-from tasks.audits.unique_feature.contrast import CONTRAST, Contrast, contrast
-from tasks.audits.unique_feature.course import COURSE
-from tasks.audits.unique_feature.latents import LATENTS
-from tasks.audits.unique_feature.scores import probes_needed
-from tasks.audits.unique_feature.summary import Part, Summary, summary
-from tasks.audits.unique_feature.traced import Traced, traced
-from tasks.audits.unique_feature.triples import Burning
+from tasks.audits.unique_feature.canary_selection import CHOSEN, Ranked
+from tasks.audits.unique_feature.measures.contrast import CONTRAST, Contrast, contrast
+from tasks.audits.unique_feature.measures.latents import LATENTS
+from tasks.audits.unique_feature.measures.learning_curve import COURSE
+from tasks.audits.unique_feature.measures.traced import Traced, traced
+from tasks.audits.unique_feature.power import probes_needed
+from tasks.audits.unique_feature.probe_images import Burning
+from tasks.audits.unique_feature.published import Repeated
+from tasks.audits.unique_feature.summary import summary
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph, pixels
@@ -24,8 +25,8 @@ from tests.tasks.audits.unique_feature import small
 TABLE_2 = "table 2, mnist, mlp1, no regulariser"
 
 
-def rows(part: Part, tables: list[pa.Table], published: str = "") -> dict[tuple[str, str], dict[str, Any]]:
-    found = summary(Summary((part,) * len(tables), published), tables).to_pylist()
+def rows(tables: list[pa.Table], published: str = "") -> dict[tuple[str, str], dict[str, Any]]:
+    found = summary(Repeated(published), tables).to_pylist()
     return {(row["metric"], row["setting"]): row for row in found}
 
 
@@ -40,7 +41,7 @@ def test_m_during_training_is_given_before_it_after_an_epoch_and_where_it_was_ke
             for epoch, m in enumerate(values)
         ]
         tables.append(pa.Table.from_pylist(table, COURSE))
-    found = rows("course", tables)
+    found = rows(tables)
     kept = found["M_w", '{"epoch": "kept"}']
     assert [0.6, 0.1, 2] == pytest.approx([kept["estimate"], kept["null"], kept["n"]])
     effect = found["M effect", '{"epoch": "first epoch"}']
@@ -54,7 +55,7 @@ def test_units_of_the_feature_answer_to_it_and_not_to_random_patches() -> None:
         return [about | {"unit": unit, "unique": u, "random": r} for unit, (u, r) in enumerate(shares)]
 
     table = units("canary", [(0.9, 0.1), (0.9, 0.8), (0.1, 0.0), (0.7, 0.1)]) + units("twin", [(0.0, 0.0)] * 4)
-    row = rows("latents", [pa.Table.from_pylist(table, LATENTS)])["units of the feature", '{"layer": "dense2"}']
+    row = rows([pa.Table.from_pylist(table, LATENTS)])["units of the feature", '{"layer": "dense2"}']
     assert (2.0, 0.0, 1) == (row["estimate"], row["null"], row["n"])
 
 
@@ -65,7 +66,7 @@ def test_the_letter_changes_an_image_by_the_distance_of_its_pixels() -> None:
     first = load(Dataset("photos")).test_images[0, 1:6, 1:6, 0]
     expected = (((pixels(Glyph()).astype(float) - first) / 255) ** 2).sum() ** 0.5
     assert expected == pytest.approx(table["unique"][0].as_py(), rel=1e-6)
-    row = rows("contrast", [table])["change of a probe image", '{"by": "feature"}']
+    row = rows([table])["change of a probe image", '{"by": "feature"}']
     means = [sum(table[name].to_pylist()) / table.num_rows for name in ("unique", "random")]
     assert means == pytest.approx([row["estimate"], row["null"]])
     assert "probe image" == row["unit"]
@@ -79,7 +80,7 @@ def test_an_image_is_traced_without_the_feature_and_with_it() -> None:
     assert [False, True] == table["with_feature"].to_pylist()
     assert [1.0, 8.0] == table["self_influence"].to_pylist()
     assert [0.0, 0.75 - 0.25] == [round(share, 6) for share in table["share_below"].to_pylist()]
-    found = rows("traced", [table], TABLE_2)
+    found = rows([table], TABLE_2)
     with_it = json.dumps({"feature": "with", "image": "lowest"})
     without = json.dumps({"feature": "without", "image": "lowest"})
     assert [1.0e-13, 7.5e4] == [found["squared slopes", setting]["published"] for setting in (without, with_it)]

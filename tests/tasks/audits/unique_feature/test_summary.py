@@ -6,10 +6,11 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from tasks.audits.unique_feature.canaries import CanaryScores, canary_scores
-from tasks.audits.unique_feature.choice import CHOSEN
-from tasks.audits.unique_feature.published import numbers
-from tasks.audits.unique_feature.summary import Summary, summary
+from tasks.audits.unique_feature.canary_selection import CHOSEN
+from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
+from tasks.audits.unique_feature.measures.regularised import Regularised, regularised
+from tasks.audits.unique_feature.published import Repeated, numbers
+from tasks.audits.unique_feature.summary import summary
 from tasks.schemas import SUMMARY
 from tests.tasks.audits.unique_feature.made_up import history, pair
 
@@ -19,7 +20,7 @@ TABLE_2 = "table 2, mnist, mlp1, no regulariser"
 
 def rows(inputs: list[pa.Table], published: str = "") -> dict[tuple[str, str], dict[str, Any]]:
     """The summary's rows by metric and setting."""
-    table = summary(Summary(("canary_scores",), published), [canary_scores(CanaryScores(), inputs)])
+    table = summary(Repeated(published), [canary_scores(CanaryScores(), inputs)])
     assert table.schema.equals(SUMMARY)
     by_name = {(row["metric"], row["setting"]): row for row in table.to_pylist()}
     assert len(by_name) == table.num_rows
@@ -173,7 +174,7 @@ def test_a_regularised_network_is_compared_with_the_plain_one() -> None:
         canary_scores(CanaryScores(), [pair(i, m, 0.0) for i, m in enumerate(values)])
         for values in ((0.3, 0.5, -1), (0.1, 0.2))
     ]
-    table = summary(Summary(("canary_scores", "plain")), scores).to_pylist()
+    table = summary(Repeated(), [scores[0], regularised(Regularised(), scores)]).to_pylist()
     (row,) = (row for row in table if row["metric"] == "M where positive, less plain")
     expected = stats.ttest_ind([0.3, 0.5], [0.1, 0.2], equal_var=False)
     assert [0.25, 4, expected.pvalue] == pytest.approx([row["estimate"], row["n"], row["p_value"]], abs=1e-5)
@@ -194,10 +195,9 @@ def test_self_influence_is_correlated_with_m_over_the_chosen_canaries() -> None:
         }
         for i, each in enumerate(influence)
     ]
-    parts = Summary(("canary_scores", "chosen"), TABLE_2)
     table = {
         (row["metric"], row["setting"]): row
-        for row in summary(parts, [scores, pa.Table.from_pylist(chosen, CHOSEN)]).to_pylist()
+        for row in summary(Repeated(TABLE_2), [scores, pa.Table.from_pylist(chosen, CHOSEN)]).to_pylist()
     }
     row = table["correlation of self-influence and M", "{}"]
     expected = stats.pearsonr(influence, m)
