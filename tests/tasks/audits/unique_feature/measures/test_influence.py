@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from scipy import stats
 
+from tasks.audits.unique_feature.canary_selection import CHOSEN
+from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
 from tasks.audits.unique_feature.measures.influence import with_scores
-from tasks.audits.unique_feature.measures.traced import with_feature
 from tasks.audits.unique_feature.published import Numbers
 from tasks.audits.unique_feature.units import Units
+from tests.tasks.audits.unique_feature.made_up import pair as trained_pair
+from tests.tasks.audits.unique_feature.made_up import summary_rows
 from tests.tasks.summary_rows import by_name, with_t
 
 M = [0.1, 0.4, 0.2, 0.5, 0.9]
@@ -27,7 +32,7 @@ def pair(canary: int, at: int) -> dict[str, Any]:
 
 
 ROWS = [pair(canary, at) for at, canary in enumerate((7, 3, 5, 1, 4))]
-CHOSEN = [
+CHOSEN_ROWS = [
     {"row": row["canary"], "self_influence": TRACED[at], "end": "highest" if TRACED[at] > 2.5 else "lowest"}
     for at, row in enumerate(ROWS)
 ][::-1]
@@ -41,7 +46,7 @@ def correlated(values: list[float]) -> list[Any]:
 
 def test_self_influence_is_correlated_with_the_scores_of_its_own_canary() -> None:
     units = Units(ROWS, [*ROWS, pair(99, 0)], "training", "pair of trainings")  # canary 99 was not traced
-    found = by_name(with_scores(units, CHOSEN, Numbers(correlation=0.43)))
+    found = by_name(with_scores(units, CHOSEN_ROWS, Numbers(correlation=0.43)))
     twin = stats.pearsonr(TRACED, TWIN).statistic
     for metric, values, null, published in (
         ("M", M, twin, 0.43),
@@ -54,38 +59,38 @@ def test_self_influence_is_correlated_with_the_scores_of_its_own_canary() -> Non
 
 
 def test_both_ends_of_self_influence_have_an_effect_of_their_own() -> None:
-    found = by_name(with_scores(Units(ROWS, ROWS, "training", "pair of trainings"), CHOSEN, Numbers()))
+    found = by_name(with_scores(Units(ROWS, ROWS, "training", "pair of trainings"), CHOSEN_ROWS, Numbers()))
     for end, places in (("highest", (1, 3, 4)), ("lowest", (0, 2))):
         ours, twins = [M_W[at] for at in places], [TWIN_M_W[at] for at in places]
         p_value = stats.ttest_rel(ours, twins, alternative="greater").pvalue
         effects = with_t([a - b for a, b in zip(ours, twins, strict=True)])
         row = found["M_w effect", f'{{"images": "probe", "self-influence": "{end}"}}']
         assert [*effects, "pair of trainings", 0.0, p_value, None] == pytest.approx(row)
-    some = [each for each in CHOSEN if each["end"] == "lowest"]
+    some = [each for each in CHOSEN_ROWS if each["end"] == "lowest"]
     none = by_name(with_scores(Units(ROWS, ROWS, "training", "pair of trainings"), some, Numbers()))
     assert 3 + 1 == len(none)
 
 
-def test_the_published_numbers_stand_beside_the_squared_slopes_without_and_with_the_feature() -> None:
-    traced = [
-        {"end": end, "with_feature": burnt, "self_influence": i, "squared_slopes": s, "share_below": b}
-        for end, burnt, i, s, b in (("highest", False, 1.0, 2.0, 0.9), ("highest", True, 3.0, 4.0, 0.95))
+def test_self_influence_is_correlated_with_m_over_the_chosen_canaries() -> None:
+    m = [0.1, 0.2, 0.4, 0.3, 0.6]
+    influence = [1.0, 2.0, 3.0, 4.0, 5.0]
+    scores = canary_scores(CanaryScores(), [trained_pair(i, each, 0.01 * i) for i, each in enumerate(m)])
+    chosen = [
+        {
+            "end": "highest" if i > 2 else "lowest",
+            "rank": 1,
+            "row": i,
+            "label": 0,
+            "self_influence": each,
+            "squared_slopes": 0.0,
+        }
+        for i, each in enumerate(influence)
     ]
-    traced.append({**traced[1], "end": "lowest"})
-    found = by_name(with_feature(traced, Numbers(highest=(6.6e4, 7.5e4))))
-    rest = [None, None, 1, "training", None, None]
-    without, feature, lowest = (
-        f'{{"feature": "{name}", "image": "{end}"}}'
-        for name, end in (("without", "highest"), ("with", "highest"), ("with", "lowest"))
+    table = summary_rows([scores, pa.Table.from_pylist(chosen, CHOSEN)], "table 2, mnist, mlp1, no regulariser")
+    row = table["correlation of self-influence and M", "{}"]
+    expected = stats.pearsonr(influence, m)
+    interval = expected.confidence_interval(0.95)
+    assert [expected.statistic, interval.low, interval.high, 0.43] == pytest.approx(
+        [row["estimate"], row["low"], row["high"], row["published"]], abs=1e-6
     )
-    assert {
-        ("self-influence", without): [1.0, *rest, None],
-        ("squared slopes", without): [2.0, *rest, 6.6e4],
-        ("share of images with less self-influence", without): [0.9, *rest, None],
-        ("self-influence", feature): [3.0, *rest, None],
-        ("squared slopes", feature): [4.0, *rest, 7.5e4],
-        ("share of images with less self-influence", feature): [0.95, *rest, None],
-        ("self-influence", lowest): [3.0, *rest, None],
-        ("squared slopes", lowest): [4.0, *rest, None],
-        ("share of images with less self-influence", lowest): [0.95, *rest, None],
-    } == found
+    assert 2 == table["M_w effect", json.dumps({"images": "probe", "self-influence": "highest"})]["n"]

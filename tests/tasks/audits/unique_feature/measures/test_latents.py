@@ -1,18 +1,29 @@
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from tasks.audits.unique_feature.canary_selection import Ranked
 from tasks.audits.unique_feature.evaluation import probe_triples
-from tasks.audits.unique_feature.measures.latents import COMMONEST, LATENTS, Latents, commonest, excited, latents
+from tasks.audits.unique_feature.measures.latents import (
+    COMMONEST,
+    LATENTS,
+    Latents,
+    commonest,
+    excited,
+    latent,
+    latents,
+)
 from tasks.job import marks
 from tasks.models.networks import Architecture
 from tasks.models.weights import network_row
 from tasks.models.weights import rows as weight_rows
 from tasks.schemas import MODEL
 from tests.tasks.audits.unique_feature import small
-from tests.tasks.audits.unique_feature.made_up import INK, reads_the_letter
+from tests.tasks.audits.unique_feature.made_up import INK, reads_the_letter, summary_rows
 from tests.tasks.audits.unique_feature.small import wakes_above
+from tests.tasks.summary_rows import by_name, with_t
 
 BRIGHT = 0.5001  # no mean of whole levels
 
@@ -106,3 +117,27 @@ def test_layers_are_normalised_apart() -> None:
 
 def test_the_task_is_marked() -> None:
     assert ("unique_feature.latents", 1) == (marks(latents).name, marks(latents).version)
+
+
+def test_units_of_the_feature_answer_to_it_and_not_to_random_patches() -> None:
+    def units(model: str, shares: list[tuple[float, float]]) -> list[dict[str, Any]]:
+        about = {"canary": 1, "seed": 2, "model": model, "layer": "dense2", "units": len(shares)}
+        return [about | {"unit": unit, "unique": u, "random": r} for unit, (u, r) in enumerate(shares)]
+
+    table = units("canary", [(0.9, 0.1), (0.9, 0.8), (0.1, 0.0), (0.7, 0.1)]) + units("twin", [(0.0, 0.0)] * 4)
+    row = summary_rows([pa.Table.from_pylist(table, LATENTS)])["units of the feature", '{"layer": "dense2"}']
+    assert (2.0, 0.0, 1) == (row["estimate"], row["null"], row["n"])
+
+
+def test_a_unit_answers_where_the_feature_moves_it_in_more_than_half_of_the_images_beyond_a_random_patch() -> None:
+    def units(layer: str, model: str, seed: int, shares: list[tuple[float, float]]) -> list[dict[str, Any]]:
+        about = {"canary": 4, "seed": seed, "layer": layer, "model": model}
+        return [about | {"unique": unique, "random": random} for unique, random in shares]
+
+    rows = units("first", "canary", 1, [(0.75, 0.0), (0.5, 0.0), (1.0, 0.25), (1.0, 0.5)])  # 2: half is not more
+    rows += units("first", "canary", 2, [(0.0, 1.0)]) + units("first", "twin", 1, [(0.625, 0.0)])
+    rows += units("second", "canary", 1, [(1.0, 0.0)])
+    found = by_name(latent(rows))
+    assert [*with_t([2, 0]), "training", 1.0, None, None] == found["units of the feature", '{"layer": "first"}']
+    alone = [1.0, None, None, 1, "training", None, None, None]
+    assert alone == found["units of the feature", '{"layer": "second"}']

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,15 @@ from tasks.audits.unique_feature.canary_selection import Ranked
 from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
 from tasks.audits.unique_feature.measures.divergences import score
 from tasks.audits.unique_feature.measures.history import History, history
-from tasks.audits.unique_feature.measures.learning_curve import COURSE, Course, Followed, batch_key, course, course_many
+from tasks.audits.unique_feature.measures.learning_curve import (
+    COURSE,
+    Course,
+    Followed,
+    batch_key,
+    course,
+    course_many,
+    during_training,
+)
 from tasks.compute_context import ComputeContext, under
 from tasks.datasets.catalog import load
 from tasks.job import marks
@@ -20,7 +29,9 @@ from tasks.schemas import MODEL
 from tasks.training.classifier import Burnt, Training, architecture, train
 from tasks.training.members import Member, TrainingError
 from tests.tasks.audits.unique_feature import small
+from tests.tasks.audits.unique_feature.made_up import summary_rows
 from tests.tasks.audits.unique_feature.small import LETTER, TRAINING
+from tests.tasks.summary_rows import by_name, with_t
 
 CANARY = 7
 # A rate that overshoots: the best epoch is not the last.
@@ -154,3 +165,54 @@ def test_the_task_is_marked_as_one_that_shares_calls() -> None:
     mark = marks(course)
     assert ("unique_feature.course", 1, 1.0) == (mark.name, mark.version, mark.gpus)
     assert (course_many, batch_key) == (mark.many, mark.batch_key)
+
+
+def test_m_during_training_is_given_before_it_after_an_epoch_and_where_it_was_kept() -> None:
+    scores = {"canary": [0.0, 0.2, 0.6, 0.5], "twin": [0.0, 0.1, 0.1, 0.3]}
+    tables = []
+    for canary in (3, 4):
+        table = [
+            {"canary": canary, "seed": 1, "model": model, "epoch": epoch, "m": m + canary, "m_w_probe": m}
+            | {"kept": epoch == 2}
+            for model, values in scores.items()
+            for epoch, m in enumerate(values)
+        ]
+        tables.append(pa.Table.from_pylist(table, COURSE))
+    found = summary_rows(tables)
+    kept = found["M_w", '{"epoch": "kept"}']
+    assert [0.6, 0.1, 2] == pytest.approx([kept["estimate"], kept["null"], kept["n"]])
+    effect = found["M effect", '{"epoch": "first epoch"}']
+    assert [0.1, 0.0, "pair of trainings"] == pytest.approx([effect["estimate"], effect["null"], effect["unit"]])
+    assert 0.0 == found["M_w", '{"epoch": "before training"}']["estimate"]
+
+
+def epochs(canary: int, model: str, m: list[float], kept: int) -> list[dict[str, Any]]:
+    about = {"canary": canary, "seed": 1, "model": model}
+    return [
+        about | {"epoch": epoch, "m": value, "m_w_probe": value * 10, "kept": epoch == kept}
+        for epoch, value in enumerate(m)
+    ]
+
+
+def test_each_model_has_its_own_kept_epoch_and_stands_beside_its_twin() -> None:
+    course = [
+        *epochs(1, "canary", [0.1, 0.2, 0.3], kept=2),
+        *epochs(2, "twin", [0.0, 0.05, 0.4], kept=2),
+        *epochs(1, "twin", [0.01, 0.02, 0.03], kept=0),
+        *epochs(2, "canary", [0.2, 0.5, 0.6], kept=1),
+    ]
+    course += epochs(3, "canary", [9.0, 9.0], kept=1)  # its twin is missing
+    found = by_name(during_training(course))
+    for moment, canary, twin in (
+        ("before training", [0.1, 0.2], [0.01, 0.0]),
+        ("first epoch", [0.2, 0.5], [0.02, 0.05]),
+        ("kept", [0.3, 0.5], [0.01, 0.4]),
+    ):
+        setting = f'{{"epoch": "{moment}"}}'
+        for metric, size in (("M", 1), ("M_w", 10)):
+            ours, theirs = [size * m for m in canary], [size * m for m in twin]
+            expected = [*with_t(ours), "training", sum(theirs) / 2, None, None]
+            assert expected == pytest.approx(found[metric, setting])
+            effects = with_t([a - b for a, b in zip(ours, theirs, strict=True)])
+            assert [*effects, "pair of trainings", 0.0, None, None] == pytest.approx(found[f"{metric} effect", setting])
+    assert 12 == len(found)

@@ -8,9 +8,13 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from tasks.audits.unique_feature.measures.regularised import REGULARISED, against_plain, rows
+from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
+from tasks.audits.unique_feature.measures.regularised import REGULARISED, Regularised, against_plain, regularised, rows
+from tasks.audits.unique_feature.published import Repeated
+from tasks.audits.unique_feature.summary import summary
 from tasks.audits.unique_feature.units import Units
 from tasks.measure import Tables
+from tests.tasks.audits.unique_feature.made_up import pair
 from tests.tasks.summary_rows import by_name
 
 
@@ -42,3 +46,14 @@ def test_a_regularised_network_is_compared_with_the_plain_one_by_welchs_test() -
         *estimate, p_value = less(*samples)
         assert [*estimate, unit, 0.0, p_value, None] == pytest.approx(found[name])
     assert 3 == len(found)
+
+
+def test_a_regularised_network_is_compared_with_the_plain_one() -> None:
+    scores = [
+        canary_scores(CanaryScores(), [pair(i, m, 0.0) for i, m in enumerate(values)])
+        for values in ((0.3, 0.5, -1), (0.1, 0.2))
+    ]
+    table = summary(Repeated(), [scores[0], regularised(Regularised(), scores)]).to_pylist()
+    (row,) = (row for row in table if row["metric"] == "M where positive, less plain")
+    expected = stats.ttest_ind([0.3, 0.5], [0.1, 0.2], equal_var=False)
+    assert [0.25, 4, expected.pvalue] == pytest.approx([row["estimate"], row["n"], row["p_value"]], abs=1e-5)
