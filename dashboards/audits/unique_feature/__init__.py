@@ -13,7 +13,7 @@ from dashboards.audits.unique_feature.latents import latents
 from dashboards.audits.unique_feature.learning_curve import course
 from dashboards.audits.unique_feature.pairs import Pairs
 from dashboards.audits.unique_feature.pictures import pictures
-from dashboards.audits.unique_feature.published import calls, divergences
+from dashboards.audits.unique_feature.published_score import calls, divergences
 from dashboards.audits.unique_feature.ranges import evaluations, ranges
 from dashboards.figure import Figure
 from dashboards.gallery import Gallery

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dashboards import drawing
 from dashboards.audits.unique_feature.effects import SCORES
 from dashboards.audits.unique_feature.pairs import LINES, MODELS, Array
-from dashboards.audits.unique_feature.published import legend
+from dashboards.audits.unique_feature.published_score import legend
 from dashboards.columns import integers, numbers, texts
 from dashboards.figure import Figure
 

@@ -60,14 +60,14 @@ def clean_images(config: Relatives, shape: tuple[int, int, int]) -> Pixels:
 def answers(config: Relatives, clean: Pixels, models: Sequence[Says]) -> list[list[dict[str, Any]]]:
     """For each model the rows of its family: member, d, log_p and log_odds. An image is drawn once for all models."""
     before = [says("clean", clean) for says in models]
-    found: list[list[dict[str, Any]]] = [[] for _ in models]
+    families: list[list[dict[str, Any]]] = [[] for _ in models]
     for member, name, images in named(clean, config):
-        for rows, says, unchanged in zip(found, models, before, strict=True):
+        for rows, says, unchanged in zip(families, models, before, strict=True):
             log_p = says(name, images)
             d = float(divergence(unchanged, log_p).mean())
             means = {"log_p": log_p.mean(axis=0).tolist(), "log_odds": log_odds(log_p).mean(axis=0).tolist()}
             rows.append({"member": member, "d": d} | means)
-    return found
+    return families
 
 
 def named(clean: Pixels, config: Relatives) -> Iterator[tuple[int, str, Pixels]]:

@@ -46,10 +46,10 @@ class Burning:
 
 def probe_images(probe: Dataset, split: ProbeSplit, shape: Shape, most: int = 0) -> Pixels:
     """The out-of-distribution probe set in a shape, its first `most` images (0: all)."""
-    found = load(probe)
-    images = found.test_images
+    data = load(probe)
+    images = data.test_images
     if split == "both":
-        images = np.concatenate([images, found.train_images])
+        images = np.concatenate([images, data.train_images])
     return as_shape(images[: most or None], shape)
 
 
@@ -60,11 +60,11 @@ def of_probe(clean: Pixels, burning: Burning) -> Triples:
 
 def of_training(data: Dataset, examples: int, canary: int, burning: Burning) -> Triples:
     """The triples of the training images of the canary's label, without the canary."""
-    found = load(data)
-    labels = found.train_labels[: examples or None]
+    loaded = load(data)
+    labels = loaded.train_labels[: examples or None]
     rows = np.flatnonzero(labels == labels[canary])
     rows = rows[rows != canary]
-    return triples("train", found.train_images[rows], rows, len(labels), burning)
+    return triples("train", loaded.train_images[rows], rows, len(labels), burning)
 
 
 def triples(images: str, clean: Pixels, rows: Rows, count: int, burning: Burning) -> Triples:

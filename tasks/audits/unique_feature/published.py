@@ -78,7 +78,7 @@ class Repeated:
 
 def numbers(cell: str) -> Numbers:
     """The numbers of a cell by its name, such as `table 2, mnist, mlp1, no regulariser`; none of an unknown one."""
-    return next((found for names, found in PUBLISHED.items() if named(*names) == cell), Numbers())
+    return next((printed for names, printed in PUBLISHED.items() if named(*names) == cell), Numbers())
 
 
 def named(*parts: str) -> str:

@@ -33,23 +33,23 @@ def over_evaluations(scores: Sequence[Row]) -> Iterator[Row]:
     by_pair = [group for group in grouped(scores, ("canary", "seed")) if len(group) > 1]
     for metric, name in SCORES.items():
         if by_pair:
-            spreads = [float(np.std([each[name] for each in group], ddof=1)) for group in by_pair]
-            twins = [float(np.std([each[f"twin_{name}"] for each in group], ddof=1)) for group in by_pair]
+            spreads = [float(np.std([score[name] for score in group], ddof=1)) for group in by_pair]
+            twins = [float(np.std([score[f"twin_{name}"] for score in group], ddof=1)) for group in by_pair]
             yield row(f"sd of {metric} over evaluations", {}, mean(spreads), "training", mean(twins).value)
 
 
 def grouped(rows: Sequence[Row], by: tuple[str, ...]) -> list[list[Row]]:
     groups: dict[tuple[object, ...], list[Row]] = {}
-    for each in rows:
-        groups.setdefault(tuple(each[name] for name in by), []).append(each)
+    for score in rows:
+        groups.setdefault(tuple(score[name] for name in by), []).append(score)
     return list(groups.values())
 
 
 def width(group: Sequence[Row], name: str) -> float:
-    values = [each[name] for each in group]
+    values = [score[name] for score in group]
     return float(max(values) - min(values))
 
 
 def crosses(group: Sequence[Row], name: str) -> bool:
-    values = [each[name] for each in group]
+    values = [score[name] for score in group]
     return bool(min(values) < 0 < max(values))

@@ -2,6 +2,16 @@
 
 A score is an estimator of memory only as far as it tells the two apart. Every estimator gives a statistic, the larger
 the more memorised, and where it is a test a p-value; a model is called memorised where that is at most 0.05.
+
+    M, M_w                      the published scores
+    published t-test            Welch's t of d_u against d_r over the probe images
+    random against random       mean d_r of one drawing of random patches less that of another: the floor
+    rank of KL                  the feature's rank among its family by mean KL(f(x_c) || f(x_f))
+    label-directed rank         by log P of the canary's label (`ranks.label_directed`), known or unknown
+    paired family rank          by log P of the label, canary's model less twin (`ranks.paired`)
+
+Source. M, M_w and the t-test: Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural
+networks", section 2. The ranks are ours.
 """
 
 from __future__ import annotations

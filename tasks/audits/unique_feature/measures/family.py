@@ -45,11 +45,11 @@ def pair_family(config: PairAsked, inputs: Inputs) -> pa.Table:
     about = {"canary": canary, "label": int(data.train_labels[canary])}
     clean = clean_images(config.relatives, data.shape)
     pair = list(zip(MODELS, inputs, strict=False))
-    said = answers(config.relatives, clean, [trained(table) for _, table in pair])
+    answered = answers(config.relatives, clean, [trained(table) for _, table in pair])
     rows = [
         about | {"seed": table["seed"][0].as_py(), "model": model} | row
-        for (model, table), found in zip(pair, said, strict=True)
-        for row in found
+        for (model, table), members in zip(pair, answered, strict=True)
+        for row in members
     ]
     return pa.Table.from_pylist(rows, FAMILY)
 

@@ -1,7 +1,11 @@
-"""How the scores grow while a network learns: M and M_w after every epoch of one training.
+"""When memory begins: M and M_w after every epoch of one training, from epoch 0, before it.
 
-Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", section 3.3 and Figure 3c.
-The twin's course beside the canary's shows what M does where nothing was seen; the paper has none.
+The scores are those of `canary_scores` over the probe images. The twin's course beside the canary's shows what M does
+where nothing was seen; the paper has none. The summary has both before training, after the first epoch and at the
+epoch whose weights are kept.
+
+Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", section 3.3 and
+Figure 3c.
 """
 
 from __future__ import annotations
@@ -120,7 +124,7 @@ class Followed:
 
 def course_many(configs: Sequence[Course], inputs: Sequence[Inputs]) -> Iterator[tuple[int, pa.Table | Exception]]:
     """Each course's table, or the exception that ended it alone, as its training ends. All must be alike."""
-    from tasks.training.trainer import train_many
+    from tasks.training.trainer import train_numbered
 
     if len({batch_key(config) for config in configs}) > 1:
         raise ValueError("courses that differ in more than model, canary, seed, features and rate cannot share a call")
@@ -133,19 +137,19 @@ def course_many(configs: Sequence[Course], inputs: Sequence[Inputs]) -> Iterator
             courses[index] = begun(config, tables, images, network, probe)
         except ValueError as error:
             yield index, error
-    order = list(courses)
+    in_training = list(courses.values())
 
     def watch(who: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
         from tasks.models.weights import of_model
 
-        said = asked(network, [of_model(tensors, place) for place in range(len(who))], probe)
+        answers = asked(network, [of_model(tensors, place) for place in range(len(who))], probe)
         for place, (member, epoch) in enumerate(who):
-            courses[order[member]].note(epoch, *(logits[place] for logits in said))
+            in_training[member].note(epoch, *(logits[place] for logits in answers))
 
     spec = replace(classifier.spec_of(configs[0].training, images), watch=watch)
-    for place, outcome in train_many(spec, [courses[index].member for index in order]):
-        ended = courses[order[place]].error or outcome
-        yield order[place], ended if isinstance(ended, Exception) else course_table(courses[order[place]], ended)
+    for index, outcome in train_numbered(spec, {index: followed.member for index, followed in courses.items()}):
+        ended = courses[index].error or outcome
+        yield index, ended if isinstance(ended, Exception) else course_table(courses[index], ended)
 
 
 @task(version=1, name="unique_feature.course", gpus=1.0, many=course_many, batch_key=batch_key, trains=1)

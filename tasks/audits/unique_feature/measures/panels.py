@@ -1,4 +1,9 @@
-"""How many models it takes: the ranks of panels of models, each panel asked as one."""
+"""How many models it takes: the rates at which panels of models are called memorised, each panel asked as one.
+
+A panel's score of a member is the mean of its models' standardised scores (`ranks.standardised`), and its p-value the
+feature's rank by it. Panels share no model, so they are independent and their rate has Wilson's interval; panels of as
+many twins are the null. The paper has one model a canary; this is ours.
+"""
 
 from __future__ import annotations
 

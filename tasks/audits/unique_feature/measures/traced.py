@@ -1,8 +1,7 @@
 """What the feature does to the self-influence of the image that carries it.
 
 The image with the highest self-influence and the one with the lowest are traced again with the feature, by a training
-of the same seed. A unique feature makes its image one that the network has to change for: its self-influence, and the
-share of training images that have less, rise.
+of the same seed. In the paper the feature lifts the lowest to about the size of the highest.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", section 3.3. The
 paper's numbers have the size of sums of squared slopes without the learning rate, so they stand beside those.
