@@ -6,9 +6,8 @@
 
 The t-tests here are the published ones: they ask whether probe images tell the feature from random patches, for one
 model. They take images for the sample, so a small p says nothing about the canary: models that never saw the feature
-have small p-values too (the columns `twin_...`). What the canary did is in the columns `..._effect`: above 0
-the model answers to the feature because it was trained on it. The audit's answer rests on that of M_w over the probe
-images.
+have small p-values too (the columns `twin_...`). What the canary did is in the columns `..._effect`: above 0 the model
+answers to the feature because it was trained on it. The audit's answer rests on that of M_w over the probe images.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks": M is eq. 1 with
 section 2.3.2, M_w section 2.2, Tables 1 to 3. The twins, the effects and the adjusted p-values are ours.

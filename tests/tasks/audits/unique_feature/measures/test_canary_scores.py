@@ -122,8 +122,6 @@ def test_a_canary_alone_with_its_label_has_no_score_on_training_images() -> None
 
 
 TABLE_1 = "table 1, mnist, mlp1, no regulariser"
-
-
 TABLE_2 = "table 2, mnist, mlp1, no regulariser"
 
 
