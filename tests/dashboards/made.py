@@ -18,9 +18,10 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.fields import plain
 from orchestrator.store import Store
 from tasks.audits.unique_feature import PRESETS, UniqueFeature
-from tasks.audits.unique_feature.canaries import CANARY_SCORES
-from tasks.audits.unique_feature.history import HISTORY
-from tasks.audits.unique_feature.summary import Summary, summary
+from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES
+from tasks.audits.unique_feature.measures.history import HISTORY
+from tasks.audits.unique_feature.published import Repeated
+from tasks.audits.unique_feature.summary import summary
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tasks.job import Job
@@ -65,7 +66,7 @@ def tables(canaries: int, effect: float = 0.4, epochs: int = 40, seed: int = 0) 
     """The tables of a run with so many canaries, each with about this effect on M_w, and none on M."""
     scores = pa.Table.from_pylist(pairs(canaries, effect, seed), CANARY_SCORES)
     return {
-        "summary": [summary(Summary(("canary_scores",)), [scores])],
+        "summary": [summary(Repeated(), [scores])],
         "canary_scores": [scores],
         "history": [history(canary, epochs) for canary in range(canaries)],
     }

@@ -22,8 +22,8 @@ from dashboards.figure import Figure
 from dashboards.figures import figures
 from dashboards.run import Run, open_run
 from orchestrator.store import Store, open_store
-from tasks.audits.unique_feature.canaries import CANARY_SCORES
-from tasks.audits.unique_feature.history import HISTORY
+from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES
+from tasks.audits.unique_feature.measures.history import HISTORY
 from tasks.schemas import SUMMARY
 from tests.dashboards import made
 from tests.dashboards.test_drawing import COLOUR

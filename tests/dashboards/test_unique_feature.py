@@ -21,7 +21,7 @@ from dashboards.figures import figures
 from dashboards.gallery import gallery
 from orchestrator.store import Store, open_store
 from tasks.audits.unique_feature import ranks
-from tasks.audits.unique_feature.relatives import FAMILY
+from tasks.audits.unique_feature.feature_family import FAMILY
 from tasks.schemas import SUMMARY
 from tests.dashboards import made
 from tests.dashboards.test_figures import named

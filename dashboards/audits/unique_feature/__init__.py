@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dashboards.audits.unique_feature.course import course
 from dashboards.audits.unique_feature.detection import by_models, detection
 from dashboards.audits.unique_feature.effects import effect, separation
 from dashboards.audits.unique_feature.family import family
-from dashboards.audits.unique_feature.histories import histories
+from dashboards.audits.unique_feature.history import histories
 from dashboards.audits.unique_feature.influence import influence, influences, traced
 from dashboards.audits.unique_feature.latents import latents
+from dashboards.audits.unique_feature.learning_curve import course
 from dashboards.audits.unique_feature.pairs import Pairs
 from dashboards.audits.unique_feature.pictures import pictures
-from dashboards.audits.unique_feature.published import calls, divergences
+from dashboards.audits.unique_feature.published_score import calls, divergences
 from dashboards.audits.unique_feature.ranges import evaluations, ranges
 from dashboards.figure import Figure
 from dashboards.gallery import Gallery

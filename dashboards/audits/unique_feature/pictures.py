@@ -12,9 +12,9 @@ from dashboards.gallery import Gallery, Picture, encoded, reason
 from dashboards.run import Run
 from orchestrator.inspection.disclosure import is_private
 from tasks.audits.unique_feature import UniqueFeature
-from tasks.audits.unique_feature.planning import burning
-from tasks.audits.unique_feature.trainings import canaries, shape
-from tasks.audits.unique_feature.triples import triples
+from tasks.audits.unique_feature.canary_selection import canaries
+from tasks.audits.unique_feature.evaluation import burning
+from tasks.audits.unique_feature.probe_images import triples
 from tasks.datasets.catalog import is_embedded, load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import burn
@@ -83,7 +83,7 @@ def hidden(data: Dataset) -> str:
 def of_canaries(config: UniqueFeature, shown: list[tuple[int, int, float]]) -> Iterator[Picture]:
     images = load(config.trained_on).train_images
     # A canary that was chosen by its rank carries what all carry; one drawn at random may have a feature of its own.
-    own = {} if config.choice == "self-influence" else {each.image: each.carried for each in canaries(config)}
+    own = {} if config.choice == "self-influence" else {canary.image: canary.carried for canary in canaries(config)}
     for canary, label, effect in shown:
         (image,) = burn(images[canary : canary + 1], own.get(canary, config.carried))
         title = f"canary {canary}, label {label}, effect {drawing.number(effect)}"
@@ -96,7 +96,7 @@ def of_probe(config: UniqueFeature, show_images: bool) -> Iterator[Picture]:
         return
     images = load(config.probe).test_images
     rows = np.argsort(-images[:VARIED].std(axis=(1, 2, 3)), kind="stable")[:PROBES]
-    clean = as_shape(images[rows], shape(config))
+    clean = as_shape(images[rows], config.shape)
     three = triples("probe", clean, rows, int(rows.max()) + 1, burning(config))
     names = {"clean": three.clean, "with the feature": three.unique, "with a random patch": three.random}
     for at, row in enumerate(rows.tolist()):

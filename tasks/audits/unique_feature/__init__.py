@@ -42,14 +42,24 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from tasks.audits.unique_feature.config import UniqueFeature, tiny
-from tasks.audits.unique_feature.panel import handed_out
-from tasks.audits.unique_feature.planning import asked, plan
-from tasks.audits.unique_feature.presets import PRESETS
-from tasks.audits.unique_feature.triples import Pixels
+from tasks.audits.unique_feature.measures import MEASURES
+from tasks.audits.unique_feature.presets import PRESETS, repeats
+from tasks.audits.unique_feature.probe_images import Pixels
+from tasks.audits.unique_feature.published import Repeated
+from tasks.audits.unique_feature.single_models import asked, handed_out
+from tasks.audits.unique_feature.summary import summary
+from tasks.audits.unique_feature.trainings import trainings
 from tasks.audits.unique_feature.verdict import panel_verdict, verdict
-from tasks.job import Audit, Verdict
+from tasks.job import Audit, Job, Roots, Verdict
+from tasks.measure import roots
 
 __all__ = ["AUDIT", "PRESETS", "UniqueFeature", "plan", "tiny"]
+
+
+def plan(config: UniqueFeature) -> Roots:
+    """The tables that the measures ask for, and the summary of them."""
+    about = Repeated(repeats(config))
+    return roots(MEASURES, config, trainings(config), lambda tables: Job(summary, about, tables))
 
 
 def answer(config: UniqueFeature, table: pa.Table) -> Verdict:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from tasks.audits.unique_feature.probe_images import ProbeSplit, RandomKind, Shape
 from tasks.audits.unique_feature.subject import Given
-from tasks.audits.unique_feature.triples import ProbeSplit, RandomKind
+from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, Glyph
 from tasks.models import catalog
@@ -128,6 +129,15 @@ class UniqueFeature:
     def asks_models(self) -> bool:
         """Whether single models are asked, and no pairs: those of somebody else, or of the data as they stand."""
         return self.given.there or not self.canaries
+
+    @property
+    def shape(self) -> Shape:
+        """Of the images that models are asked about."""
+        return self.given.shape or load(self.trained_on).shape
+
+    def asks_for(self, *measures: Measure) -> bool:
+        """Whether any of these is measured, of the pairs that are trained."""
+        return not self.asks_models and any(measure in self.measures for measure in measures)
 
     def plain(self) -> UniqueFeature:
         """The same without regularisers."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+LEVEL = 0.05  # at which the paper calls a test significant
+
 Top = tuple[tuple[float, float, float], ...]
 
 
@@ -63,9 +65,20 @@ PUBLISHED: Mapping[tuple[str, str, str, str], Numbers] = {
 }
 
 
+@dataclass(frozen=True)
+class Repeated:
+    """The printed cell that a run repeats, by its name; empty where it repeats none."""
+
+    cell: str = ""
+
+    @property
+    def numbers(self) -> Numbers:
+        return numbers(self.cell)
+
+
 def numbers(cell: str) -> Numbers:
     """The numbers of a cell by its name, such as `table 2, mnist, mlp1, no regulariser`; none of an unknown one."""
-    return next((found for names, found in PUBLISHED.items() if named(*names) == cell), Numbers())
+    return next((printed for names, printed in PUBLISHED.items() if named(*names) == cell), Numbers())
 
 
 def named(*parts: str) -> str:

@@ -71,17 +71,3 @@ def average(values: Array) -> float | None:
 def spread(values: Array) -> float | None:
     """The standard deviation of the values; None with fewer than two."""
     return float(values.std(ddof=1)) if values.size > 1 else None
-
-
-def probes_needed(sd: float, size: float, level: float = 0.05, power: float = 0.8) -> int:
-    """The probe images with which the paired one-tailed t-test sees an M of this size with this probability.
-
-        n = ((z(1 - level) + z(power)) sd / M)^2
-
-    `sd` is that of d_u - d_r over probe images. The normal approximation: a handful more are needed where n is small.
-    It speaks of M, of one model; not of memory, which M alone does not show.
-    """
-    from scipy import stats
-
-    z = float(stats.norm.ppf(1 - level) + stats.norm.ppf(power))
-    return max(2, int(np.ceil((z * sd / size) ** 2)))

@@ -1,4 +1,4 @@
-"""Which networks a config trains: the canaries, the pairs of trainings, and the one that canaries are ranked on."""
+"""Which networks a config trains: pairs of a canary's model and its twin, one to rank images on, or single models."""
 
 from __future__ import annotations
 
@@ -6,62 +6,131 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tasks import seeds
-from tasks.audits.unique_feature.choice import Choice, Ranked, RankedTraining, chosen, train_ranked
+from tasks.audits.unique_feature.canary_selection import (
+    Canary,
+    Choice,
+    Ranked,
+    RankedTraining,
+    canaries,
+    chosen,
+    train_ranked,
+)
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.influence import Tracing, influence
-from tasks.audits.unique_feature.triples import Shape
+from tasks.audits.unique_feature.self_influence import Tracing, influence
+from tasks.audits.unique_feature.single_models import Asked, asked
 from tasks.datasets.catalog import load
-from tasks.datasets.features import Feature, drawn
+from tasks.datasets.features import check_fits
 from tasks.job import Job
 from tasks.training.classifier import Burnt, Training, train
 
 
-@dataclass(frozen=True)
-class Canary:
-    """One canary: which training image, what it carries, and what its models are asked about."""
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A pair of trainings of one canary: its model, and the twin with the same seed that is `clean` of the feature.
 
-    number: int
-    image: int | Ranked
-    carried: Feature
-    asked: Feature
+    `ranking` is the job, if any, that the canary's rank is read from.
+    """
+
+    canary: Canary
+    clean: Training
+    model: Job
+    twin: Job
+    ranking: tuple[Job, ...]
+
+    @property
+    def inputs(self) -> tuple[Job, ...]:
+        """What a table of the pair is made from."""
+        return (self.model, self.twin, *self.ranking)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """The canary-free training on which self-influence is traced, that of every image, and the canaries so chosen."""
+
+    training: Training
+    influence: Job
+    chosen: Job
+
+
+@dataclass(frozen=True, eq=False)
+class SingleModel:
+    """A model that is asked alone, and what it is asked; the input is its training where it is trained here."""
+
+    asked: Asked
+    inputs: tuple[Job, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Trainings:
-    """A pair of trainings of one canary, and what a rank is read from."""
+    """The networks of one config: `pairs` by canary and training seed, or `single_models`.
 
-    canary: Canary
-    seed: int
-    model: Job
-    twin: Job
-    chosen: tuple[Job, ...]
+    `plain` are those of the same network without its regularisers, where the two are compared.
+    """
 
-    @property
-    def inputs(self) -> tuple[Job, ...]:
-        return (self.model, self.twin, *self.chosen)
+    pairs: tuple[Pair, ...] = ()
+    ranking: Ranking | None = None
+    single_models: tuple[SingleModel, ...] = ()
+    plain: Trainings | None = None
 
 
-def canaries(config: UniqueFeature) -> list[Canary]:
-    """The canaries, in an order in which fewer are the first of more where they are drawn at random."""
-    images: list[int | Ranked]
-    if config.choice == "self-influence":
-        highest = (config.canaries + 1) // 2
-        images = [Ranked("highest", rank) for rank in range(1, highest + 1)]
-        images += [Ranked("lowest", rank) for rank in range(1, config.canaries - highest + 1)]
+def trainings(config: UniqueFeature) -> Trainings:
+    """What the config trains; ValueError where the data cannot serve it."""
+    if not config.given.there:
+        check(config)
+    if config.asks_models:
+        return Trainings(single_models=tuple(single_models(config)))
+    ranking = ranked(config) if config.choice == "self-influence" else None
+    plain = trainings(config.plain()) if config.beside_plain else None
+    return Trainings(tuple(pairs(config, ranking)), ranking, plain=plain)
+
+
+def check(config: UniqueFeature) -> None:
+    """ValueError where the data cannot serve the config."""
+    images = load(config.trained_on).train_images
+    rows = config.examples or len(images)
+    for name, most in (("examples", len(images)), ("canaries", rows)):
+        if getattr(config, name) > most:
+            raise ValueError(
+                f"{name} is {getattr(config, name)}; it must be at most {most}, the training images there are"
+            )
+    for feature in (config.feature, config.carried):
+        check_fits(feature, *images.shape[1:3])
+
+
+def pairs(config: UniqueFeature, ranking: Ranking | None) -> Iterator[Pair]:
+    """Every canary's model and its twin, for each of its training seeds."""
+    chosen_ones = () if ranking is None else (ranking.chosen,)
+    for canary in canaries(config):
+        for replicate in range(config.seeds):
+            clean = training(config, training_seed(config, canary.number, replicate))
+            if isinstance(canary.image, Ranked):
+                model = Job(train_ranked, RankedTraining(clean, canary.image, canary.carried), chosen_ones)
+            else:
+                model = Job(train, replace(clean, burnt=(Burnt(canary.image, canary.carried),)))
+            yield Pair(canary, clean, model, Job(train, clean), chosen_ones)
+
+
+def ranked(config: UniqueFeature) -> Ranking:
+    """The canaries of the highest and the lowest self-influence."""
+    base = training(config, seeds.derive(config.seed, "base"))
+    every_image = Job(influence, Tracing(base))
+    return Ranking(base, every_image, Job(chosen, Choice(config.canaries), (every_image,)))
+
+
+def single_models(config: UniqueFeature) -> Iterator[SingleModel]:
+    """Models of somebody else, or of the data as they stand."""
+    given = config.given
+    if given.there and not (given.models or given.outputs):
+        raise ValueError("given has a shape alone; it must have models or outputs for there to be anything to ask")
+    check_fits(config.feature, *config.shape[:2])
+    if given.there:
+        for number in range(max(len(given.models), len(given.outputs))):
+            yield SingleModel(asked(config, number), ())
     else:
-        rows = config.examples or len(load(config.trained_on).train_images)
-        order = seeds.generator(config.seed, "canaries").permutation(rows)
-        images = [int(row) for row in order[: config.canaries]]
-    found = []
-    for number, image in enumerate(images):
-        own = own_feature(config, number) if config.drawn else None
-        found.append(Canary(number, image, own or config.carried, own or config.feature))
-    return found
-
-
-def own_feature(config: UniqueFeature, number: int) -> Feature:
-    """A member of the feature's family, drawn for this canary, as its family's other members will be."""
-    return drawn(config.feature, seeds.derive(config.seed, "feature", number), config.family, shape(config)[:2])
+        question = asked(config, 0)
+        for replicate in range(config.seeds):
+            trained = Job(train, training(config, training_seed(config, 0, replicate)))
+            yield SingleModel(replace(question, number=replicate), (trained,))
 
 
 def training_seed(config: UniqueFeature, number: int, replicate: int) -> int:
@@ -70,7 +139,8 @@ def training_seed(config: UniqueFeature, number: int, replicate: int) -> int:
     return seeds.derive(config.seed, "training", *path)
 
 
-def training(config: UniqueFeature, seed: int, burnt: tuple[Burnt, ...] = ()) -> Training:
+def training(config: UniqueFeature, seed: int) -> Training:
+    """The training of a network of this seed without any canary."""
     return Training(
         data=config.trained_on,
         network=config.network,
@@ -78,7 +148,6 @@ def training(config: UniqueFeature, seed: int, burnt: tuple[Burnt, ...] = ()) ->
         batch_norm=config.batch_norm,
         augmentation=config.augmentation,
         seed=seed,
-        burnt=burnt,
         examples=config.examples,
         epochs=config.epochs,
         patience=config.patience,
@@ -87,35 +156,3 @@ def training(config: UniqueFeature, seed: int, burnt: tuple[Burnt, ...] = ()) ->
         schedule=config.schedule,
         batch=config.batch,
     )
-
-
-def pairs(config: UniqueFeature) -> Iterator[Trainings]:
-    """Every canary's model and its twin, for each of its training seeds."""
-    ranking = (chosen_job(config),) if config.choice == "self-influence" else ()
-    for canary in canaries(config):
-        for replicate in range(config.seeds):
-            seed = training_seed(config, canary.number, replicate)
-            clean = training(config, seed)
-            if isinstance(canary.image, Ranked):
-                model = Job(train_ranked, RankedTraining(clean, canary.image, canary.carried), ranking)
-            else:
-                model = Job(train, replace(clean, burnt=(Burnt(canary.image, canary.carried),)))
-            yield Trainings(canary, seed, model, Job(train, clean), ranking)
-
-
-def base(config: UniqueFeature) -> Training:
-    """The canary-free training on which self-influence is traced."""
-    return training(config, seeds.derive(config.seed, "base"))
-
-
-def influence_job(config: UniqueFeature) -> Job:
-    return Job(influence, Tracing(base(config)))
-
-
-def chosen_job(config: UniqueFeature) -> Job:
-    return Job(chosen, Choice(config.canaries), (influence_job(config),))
-
-
-def shape(config: UniqueFeature) -> Shape:
-    """Of the images that models are asked about."""
-    return config.given.shape or load(config.trained_on).shape

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from tasks.audits.unique_feature.evaluation import DIVERGENCES
-from tasks.audits.unique_feature.history import HISTORY
-from tasks.audits.unique_feature.relatives import FAMILY
+from tasks.audits.unique_feature.feature_family import FAMILY
+from tasks.audits.unique_feature.measures.divergences import DIVERGENCES
+from tasks.audits.unique_feature.measures.history import HISTORY
+from tasks.audits.unique_feature.published import Repeated
+from tasks.audits.unique_feature.summary import summary
 from tasks.datasets.features import Glyph, pixels
 from tasks.models.networks import Architecture
 from tasks.models.weights import network_row
@@ -107,3 +110,18 @@ def family(
         for member, values in enumerate(log_p)
     ]
     return pa.Table.from_pylist(rows, FAMILY)
+
+
+def summary_rows(tables: list[pa.Table], published: str = "") -> dict[tuple[str, str], dict[str, Any]]:
+    """The summary's rows by metric and setting."""
+    found = summary(Repeated(published), tables).to_pylist()
+    return {(row["metric"], row["setting"]): row for row in found}
+
+
+def trained_family(canary: int, push: float, label: int = 1) -> pa.Table:
+    """A pair whose canary model favours member 0 of 41 by `push` standard deviations towards its label, of three."""
+    rng = np.random.default_rng(canary)
+    twin = rng.normal(0, 1, (41, 3))
+    model = twin + rng.normal(0, 0.2, (41, 3))
+    model[0, label] += push
+    return family(canary, {"canary": model, "twin": twin}, label, 1000 + canary)

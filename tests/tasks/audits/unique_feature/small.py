@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from tasks.audits.unique_feature.choice import CHOSEN, Ranked
+from tasks.audits.unique_feature.canary_selection import CHOSEN, Ranked
 from tasks.audits.unique_feature.evaluation import Evaluation
-from tasks.audits.unique_feature.influence import INFLUENCE
+from tasks.audits.unique_feature.self_influence import INFLUENCE
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from tasks.audits.unique_feature.canaries import CANARY_SCORES
-from tasks.audits.unique_feature.estimates.effects import effect, white_box
-from tasks.audits.unique_feature.estimates.units import units
-from tasks.audits.unique_feature.summary import Summary, summary
+from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, white_box
+from tasks.audits.unique_feature.published import Repeated
+from tasks.audits.unique_feature.summary import summary
+from tasks.audits.unique_feature.units import effect, units
 from tasks.audits.unique_feature.verdict import SMALLEST, panel_verdict, verdict
 from tasks.datasets.features import Glyph
 from tasks.schemas import SUMMARY
@@ -81,6 +81,6 @@ def test_the_rank_of_a_feature_that_no_model_saw_is_called_at_the_level_that_the
         called = 0
         for log_p in drawn:
             tables = [family(None, {"canary": said}, label) for said in log_p]
-            table = summary(Summary(("family",) * 2), tables)
+            table = summary(Repeated(), tables)
             called += panel_verdict(A, table).answer == "memorised"
         assert_rate(2 / 41, called, DRAWS // 2)

@@ -9,11 +9,13 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+from orchestrator.planning.plan import Plan
 from tasks.audits.unique_feature import AUDIT, PRESETS, UniqueFeature, plan, tiny
-from tasks.audits.unique_feature.canaries import CANARY_SCORES, canary_scores
-from tasks.audits.unique_feature.evaluation import DIVERGENCES, score
-from tasks.audits.unique_feature.history import HISTORY, history
-from tasks.audits.unique_feature.summary import Summary, summary
+from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, canary_scores
+from tasks.audits.unique_feature.measures.divergences import DIVERGENCES, score
+from tasks.audits.unique_feature.measures.history import HISTORY, history
+from tasks.audits.unique_feature.published import Repeated
+from tasks.audits.unique_feature.summary import summary
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, pixels
@@ -32,17 +34,7 @@ def pinned(config: UniqueFeature) -> UniqueFeature:
 
 def jobs(roots: Roots) -> list[Job]:
     """Every job of a plan once, inputs first."""
-    found: dict[Job, None] = {}
-
-    def visit(job: Job) -> None:
-        for below in job.inputs:
-            visit(below)
-        found.setdefault(job)
-
-    for root in roots.values():
-        for job in root if isinstance(root, tuple) else (root,):
-            visit(job)
-    return list(found)
+    return list(Plan.below(roots).jobs.values())
 
 
 def configs(roots: Roots, function: object) -> list[Any]:
@@ -194,8 +186,8 @@ def test_published_numbers_stand_beside_the_published_setting_only() -> None:
         config = replace(PRESETS["table1-mnist"], data=Dataset("mnist", digest), **changes)
         root = plan(config)["summary"]
         assert isinstance(root, Job)
-        assert isinstance(root.config, Summary)
-        return root.config.published
+        assert isinstance(root.config, Repeated)
+        return root.config.cell
 
     load(pin(Dataset("digits")))
     assert published() == PRINTED
@@ -324,6 +316,8 @@ def test_every_preset_runs_at_tiny_scale(preset: str, done: dict[str, pa.Table])
         expected = {"summary"}.union(*(TABLES[measure] for measure in small.measures))
         if small.choice == "self-influence":
             expected |= {"chosen", "influence"}
+        if small.beside_plain:
+            expected |= {"regularised"}
         assert expected == found.keys()
         assert found["summary"].schema.equals(SUMMARY)
         assert found["summary"].num_rows

@@ -10,23 +10,29 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.unique_feature.canaries import CanaryScores, canary_scores
-from tasks.audits.unique_feature.choice import Choice, Ranked, RankedTraining, chosen, train_ranked
-from tasks.audits.unique_feature.contrast import Contrast, contrast
-from tasks.audits.unique_feature.course import Course, course
-from tasks.audits.unique_feature.curves import Curves, curves
-from tasks.audits.unique_feature.detection import Detection, detection
-from tasks.audits.unique_feature.evaluation import Evaluation, score
-from tasks.audits.unique_feature.history import Pair, history
-from tasks.audits.unique_feature.influence import Tracing, influence
-from tasks.audits.unique_feature.latents import Latents, latents
-from tasks.audits.unique_feature.panel import Asked, ask, ask_family
-from tasks.audits.unique_feature.panel_sizes import Panels, panels
-from tasks.audits.unique_feature.relatives import PairAsked, Relatives, pair_family
-from tasks.audits.unique_feature.summary import Summary, summary
-from tasks.audits.unique_feature.traced import Traced
-from tasks.audits.unique_feature.traced import traced as retrace
-from tasks.audits.unique_feature.triples import Burning
+from tasks.audits.unique_feature.canary_selection import Choice, Ranked, RankedTraining, chosen, train_ranked
+from tasks.audits.unique_feature.evaluation import Evaluation
+from tasks.audits.unique_feature.feature_family import Relatives
+from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
+from tasks.audits.unique_feature.measures.contrast import Contrast, contrast
+from tasks.audits.unique_feature.measures.curves import Curves, curves
+from tasks.audits.unique_feature.measures.detection import Detection, detection
+from tasks.audits.unique_feature.measures.divergences import score
+from tasks.audits.unique_feature.measures.family import PairAsked, pair_family
+from tasks.audits.unique_feature.measures.history import History, history
+from tasks.audits.unique_feature.measures.latents import Latents, latents
+from tasks.audits.unique_feature.measures.learning_curve import Course, course
+from tasks.audits.unique_feature.measures.panels import Panels, panels
+from tasks.audits.unique_feature.measures.regularised import Regularised, regularised
+from tasks.audits.unique_feature.measures.single_divergences import ask
+from tasks.audits.unique_feature.measures.single_family import ask_family
+from tasks.audits.unique_feature.measures.traced import Traced
+from tasks.audits.unique_feature.measures.traced import traced as retrace
+from tasks.audits.unique_feature.probe_images import Burning
+from tasks.audits.unique_feature.published import Repeated
+from tasks.audits.unique_feature.self_influence import Tracing, influence
+from tasks.audits.unique_feature.single_models import Asked
+from tasks.audits.unique_feature.summary import summary
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph
@@ -47,7 +53,7 @@ def of_each_epoch() -> pa.Table:
     model = made_up.reads_the_letter(1.0)
     field = model.schema.field("history")
     filled = model.set_column(model.schema.get_field_index("history"), field, pa.array([epochs], field.type))
-    return history(Pair(3), [filled, filled])
+    return history(History(3), [filled, filled])
 
 
 def of_each_canary() -> pa.Table:
@@ -55,11 +61,11 @@ def of_each_canary() -> pa.Table:
 
 
 def of_all() -> pa.Table:
-    return summary(Summary(("canary_scores",), "table 1, mnist, mlp1, no regulariser"), [of_each_canary()])
+    return summary(Repeated("table 1, mnist, mlp1, no regulariser"), [of_each_canary()])
 
 
 def of_those_asked_alone() -> pa.Table:
-    return summary(Summary(("family",) * 6), families())
+    return summary(Repeated(), families())
 
 
 def relatives() -> Relatives:
@@ -95,6 +101,11 @@ def of_curves() -> pa.Table:
 
 def of_panels() -> pa.Table:
     return panels(Panels(5), families())
+
+
+def of_a_regulariser() -> pa.Table:
+    plain = canary_scores(CanaryScores(), [made_up.pair(i, 0.02 * i, 0.01) for i in range(3)])
+    return regularised(Regularised(), [of_each_canary(), plain])
 
 
 def of_contrast() -> pa.Table:
@@ -144,14 +155,15 @@ def total(table: pa.Table) -> float:
         (score, 2, scored, 1076, -9023.31372),
         (history, 1, of_each_epoch, 4, 11.0),
         (canary_scores, 3, of_each_canary, 4, -2138.928316),
-        (summary, 4, of_all, 48, 736.254311),
-        (summary, 4, of_those_asked_alone, 3, 63.140094532),
+        (summary, 5, of_all, 48, 736.254311),
+        (summary, 5, of_those_asked_alone, 3, 63.140094532),
         (pair_family, 2, of_the_family, 20, 0.84927062),
         (ask, 1, of_one_alone, 50, -233.7207815),
         (ask_family, 2, of_ones_family, 10, 0.7917960758),
         (detection, 4, of_detection, 72, 99.79363574),
         (curves, 1, of_curves, 39, 207.7472364713625),
         (panels, 3, of_panels, 12, 19.7743691),
+        (regularised, 1, of_a_regulariser, 3, 10.6312439941),
         (contrast, 1, of_contrast, 528, 3827.0295989),
         (retrace, 1, retraced, 2, 148.2),
         (chosen, 1, of_the_chosen, 4, 420.0),

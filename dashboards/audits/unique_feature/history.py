@@ -1,0 +1,127 @@
+"""How the models were trained: their validation loss and accuracy, epoch by epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dashboards import drawing
+from dashboards.audits.unique_feature.pairs import LINES, MODELS, Array
+from dashboards.audits.unique_feature.published_score import legend
+from dashboards.columns import integers, numbers, texts
+from dashboards.figure import Figure
+
+DRAWN = 60  # models with a line of their own
+MEASURES = {"validation_loss": "validation loss, nats", "validation_accuracy": "validation accuracy"}
+NEEDED = ("canary", "seed", "model", "epoch", "kept", *MEASURES)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The histories of one kind of model: each measure is (models, epochs), NaN once a model has stopped."""
+
+    measures: Mapping[str, Array]
+    kept: NDArray[np.int64]  # (models,), counted from 0
+
+    @property
+    def models(self) -> int:
+        return len(self.kept)
+
+
+def histories(table: pa.Table) -> Figure | None:
+    """Thin lines for some models, the median of all with their middle 80 %, and the epoch that each was kept from."""
+    if not set(NEEDED) <= set(table.column_names) or not table.num_rows:
+        return None
+    trained = {model: each for model in MODELS if (each := of_models(table, model)) is not None}
+    if not trained:
+        return None
+    panel = 1.75
+    figure = drawing.canvas(panel * len(MEASURES) + 0.75)
+    for at, (name, label) in enumerate(MEASURES.items()):
+        bottom = 0.5 + (panel + 0.05) * (len(MEASURES) - 1 - at)
+        axes = drawing.place(figure, 0.75, bottom, drawing.WIDTH - 0.95, panel - 0.2)
+        for model, each in trained.items():
+            drawn(axes, model, each, name, DRAWN // len(trained))
+        drawing.ticks(axes, 6, 4, whole=True)
+        if name == "validation_loss":
+            drawing.logarithmic(axes)
+        axes.set_ylabel(label)
+        if at + 1 < len(MEASURES):
+            axes.tick_params(labelbottom=False)
+        axes.set_xlim(
+            *drawing.span([1.0, *(1.0 + each.measures[name].shape[1] - 1 for each in trained.values())], 0.02)
+        )
+    axes.set_xlabel("epoch")
+    legend(figure)
+    several = max(each.models for each in trained.values()) > 1
+    title = "Were the models trained alike, and to their end?"
+    alt = " ".join(said(model, each) for model, each in trained.items())
+    return Figure("histories", title, about(trained) if several else KEPT, alt, drawing.svg(figure, "histories"))
+
+
+KEPT = "A dot marks the epoch that a model was kept from, the one with the lowest validation loss."
+
+
+def about(trained: Mapping[str, Trained]) -> str:
+    """How to read the lines of several models."""
+    lined = sum(min(each.models, DRAWN // len(trained)) for each in trained.values())
+    counts = " and ".join(f"{each.models} {model}" for model, each in trained.items())
+    return (
+        f"Thin lines: {lined} models. {KEPT} Thick: the median over {counts} models as long as half of them still "
+        "train; shade: their middle 80 %. A canary and its twin share a seed: the two kinds should train alike."
+    )
+
+
+def of_models(table: pa.Table, model: str) -> Trained | None:
+    """The histories of the models of this kind."""
+    chosen = texts(table, "model") == model
+    if not chosen.any():
+        return None
+    names = np.stack([integers(table, "canary")[chosen], integers(table, "seed")[chosen]], axis=1)
+    which = np.unique(names, axis=0, return_inverse=True)[1].ravel()
+    epoch = integers(table, "epoch")[chosen] - 1
+    measures = {}
+    for name in MEASURES:
+        measures[name] = np.full((which.max() + 1, epoch.max() + 1), np.nan)
+        measures[name][which, epoch] = numbers(table, name)[chosen]
+    kept = np.zeros(which.max() + 1, np.int64)
+    is_kept = integers(table, "kept")[chosen] == 1
+    kept[which[is_kept]] = epoch[is_kept]
+    return Trained(measures, kept)
+
+
+def drawn(axes: Any, model: str, trained: Trained, name: str, most: int) -> None:
+    values = trained.measures[name]
+    epochs = np.arange(1, values.shape[1] + 1)
+    lined = np.unique(np.linspace(0, trained.models - 1, min(most, trained.models)).astype(np.int64))
+    if trained.models == 1:
+        axes.plot(epochs, values[0], color=drawing.light(model), linewidth=1.6, linestyle=LINES[model])
+        axes.plot(trained.kept + 1, values[0, trained.kept], "o", color=drawing.light(model), markersize=5)
+        return
+    thread = drawing.light(f"{model}-thread")
+    axes.plot(epochs, values[lined].T, color=thread, linewidth=0.6, zorder=2)
+    kept = trained.kept[lined]
+    axes.plot(kept + 1, values[lined, kept], "o", color=thread, markersize=2.6, zorder=2.5)
+    half = (~np.isnan(values)).sum(axis=0) * 2 >= trained.models
+    if not half.any():
+        return
+    low, middle, high = np.nanquantile(values[:, half], (0.1, 0.5, 0.9), axis=0)
+    axes.fill_between(epochs[half], low, high, color=drawing.light(f"{model}-band"), linewidth=0, zorder=1)
+    axes.plot(epochs[half], middle, color=drawing.light(model), linewidth=2, linestyle=LINES[model], zorder=3)
+
+
+def said(model: str, trained: Trained) -> str:
+    """The kept epochs and what the models reached at them, in words."""
+    rows = np.arange(trained.models)
+    reached = {name: values[rows, trained.kept] for name, values in trained.measures.items()}
+    loss, accuracy = (np.nanmedian(values) if np.isfinite(values).any() else None for values in reached.values())
+    return (
+        f"{trained.models} {model} models: kept from epoch {int(trained.kept.min()) + 1} to "
+        f"{int(trained.kept.max()) + 1}, median {float(np.median(trained.kept)) + 1:g}; there the median validation "
+        f"loss is {drawing.number(loss)} and the median accuracy {drawing.number(accuracy)}."
+    )

@@ -1,0 +1,172 @@
+"""When memory begins: the scores of the canaries' models and of their twins, epoch by epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dashboards import drawing
+from dashboards.audits.unique_feature.effects import SCORES
+from dashboards.audits.unique_feature.pairs import LINES, MODELS, Array
+from dashboards.audits.unique_feature.published_score import legend
+from dashboards.columns import integers, numbers, texts
+from dashboards.figure import Figure
+
+DRAWN = 30  # models of each kind with a line of their own
+MEASURES = {**{name: SCORES[name] for name in reversed(SCORES)}, "validation_loss": "validation loss"}
+HEIGHTS = {"validation_loss": 1.0}  # inches, of a panel's axes; else TALL
+TALL = 1.35
+NEEDED = ("canary", "seed", "model", "epoch", "kept", *MEASURES)
+
+
+@dataclass(frozen=True)
+class Followed:
+    """Models of one kind: each measure is (models, epochs), in the order of `names`; NaN where there is no number."""
+
+    names: tuple[tuple[int, int], ...]  # canary and seed
+    measures: Mapping[str, Array]
+    kept: NDArray[np.int64]  # (models,), the epoch; -1 where none was kept
+
+
+def course(table: pa.Table) -> Figure | None:
+    """M_w, M and the validation loss over the epochs, with the epoch each model was kept from: figure 3c."""
+    if not set(NEEDED) <= set(table.column_names) or not table.num_rows:
+        return None
+    followed = {model: each for model in MODELS if (each := of_models(table, model)) is not None}
+    there = [name for name in MEASURES if any(np.isfinite(each.measures[name]).any() for each in followed.values())]
+    if not set(there) & set(SCORES):
+        return None
+    heights = [HEIGHTS.get(name, TALL) for name in there]
+    figure = drawing.canvas(sum(heights) + 0.38 * len(there) + 0.75)
+    last = max(each.measures[there[0]].shape[1] - 1 for each in followed.values())
+    top = float(figure.get_size_inches()[1]) - 0.3
+    for name, tall in zip(there, heights, strict=True):
+        top -= tall + 0.38
+        axes = drawing.place(figure, 0.75, top + 0.05, drawing.WIDTH - 0.95, tall)
+        axes.set_title(f"{MEASURES[name]}, nats", fontsize=drawing.TEXT)
+        if name in SCORES:
+            axes.axhline(0, color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (4, 3)))
+        for model, each in followed.items():
+            drawn(axes, model, each, name)
+        drawing.ticks(axes, 6, 4, whole=True)
+        if name == "validation_loss":
+            drawing.logarithmic(axes)
+        axes.set_xlim(*drawing.span([0.0, float(last)], 0.02))
+        axes.tick_params(labelbottom=name == there[-1])
+    axes.set_xlabel("epoch, 0: before training")
+    legend(figure)
+    alt = " ".join([*(said(model, each, there) for model, each in followed.items()), *onset(followed)])
+    title = "When in training does a model begin to answer to the feature?"
+    return Figure("course", title, about(followed), alt, drawing.svg(figure, "course"))
+
+
+def about(followed: Mapping[str, Followed]) -> str:
+    several = max(len(each.names) for each in followed.values()) > 1
+    counts = " and ".join(
+        f"{len(each.names)} {model} model{'s'[: len(each.names) > 1]}" for model, each in followed.items()
+    )
+    read = (
+        "Thin: models; thick: their mean as long as half of them still train; shade: its 95 % interval over trainings. "
+        if several
+        else "One training each: no intervals. "
+    )
+    return (
+        f"{counts}, asked after every epoch. {read}Dot: the epoch a model was kept from, the one with the lowest "
+        "validation loss. Dashed: 0. What the canary does is the distance between the two kinds: the twins had the "
+        "same seeds and the clean image. Where they part before the dots, early stopping does not prevent it."
+    )
+
+
+def of_models(table: pa.Table, model: str) -> Followed | None:
+    """The models of this kind, and their measures at each epoch."""
+    chosen = texts(table, "model") == model
+    if not chosen.any():
+        return None
+    pairs = np.stack([integers(table, "canary")[chosen], integers(table, "seed")[chosen]], axis=1)
+    names, which = np.unique(pairs, axis=0, return_inverse=True)
+    which = which.ravel()
+    epoch = integers(table, "epoch")[chosen]
+    measures = {}
+    for name in MEASURES:
+        measures[name] = np.full((len(names), epoch.max() + 1), np.nan)
+        measures[name][which, epoch] = numbers(table, name)[chosen]
+    kept = np.full(len(names), -1)
+    is_kept = integers(table, "kept")[chosen] == 1
+    kept[which[is_kept]] = epoch[is_kept]
+    return Followed(tuple((int(canary), int(seed)) for canary, seed in names), measures, kept)
+
+
+def drawn(axes: Any, model: str, each: Followed, name: str) -> None:
+    values, n = each.measures[name], len(each.names)
+    epochs = np.arange(values.shape[1])
+    lined = np.unique(np.linspace(0, n - 1, min(DRAWN, n)).astype(np.int64))
+    alone = n == 1
+    colour = drawing.light(model if alone else f"{model}-thread")
+    width = 1.8 if alone else 0.6
+    axes.plot(
+        epochs, values[lined].T, color=colour, linewidth=width, linestyle=LINES[model] if alone else "-", zorder=2
+    )
+    dotted = lined[each.kept[lined] >= 0]
+    kept = each.kept[dotted]
+    axes.plot(kept, values[dotted, kept], "o", color=drawing.light(model), markersize=5.5 if alone else 3, zorder=4)
+    if alone:
+        return
+    where, middle, low, high = over_trainings(values)
+    axes.fill_between(where, low, high, color=drawing.light(f"{model}-band"), linewidth=0, zorder=1)
+    axes.plot(where, middle, color=drawing.light(model), linewidth=2, linestyle=LINES[model], zorder=3)
+
+
+def over_trainings(values: Array) -> tuple[NDArray[np.int64], Array, Array, Array]:
+    """Epochs that at least half of the models (and two) have, their mean there, and its 95 % t interval."""
+    from scipy.special import stdtrit
+
+    count = (~np.isnan(values)).sum(axis=0)
+    where = np.flatnonzero((count * 2 >= len(values)) & (count > 1))
+    there, n = values[:, where], count[where]
+    mean = np.nanmean(there, axis=0)
+    half = stdtrit(n - 1, 0.975) * np.nanstd(there, axis=0, ddof=1) / np.sqrt(n)
+    return where, mean, mean - half, mean + half
+
+
+def said(model: str, each: Followed, there: list[str]) -> str:
+    """The kept epochs and the mean scores before training and at them, in words."""
+    n, kept = len(each.names), each.kept
+    rows = np.flatnonzero(kept >= 0)
+    words = []
+    for name in there:
+        if name in SCORES:
+            before, at = each.measures[name][:, 0], each.measures[name][rows, kept[rows]]
+            means = [
+                drawing.number(float(found.mean()) if len(found := some[~np.isnan(some)]) else None)
+                for some in (before, at)
+            ]
+            words.append(f"{MEASURES[name].partition(',')[0]} {means[0]} before training and {means[1]} where kept")
+    epochs = f"kept from epoch {kept[rows].min()} to {kept[rows].max()}" if len(rows) else "none was kept"
+    return f"{n} {model} model{'s' if n > 1 else ''}, {epochs}: mean {', '.join(words)}."
+
+
+def onset(followed: Mapping[str, Followed]) -> Iterator[str]:
+    """From which epoch on the pairs' effect on M_w has an interval above 0, in words."""
+    if len(followed) < 2:
+        return
+    canary, twin = (followed[model] for model in ("canary", "twin"))
+    both = sorted(set(canary.names) & set(twin.names))
+    if len(both) < 2:
+        return
+    score = next(iter(MEASURES))
+    wide = min(each.measures[score].shape[1] for each in (canary, twin))
+    with_it, without = (
+        each.measures[score][[each.names.index(name) for name in both], :wide] for each in (canary, twin)
+    )
+    where, _, low, _ = over_trainings(with_it - without)
+    above = low > 0
+    if not above.any():
+        yield f"At no epoch does the interval of the effect on M_w over {len(both)} pairs lie above 0."
+        return
+    first = where[above.argmax()]
+    yield f"The interval of the effect on M_w over {len(both)} pairs first lies above 0 at epoch {first}."

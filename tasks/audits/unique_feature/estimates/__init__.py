@@ -1,1 +1,0 @@
-"""What the tables say together: rows of the common summary, by subject."""

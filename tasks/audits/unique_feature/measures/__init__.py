@@ -1,0 +1,43 @@
+"""The audit's tables, a file each: the question, its formula and source, the task, and its rows of the summary."""
+
+from __future__ import annotations
+
+from tasks.audits.unique_feature.measures import (
+    canary_scores,
+    contrast,
+    curves,
+    detection,
+    divergences,
+    family,
+    history,
+    influence,
+    latents,
+    learning_curve,
+    panels,
+    regularised,
+    single_divergences,
+    single_family,
+    traced,
+)
+from tasks.measure import Measure
+
+# In the order of the summary's rows, the answer's first.
+MEASURES: tuple[Measure, ...] = (
+    single_family.MEASURE,
+    single_divergences.MEASURE,
+    canary_scores.MEASURE,
+    influence.CHOSEN_ONES,
+    regularised.MEASURE,
+    traced.MEASURE,
+    detection.MEASURE,
+    curves.MEASURE,
+    panels.MEASURE,
+    learning_curve.MEASURE,
+    latents.MEASURE,
+    contrast.MEASURE,
+    # The summary reads none of these.
+    divergences.MEASURE,
+    history.MEASURE,
+    influence.ALL,
+    family.MEASURE,
+)

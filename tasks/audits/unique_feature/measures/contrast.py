@@ -1,0 +1,80 @@
+"""How much of a probe image the feature and a random patch change, before any model is asked: one row per image.
+
+    |x_u - x_c|  and  |x_r - x_c|, Euclidean, pixels in [0, 1]
+
+Where the feature changes an image by more than a random patch does, M is above 0 for that reason alone. The distances
+are ours; Figure 2 of Hartley & Tsaftaris 2022 shows such images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.evaluation import burning
+from tasks.audits.unique_feature.probe_images import Burning, Pixels, ProbeSplit, Shape, of_probe, probe_images
+from tasks.audits.unique_feature.trainings import Trainings
+from tasks.datasets.dataset import Dataset
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure, Tables
+from tasks.statistics import mean, paired_greater
+from tasks.summaries import Row, row
+
+CONTRAST = pa.schema(
+    [
+        ("image", pa.int64()),  # row of the probe set
+        ("unique", pa.float32()),  # |x_u - x_c|, Euclidean, pixels in [0, 1]
+        ("random", pa.float32()),  # |x_r - x_c|
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The probe images in the shape of the training images, and what is burnt into them."""
+
+    probe: Dataset
+    probe_split: ProbeSplit
+    shape: Shape
+    burning: Burning
+
+
+@task(version=1, name="unique_feature.contrast")
+def contrast(config: Contrast, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - it reads no tables
+    """The distance of every probe image from itself with the feature, and with its random patch (CONTRAST)."""
+    triples = of_probe(probe_images(config.probe, config.probe_split, config.shape), config.burning)
+    columns = [triples.rows, distance(triples.clean, triples.unique), distance(triples.clean, triples.random)]
+    arrays = [pa.array(values).cast(field.type) for values, field in zip(columns, CONTRAST, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=CONTRAST)
+
+
+def distance(clean: Pixels, changed: Pixels) -> NDArray[np.float64]:
+    difference = (changed.astype(np.float64) - clean) / 255
+    return np.asarray(np.sqrt(np.square(difference).sum(axis=(1, 2, 3))))
+
+
+def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001 - it asks no model
+    if not config.asks_for("pictures"):
+        return ()
+    return (Job(contrast, Contrast(config.probe, config.probe_split, config.shape, burning(config))),)
+
+
+def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    for table in tables.of(CONTRAST):
+        yield from changes(table)
+
+
+def changes(table: pa.Table) -> Iterator[Row]:
+    """The mean distance of a probe image from itself with the feature; null: with a random patch."""
+    unique, random = (table[name].to_numpy().astype(np.float64) for name in ("unique", "random"))
+    p_value = paired_greater(unique, random).p_value
+    yield row("change of a probe image", {"by": "feature"}, mean(unique), "probe image", mean(random).value, p_value)
+    yield row("change of a probe image", {"by": "random patch"}, mean(random), "probe image")
+
+
+MEASURE = Measure("contrast", CONTRAST, plan, rows)

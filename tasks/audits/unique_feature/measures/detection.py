@@ -1,0 +1,159 @@
+"""What each score says of every model, of those that saw the feature and of those that never did.
+
+A score is an estimator of memory only as far as it tells the two apart. Every estimator gives a statistic, the larger
+the more memorised, and where it is a test a p-value; a model is called memorised where that is at most 0.05.
+
+    M, M_w                      the published scores
+    published t-test            Welch's t of d_u against d_r over the probe images
+    random against random       mean d_r of one drawing of random patches less that of another: the floor
+    rank of KL                  the feature's rank among its family by mean KL(f(x_c) || f(x_f))
+    label-directed rank         by log P of the canary's label (`ranks.label_directed`), known or unknown
+    paired family rank          by log P of the label, canary's model less twin (`ranks.paired`)
+
+Source. M, M_w and the t-test: Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural
+networks", section 2. The ranks are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tasks.audits.unique_feature import ranks
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.feature_family import FAMILY, by_model
+from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, scores_of
+from tasks.audits.unique_feature.measures.family import families
+from tasks.audits.unique_feature.ranks import Array
+from tasks.audits.unique_feature.trainings import Trainings
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure, Tables
+from tasks.statistics import mcnemar_greater, proportion
+from tasks.summaries import Row, row
+
+LEVEL = 0.05
+
+DETECTION = pa.schema(
+    [
+        ("estimator", pa.string()),
+        ("model", pa.string()),  # canary, or twin: one that never saw what it is asked about
+        ("canary", pa.int64()),
+        ("seed", pa.int64()),
+        ("statistic", pa.float64()),  # larger: more memorised
+        ("p_value", pa.float64()),  # null where the estimator is no test
+        ("called", pa.bool_()),  # p-value at most 0.05; null where there is none
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Detection:
+    """Nothing but its inputs bears on the table."""
+
+
+@task(version=4, name="unique_feature.detection", gathers=True)
+def detection(config: Detection, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+    """Every estimator's word on every model. The inputs are families and canary scores, in any order and number."""
+    words: list[Row] = []
+    for table in inputs:
+        if table.schema == FAMILY:
+            words += of_families(table)
+        elif table.schema == CANARY_SCORES:
+            words += of_scores(table)
+    words.sort(key=lambda word: (word["estimator"], word["model"], word["canary"], word["seed"]))
+    return pa.Table.from_pylist(words, DETECTION)
+
+
+def of_scores(table: pa.Table) -> Iterator[Row]:
+    """The published scores, and the floor: how much one drawing of random patches differs from another."""
+    pairs = table.to_pylist()
+    first = [pair for pair in pairs if pair["evaluation"] == 0]
+    second = {(pair["canary"], pair["seed"]): pair for pair in pairs if pair["evaluation"] == 1}
+    for pair in first:
+        about = {"canary": pair["canary"], "seed": pair["seed"]}
+        again = second.get((pair["canary"], pair["seed"]))
+        for model, prefix in (("canary", ""), ("twin", "twin_")):
+            yield word("M", model, about, pair[f"{prefix}m"])
+            p_value = pair[f"{prefix}m_welch_p"]
+            if p_value is not None:
+                # By t, since p rounds to 0 for many a model.
+                t = pair[f"{prefix}m_welch_t"]
+                yield word("published t-test", model, about, -p_value if t is None else t, p_value)
+            yield word("M_w", model, about, pair[f"{prefix}m_w_probe"])
+            if again is not None:
+                floor = pair[f"{prefix}average_d_r"] - again[f"{prefix}average_d_r"]
+                yield word("random against random", model, about, floor)
+
+
+def of_families(table: pa.Table) -> Iterator[Row]:
+    """The ranks among the family: of a model alone, and of a model against its twin."""
+    pair = {family.about["model"]: family for family in by_model(table)}
+    if set(pair) != {"canary", "twin"}:
+        return
+    about = {name: pair["canary"].about[name] for name in ("canary", "seed")}
+    label = pair["canary"].label
+    for model, family in pair.items():
+        tests = {
+            "rank of KL": family.d,
+            "label-directed rank": ranks.label_directed(family.log_p[None], label),
+            "label-directed rank, label unknown": ranks.label_directed(family.log_p[None]),
+        }
+        for estimator, scores in tests.items():
+            yield ranked(estimator, model, about, scores)
+    differences = ranks.paired(pair["canary"].log_p, pair["twin"].log_p, label)
+    yield ranked("paired family rank", "canary", about, differences)
+    # No second model of that seed never saw it; but of the family's others neither model saw any.
+    yield ranked("paired family rank", "twin", about, ranks.untrained(differences, about["seed"]))
+
+
+def ranked(estimator: str, model: str, about: Row, scores: Array) -> Row:
+    p_value = ranks.rank_p_value(scores)
+    return word(estimator, model, about, -p_value, p_value)
+
+
+def word(estimator: str, model: str, about: Row, statistic: float, p_value: float | None = None) -> Row:
+    return {
+        "estimator": estimator,
+        "model": model,
+        **about,
+        "statistic": statistic,
+        "p_value": p_value,
+        "called": None if p_value is None else p_value <= LEVEL,
+    }
+
+
+def detected(config: UniqueFeature, trainings: Trainings) -> Job:
+    """Every estimator's word on these pairs."""
+    return Job(detection, Detection(), (*families(config, trainings), scores_of(config, trainings)))
+
+
+def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    return (detected(config, trainings),) if config.asks_for("family") else ()
+
+
+def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    yield from called(tables.rows(DETECTION))
+
+
+def called(detection: Sequence[Row]) -> Iterator[Row]:
+    """How often each test calls a model memorised at its own 5 %; null: how often where nothing was memorised."""
+    for estimator in dict.fromkeys(word["estimator"] for word in detection):
+        by_model = {
+            model: {
+                (word["canary"], word["seed"]): word["called"]
+                for word in detection
+                if (word["estimator"], word["model"]) == (estimator, model)
+            }
+            for model in ("canary", "twin")
+        }
+        both = [key for key in by_model["canary"] if key in by_model["twin"]]
+        canary, twin = ([by_model[model][key] for key in both] for model in ("canary", "twin"))
+        if both and None not in canary + twin:
+            rate, null = proportion(sum(canary), len(both)), proportion(sum(twin), len(both))
+            setting = {"estimator": estimator}
+            yield row("rate called memorised", setting, rate, "training", null.value, mcnemar_greater(canary, twin))
+
+
+MEASURE = Measure("detection", DETECTION, plan, rows)

@@ -1,0 +1,113 @@
+"""What a canary's model and its canary-free twin say of the same images: one row per model and image.
+
+    d_u = KL(f(x_c) || f(x_u)),  d_r = KL(f(x_c) || f(x_r)),  log P(y | x_u),  log P(y | x_r)
+
+of a clean image x_c, with the feature (x_u) and with a random patch (x_r); y is the canary's label. M and M_w are means
+of their differences (`canary_scores`).
+
+Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", sections 2.2 and
+2.3.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.audits.unique_feature.canary_selection import row_of
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.evaluation import (
+    MODELS,
+    Evaluation,
+    Says,
+    check_label,
+    evaluation,
+    probe_triples,
+    trained,
+)
+from tasks.audits.unique_feature.probe_images import ProbeSplit, Triples, of_training
+from tasks.audits.unique_feature.scores import divergence
+from tasks.audits.unique_feature.trainings import Trainings
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import Dataset
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure
+
+DIVERGENCES = pa.schema(
+    [
+        ("canary", pa.int64()),  # row of the training images that carries the feature
+        ("label", pa.int32()),  # its label y
+        ("seed", pa.int64()),  # of the training, the same for both models of a pair
+        ("evaluation", pa.int32()),  # which drawing of the random patches, from 0
+        ("model", pa.string()),  # canary, or its canary-free twin
+        ("images", pa.string()),  # probe, or train: the training images with label y, without the canary
+        ("image", pa.int64()),  # row of the probe set or of the training images
+        ("d_u", pa.float32()),  # KL(f(x_c) || f(x_u)), nats
+        ("d_r", pa.float32()),  # KL(f(x_c) || f(x_r)), nats
+        ("log_p_u", pa.float32()),  # log P(y | x_u)
+        ("log_p_r", pa.float32()),  # log P(y | x_r)
+    ]
+)
+
+
+def batch_key(config: Evaluation) -> tuple[Dataset, Dataset, ProbeSplit, int]:
+    """What scores must share to take about as long as one another."""
+    return config.data, config.probe, config.probe_split, config.examples
+
+
+@task(version=2, name="unique_feature.score", batch_key=batch_key)
+def score(config: Evaluation, inputs: Inputs) -> pa.Table:
+    """Divergences and log-probabilities per image, of the canary's model and of its twin (the first two inputs).
+
+    A third input, the table of chosen canaries, says which row has a rank.
+    """
+    canary = row_of(config.canary, inputs)
+    data = load(config.data)
+    sets = (probe_triples(config), of_training(config.data, config.examples, canary, config.burning))
+    label = int(data.train_labels[canary])
+    about = {"canary": canary, "label": label, "evaluation": config.redraw}
+    tables = [
+        divergences(trained(table), triples, about | {"seed": table["seed"][0].as_py(), "model": model})
+        for model, table in zip(MODELS, inputs, strict=False)
+        for triples in sets
+    ]
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def divergences(says: Says, triples: Triples, about: Mapping[str, Any]) -> pa.Table:
+    """One model's rows (DIVERGENCES) for one set of images, `about` it: canary, label, seed, evaluation and model.
+
+    Without a label there are no log-probabilities of it.
+    """
+    clean = says("clean", triples.clean)
+    unique, random = says("feature", triples.unique), says("random", triples.random)
+    n, label = len(triples.rows), about["label"]
+    check_label(label, clean.shape[1])
+    columns = {name: [value] * n for name, value in about.items()} | {
+        "images": [triples.images] * n,
+        "image": triples.rows,
+        "d_u": divergence(clean, unique),
+        "d_r": divergence(clean, random),
+        "log_p_u": [None] * n if label is None else unique[:, label],
+        "log_p_r": [None] * n if label is None else random[:, label],
+    }
+    arrays = [pa.array(columns[field.name]).cast(field.type) for field in DIVERGENCES]
+    return pa.Table.from_arrays(arrays, schema=DIVERGENCES)
+
+
+def evaluations(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    """Every pair's answers, in every drawing of the random patches."""
+    return tuple(
+        Job(score, evaluation(config, pair.canary, redraw), pair.inputs)
+        for pair in trainings.pairs
+        for redraw in range(config.evaluations)
+    )
+
+
+def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    return evaluations(config, trainings) if config.asks_for("scores") else ()
+
+
+MEASURE = Measure("divergences", DIVERGENCES, plan)

@@ -1,0 +1,73 @@
+"""What a canary's model and its twin say of the feature and of its family: one row per model and member.
+
+The family is the null that a single model has: features of the same kind, ink and place that it was not trained on.
+`detection` and `panels` rank the feature among it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tasks.audits.unique_feature.canary_selection import Ranked, row_of
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.evaluation import MODELS, trained
+from tasks.audits.unique_feature.feature_family import FAMILY, Relatives, answers, clean_images, relatives
+from tasks.audits.unique_feature.probe_images import ProbeSplit
+from tasks.audits.unique_feature.trainings import Trainings
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import Dataset
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure
+
+
+@dataclass(frozen=True)
+class PairAsked:
+    """The canary, by its row or rank in the training images of `data`, whose model and twin are asked."""
+
+    data: Dataset
+    canary: int | Ranked
+    relatives: Relatives
+
+
+def batch_key(config: PairAsked) -> tuple[Dataset, Dataset, ProbeSplit, int, int]:
+    """What scores must share to take about as long as one another."""
+    asked = config.relatives
+    return config.data, asked.probe, asked.probe_split, asked.probes, asked.family.count
+
+
+@task(version=2, name="unique_feature.family", batch_key=batch_key)
+def pair_family(config: PairAsked, inputs: Inputs) -> pa.Table:
+    """The family's scores (FAMILY) of the canary's model and of its twin (the first two inputs)."""
+    data = load(config.data)
+    canary = row_of(config.canary, inputs)
+    about = {"canary": canary, "label": int(data.train_labels[canary])}
+    clean = clean_images(config.relatives, data.shape)
+    pair = list(zip(MODELS, inputs, strict=False))
+    answered = answers(config.relatives, clean, [trained(table) for _, table in pair])
+    rows = [
+        about | {"seed": table["seed"][0].as_py(), "model": model} | row
+        for (model, table), members in zip(pair, answered, strict=True)
+        for row in members
+    ]
+    return pa.Table.from_pylist(rows, FAMILY)
+
+
+def families(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    """Every pair's family."""
+    return tuple(
+        Job(
+            pair_family,
+            PairAsked(config.trained_on, pair.canary.image, relatives(config, pair.canary.asked, pair.canary.number)),
+            pair.inputs,
+        )
+        for pair in trainings.pairs
+    )
+
+
+def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    return families(config, trainings) if config.asks_for("family") else ()
+
+
+MEASURE = Measure("family", FAMILY, plan)

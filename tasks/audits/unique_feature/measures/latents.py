@@ -1,0 +1,170 @@
+"""Which hidden units the feature makes active: a latent of its own.
+
+    share(unit) = P over probe images [active with the feature, and silent on the clean image]
+
+beside the same of a random patch, for each hidden layer of MLP-1 but the first. A unit is active where its ReLU is
+above 0. A unit of large share for the feature and small share for random patches answers to the feature alone; one of
+large shares for both answers to anything in that place.
+
+Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", A.6 and Figure 3b.
+The paper speaks of the second-last layer, whose published latents (41 and 175) need one of more than 128 units: the
+layer of 256 is given, and the one of 128 beside it. Its networks share one seed, so a unit is the same one in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.audits.unique_feature.canary_selection import row_of
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.evaluation import MODELS, Evaluation, evaluation, probe_triples
+from tasks.audits.unique_feature.probe_images import Triples
+from tasks.audits.unique_feature.trainings import Trainings
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure, Tables
+from tasks.statistics import mean
+from tasks.summaries import Row, row
+
+Shares = NDArray[np.float64]  # (units,)
+
+MOST = 0.5  # of the probe images, in which a unit answers to the feature and not to a random patch
+
+LATENTS = pa.schema(
+    [
+        ("canary", pa.int64()),
+        ("seed", pa.int64()),
+        ("model", pa.string()),  # canary, or its canary-free twin
+        ("layer", pa.string()),  # dense2, dense3
+        ("units", pa.int32()),  # that the layer has
+        ("unit", pa.int32()),  # from 0
+        ("unique", pa.float64()),  # share of probe images in which the feature makes it active, the clean image silent
+        ("random", pa.float64()),  # the same of a random patch
+    ]
+)
+
+COMMONEST = pa.schema(
+    [
+        ("model", pa.string()),
+        ("layer", pa.string()),
+        ("units", pa.int32()),
+        ("unit", pa.int32()),
+        ("unique", pa.float64()),  # mean share over models, divided by the largest of the layer
+        ("random", pa.float64()),
+        ("models", pa.int64()),  # that the mean is over
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Latents:
+    """The probe images, feature and canary that the units are asked about."""
+
+    evaluation: Evaluation
+
+
+@task(version=1, name="unique_feature.latents")
+def latents(config: Latents, inputs: Inputs) -> pa.Table:
+    """Every hidden unit's shares (LATENTS), of the canary's model and of its twin (the first two inputs).
+
+    ValueError for a network that is not MLP-1.
+    """
+    canary = row_of(config.evaluation.canary, inputs)
+    triples = probe_triples(config.evaluation)
+    tables = [
+        table
+        for model, trained in zip(MODELS, inputs[: len(MODELS)], strict=True)
+        for table in of_model(canary, model, trained, triples)
+    ]
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def of_model(canary: int, model: str, trained: pa.Table, triples: Triples) -> list[pa.Table]:
+    """One model's rows, layer by layer."""
+    from tasks.models import mlp1
+    from tasks.models.activations import active
+    from tasks.models.weights import architecture_of, weights_of
+
+    network, weights = architecture_of(trained), weights_of(trained)
+    layers = [f"dense{number}" for number, _ in enumerate(mlp1.HIDDEN, 1)][1:]
+    if network.name != "mlp1":
+        raise ValueError(f"network is {network.name}; latents are those of mlp1's layers {' and '.join(layers)}")
+    clean, unique, random = (
+        active(network, weights, images, layers) for images in (triples.clean, triples.unique, triples.random)
+    )
+    tables = []
+    for layer in layers:
+        units = clean[layer].shape[1]
+        columns = {
+            "canary": np.full(units, canary),
+            "seed": np.full(units, trained["seed"][0].as_py()),
+            "model": [model] * units,
+            "layer": [layer] * units,
+            "units": np.full(units, units),
+            "unit": np.arange(units),
+            "unique": excited(unique[layer], clean[layer]),
+            "random": excited(random[layer], clean[layer]),
+        }
+        tables.append(pa.Table.from_arrays([pa.array(columns[f.name], f.type) for f in LATENTS], schema=LATENTS))
+    return tables
+
+
+def excited(changed: NDArray[np.bool_], clean: NDArray[np.bool_]) -> Shares:
+    """The share of images in which each unit is active once changed and was silent before; both are (images, units)."""
+    return np.asarray((changed & ~clean).mean(axis=0))
+
+
+def commonest(table: pa.Table) -> pa.Table:
+    """The units that models of each kind have in common (COMMONEST), from their LATENTS.
+
+    The mean over models of each unit's share, divided by the largest of its layer: 1 for the commonest, all 0 where
+    none is ever made active. By model, layer and unit.
+    """
+    keys = ["model", "layer", "units", "unit"]
+    means = table.group_by(keys, use_threads=False).aggregate(
+        [("unique", "mean"), ("random", "mean"), ("unique", "count")]
+    )
+    means = means.rename_columns([*keys, "unique", "random", "models"]).sort_by([(k, "ascending") for k in keys])
+    model, layer = (means[name].to_numpy(zero_copy_only=False).astype(str) for name in ("model", "layer"))
+    columns = {name: means[name].to_numpy(zero_copy_only=False).copy() for name in ("unique", "random")}
+    for one, other in set(zip(model.tolist(), layer.tolist(), strict=True)):
+        here = (model == one) & (layer == other)
+        for values in columns.values():
+            values[here] /= values[here].max() or 1.0
+    arrays = [
+        pa.array(columns[f.name]) if f.name in columns else means[f.name].combine_chunks().cast(f.type)
+        for f in COMMONEST
+    ]
+    return pa.Table.from_arrays(arrays, schema=COMMONEST)
+
+
+def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    if not config.asks_for("latents"):
+        return ()
+    return tuple(Job(latents, Latents(evaluation(config, pair.canary, 0)), pair.inputs) for pair in trainings.pairs)
+
+
+def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    yield from latent(tables.rows(LATENTS))
+
+
+def latent(latents: Sequence[Row]) -> Iterator[Row]:
+    """Units per model that answer to the feature, and not to a random patch, in more than half of the probe images."""
+    counts: dict[tuple[str, str], dict[tuple[int, int], int]] = {}
+    for unit in latents:
+        of_model = counts.setdefault((unit["layer"], unit["model"]), {}).setdefault
+        key = (unit["canary"], unit["seed"])
+        of_model(key, 0)
+        if unit["unique"] - unit["random"] > MOST:
+            counts[unit["layer"], unit["model"]][key] += 1
+    for layer in dict.fromkeys(layer for layer, _ in counts):
+        units = {model: list(counts.get((layer, model), {}).values()) for model in ("canary", "twin")}
+        null = mean(units["twin"]).value
+        yield row("units of the feature", {"layer": layer}, mean(units["canary"]), "training", null)
+
+
+MEASURE = Measure("latents", LATENTS, plan, rows)

@@ -1,0 +1,278 @@
+"""When memory begins: M and M_w after every epoch of one training, from epoch 0, before it.
+
+The scores are those of `canary_scores` over the probe images. The twin's course beside the canary's shows what M does
+where nothing was seen; the paper has none. The summary has both before training, after the first epoch and at the
+epoch whose weights are kept.
+
+Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", section 3.3 and
+Figure 3c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, get_args
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.audits.unique_feature.canary_selection import Ranked, RankedTraining, resolved, row_of
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.evaluation import Evaluation, ModelName, evaluation, probe_triples
+from tasks.audits.unique_feature.probe_images import Triples
+from tasks.audits.unique_feature.scores import (
+    average,
+    black_box_score,
+    divergence,
+    log_probabilities,
+    white_box_score,
+)
+from tasks.audits.unique_feature.trainings import Pair, Trainings
+from tasks.datasets.catalog import load
+from tasks.datasets.features import Feature
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure, Tables
+from tasks.statistics import mean
+from tasks.summaries import Row, row
+from tasks.training import classifier
+from tasks.training.classifier import Burnt, Training
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tasks.datasets.images import Images
+    from tasks.models.networks import Architecture
+    from tasks.models.weights import Weights
+    from tasks.training.members import Member, Trained
+
+Logits = NDArray[np.floating]
+
+COURSE = pa.schema(
+    [
+        ("canary", pa.int64()),  # row of the training images that carries the feature
+        ("label", pa.int32()),
+        ("seed", pa.int64()),  # of the training
+        ("model", pa.string()),  # canary, or its canary-free twin
+        ("epoch", pa.int32()),  # 0: before training
+        ("m", pa.float64()),
+        ("m_w_probe", pa.float64()),
+        ("average_d_u", pa.float64()),
+        ("average_d_r", pa.float64()),
+        ("validation_loss", pa.float64()),
+        ("validation_accuracy", pa.float64()),
+        ("kept", pa.bool_()),  # whether training keeps this epoch's weights
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Course:
+    """Which training is followed, and what its network is asked after every epoch.
+
+    A canary's `training` burns a feature into the canary's row, its twin's burns none. A canary that is named by its
+    rank has no row yet: its training burns none, and `carried` is the feature that it carries.
+    """
+
+    training: Training
+    evaluation: Evaluation
+    model: ModelName
+    carried: Feature | None = None
+
+    def __post_init__(self) -> None:
+        if self.model not in get_args(ModelName):
+            raise ValueError(f"model is {self.model!r}; it must be one of {', '.join(get_args(ModelName))}")
+        for name in ("data", "examples"):
+            asked, trained = getattr(self.evaluation, name), getattr(self.training, name)
+            if asked != trained:
+                raise ValueError(f"evaluation.{name} is {asked}; it must be the training's, {trained}")
+        by_rank, carries = isinstance(self.evaluation.canary, Ranked), self.model == "canary"
+        if by_rank and carries and self.carried is None:
+            raise ValueError("carried is none; it must be the feature of a canary that is named by its rank")
+        if self.carried is not None and not (by_rank and carries):
+            raise ValueError("carried is for a canary that is named by its rank; else training says what is burnt")
+        rows = [burnt.row for burnt in self.training.burnt]
+        expected = [self.evaluation.canary] if carries and not by_rank else []
+        if rows != expected:
+            raise ValueError(f"training burns features into rows {rows}; for this {self.model} it must be {expected}")
+
+
+def batch_key(config: Course) -> tuple[Training, Evaluation]:
+    """What courses must share to be computed together: the way of training, and the images that are asked about."""
+    return classifier.batch_key(config.training), replace(config.evaluation, canary=0)
+
+
+@dataclass
+class Followed:
+    """A model in training: what it says after each epoch, or the error that ended its course."""
+
+    config: Course
+    canary: int
+    label: int
+    member: Member
+    points: dict[int, Row] = field(default_factory=dict)  # by epoch
+    error: ValueError | None = None
+
+    def note(self, epoch: int, clean: Logits, unique: Logits, random: Logits) -> None:
+        """Score what the model says of the probe images, the logits (images, classes)."""
+        try:
+            self.points[epoch] = scores(clean, unique, random, self.label)
+        except ValueError as error:
+            self.error = error
+
+
+def course_many(configs: Sequence[Course], inputs: Sequence[Inputs]) -> Iterator[tuple[int, pa.Table | Exception]]:
+    """Each course's table, or the exception that ended it alone, as its training ends. All must be alike."""
+    from tasks.training.trainer import train_numbered
+
+    if len({batch_key(config) for config in configs}) > 1:
+        raise ValueError("courses that differ in more than model, canary, seed, features and rate cannot share a call")
+    images = load(configs[0].training.data)
+    network = classifier.architecture(configs[0].training, images)
+    probe = probe_triples(configs[0].evaluation)
+    courses: dict[int, Followed] = {}
+    for index, (config, tables) in enumerate(zip(configs, inputs, strict=True)):
+        try:
+            courses[index] = begun(config, tables, images, network, probe)
+        except ValueError as error:
+            yield index, error
+    in_training = list(courses.values())
+
+    def watch(who: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
+        from tasks.models.weights import of_model
+
+        answers = asked(network, [of_model(tensors, place) for place in range(len(who))], probe)
+        for place, (member, epoch) in enumerate(who):
+            in_training[member].note(epoch, *(logits[place] for logits in answers))
+
+    spec = replace(classifier.spec_of(configs[0].training, images), watch=watch)
+    for index, outcome in train_numbered(spec, {index: followed.member for index, followed in courses.items()}):
+        ended = courses[index].error or outcome
+        yield index, ended if isinstance(ended, Exception) else course_table(courses[index], ended)
+
+
+@task(version=1, name="unique_feature.course", gpus=1.0, many=course_many, batch_key=batch_key, trains=1)
+def course(config: Course, inputs: Inputs) -> pa.Table:
+    """M and M_w over the probe images after every epoch (COURSE); epoch 0 is before training.
+
+    The input, where the canary is named by its rank, is the table of the chosen ones.
+    """
+    ((_, outcome),) = course_many([config], [inputs])
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def begun(config: Course, inputs: Inputs, images: Images, network: Architecture, probe: Triples) -> Followed:
+    """The course of a model that has not been trained yet."""
+    canary, training = row_of(config.evaluation.canary, inputs), config.training
+    if config.carried is not None and isinstance(config.evaluation.canary, Ranked):
+        training = resolved(RankedTraining(training, config.evaluation.canary, config.carried), inputs)
+    member = classifier.member_of(training, images)
+    if canary >= len(member.rows):
+        raise ValueError(f"canary is {canary}; the rows trained on are 0 to {len(member.rows) - 1}")
+    followed = Followed(config, canary, int(images.train_labels[canary]), member)
+    weights = network.initial(training.seed)
+    followed.note(0, *(logits[0] for logits in asked(network, [weights], probe)))
+    followed.points[0] |= validated(network, weights, images)
+    return followed
+
+
+def asked(network: Architecture, models: Sequence[Weights], probe: Triples) -> tuple[Logits, Logits, Logits]:
+    """The networks' logits (models, images, classes) for the probe images: clean, with the feature, with a patch."""
+    from tasks.models.inference import logits
+
+    clean, unique, random = (logits(network, models, images) for images in (probe.clean, probe.unique, probe.random))
+    return clean, unique, random
+
+
+def scores(clean: Logits, unique: Logits, random: Logits, label: int) -> Row:
+    """The scores of one model's logits (images, classes); ValueError where they are not finite numbers."""
+    clean, unique, random = (log_probabilities(logits) for logits in (clean, unique, random))
+    # In float32 between, as the table of divergences holds them: the same numbers give the same scores.
+    d_u, d_r = (divergence(clean, changed).astype(np.float32) for changed in (unique, random))
+    log_p_u, log_p_r = (log_p[:, label].astype(np.float32) for log_p in (unique, random))
+    return {
+        "m": black_box_score(d_u, d_r),
+        "m_w_probe": white_box_score(log_p_u, log_p_r),
+        "average_d_u": average(d_u.astype(np.float64)),
+        "average_d_r": average(d_r.astype(np.float64)),
+    }
+
+
+def validated(network: Architecture, weights: Weights, images: Images) -> Row:
+    """The mean loss in nats and the accuracy on the test split, by which training stops."""
+    from tasks.models.inference import logits
+
+    log_p, labels = log_probabilities(logits(network, [weights], images.test_images)[0]), images.test_labels
+    return {
+        "validation_loss": float(-log_p[np.arange(len(labels)), labels].mean()),
+        "validation_accuracy": float((log_p.argmax(1) == labels).mean()),
+    }
+
+
+def course_table(followed: Followed, trained: Trained) -> pa.Table:
+    """The rows of a course whose training has ended (COURSE)."""
+    config = followed.config
+    fixed = {
+        "canary": followed.canary,
+        "label": followed.label,
+        "seed": config.training.seed,
+        "model": config.model,
+    }
+    measured = {
+        epoch.epoch: {"validation_loss": epoch.validation_loss, "validation_accuracy": epoch.validation_accuracy}
+        for epoch in trained.history
+    }
+    rows = [
+        fixed | followed.points[epoch] | measured.get(epoch, {}) | {"epoch": epoch, "kept": epoch == trained.best_epoch}
+        for epoch in sorted(followed.points)
+    ]
+    return pa.Table.from_pylist(rows, COURSE)
+
+
+def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    return tuple(job for pair in trainings.pairs for job in followed(config, pair)) if config.asks_for("course") else ()
+
+
+def followed(config: UniqueFeature, pair: Pair) -> Iterator[Job]:
+    """The trainings of the pair again, asked after every epoch."""
+    canary, clean, about = pair.canary, pair.clean, evaluation(config, pair.canary, 0)
+    if isinstance(canary.image, Ranked):
+        yield Job(course, Course(clean, about, "canary", canary.carried), pair.ranking)
+    else:
+        yield Job(course, Course(replace(clean, burnt=(Burnt(canary.image, canary.carried),)), about, "canary"))
+    yield Job(course, Course(clean, about, "twin"), pair.ranking)
+
+
+def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    yield from during_training(tables.rows(COURSE))
+
+
+def during_training(course: Sequence[Row]) -> Iterator[Row]:
+    """M before training, after its first epoch and at the kept one; the effects there, over pairs."""
+    if not course:
+        return
+    models: dict[tuple[int, int], dict[str, list[Row]]] = {}
+    for epoch in course:
+        models.setdefault((epoch["canary"], epoch["seed"]), {}).setdefault(epoch["model"], []).append(epoch)
+    pairs = [pair for pair in models.values() if set(pair) == {"canary", "twin"}]
+    moments = {"before training": _at(0), "first epoch": _at(1), "kept": _kept}
+    for moment, at in moments.items():
+        for metric, name in (("M", "m"), ("M_w", "m_w_probe")):
+            canary, twin = ([at(pair[model])[name] for pair in pairs] for model in ("canary", "twin"))
+            yield row(metric, {"epoch": moment}, mean(canary), "training", mean(twin).value)
+            effects = [a - b for a, b in zip(canary, twin, strict=True)]
+            yield row(f"{metric} effect", {"epoch": moment}, mean(effects), "pair of trainings", 0.0)
+
+
+def _at(epoch: int) -> Callable[[Sequence[Row]], Row]:
+    return lambda course: next(row for row in course if row["epoch"] == epoch)
+
+
+def _kept(course: Sequence[Row]) -> Row:
+    return next(row for row in course if row["kept"])
+
+
+MEASURE = Measure("course", COURSE, plan, rows)

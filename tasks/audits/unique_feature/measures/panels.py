@@ -1,0 +1,154 @@
+"""How many models it takes: the rates at which panels of models are called memorised, each panel asked as one.
+
+A panel's score of a member is the mean of its models' standardised scores (`ranks.standardised`), and its p-value the
+feature's rank by it. Panels share no model, so they are independent and their rate has Wilson's interval; panels of as
+many twins are the null. The paper has one model a canary; this is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tasks import seeds
+from tasks.audits.unique_feature import ranks
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.feature_family import by_model
+from tasks.audits.unique_feature.measures.detection import LEVEL
+from tasks.audits.unique_feature.measures.family import families
+from tasks.audits.unique_feature.ranks import Array
+from tasks.audits.unique_feature.trainings import Trainings
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure, Tables
+from tasks.statistics import Estimate, proportion
+from tasks.summaries import Row, row
+
+SIZES = (1, 2, 3, 5, 10, 20)
+LEAST = 3  # panels, below which a rate says nothing
+
+PANELS = pa.schema(
+    [
+        ("estimator", pa.string()),
+        ("model", pa.string()),  # canary, or twin: what the estimator says where nothing was memorised
+        ("models", pa.int32()),  # in a panel
+        ("detection_rate", pa.float64()),  # share of panels with p <= 0.05
+        ("low", pa.float64()),  # 95 % Wilson interval over panels, which share no model
+        ("high", pa.float64()),
+        ("n", pa.int64()),  # panels
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Panels:
+    """`seed` draws who is in a panel with whom."""
+
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """What the models of a canary say of the family."""
+
+    label: int
+    seed: int
+    canary: Array  # log_p (members, classes)
+    twin: Array
+
+
+@task(version=3, name="unique_feature.panels", gathers=True)
+def panels(config: Panels, inputs: Inputs) -> pa.Table:
+    """The rate at which panels of a size call the feature memorised (PANELS). The inputs are families, in any order.
+
+    Panels are drawn without replacement, so that they are independent. With the label unknown the models of a panel
+    have canaries of one label, as the models of one owner have.
+    """
+    pairs = [pair for table in inputs for pair in pairs_of(table)]
+    order = seeds.generator(config.seed, "panels").permutation(len(pairs))
+    shuffled = [pairs[index] for index in order]
+    return pa.Table.from_pylist([rate for size in SIZES for rate in of_size(shuffled, size)], PANELS)
+
+
+def pairs_of(table: pa.Table) -> Iterator[Pair]:
+    models = {model.about["model"]: model for model in by_model(table)}
+    if set(models) == {"canary", "twin"}:
+        canary, twin = models["canary"], models["twin"]
+        yield Pair(canary.label, canary.about["seed"], canary.log_p, twin.log_p)
+
+
+def of_size(pairs: Sequence[Pair], size: int) -> Iterator[Row]:
+    mixed = groups(pairs, size)
+    by_label = [
+        group
+        for label in sorted({pair.label for pair in pairs})
+        for group in groups([pair for pair in pairs if pair.label == label], size)
+    ]
+    for model in ("canary", "twin"):
+        yield from rate("label-directed rank", model, size, [known(group, model) for group in mixed])
+        yield from rate(
+            "label-directed rank, label unknown", model, size, [unknown(group, model) for group in by_label]
+        )
+        yield from rate("paired family rank", model, size, [against_twins(group, model) for group in mixed])
+
+
+def groups(pairs: Sequence[Pair], size: int) -> list[Sequence[Pair]]:
+    return [pairs[first : first + size] for first in range(0, len(pairs) - size + 1, size)]
+
+
+def known(group: Sequence[Pair], model: str) -> float:
+    """The rank of the mean of the models' scores, each towards its own canary's label."""
+    scores = [ranks.standardised(getattr(pair, model))[:, pair.label] for pair in group]
+    return ranks.rank_p_value(np.mean(scores, axis=0))
+
+
+def unknown(group: Sequence[Pair], model: str) -> float:
+    return ranks.rank_p_value(ranks.label_directed(np.stack([getattr(pair, model) for pair in group])))
+
+
+def against_twins(group: Sequence[Pair], model: str) -> float:
+    """The rank of the mean of the standardised differences; the twins' is that of a feature nobody trained on."""
+    scores = [ranks.paired(pair.canary, pair.twin, pair.label) for pair in group]
+    mean = np.mean([ranks.standardised(score[:, None])[:, 0] for score in scores], axis=0)
+    return ranks.rank_p_value(mean if model == "canary" else ranks.untrained(mean, group[0].seed))
+
+
+def rate(estimator: str, model: str, size: int, p_values: Sequence[float]) -> Iterator[Row]:
+    if len(p_values) < LEAST:
+        return
+    detected = proportion(sum(p_value <= LEVEL for p_value in p_values), len(p_values))
+    yield {
+        "estimator": estimator,
+        "model": model,
+        "models": size,
+        "detection_rate": detected.value,
+        "low": detected.low,
+        "high": detected.high,
+        "n": detected.n,
+    }
+
+
+def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    if not config.asks_for("family"):
+        return ()
+    return (Job(panels, Panels(seeds.derive(config.seed, "panels")), families(config, trainings)),)
+
+
+def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    yield from by_number(tables.rows(PANELS))
+
+
+def by_number(panels: Sequence[Row]) -> Iterator[Row]:
+    """The detection rate of panels of several models; null: that of as many models without the feature."""
+    nulls = {(p["estimator"], p["models"]): p["detection_rate"] for p in panels if p["model"] == "twin"}
+    for panel in panels:
+        if panel["model"] == "canary":
+            setting = {"estimator": panel["estimator"], "models": panel["models"]}
+            estimate = Estimate(panel["detection_rate"], panel["low"], panel["high"], panel["n"])
+            null = nulls.get((panel["estimator"], panel["models"]))
+            yield row("detection rate by number of models", setting, estimate, "panel of models", null)
+
+
+MEASURE = Measure("panels", PANELS, plan, rows)

@@ -1,0 +1,64 @@
+"""Whether models that are asked alone know the feature: its rank among the other features of its family.
+
+    push = mean over models of O[0, y] - mean over f >= 1 of O[f, y]
+
+with O[f, y] the mean over probe images of log (P / (1 - P)), P = P(y | x_f), in nats; f = 0 is the feature. The rank of
+its score among the family gives an exact p-value, however few models there are (`ranks`). Several models of one owner
+are one panel: their standardised scores are averaged, so that it has one p-value. The paper has no null; this is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.audits.unique_feature import ranks
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.evaluation import check_label
+from tasks.audits.unique_feature.feature_family import FAMILY, ModelFamily, answers, by_model, clean_images
+from tasks.audits.unique_feature.single_models import Asked, batch_key, sayer
+from tasks.audits.unique_feature.trainings import Trainings
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure, Tables
+from tasks.summaries import Row, alone, row
+
+
+@task(version=2, name="unique_feature.ask_family", batch_key=batch_key)
+def ask_family(config: Asked, inputs: Inputs) -> pa.Table:
+    """The family's scores (FAMILY) of the one model."""
+    clean = clean_images(config.relatives, config.shape)
+    (members,) = answers(config.relatives, clean, [sayer(config, inputs)])
+    check_label(config.label, len(members[0]["log_p"]))
+    about = {"canary": None, "label": config.label, "seed": config.number, "model": "given"}
+    return pa.Table.from_pylist([about | member for member in members], FAMILY)
+
+
+def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001
+    return tuple(Job(ask_family, single.asked, single.inputs) for single in trainings.single_models)
+
+
+def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    yield from among_family([model for table in tables.of(FAMILY) for model in by_model(table)])
+
+
+def among_family(models: Sequence[ModelFamily]) -> Iterator[Row]:
+    """The push towards a label with its exact rank p-value, all models together, and the rank of KL."""
+    if not models:
+        return
+    label = models[0].label
+    log_p = np.stack([model.log_p for model in models])
+    d = np.stack([model.d for model in models])
+    members = log_p.shape[1]
+    estimate, null = ranks.push(log_p, np.stack([model.log_odds for model in models]), label)
+    p_value = ranks.rank_p_value(ranks.label_directed(log_p, label))
+    asked = {"label": ranks.favoured(log_p, label), "label known": label is not None}
+    yield row("push towards a label", asked, estimate, "model", null, p_value)
+    yield row("rank among the family", {}, alone(p_value * members, len(models)), "model", (members + 1) / 2, p_value)
+    kl = ranks.standardised(d[..., None]).mean(axis=0)[:, 0]
+    above = float((d[:, 0] - d[:, 1:].mean(axis=1)).mean())
+    yield row("KL above the family", {}, alone(above, len(models)), "model", 0.0, ranks.rank_p_value(kl))
+
+
+MEASURE = Measure("family", FAMILY, plan, rows)

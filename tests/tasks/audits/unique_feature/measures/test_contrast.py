@@ -1,0 +1,41 @@
+"""The change that a feature makes stands beside that of a random patch."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from tasks.audits.unique_feature.measures.contrast import CONTRAST, Contrast, changes, contrast
+from tasks.audits.unique_feature.probe_images import Burning
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Glyph, pixels
+from tests.tasks.audits.unique_feature.made_up import summary_rows
+from tests.tasks.summary_rows import by_name, with_t
+
+
+def test_the_features_change_has_the_random_patches_as_its_null_and_a_paired_test() -> None:
+    unique, random = [1.0, 2.0, 4.0, 7.0], [0.5, 1.75, 3.0, 6.0]
+    p_value = stats.ttest_rel(unique, random, alternative="greater").pvalue
+    expected = {
+        "feature": [*with_t(unique), "probe image", 2.8125, p_value, None],
+        "random patch": [*with_t(random), "probe image", None, None, None],
+    }
+    found = by_name(changes(pa.table({"unique": pa.array(unique, pa.float32()), "random": random})))
+    assert [("change of a probe image", f'{{"by": "{by}"}}') for by in expected] == list(found)
+    for numbers, row in zip(expected.values(), found.values(), strict=True):
+        assert numbers == pytest.approx(row)
+
+
+def test_the_letter_changes_an_image_by_the_distance_of_its_pixels() -> None:
+    config = Contrast(pin(Dataset("photos")), "test", (28, 28, 1), Burning(Glyph(), "noise", 1))
+    table = contrast(config, ())
+    assert table.schema == CONTRAST
+    first = load(Dataset("photos")).test_images[0, 1:6, 1:6, 0]
+    expected = (((pixels(Glyph()).astype(float) - first) / 255) ** 2).sum() ** 0.5
+    assert expected == pytest.approx(table["unique"][0].as_py(), rel=1e-6)
+    row = summary_rows([table])["change of a probe image", '{"by": "feature"}']
+    means = [sum(table[name].to_pylist()) / table.num_rows for name in ("unique", "random")]
+    assert means == pytest.approx([row["estimate"], row["null"]])
+    assert "probe image" == row["unit"]

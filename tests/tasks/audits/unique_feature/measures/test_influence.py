@@ -1,0 +1,96 @@
+"""Self-influence stands beside the scores of the canaries it is of, and beside what the paper prints."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from tasks.audits.unique_feature.canary_selection import CHOSEN
+from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
+from tasks.audits.unique_feature.measures.influence import with_scores
+from tasks.audits.unique_feature.published import Numbers
+from tasks.audits.unique_feature.units import Units
+from tests.tasks.audits.unique_feature.made_up import pair as trained_pair
+from tests.tasks.audits.unique_feature.made_up import summary_rows
+from tests.tasks.summary_rows import by_name, with_t
+
+M = [0.1, 0.4, 0.2, 0.5, 0.9]
+TWIN = [0.3, 0.1, 0.2, 0.4, 0.25]
+M_W = [0.5, 0.1, 0.4, 0.2, 0.7]
+TWIN_M_W = [0.1, 0.2, 0.05, 0.3, 0.1]
+TRACED = [1.0, 5.0, 2.0, 8.0, 3.0]
+
+
+def pair(canary: int, at: int) -> dict[str, Any]:
+    row = {"canary": canary, "m": M[at], "twin_m": TWIN[at], "m_effect": M[at] - TWIN[at]}
+    effect = {"m_w_probe_effect": M_W[at] - TWIN_M_W[at]}
+    return row | {"m_w_probe": M_W[at], "twin_m_w_probe": TWIN_M_W[at]} | effect
+
+
+ROWS = [pair(canary, at) for at, canary in enumerate((7, 3, 5, 1, 4))]
+CHOSEN_ROWS = [
+    {"row": row["canary"], "self_influence": TRACED[at], "end": "highest" if TRACED[at] > 2.5 else "lowest"}
+    for at, row in enumerate(ROWS)
+][::-1]
+
+
+def correlated(values: list[float]) -> list[Any]:
+    found = stats.pearsonr(TRACED, values)
+    interval = found.confidence_interval(0.95)
+    return [found.statistic, interval.low, interval.high, 5, found.pvalue]
+
+
+def test_self_influence_is_correlated_with_the_scores_of_its_own_canary() -> None:
+    units = Units(ROWS, [*ROWS, pair(99, 0)], "training", "pair of trainings")  # canary 99 was not traced
+    found = by_name(with_scores(units, CHOSEN_ROWS, Numbers(correlation=0.43)))
+    twin = stats.pearsonr(TRACED, TWIN).statistic
+    for metric, values, null, published in (
+        ("M", M, twin, 0.43),
+        ("M effect", [a - b for a, b in zip(M, TWIN, strict=True)], 0.0, None),
+        ("M_w effect", [a - b for a, b in zip(M_W, TWIN_M_W, strict=True)], 0.0, None),
+    ):
+        *estimate, p_value = correlated(values)
+        row = found[f"correlation of self-influence and {metric}", "{}"]
+        assert [*estimate, "canary", null, p_value, published] == pytest.approx(row)
+
+
+def test_both_ends_of_self_influence_have_an_effect_of_their_own() -> None:
+    found = by_name(with_scores(Units(ROWS, ROWS, "training", "pair of trainings"), CHOSEN_ROWS, Numbers()))
+    for end, places in (("highest", (1, 3, 4)), ("lowest", (0, 2))):
+        ours, twins = [M_W[at] for at in places], [TWIN_M_W[at] for at in places]
+        p_value = stats.ttest_rel(ours, twins, alternative="greater").pvalue
+        effects = with_t([a - b for a, b in zip(ours, twins, strict=True)])
+        row = found["M_w effect", f'{{"images": "probe", "self-influence": "{end}"}}']
+        assert [*effects, "pair of trainings", 0.0, p_value, None] == pytest.approx(row)
+    some = [each for each in CHOSEN_ROWS if each["end"] == "lowest"]
+    none = by_name(with_scores(Units(ROWS, ROWS, "training", "pair of trainings"), some, Numbers()))
+    assert 3 + 1 == len(none)
+
+
+def test_self_influence_is_correlated_with_m_over_the_chosen_canaries() -> None:
+    m = [0.1, 0.2, 0.4, 0.3, 0.6]
+    influence = [1.0, 2.0, 3.0, 4.0, 5.0]
+    scores = canary_scores(CanaryScores(), [trained_pair(i, each, 0.01 * i) for i, each in enumerate(m)])
+    chosen = [
+        {
+            "end": "highest" if i > 2 else "lowest",
+            "rank": 1,
+            "row": i,
+            "label": 0,
+            "self_influence": each,
+            "squared_slopes": 0.0,
+        }
+        for i, each in enumerate(influence)
+    ]
+    table = summary_rows([scores, pa.Table.from_pylist(chosen, CHOSEN)], "table 2, mnist, mlp1, no regulariser")
+    row = table["correlation of self-influence and M", "{}"]
+    expected = stats.pearsonr(influence, m)
+    interval = expected.confidence_interval(0.95)
+    assert [expected.statistic, interval.low, interval.high, 0.43] == pytest.approx(
+        [row["estimate"], row["low"], row["high"], row["published"]], abs=1e-6
+    )
+    assert 2 == table["M_w effect", json.dumps({"images": "probe", "self-influence": "highest"})]["n"]

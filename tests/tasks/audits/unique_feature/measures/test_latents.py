@@ -1,0 +1,143 @@
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tasks.audits.unique_feature.canary_selection import Ranked
+from tasks.audits.unique_feature.evaluation import probe_triples
+from tasks.audits.unique_feature.measures.latents import (
+    COMMONEST,
+    LATENTS,
+    Latents,
+    commonest,
+    excited,
+    latent,
+    latents,
+)
+from tasks.job import marks
+from tasks.models.networks import Architecture
+from tasks.models.weights import network_row
+from tasks.models.weights import rows as weight_rows
+from tasks.schemas import MODEL
+from tests.tasks.audits.unique_feature import small
+from tests.tasks.audits.unique_feature.made_up import INK, reads_the_letter, summary_rows
+from tests.tasks.audits.unique_feature.small import wakes_above
+from tests.tasks.summary_rows import by_name, with_t
+
+BRIGHT = 0.5001  # no mean of whole levels
+
+
+def found(table: pa.Table, model: str, layer: str, unit: int) -> tuple[float, float]:
+    rows = [row for row in table.to_pylist() if (row["model"], row["layer"], row["unit"]) == (model, layer, unit)]
+    (row,) = rows
+    return row["unique"], row["random"]
+
+
+def test_a_unit_is_counted_where_the_feature_wakes_it_and_the_clean_image_does_not() -> None:
+    evaluation = small.evaluation(7)
+    table = latents(Latents(evaluation), [wakes_above(BRIGHT), reads_the_letter(1.0)])
+    probe = probe_triples(evaluation)
+    clean, random = (
+        images[:, 1:6, 1:6, 0].reshape(-1, 25)[:, INK].mean(axis=1) / 255 for images in (probe.clean, probe.random)
+    )
+    dark = clean < BRIGHT
+    expected = dark.mean(), (dark & (random > BRIGHT)).mean()
+    assert 0 < expected[1] < expected[0] < 1
+    for layer in ("dense2", "dense3"):
+        assert expected == found(table, "canary", layer, 0)
+        assert (0.0, 0.0) == found(table, "canary", layer, 1)
+    # The twin's unit is active on every clean image that is not black there, so that nothing wakes it.
+    assert (clean == 0).mean() == found(table, "twin", "dense2", 0)[0]
+
+
+def test_every_unit_of_both_hidden_layers_has_a_row_for_each_model() -> None:
+    table = latents(Latents(small.evaluation(7)), [reads_the_letter(1.0)] * 2)
+    assert (LATENTS, 2 * (256 + 128)) == (table.schema, len(table))
+    assert {("canary", "dense2", 256), ("canary", "dense3", 128), ("twin", "dense2", 256), ("twin", "dense3", 128)} == {
+        (row["model"], row["layer"], row["units"]) for row in table.to_pylist()
+    }
+    assert [*range(256), *range(128)] * 2 == table["unit"].to_pylist()
+    assert {(7, 17)} == {(row["canary"], row["seed"]) for row in table.to_pylist()}
+
+
+def test_a_canary_by_rank_is_looked_up() -> None:
+    models = [reads_the_letter(1.0)] * 2
+    ranked = latents(Latents(small.evaluation(Ranked("highest", 2))), [*models, small.chosen(30, 7)])
+    assert latents(Latents(small.evaluation(7)), models) == ranked
+
+
+def test_a_network_without_such_layers_is_refused_in_one_line() -> None:
+    network = Architecture("cnn1", (28, 28, 1), 10)
+    row = reads_the_letter(1.0).to_pylist()[0]
+    row |= {"network": network_row(network), "weights": weight_rows(network.initial(0))}
+    cnn1 = pa.Table.from_pylist([row], MODEL)
+    with pytest.raises(ValueError, match=r"^network is cnn1; latents are those of mlp1's layers dense2 and dense3$"):
+        latents(Latents(small.evaluation(7)), [cnn1, cnn1])
+
+
+def test_a_unit_that_was_active_before_is_not_excited() -> None:
+    changed = np.array([[True, True, False], [True, True, False]])
+    clean = np.array([[False, True, True], [True, True, False]])
+    assert [0.5, 0.0, 0.0] == excited(changed, clean).tolist()
+
+
+def test_the_commonest_units_are_those_of_the_largest_mean_over_models() -> None:
+    def model(seed: int, unique: list[float], random: list[float], name: str = "canary") -> list[dict[str, object]]:
+        fixed = {"canary": 10 + seed, "seed": seed, "model": name, "layer": "dense2", "units": 3}
+        return [
+            fixed | {"unit": unit, "unique": u, "random": r}
+            for unit, (u, r) in enumerate(zip(unique, random, strict=True))
+        ]
+
+    rows = model(1, [0.5, 0.25, 0.0], [0.0] * 3) + model(2, [0.5, 0.25, 0.25], [0.0] * 3)
+    rows += model(1, [0.125, 0.0, 0.0], [0.0, 0.5, 0.25], "twin")
+    table = commonest(pa.Table.from_pylist(rows, LATENTS))
+    assert COMMONEST == table.schema
+    canary = [row for row in table.to_pylist() if row["model"] == "canary"]
+    # Means .5, .25 and .125.
+    assert [(0, 1.0, 0.0, 2), (1, 0.5, 0.0, 2), (2, 0.25, 0.0, 2)] == [
+        (row["unit"], row["unique"], row["random"], row["models"]) for row in canary
+    ]
+    twin = [row for row in table.to_pylist() if row["model"] == "twin"]
+    assert [(1.0, 0.0, 1), (0.0, 1.0, 1), (0.0, 0.5, 1)] == [
+        (row["unique"], row["random"], row["models"]) for row in twin
+    ]
+
+
+def test_layers_are_normalised_apart() -> None:
+    tables = [latents(Latents(small.evaluation(7)), [wakes_above(BRIGHT)] * 2) for _ in range(2)]
+    table = commonest(pa.concat_tables(tables))
+    rows = {(row["model"], row["layer"], row["unit"]): row for row in table.to_pylist()}
+    assert 2 * (256 + 128) == len(rows)
+    for layer in ("dense2", "dense3"):
+        row = rows["canary", layer, 0]
+        assert (1.0, 1.0, 2) == (row["unique"], row["random"], row["models"])
+
+
+def test_the_task_is_marked() -> None:
+    assert ("unique_feature.latents", 1) == (marks(latents).name, marks(latents).version)
+
+
+def test_units_of_the_feature_answer_to_it_and_not_to_random_patches() -> None:
+    def units(model: str, shares: list[tuple[float, float]]) -> list[dict[str, Any]]:
+        about = {"canary": 1, "seed": 2, "model": model, "layer": "dense2", "units": len(shares)}
+        return [about | {"unit": unit, "unique": u, "random": r} for unit, (u, r) in enumerate(shares)]
+
+    table = units("canary", [(0.9, 0.1), (0.9, 0.8), (0.1, 0.0), (0.7, 0.1)]) + units("twin", [(0.0, 0.0)] * 4)
+    row = summary_rows([pa.Table.from_pylist(table, LATENTS)])["units of the feature", '{"layer": "dense2"}']
+    assert (2.0, 0.0, 1) == (row["estimate"], row["null"], row["n"])
+
+
+def test_a_unit_answers_where_the_feature_moves_it_in_more_than_half_of_the_images_beyond_a_random_patch() -> None:
+    def units(layer: str, model: str, seed: int, shares: list[tuple[float, float]]) -> list[dict[str, Any]]:
+        about = {"canary": 4, "seed": seed, "layer": layer, "model": model}
+        return [about | {"unique": unique, "random": random} for unique, random in shares]
+
+    rows = units("first", "canary", 1, [(0.75, 0.0), (0.5, 0.0), (1.0, 0.25), (1.0, 0.5)])  # 2: half is not more
+    rows += units("first", "canary", 2, [(0.0, 1.0)]) + units("first", "twin", 1, [(0.625, 0.0)])
+    rows += units("second", "canary", 1, [(1.0, 0.0)])
+    found = by_name(latent(rows))
+    assert [*with_t([2, 0]), "training", 1.0, None, None] == found["units of the feature", '{"layer": "first"}']
+    alone = [1.0, None, None, 1, "training", None, None, None]
+    assert alone == found["units of the feature", '{"layer": "second"}']
