@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import orchestrator
@@ -32,6 +35,13 @@ from tests.support.shell import PATHS, ROOT
 OURS = sorted(path.stem for path in (ROOT / "tasks" / "audits").iterdir() if not path.name.startswith("_"))
 AUDITS = sorted({*audits.names(), EXAMPLE})
 CHEAP = ("smoke", "null", "few")  # presets that take a second or so at tiny scale
+ABSENT = ("toys", "absent")  # whose data no test has
+PRESETS = [
+    pytest.param(audit, preset, marks=() if preset in CHEAP else pytest.mark.slow)
+    for audit in AUDITS
+    for preset in (("smoke", "null", "mnist") if audit == EXAMPLE else audits.find(audit).audit.presets)
+    if (audit, preset) != ABSENT
+]
 # What all audits plan, at full and at tiny scale, in a process that has done nothing else.
 PLANNING = """
 import hashlib, json, sys
@@ -171,50 +181,56 @@ def test_run_twice_computes_nothing_and_tells_the_same(audit: str, tiny: Tiny) -
     assert all(first.table(name).equals(second.table(name)) for name in first.roots)
 
 
-@pytest.mark.parametrize("audit", AUDITS)
-def test_tables_have_the_schemas_of_their_measures(audit: str, tiny: Tiny) -> None:
+@pytest.mark.parametrize(("audit", "preset"), PRESETS)
+def test_tables_have_the_schemas_of_their_measures(audit: str, preset: str, tiny: Tiny) -> None:
     measures = {measure.name: measure for measure in audits.find(audit).audit.measures}
-    for preset in cheap(audit):
-        for _, report in tiny.cells(audit, preset):
-            assert report.table("summary").schema.equals(SUMMARY)
-            if measures:
-                assert set(report.roots) <= {"summary", *measures}
-            for name in report.roots:
-                assert report.table(name).num_rows, name
-                assert name not in measures or report.table(name).schema.equals(measures[name].schema), name
+    for _, report in tiny.cells(audit, preset):
+        assert report.table("summary").schema.equals(SUMMARY)
+        if measures:
+            assert set(report.roots) <= {"summary", *measures}
+        for name in report.roots:
+            table = report.table(name)
+            assert table.num_rows, name
+            assert name not in measures or table.schema.equals(measures[name].schema), name
+            parquet = io.BytesIO()
+            pq.write_table(table, parquet)
+            assert table.equals(pq.read_table(parquet)), name  # which a fixed size of lists would spoil
 
 
-@pytest.mark.parametrize("audit", AUDITS)
-def test_a_number_has_a_name_a_unit_and_a_sample(audit: str, tiny: Tiny) -> None:
-    for preset in cheap(audit):
-        for _, report in tiny.cells(audit, preset):
-            summary = report.table("summary")
-            for row in summary.to_pylist():
-                assert row["metric"]
-                assert row["unit"], row
-                assert row["n"] is not None, row
-                assert row["n"] >= 0, row
-                assert isinstance(json.loads(row["setting"]), dict)
-                assert row["published"] is None, row  # whose data and networks these are not
-                if row["low"] is not None:
-                    assert row["low"] <= row["estimate"] <= row["high"], row
-            assert len(names(summary)) == len(set(names(summary)))
+@pytest.mark.parametrize(("audit", "preset"), PRESETS)
+def test_a_number_has_a_name_a_unit_and_a_sample(audit: str, preset: str, tiny: Tiny) -> None:
+    for _, report in tiny.cells(audit, preset):
+        summary = report.table("summary")
+        for row in summary.to_pylist():
+            assert row["metric"]
+            assert row["unit"], row
+            assert row["n"] is not None, row
+            assert row["n"] >= 0, row
+            assert isinstance(json.loads(row["setting"]), dict)
+            assert row["published"] is None, row  # whose data and networks these are not
+            if row["low"] is not None:
+                assert row["low"] <= row["estimate"] <= row["high"], row
+        assert len(names(summary)) == len(set(names(summary)))
 
 
-@pytest.mark.parametrize("audit", AUDITS)
-def test_the_answer_in_words_stands_on_rows_of_the_summary(audit: str, tiny: Tiny) -> None:
+@pytest.mark.parametrize(("audit", "preset"), PRESETS)
+def test_the_answer_in_words_stands_on_rows_of_the_summary(audit: str, preset: str, tiny: Tiny) -> None:
     assert audit not in OURS or audits.find(audit).audit.verdict is not None
-    for preset in cheap(audit):
-        for config, report in tiny.cells(audit, preset):
-            summary = report.table("summary")
-            for table in (summary, summary.slice(0, 0)):  # the second, where nothing could be had
-                said = verdict(audit, config, table)
-                if said is not None:
-                    assert said.answer in get_args(Answer)
-                    assert said.sentence
-                    assert said.limits
-                    assert set(said.rows) <= set(names(table))
-                    assert not {"nan", "inf", "None"} & set(said.sentence.replace(",", " ").split())
+    for config, report in tiny.cells(audit, preset):
+        summary = report.table("summary")
+        for table in (summary, summary.slice(0, 0)):  # the second, where nothing could be had
+            said = verdict(audit, config, table)
+            if said is not None:
+                assert said.answer in get_args(Answer)
+                assert said.sentence
+                assert said.limits
+                assert set(said.rows) <= set(names(table))
+                assert not {"nan", "inf", "None"} & set(re.findall(r"\w+", said.sentence))
+
+
+def test_the_presets_of_the_example_are_all_among_these(package: Path) -> None:
+    found = [each.values[1] for each in PRESETS if each.values[0] == EXAMPLE]
+    assert list(audits.find(EXAMPLE).audit.presets) == found
 
 
 @pytest.mark.parametrize("audit", [audit for audit in AUDITS if audit in (*OURS, EXAMPLE)])
