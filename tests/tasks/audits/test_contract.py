@@ -96,8 +96,8 @@ def planned(package: Path, hash_seed: str) -> Planned:
     command = [sys.executable, "-c", PLANNING, *AUDITS]
     said = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout)
     names = [tuple(each) for each in said["asked"]]
-    both = (dict(zip(names, said[turn], strict=True)) for turn in ("first", "second"))
-    return Planned(*both, said["loaded"])
+    first, second = (dict(zip(names, said[turn], strict=True)) for turn in ("first", "second"))
+    return Planned(first, second, said["loaded"])
 
 
 @pytest.fixture(scope="module")
