@@ -13,6 +13,7 @@ import pyarrow as pa
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Pixels
+    from tasks.measure import Measure
 
 Inputs = Sequence[pa.Table]
 Function = Callable[[Any, Inputs], pa.Table]
@@ -116,7 +117,8 @@ class Audit:
     answer off the summary table.
 
     A preset is a config, or a tuple of them: then it is a sweep with a cell for each. `probes(config)` yields the
-    pictures that a model is asked about, set by set: (name of the set, pictures).
+    pictures that a model is asked about, set by set: (name of the set, pictures). `measures` are those of which the
+    plan is made, where it is made of measures.
     """
 
     config: type
@@ -125,6 +127,7 @@ class Audit:
     tiny: Callable[[Any], Any]
     verdict: Callable[[Any, pa.Table], Verdict] | None = None
     probes: Callable[[Any], Iterator[tuple[str, Pixels]]] | None = None
+    measures: tuple[Measure, ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.presets:

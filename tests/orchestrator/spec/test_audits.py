@@ -12,19 +12,10 @@ import toys
 
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec import audits
+from tests.support.packages import offer
 
 # As in a shell: pytest has the toys on its own path.
 ENV = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (Path(toys.__file__).parent, Path(__file__).parents[3])))}
-
-
-def offer(folder: Path, name: str, value: str, **modules: str) -> None:
-    """Lay out an installed package that offers an audit."""
-    info = folder / f"{name}-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[engram.audits]\n{name} = {value}\n")
-    for module, text in modules.items():
-        (folder / f"{module}.py").write_text(text)
 
 
 def test_our_audits_and_those_of_other_packages_are_listed_in_order() -> None:

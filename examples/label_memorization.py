@@ -1,0 +1,235 @@
+"""Which training labels are memorised?
+
+A network memorises the label of an image where it is right about it only because it was trained on it. Networks are
+trained, each on a random share of the images, so that some of them were trained on an image and others were not.
+
+    mem(i) = P[correct on i | trained on i] - P[correct on i | not trained on i]
+
+Reading it. 0: training on the image makes no difference. 1: its label is told by networks that were trained on it and
+by no other, as a wrong label is. The mean over images is the accuracy on images that a network was trained on less
+that on the others, of which every training gives a value. The mem of one image is noisy where networks are few, so the
+share of images whose mem is high has a null: the answers of each network beside the images of another one.
+
+Source. Feldman & Zhang 2020, "What neural networks memorize and why", eq. 1 with the estimator by subsets of section
+2.2; high is 0.25 there, too. The networks here, the intervals and the null are ours.
+
+Cost. `models` trainings. `smoke` takes seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks import seeds, statistics
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.mixtures import Part, Share
+from tasks.job import Answer, Audit, Inputs, Job, Roots, Verdict, task
+from tasks.measure import Measure, Tables, roots, summarised
+from tasks.models.catalog import Network
+from tasks.summaries import Row, row
+from tasks.training.mixed import Mixture, logits, train
+
+Mask = NDArray[np.bool_]
+Counts = NDArray[np.int64]
+Array = NDArray[np.float64]
+MATTERS = 0.01  # a mean of mem worth telling
+SHIFTS = 20  # whose mean is the null of the share
+
+
+@dataclass(frozen=True)
+class LabelMemorization:
+    """`models` networks, each trained on a random `share` of the first `examples` training images (0: all).
+
+    With `unseen` they are asked about the `examples` that follow, of which none was trained on: a null.
+    """
+
+    data: Dataset = Dataset("mnist")
+    network: Network = Network("mlp1")
+    models: int = 100
+    share: float = 0.7
+    examples: int = 0
+    epochs: int = 20
+    high: float = 0.25
+    unseen: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("models", 2), ("examples", 0), ("epochs", 1), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        for name in ("share", "high"):
+            if not 0 < getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be between 0 and 1")
+        if self.unseen and not self.examples:
+            raise ValueError("unseen is on and examples is 0; some images must be left that are not trained on")
+
+
+def plan(config: LabelMemorization) -> Roots:
+    return roots(MEASURES, config, tuple(asked(config)), lambda read: Job(summary, High(config.high), read))
+
+
+def asked(config: LabelMemorization) -> Iterator[Job]:
+    """What each network says. Its seed follows from its number: the first ten of a hundred are those of ten."""
+    images, trained = load(config.data), Part(config.data, 0, config.examples)
+    about = replace(trained, first=config.examples) if config.unseen else trained
+    about.rows(images)  # refused here where there are not so many
+    for number in range(config.models):
+        seed = seeds.derive(config.seed, "training", number)
+        shares = (Share(trained, config.share, seed),)
+        model = Mixture(shares, config.data, images.classes, config.network, seed=seed, epochs=config.epochs)
+        yield Job(answers, Share(about, config.share, seed), (Job(train, model),))
+
+
+ANSWERS = pa.schema([("row", pa.int64()), ("member", pa.bool_()), ("correct", pa.bool_())])
+
+
+@task(version=1)
+def answers(config: Share, inputs: Inputs) -> pa.Table:
+    """Of each image whether it is in the share that the network was trained on, and whether the network is right."""
+    from tasks.models.weights import architecture_of, weights_of  # torch, without which a plan is made
+
+    images = load(config.part.data)
+    rows = config.part.rows(images)
+    said = logits(architecture_of(inputs[0]), weights_of(inputs[0]), images.train_images[rows])
+    correct = said.argmax(axis=1) == images.train_labels[rows]
+    return pa.table([rows, np.isin(rows, config.rows(images)), correct], schema=ANSWERS)
+
+
+def stacked(inputs: Inputs) -> tuple[Mask, Mask]:
+    """Which images each network was trained on, and about which it is right, both (models, images)."""
+    member, correct = (np.stack([table[name].to_numpy() for table in inputs]) for name in ("member", "correct"))
+    return member, correct
+
+
+def counts(member: Mask, correct: Mask) -> Counts:
+    """(4, images): networks that were trained on it, how many of them are right; those that were not, as many."""
+    return np.stack([member.sum(0), (member & correct).sum(0), (~member).sum(0), (~member & correct).sum(0)])
+
+
+def memorization(counted: Counts) -> tuple[Array, Array]:
+    """mem of each image with its standard error, both (images,); NaN where all networks, or none, were trained on it.
+
+    The two rates are of different networks, so their binomial variances add. Feldman & Zhang 2020, eq. 1.
+    """
+    with np.errstate(invalid="ignore"):
+        trained, held_out = counted[1] / counted[0], counted[3] / counted[2]
+        variance = trained * (1 - trained) / counted[0] + held_out * (1 - held_out) / counted[2]
+    return trained - held_out, np.sqrt(variance)
+
+
+def share_high(counted: Counts, high: float) -> float:
+    """The share of images whose mem is high, of those where it is known; NaN where it never is."""
+    mem, _ = memorization(counted)
+    known = mem[~np.isnan(mem)]
+    return float((known >= high).mean()) if known.size else np.nan
+
+
+@dataclass(frozen=True)
+class High:
+    """From which mem on it is high."""
+
+    high: float
+
+
+SIDES = ("trained", "trained_correct", "held_out", "held_out_correct")  # numbers of networks
+IMAGES = pa.schema(
+    [
+        ("row", pa.int64()),  # of the training split
+        *((side, pa.int64()) for side in SIDES),
+        ("mem", pa.float64()),  # null, like what follows, where all networks, or none, were trained on the image
+        ("standard_error", pa.float64()),
+        ("high", pa.bool_()),
+    ]
+)
+
+
+@task(version=1, gathers=True)
+def images(config: High, inputs: Inputs) -> pa.Table:
+    counted = counts(*stacked(inputs))
+    mem, error = memorization(counted)
+    high = pa.array(mem >= config.high, mask=np.isnan(mem))
+    scores = [pa.array(values, from_pandas=True) for values in (mem, error)]
+    return pa.table([inputs[0]["row"], *counted, *scores, high], schema=IMAGES)
+
+
+def of_images(tables: Tables, about: High) -> Iterator[Row]:
+    """The share of images whose mem is high; its interval is that of leaving out one training at a time."""
+    for table, trained in zip(tables.of(IMAGES), tables.of(TRAININGS), strict=False):
+        share = share_high(np.stack([table[side].to_numpy() for side in SIDES]), about.high)
+        estimate = statistics.jackknife(share, trained["share_without"].to_numpy())
+        null = statistics.mean(trained["share_shifted"].drop_null()).value
+        yield row("share of high mem", {"from": about.high}, estimate, "training", null)
+
+
+TRAININGS = pa.schema(
+    [
+        ("trained_accuracy", pa.float64()),
+        ("held_out_accuracy", pa.float64()),
+        ("share_without", pa.float64()),  # of high mem, by all other networks
+        ("share_shifted", pa.float64()),  # of high mem, by the answers of networks so many rows further on
+    ]
+)
+
+
+@task(version=1, gathers=True)
+def trainings(config: High, inputs: Inputs) -> pa.Table:
+    member, correct = stacked(inputs)
+    counted, found = counts(member, correct), []
+    for number, (its, right) in enumerate(zip(member, correct, strict=True)):
+        without = share_high(counted - counts(its[None], right[None]), config.high)
+        shifted = counts(np.roll(member, number, axis=0), correct)
+        null = share_high(shifted, config.high) if 1 <= number <= SHIFTS else np.nan
+        found.append((right[its].mean(), right[~its].mean(), without, null))
+    return pa.table([pa.array(column, from_pandas=True) for column in np.transpose(found)], schema=TRAININGS)
+
+
+def of_trainings(tables: Tables, about: High) -> Iterator[Row]:  # noqa: ARG001 - the mean knows nothing of high mem
+    """The mean of mem, and the accuracies whose difference it is."""
+    for table in tables.of(TRAININGS):
+        trained, held_out = (table[f"{side}_accuracy"].to_numpy() for side in ("trained", "held_out"))
+        p_value = statistics.paired_greater(trained, held_out).p_value
+        yield row("mean mem", {}, statistics.mean(trained - held_out), "training", 0.0, p_value)
+        for name, values in (("trained on", trained), ("held out", held_out)):
+            yield row("accuracy", {"images": name}, statistics.mean(values), "training")
+
+
+MEASURES = (
+    Measure("trainings", TRAININGS, lambda config, said: Job(trainings, High(config.high), said), of_trainings),
+    Measure("images", IMAGES, lambda config, said: Job(images, High(config.high), said), of_images),
+)
+
+
+@task(version=1, gathers=True)
+def summary(config: High, inputs: Inputs) -> pa.Table:
+    return summarised(MEASURES, inputs, config)
+
+
+def verdict(config: LabelMemorization, table: pa.Table) -> Verdict:
+    """Memorised: the interval of the mean lies above 0, as for 1 in 40 sets of networks that memorise nothing."""
+    limits = "The mean says little of one image: its own mem and the standard error stand in the table `images`."
+    found = next((each for each in table.to_pylist() if each["metric"] == "mean mem"), None)
+    if found is None or found["low"] is None:
+        return Verdict("undecided", "Undecided: there are fewer than two networks to compare.", limits, ())
+    answer: Answer = "memorised" if found["low"] > 0 else "not seen" if found["high"] < MATTERS else "undecided"
+    sentence = (
+        f"{answer.capitalize()}: {'being taken to be' if config.unseen else 'being'} trained on makes the label of an "
+        f"image {found['estimate']:.3g} more likely to be told (95 % interval {found['low']:.3g} to "
+        f"{found['high']:.3g} over {found['n']} trainings)."
+    )
+    return Verdict(answer, sentence, limits, (("mean mem", "{}"),))
+
+
+def tiny(config: LabelMemorization) -> LabelMemorization:
+    few = min(config.examples or 60, 60)
+    return replace(config, data=Dataset("digits"), models=min(config.models, 6), examples=few, epochs=2)
+
+
+SMOKE = LabelMemorization(Dataset("digits"), models=16, examples=200, epochs=10)
+PRESETS = {"smoke": SMOKE, "null": replace(SMOKE, unseen=True), "mnist": LabelMemorization()}
+AUDIT = Audit(LabelMemorization, plan, PRESETS, tiny, verdict, measures=MEASURES)

@@ -1,0 +1,303 @@
+"""What every audit owes its users, whoever offers it: ours, those of another package, and the example of the README."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import orchestrator
+from dashboards.run import open_run
+from orchestrator.planning.identity import key_of
+from orchestrator.planning.plan import Plan
+from orchestrator.runs.report import Report
+from orchestrator.spec import audits
+from orchestrator.spec.resolve import pinned, wanted
+from orchestrator.spec.specification import Spec
+from orchestrator.store import open_store
+from tasks.job import Answer, Inputs, Job, Roots, Verdict, task
+from tasks.schemas import SUMMARY
+from tests.dashboards import pages
+from tests.support.packages import EXAMPLE, offered_example
+from tests.support.shell import PATHS, ROOT
+
+OURS = sorted(path.stem for path in (ROOT / "tasks" / "audits").iterdir() if not path.name.startswith("_"))
+AUDITS = sorted({*audits.names(), EXAMPLE})
+CHEAP = ("smoke", "null", "few")  # presets that take a second or so at tiny scale
+ABSENT = ("toys", "absent")  # whose data no test has
+PRESETS = [
+    pytest.param(audit, preset, marks=() if preset in CHEAP else pytest.mark.slow)
+    for audit in AUDITS
+    for preset in (("smoke", "null", "mnist") if audit == EXAMPLE else audits.find(audit).audit.presets)
+    if (audit, preset) != ABSENT
+]
+# What all audits plan, at full and at tiny scale, in a process that has done nothing else.
+PLANNING = """
+import hashlib, json, sys
+from orchestrator.errors import EngramError
+from orchestrator.planning.plan import plan_of
+from orchestrator.spec import audits
+from orchestrator.spec.resolve import pinned, wanted
+from orchestrator.spec.specification import Spec
+
+def keys(spec):
+    try:
+        plans = [plan_of(cell) for cell in pinned(wanted(spec), digests)]
+    except EngramError as error:
+        return str(error)
+    told = [[list(plan.jobs), dict(plan.roots), dict(plan.inputs), dict(plan.after)] for plan in plans]
+    return [hashlib.sha256(json.dumps(each).encode()).hexdigest() for each in told]
+
+digests = {}
+asked = [(name, preset, scale) for name in sys.argv[1:] for preset in audits.find(name).audit.presets
+         for scale in ("full", "tiny")]
+first, second = ([keys(Spec(name, preset, {"scale": scale})) for name, preset, scale in asked] for _ in range(2))
+loaded = [name for name in ("torch", "scipy", "sklearn", "pandas", "ray") if name in sys.modules]
+print(json.dumps({"asked": asked, "first": first, "second": second, "loaded": loaded}))
+"""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What such a process said: by audit, preset and scale a digest of each cell's plan, or why there is none."""
+
+    first: dict[tuple[str, str, str], Any]
+    second: dict[tuple[str, str, str], Any]
+    loaded: list[str]
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of the package that offers the example, which is on Python's path."""
+    folder = tmp_path_factory.mktemp("package")
+    with offered_example(folder):
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def _embedded_data_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ENGRAM_DATA", raising=False)
+
+
+def planned(package: Path, hash_seed: str) -> Planned:
+    env = {name: value for name, value in os.environ.items() if name != "ENGRAM_DATA"}
+    env |= {"PYTHONPATH": os.pathsep.join([str(package), PATHS]), "PYTHONHASHSEED": hash_seed}
+    command = [sys.executable, "-c", PLANNING, *AUDITS]
+    said = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout)
+    names = [tuple(each) for each in said["asked"]]
+    first, second = (dict(zip(names, said[turn], strict=True)) for turn in ("first", "second"))
+    return Planned(first, second, said["loaded"])
+
+
+@pytest.fixture(scope="module")
+def plans(package: Path) -> tuple[Planned, Planned]:
+    """The plans of two processes that order their sets and dictionaries of texts differently."""
+    return planned(package, "0"), planned(package, "1")
+
+
+def test_a_plan_is_the_same_every_time_in_every_process(plans: tuple[Planned, Planned]) -> None:
+    one, other = plans
+    assert one.first == one.second == other.first == other.second
+
+
+def test_listing_and_planning_load_none_of_what_only_computing_needs(plans: tuple[Planned, Planned]) -> None:
+    assert [[], []] == [each.loaded for each in plans]
+
+
+def test_every_preset_plans_or_says_in_a_line_which_data_are_absent(plans: tuple[Planned, Planned]) -> None:
+    refused = {asked: said for asked, said in plans[0].first.items() if isinstance(said, str)}
+    for asked, said in refused.items():
+        assert 1 == len(said.splitlines()), asked
+        assert "ENGRAM_DATA is not set" in said, asked
+    # At tiny scale all is embedded; so are the data of what a new user tries.
+    ours = {(audit, preset) for audit, preset, scale in refused if audit in (*OURS, EXAMPLE) and scale == "tiny"}
+    assert set() == ours
+    tried = {preset for audit, preset, _ in refused if audit in OURS and preset in ("quickstart", "null", "smoke")}
+    assert set() == tried
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """Runs at tiny scale, each computed once, in one store."""
+
+    store: Path
+    done: dict[tuple[str, str], Report]
+
+    def run(self, audit: str, preset: str, tolerate: int = 0) -> Report:
+        return orchestrator.run(
+            audit, preset=preset, store=self.store, address="none", report=False, tolerate=tolerate, scale="tiny"
+        )
+
+    def of(self, audit: str, preset: str) -> Report:
+        if (audit, preset) not in self.done:
+            self.done[audit, preset] = self.run(audit, preset)
+        return self.done[audit, preset]
+
+    def cells(self, audit: str, preset: str) -> list[tuple[Any, Report]]:
+        """The config and the report of each cell."""
+        report = self.of(audit, preset)
+        found = pinned(wanted(Spec(audit, preset, {"scale": "tiny"})), {})
+        return list(zip([cell.config for cell in found], report.cells or (report,), strict=True))
+
+
+@pytest.fixture(scope="module")
+def tiny(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    return Tiny(tmp_path_factory.mktemp("store"), {})
+
+
+def cheap(audit: str) -> list[str]:
+    """The presets that these tests run; each audit has one at least."""
+    found = [preset for preset in CHEAP if preset in audits.find(audit).audit.presets]
+    assert found, f"{audit} has none of the presets {', '.join(CHEAP)}"
+    return found
+
+
+def verdict(audit: str, config: Any, summary: pa.Table) -> Verdict | None:
+    answers = audits.find(audit).audit.verdict
+    return None if answers is None else answers(config, summary)
+
+
+def names(summary: pa.Table) -> list[tuple[str, str]]:
+    return [(row["metric"], row["setting"]) for row in summary.to_pylist()]
+
+
+@pytest.mark.parametrize("audit", AUDITS)
+def test_run_twice_computes_nothing_and_tells_the_same(audit: str, tiny: Tiny) -> None:
+    first = tiny.of(audit, cheap(audit)[0])
+    second = tiny.run(audit, cheap(audit)[0])
+    assert ("finished", 0) == (second.state, second.jobs["done"])
+    assert (first.run, dict(first.roots)) == (second.run, dict(second.roots))
+    assert all(first.table(name).equals(second.table(name)) for name in first.roots)
+
+
+@pytest.mark.parametrize(("audit", "preset"), PRESETS)
+def test_tables_have_the_schemas_of_their_measures(audit: str, preset: str, tiny: Tiny) -> None:
+    measures = {measure.name: measure for measure in audits.find(audit).audit.measures}
+    for _, report in tiny.cells(audit, preset):
+        assert report.table("summary").schema.equals(SUMMARY)
+        if measures:
+            assert set(report.roots) <= {"summary", *measures}
+        for name in report.roots:
+            table = report.table(name)
+            assert table.num_rows, name
+            assert name not in measures or table.schema.equals(measures[name].schema), name
+            parquet = io.BytesIO()
+            pq.write_table(table, parquet)
+            assert table.equals(pq.read_table(parquet)), name  # which a fixed size of lists would spoil
+
+
+@pytest.mark.parametrize(("audit", "preset"), PRESETS)
+def test_a_number_has_a_name_a_unit_and_a_sample(audit: str, preset: str, tiny: Tiny) -> None:
+    for _, report in tiny.cells(audit, preset):
+        summary = report.table("summary")
+        for row in summary.to_pylist():
+            assert row["metric"]
+            assert row["unit"], row
+            assert row["n"] is not None, row
+            assert row["n"] >= 0, row
+            assert isinstance(json.loads(row["setting"]), dict)
+            assert row["published"] is None, row  # whose data and networks these are not
+            if row["low"] is not None:
+                assert row["low"] <= row["estimate"] <= row["high"], row
+        assert len(names(summary)) == len(set(names(summary)))
+
+
+@pytest.mark.parametrize(("audit", "preset"), PRESETS)
+def test_the_answer_in_words_stands_on_rows_of_the_summary(audit: str, preset: str, tiny: Tiny) -> None:
+    assert audit not in OURS or audits.find(audit).audit.verdict is not None
+    for config, report in tiny.cells(audit, preset):
+        summary = report.table("summary")
+        for table in (summary, summary.slice(0, 0)):  # the second, where nothing could be had
+            said = verdict(audit, config, table)
+            if said is not None:
+                assert said.answer in get_args(Answer)
+                assert said.sentence
+                assert said.limits
+                assert set(said.rows) <= set(names(table))
+                assert not {"nan", "inf", "None"} & set(re.findall(r"\w+", said.sentence))
+
+
+def test_the_presets_of_the_example_are_all_among_these(package: Path) -> None:
+    found = [each.values[1] for each in PRESETS if each.values[0] == EXAMPLE]
+    assert list(audits.find(EXAMPLE).audit.presets) == found
+
+
+@pytest.mark.parametrize("audit", [audit for audit in AUDITS if audit in (*OURS, EXAMPLE)])
+def test_where_nothing_was_trained_on_the_interval_covers_the_null(audit: str, tiny: Tiny) -> None:
+    for config, report in tiny.cells(audit, "null"):
+        rows = {(row["metric"], row["setting"]): row for row in report.table("summary").to_pylist()}
+        said = verdict(audit, config, report.table("summary"))
+        assert said is not None
+        assert said.answer not in ("memorised", "not forgotten")
+        rests_on = rows[said.rows[0]]
+        assert rests_on["low"] <= rests_on["null"] <= rests_on["high"], rests_on
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Nothing."""
+
+
+@task(version=1, name="contract.lost")
+def lost(config: Lost, inputs: Inputs) -> pa.Table:
+    raise ValueError("lost for the test")
+
+
+def without_a_leaf(roots: Roots) -> Roots:
+    """The same plan, but that the first of the jobs that read no tables fails."""
+    leaf = next(key for key, job in Plan.below(roots).jobs.items() if not job.inputs)
+    made: dict[Job, Job] = {}
+
+    def changed(job: Job) -> Job:
+        if job not in made:
+            inputs = tuple(changed(below) for below in job.inputs)
+            after = None if job.after is None else changed(job.after)
+            fails = not inputs and key_of(job, ()) == leaf
+            made[job] = Job(lost, Lost()) if fails else replace(job, inputs=inputs, after=after)
+        return made[job]
+
+    def every(jobs: Sequence[Job]) -> tuple[Job, ...]:
+        return tuple(changed(job) for job in jobs)
+
+    return {name: changed(root) if isinstance(root, Job) else every(root) for name, root in roots.items()}
+
+
+@pytest.mark.parametrize("audit", [audit for audit in AUDITS if audit != "chains"])  # which is a single training
+def test_a_failed_leaf_that_is_tolerated_leaves_a_summary(
+    audit: str, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preset = cheap(audit)[0]
+    ((config, _),) = tiny.cells(audit, preset)  # so that nothing but what reads the leaf is computed anew
+    found = audits.find(audit)
+    failing = replace(found, audit=replace(found.audit, plan=lambda config: without_a_leaf(found.audit.plan(config))))
+    monkeypatch.setattr(audits, "find", lambda name: failing)
+    report = tiny.run(audit, preset, tolerate=1)
+    assert ("failed", 1, 3) == (report.state, report.jobs["failed"], report.exit_code)
+    summary = report.table("summary")
+    assert summary.schema.equals(SUMMARY)
+    assert summary.num_rows
+    said = verdict(audit, config, summary)
+    assert said is None or set(said.rows) <= set(names(summary))
+
+
+@pytest.mark.parametrize("audit", AUDITS)
+def test_what_an_audit_says_of_itself_is_read_in_its_report(audit: str, tiny: Tiny) -> None:
+    found = audits.find(audit)
+    assert found.question
+    assert found.documentation or audit not in (*OURS, EXAMPLE)
+    run = open_run(open_store(str(tiny.store)), tiny.of(audit, cheap(audit)[0]).run)
+    page = pages.words(pages.draw(run))
+    assert found.question in page
+    for paragraph in found.documentation.split("\n\n"):
+        assert " ".join(paragraph.split()) in page

@@ -1,0 +1,160 @@
+"""The README's example of an audit in one file: its estimator by hand, its null by simulation, its runs as a user's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasks import statistics
+from tasks.schemas import SUMMARY
+from tests.support.packages import EXAMPLE, offered_example
+from tests.support.shell import ROOT, Here
+
+RUN = ("run", EXAMPLE, "--address", "none")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def audit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The module, as a package offers it."""
+    with offered_example(tmp_path_factory.mktemp("package")):
+        import label_memorization
+
+        yield label_memorization
+
+
+@pytest.fixture(scope="module")
+def engram(tmp_path_factory: pytest.TempPathFactory) -> Here:
+    """One folder with one store, in which what the presets share is trained once."""
+    return Here(tmp_path_factory.mktemp("runs"))
+
+
+def rows(engram: Here, run: str, table: str = "summary") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = engram.json("results", run, table)
+    return found
+
+
+def a_share(networks: int, images: int, chance: np.random.Generator) -> Any:
+    """Which images each network is trained on: seven tenths of them, (networks, images)."""
+    ranks = chance.random((networks, images)).argsort(axis=1)
+    return ranks < round(0.7 * images)
+
+
+def test_mem_is_the_difference_of_the_rates_and_their_variances_add(audit: Any) -> None:
+    #                   memorised  known  half of each  never held out
+    member = np.array([[1, 1, 1, 1], [1, 1, 1, 1], [0, 0, 0, 1], [0, 0, 0, 1]], bool)
+    correct = np.array([[1, 1, 1, 1], [1, 1, 0, 1], [0, 1, 1, 1], [0, 1, 0, 0]], bool)
+    counted = audit.counts(member, correct)
+    assert [[2, 2, 2, 4], [2, 2, 1, 3], [2, 2, 2, 0], [0, 2, 1, 0]] == counted.tolist()
+    mem, error = audit.memorization(counted)
+    assert [1.0, 0.0, 0.0] == mem[:3].tolist()
+    assert [0.0, 0.0, 0.5] == pytest.approx(error[:3])  # sqrt(1/4 / 2 + 1/4 / 2)
+    assert np.isnan([mem[3], error[3]]).all()
+    assert 1 / 3 == audit.share_high(counted, 0.25)
+    assert np.isnan(audit.share_high(counted[:, 3:], 0.25))
+
+
+def test_a_network_that_knows_nothing_but_what_it_was_trained_on_memorises_every_label(audit: Any) -> None:
+    member = a_share(20, 50, np.random.default_rng(0))
+    mem, error = audit.memorization(audit.counts(member, member))
+    assert {1.0} == set(mem)
+    assert {0.0} == set(error)
+
+
+def test_where_nothing_is_memorised_intervals_cover_their_nulls(audit: Any) -> None:
+    """Images of which some are hard, networks of which some are poor; 200 sets of them."""
+    chance, networks, images = np.random.default_rng(1), 12, 100
+    covered, high, null = [], [], []
+    easy = chance.beta(5, 1, images)
+    for _ in range(200):
+        member = a_share(networks, images, chance)
+        correct = chance.random((networks, images)) < easy - 0.1 * chance.random((networks, 1))
+        gaps = [right[its].mean() - right[~its].mean() for its, right in zip(member, correct, strict=True)]
+        mean = statistics.mean(gaps)
+        assert mean.low is not None
+        assert mean.high is not None
+        covered.append(mean.low <= 0 <= mean.high)
+        counted = audit.counts(member, correct)
+        high.append(audit.share_high(counted, 0.25))
+        shifted = [audit.counts(np.roll(member, by, axis=0), correct) for by in range(1, networks)]
+        null.append(np.mean([audit.share_high(each, 0.25) for each in shifted]))
+    assert np.mean(covered) >= 0.9
+    assert np.mean(high) > 0.1  # though nothing is memorised
+    apart = statistics.mean(np.subtract(high, null))
+    assert apart.low is not None
+    assert apart.high is not None
+    assert apart.low <= 0 <= apart.high
+
+
+def test_the_smoke_preset_finds_what_is_memorised_and_the_null_does_not(engram: Here) -> None:
+    found = engram.json(*RUN, "--preset", "smoke")
+    null = engram.json(*RUN, "--preset", "null")
+    assert 16 * 2 + 3 == found["jobs"]["done"]
+    assert 16 + 3 == null["jobs"]["done"]  # the networks are those of the other
+    mean, *_ = rows(engram, found["run"])
+    assert ("mean mem", 16, "training", 0.0) == (mean["metric"], mean["n"], mean["unit"], mean["null"])
+    assert mean["low"] > 0
+    mean, *_ = rows(engram, null["run"])
+    assert mean["low"] <= 0 <= mean["high"]
+    assert engram.json(*RUN, "--preset", "null")["jobs"]["done"] == 0
+
+
+def test_the_tables_and_the_summary_say_the_same(engram: Here, audit: Any) -> None:
+    run = engram.json(*RUN, "--preset", "smoke")["run"]
+    images, trainings = rows(engram, run, "images"), rows(engram, run, "trainings")
+    assert (200, 16) == (len(images), len(trainings))
+    assert {16} == {row["trained"] + row["held_out"] for row in images}
+    assert 16 * 140 == sum(row["trained"] for row in images)
+    summed = {(row["metric"], row["setting"]): row for row in rows(engram, run)}
+    known = [row for row in images if row["mem"] is not None]
+    for row in known:
+        rates = row["trained_correct"] / row["trained"], row["held_out_correct"] / row["held_out"]
+        assert rates[0] - rates[1] == pytest.approx(row["mem"])
+        assert row["high"] == (row["mem"] >= 0.25)
+    share = summed["share of high mem", '{"from": 0.25}']
+    assert share["estimate"] == pytest.approx(np.mean([row["high"] for row in known]))
+    assert share["low"] < share["estimate"] < share["high"]
+    gaps = [row["trained_accuracy"] - row["held_out_accuracy"] for row in trainings]
+    assert summed["mean mem", "{}"]["estimate"] == pytest.approx(np.mean(gaps))
+    assert set(SUMMARY.names) == set(next(iter(summed.values())))
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "says"),
+    [
+        (("models=1",), 2, "models is 1; it must be at least 2"),
+        (("share=1",), 2, "share is 1.0; it must be between 0 and 1"),
+        (("unseen=true", "examples=0"), 2, "unseen is on and examples is 0; some images must be left"),
+        (("unseen=true", "examples=800"), 1, "digits has the training images 0 to 1436, not those from 800 to 1599"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_line(engram: Here, settings: tuple[str, ...], code: int, says: str) -> None:
+    said = engram(*RUN, "--preset", "smoke", *settings, code=code).stderr
+    assert says in said
+    assert 1 == len(said.strip().splitlines())
+
+
+def test_the_verdict_is_read_off_the_interval_of_the_mean(audit: Any) -> None:
+    import pyarrow as pa
+
+    def answer(low: float | None, high: float | None) -> str:
+        row = dict.fromkeys(SUMMARY.names) | {"metric": "mean mem", "setting": "{}", "estimate": 0.0, "n": 5}
+        table = pa.Table.from_pylist([row | {"low": low, "high": high}], SUMMARY)
+        return str(audit.verdict(audit.SMOKE, table).answer)
+
+    assert ["memorised", "not seen", "undecided"] == [answer(0.001, 0.3), answer(-0.1, 0.005), answer(-0.1, 0.1)]
+    assert "undecided" == answer(None, None)
+
+
+def test_the_readme_shows_lines_of_the_file_in_their_order() -> None:
+    readme = (ROOT / "README.md").read_text()
+    section = readme[readme.index("## Add an audit") : readme.index("## Speed")]
+    (block,) = re.findall(r"```python\n(.*?)```", section, flags=re.S)
+    lines = iter((ROOT / "examples" / f"{EXAMPLE}.py").read_text().splitlines())
+    shown = [line for line in block.splitlines() if line.strip() not in ("", "...")]  # for what is left out
+    assert len(shown) > 20
+    for line in shown:
+        assert line in lines, line  # which takes it, and what comes before it, out of the file's
