@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.inspection import status
@@ -19,12 +17,9 @@ from orchestrator.spec.resolve import Cell, pinned
 from orchestrator.store import Store, open_store
 from tasks import seeds
 from tasks.audits.density import AUDIT, PRESETS
-from tasks.job import Answer
 from tasks.models import modules
-from tasks.schemas import SUMMARY
 from tests.support import densities
 from tests.support.shell import ROOT, Here, Shell
-from tests.tasks.audits.unique_feature.depth_first import tables
 from tests.tasks.datasets import scans
 
 RUN = ("run", "density", "scale=tiny", "--address", "none")
@@ -89,32 +84,12 @@ def done() -> dict[str, pa.Table]:
     return {}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_runs_at_tiny_scale(
-    preset: str, done: dict[str, pa.Table], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_which_tables_there_are_follows_from_what_is_measured(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ENGRAM_DATA", raising=False)
     for config in AUDIT.cells(preset):
         (cell,) = pinned([Cell("density", AUDIT.tiny(config))], {})
-        found = tables(AUDIT.plan(cell.config), done=done)
-        assert {"summary"}.union(*(TABLES[measure] for measure in config.measures)) == found.keys()
-        for name, table in found.items():
-            assert table.num_rows, name
-            parquet = io.BytesIO()
-            pq.write_table(table, parquet)
-            assert table.equals(pq.read_table(parquet)), name  # which a fixed size of lists would spoil
-        summary = found["summary"]
-        assert summary.schema.equals(SUMMARY)
-        assert summary["published"].null_count == summary.num_rows
-        names = [(row["metric"], row["setting"]) for row in summary.to_pylist()]
-        assert len(names) == len(set(names))
-        assert AUDIT.verdict is not None
-        verdict = AUDIT.verdict(cell.config, summary)
-        assert verdict.answer in get_args(Answer)
-        assert set(verdict.rows) <= set(names)
-        if config.asked == "test":
-            assert "this is a null" in verdict.sentence
+        assert {"summary"}.union(*(TABLES[measure] for measure in config.measures)) == AUDIT.plan(cell.config).keys()
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import os
 import shutil
@@ -11,7 +10,7 @@ import signal
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,8 +30,6 @@ from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target
 from tasks.audits.forgetting.trainings import trainings
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
-from tasks.job import Answer
-from tasks.schemas import SUMMARY
 from tasks.training.mixed import MIXED
 from tests.chaos import marked
 from tests.support.shell import Here, Shell
@@ -87,32 +84,12 @@ def one_sided(rows: Sequence[Mapping[str, Any]], metric: str = "one-sided rho") 
     return {json.loads(row["setting"])["target"]: row for row in rows if row["metric"] == metric}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_runs_at_tiny_scale(
-    preset: str, done: dict[str, pa.Table], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_which_tables_there_are_follows_from_what_is_measured(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ENGRAM_DATA", raising=False)
     asked = config(preset)
-    found = tables(AUDIT.plan(asked), done=done)
     expected = {"summary"}.union(*(TABLES[measure] for measure in asked.measures))
-    assert expected == found.keys() - {"power"}
-    for name, table in found.items():
-        assert table.num_rows, name
-        parquet = io.BytesIO()
-        pq.write_table(table, parquet)
-        assert table.equals(pq.read_table(parquet)), name
-    summary = found["summary"]
-    assert summary.schema.equals(SUMMARY)
-    assert summary["published"].null_count == summary.num_rows
-    names = [(row["metric"], row["setting"]) for row in summary.to_pylist()]
-    assert len(names) == len(set(names))
-    assert AUDIT.verdict is not None
-    verdict = AUDIT.verdict(asked, summary)
-    assert verdict.answer in get_args(Answer)
-    assert set(verdict.rows) <= set(names)
-    assert "nan" not in verdict.sentence
-    assert "inf" not in verdict.sentence
+    assert expected == AUDIT.plan(asked).keys() - {"power"}
 
 
 @pytest.mark.slow

@@ -52,4 +52,4 @@ def plan(config: Density) -> Roots:
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about(config), read))
 
 
-AUDIT = Audit(config=Density, plan=plan, presets=PRESETS, tiny=tiny, verdict=verdict)
+AUDIT = Audit(config=Density, plan=plan, measures=MEASURES, presets=PRESETS, tiny=tiny, verdict=verdict)

@@ -64,4 +64,12 @@ def probes(config: Forgetting) -> Iterator[tuple[str, Pixels]]:
     yield SET, images.train_images[config.query.rows(images)]
 
 
-AUDIT = Audit(config=Forgetting, plan=plan, presets=PRESETS, tiny=tiny, verdict=verdict, probes=probes)
+AUDIT = Audit(
+    config=Forgetting,
+    plan=plan,
+    measures=MEASURES,
+    presets=PRESETS,
+    tiny=tiny,
+    verdict=verdict,
+    probes=probes,
+)

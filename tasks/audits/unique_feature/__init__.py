@@ -74,4 +74,12 @@ def probes(config: UniqueFeature) -> Iterator[tuple[str, Pixels]]:
     yield from handed_out(asked(config, 0))
 
 
-AUDIT = Audit(config=UniqueFeature, plan=plan, presets=PRESETS, tiny=tiny, verdict=answer, probes=probes)
+AUDIT = Audit(
+    config=UniqueFeature,
+    plan=plan,
+    measures=MEASURES,
+    presets=PRESETS,
+    tiny=tiny,
+    verdict=answer,
+    probes=probes,
+)

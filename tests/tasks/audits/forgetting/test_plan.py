@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -110,19 +107,3 @@ def test_an_owner_is_handed_the_query_set_alone() -> None:
     assert "query" == name
     assert np.array_equal(load(DIGITS).train_images[1237:], pixels)
     assert AUDIT.probes is probes
-
-
-def test_planning_loads_neither_torch_nor_scipy() -> None:
-    code = """
-import sys
-from dataclasses import replace
-from tasks.audits.forgetting import AUDIT
-from tasks.datasets.catalog import pin
-config = AUDIT.presets["smoke"]
-parts = {name: getattr(config, name) for name in ("query", "calibration")}
-AUDIT.plan(replace(config, **{name: replace(part, data=pin(part.data)) for name, part in parts.items()}))
-print([name for name in ("torch", "scipy", "sklearn", "pandas") if name in sys.modules])
-"""
-    root = Path(__file__).resolve().parents[4]
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
-    assert "[]" == done.stdout.strip()
