@@ -47,7 +47,7 @@ class Rows:
 
 
 @dataclass(eq=False)
-class Given:
+class LoadedModel:
     """A model that was loaded for images of one shape (height, width, channels)."""
 
     model: ModelFile
@@ -116,7 +116,7 @@ def loaded(
     interface: Interface = Interface(),
     classes: int | None = None,
     place: torch.device | None = None,
-) -> Given:
+) -> LoadedModel:
     """The model, ready to be asked about images of this shape (height, width, channels).
 
     torch's kinds run on the GPU where there is one and the model runs there; ONNX on the processor, both with one
@@ -128,11 +128,11 @@ def loaded(
     held = content(model)
     if model.kind == "onnx":
         rows, said = onnx(model, held, interface)
-        return Given(model, interface, shape, classes, rows.nearest(interface.batch), said)
+        return LoadedModel(model, interface, shape, classes, rows.nearest(interface.batch), said)
     places = [place] if place is not None else list(dict.fromkeys([device(), torch.device("cpu")]))
     for each in places:
         rows, module = _module(model, held, shape, interface, classes, each)
-        given = Given(
+        given = LoadedModel(
             model, interface, shape, classes, rows.nearest(interface.batch), _said(module, interface.output, each)
         )
         try:
@@ -148,7 +148,7 @@ def loaded(
 def log_probabilities(
     model: ModelFile, images: Pixels, interface: Interface = Interface(), classes: int | None = None
 ) -> Answers:
-    """What the model says of images (n, h, w, c); see `loaded` and `Given.answers`."""
+    """What the model says of images (n, h, w, c); see `loaded` and `LoadedModel.answers`."""
     height, width, channels = images.shape[1:]
     return loaded(model, (height, width, channels), interface, classes).answers(images)
 

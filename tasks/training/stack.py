@@ -32,7 +32,7 @@ ASSESSED_AT_ONCE = 512  # rows: activations of so many stay in a core's cache. D
 
 
 @dataclass
-class Place:
+class Slot:
     """Who is in a place of a stack, and how far it has come."""
 
     index: int
@@ -60,7 +60,7 @@ class Stack:
     ) -> None:
         device, dtype = data.train.device, getattr(torch, spec.recipe.precision)
         self.spec, self.data, self.aliases, self.captured = spec, data, aliases, captured
-        self.places: list[Place | None] = [None] * count
+        self.places: list[Slot | None] = [None] * count
         weights = spec.learning.weights
         learned = {name: weight.shape for name, weight in weights.items() if weight.learned}
         kept = {name: weight.shape for name, weight in weights.items() if not weight.learned}
@@ -104,7 +104,7 @@ class Stack:
     def occupied(self) -> list[int]:
         return [place for place, who in enumerate(self.places) if who is not None]
 
-    def occupant(self, place: int) -> Place:
+    def occupant(self, place: int) -> Slot:
         """Who is in an occupied place."""
         who = self.places[place]
         assert who is not None
@@ -126,7 +126,7 @@ class Stack:
             self.optimiser.steps[place] = 0 if state is None else state.steps
             self.keys[place] = member_key(member.seed)
         history = [] if state is None else list(state.history)
-        self.places[place] = Place(index, member, history, 0 if state is None else state.best_epoch)
+        self.places[place] = Slot(index, member, history, 0 if state is None else state.best_epoch)
 
     def leave(self, place: int) -> Trained:
         """What the place's member has become; it keeps its place until `free` or `go_on`."""
@@ -149,7 +149,7 @@ class Stack:
     def go_on(self, place: int, index: int, member: Member) -> None:
         """The place's member goes on as the next link of its chain."""
         who = self.occupant(place)
-        self.places[place] = Place(index, member, who.history, who.best)
+        self.places[place] = Slot(index, member, who.history, who.best)
 
     def free(self, place: int) -> None:
         self.places[place] = None
@@ -229,7 +229,7 @@ class Stack:
                     best.buffer[rows] = now.buffer[rows]
         return ended
 
-    def _epoch(self, who: Place, losses: NDArray[np.float64], loss: float, accuracy: float) -> Epoch | TrainingError:
+    def _epoch(self, who: Slot, losses: NDArray[np.float64], loss: float, accuracy: float) -> Epoch | TrainingError:
         epoch = len(who.history) + 1
         bad = np.flatnonzero(~np.isfinite(losses))
         if len(bad):
@@ -241,7 +241,7 @@ class Stack:
         trained = losses.sum() / len(who.member.rows) if self.spec.learning.total else losses.mean()
         return Epoch(epoch, float(trained), float(loss), float(accuracy))
 
-    def _order(self, who: Place, epoch: int) -> Order:
+    def _order(self, who: Slot, epoch: int) -> Order:
         ahead = self._orders.pop((who.index, epoch), None)
         if ahead is not None:
             return ahead

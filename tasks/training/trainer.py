@@ -16,7 +16,7 @@ from tasks import compute_context, hardware
 from tasks.training import memory
 from tasks.training.device_data import resident
 from tasks.training.members import Member, Spec, Trained, TrainingError
-from tasks.training.stack import Place, Stack
+from tasks.training.stack import Slot, Stack
 from tasks.training.strategies import Strategy, UnsupportedStrategy, Workload, chosen, stream
 
 Outcome = tuple[int, Trained | Exception]
@@ -197,7 +197,7 @@ class Trainer:
             stack.go_on(place, *self.links.pop(index))
         return ended
 
-    def _over(self, who: Place) -> bool:
+    def _over(self, who: Slot) -> bool:
         epochs = len(who.history)
         tired = self.recipe.patience is not None and epochs - who.best >= self.recipe.patience
         return tired or epochs >= (who.member.until or self.recipe.epochs)

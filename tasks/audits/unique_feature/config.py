@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.probe_images import ProbeSplit, RandomKind, Shape
-from tasks.audits.unique_feature.subject import Given
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, Glyph
@@ -73,7 +73,7 @@ class UniqueFeature:
     measures: tuple[Measure, ...] = ("scores",)
     family: Family = Family()
     probes: int = 1000
-    given: Given = Given()
+    given: ExternalModels = ExternalModels()
     beside_plain: bool = False
     examples: int = 0
     epochs: int = 500

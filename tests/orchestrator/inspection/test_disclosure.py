@@ -13,7 +13,7 @@ from orchestrator.inspection.disclosure import Disclosure, is_private
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.fields import plain
 from tasks.audits.unique_feature import UniqueFeature
-from tasks.audits.unique_feature.subject import Given
+from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, Picture, Words
 from tasks.datasets.features.words import pattern
@@ -56,7 +56,10 @@ def test_words_are_told_by_their_lengths(words: str, told: str) -> None:
         (JANE, Words("<4 and 3 letters>", File("hand.ttf", DIGEST), size=9)),
         (Glyph(), Glyph()),
         (Family("names", names=FONT), Family("names", names=File("hand.ttf", DIGEST))),
-        (Given(outputs=(FONT,), shape=(8, 8, 1)), Given(outputs=(File("hand.ttf", DIGEST),), shape=(8, 8, 1))),
+        (
+            ExternalModels(outputs=(FONT,), shape=(8, 8, 1)),
+            ExternalModels(outputs=(File("hand.ttf", DIGEST),), shape=(8, 8, 1)),
+        ),
     ],
 )
 def test_what_is_private_is_replaced_and_all_else_stays(private: Any, public: Any) -> None:

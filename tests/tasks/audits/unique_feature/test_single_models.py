@@ -9,11 +9,11 @@ import torch
 
 from tasks import files
 from tasks.audits.unique_feature import AUDIT, UniqueFeature, plan
+from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.feature_family import Relatives
 from tasks.audits.unique_feature.measures.single_divergences import ask
 from tasks.audits.unique_feature.measures.single_family import ask_family
 from tasks.audits.unique_feature.single_models import Asked, handed_out
-from tasks.audits.unique_feature.subject import Given
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph
@@ -96,7 +96,7 @@ def test_a_model_that_remembers_the_letter_is_found_and_one_that_does_not_is_not
             probe=pin(Dataset("photos")),
             probes=PROBES,
             family=Family(count=MEMBERS),
-            given=Given(models=(saved(folder, strength),), shape=SHAPE, label=label),
+            given=ExternalModels(models=(saved(folder, strength),), shape=SHAPE, label=label),
         )
         summary = computed(config)
         rows = {row["metric"]: row for row in summary.to_pylist()}
@@ -119,7 +119,9 @@ def test_several_models_are_one_panel(tmp_path: Path) -> None:
     for folder in folders:
         folder.mkdir()
     models = tuple(saved(folder, 1.5 + number) for number, folder in enumerate(folders))
-    config = UniqueFeature(probe=pin(Dataset("photos")), probes=PROBES, given=Given(models=models, shape=SHAPE))
+    config = UniqueFeature(
+        probe=pin(Dataset("photos")), probes=PROBES, given=ExternalModels(models=models, shape=SHAPE)
+    )
     assert config.data is None  # none has to be there
     roots = plan(config)
     assert {"summary", "divergences", "family"} == roots.keys()
@@ -169,7 +171,7 @@ def test_a_label_that_the_model_does_not_have_is_refused(tmp_path: Path) -> None
 )
 def test_a_subject_that_cannot_be_is_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Given(**fields)
+        ExternalModels(**fields)
 
 
 def computed(config: UniqueFeature) -> pa.Table:

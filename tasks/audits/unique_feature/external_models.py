@@ -9,7 +9,7 @@ from tasks.files import File
 
 
 @dataclass(frozen=True)
-class Given:
+class ExternalModels:
     """Whom the audit asks where it trains nothing.
 
     `models` are asked here; `outputs` hold what models said of the probe images that were written for their owner, one
