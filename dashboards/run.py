@@ -16,7 +16,7 @@ from orchestrator.inspection.status import Status
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.store import Store
-from tasks.job import Verdict
+from tasks.audit import Verdict
 
 
 @dataclass(frozen=True)

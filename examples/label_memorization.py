@@ -26,10 +26,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks import seeds, statistics
+from tasks.audit import Answer, Audit, Verdict
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Share
-from tasks.job import Answer, Audit, Inputs, Job, Roots, Verdict, task
+from tasks.job import Inputs, Job, Roots, task
 from tasks.measure import Measure, Tables, roots, summarised
 from tasks.models.catalog import Network
 from tasks.summaries import Row, row

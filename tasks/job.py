@@ -1,4 +1,4 @@
-"""The vocabulary: a task is a marked pure function, a job one call of it, an audit a way to plan jobs.
+"""The vocabulary: a task is a marked pure function, and a job one call of it.
 
 Nothing here knows how, where or whether a job runs.
 """
@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from tasks.datasets.images import Pixels
-    from tasks.measure import Measure
+    pass
 
 Inputs = Sequence[pa.Table]
 Function = Callable[[Any, Inputs], pa.Table]
@@ -27,7 +26,7 @@ class Task:
 
     With `gpus` above 0 it computes on a GPU where there is one; how many of its calls share that is measured.
     `many(configs, inputs)` computes several jobs in one call and yields (index, table or exception) as each ends;
-    only jobs with equal `alike(config)` share such a call. A task that `gathers` accepts fewer inputs than planned:
+    only jobs with equal `batch_key(config)` share such a call. A task that `gathers` accepts fewer inputs than planned:
     its inputs are a collection, none of which has a place of its own. `trains` is how many networks a job trains,
     which is what a run's pace is counted in.
     """
@@ -89,52 +88,3 @@ class Job:
 
 # A root is a table that a user asks for by name: one job's, or the rows of several jobs' one after another.
 Roots = Mapping[str, "Job | tuple[Job, ...]"]
-
-
-Answer = Literal["memorised", "not seen", "forgotten", "not forgotten", "undecided"]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """An audit's answer in words.
-
-    `answer` is one or two words for a badge, `sentence` the answer with its evidence in one sentence, `limits` what it
-    does not say. `rows` are the (metric, setting) of the summary rows that carry it, the first one first.
-    """
-
-    answer: Answer
-    sentence: str
-    limits: str
-    rows: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Audit:
-    """One method: its config type, the plan that answers its question, its presets, and its answer in words.
-
-    `plan(config)` returns the named roots, `summary` (the SUMMARY schema) among them. `tiny(config)` keeps a config's
-    shape and shrinks data, epochs and members to seconds, on embedded data. `verdict(config, summary)` reads the
-    answer off the summary table.
-
-    A preset is a config, or a tuple of them: then it is a sweep with a cell for each. `probes(config)` yields the
-    pictures that a model is asked about, set by set: (name of the set, pictures). `measures` are those of which the
-    plan is made, where it is made of measures.
-    """
-
-    config: type
-    plan: Callable[[Any], Roots]
-    presets: Mapping[str, Any]
-    tiny: Callable[[Any], Any]
-    verdict: Callable[[Any, pa.Table], Verdict] | None = None
-    probes: Callable[[Any], Iterator[tuple[str, Pixels]]] | None = None
-    measures: tuple[Measure, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name in self.presets:
-            if not self.cells(name):
-                raise ValueError(f"preset {name!r} is an empty tuple; it must hold at least one config")
-
-    def cells(self, preset: str) -> tuple[Any, ...]:
-        """The configs of this preset, each of which is a run of its own."""
-        found = self.presets[preset]
-        return found if isinstance(found, tuple) else (found,)

@@ -11,7 +11,7 @@ from orchestrator.inspection import results
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.fields import flat
 from orchestrator.store import Store
-from tasks.job import Verdict
+from tasks.audit import Verdict
 
 Row = Mapping[str, Any]
 

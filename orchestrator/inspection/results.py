@@ -20,8 +20,8 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.spec.fields import coerce, nearest, text
 from orchestrator.store import Store
+from tasks.audit import Verdict
 from tasks.files import FileError, expanded
-from tasks.job import Verdict
 
 
 @dataclass(frozen=True)

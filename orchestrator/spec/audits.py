@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.fields import nearest
-from tasks.job import Audit
+from tasks.audit import Audit
 
 GROUP = "engram.audits"
 
@@ -79,7 +79,7 @@ def _loaded(name: str, module: str, attribute: str, source: str) -> Found:
         raise EngramError(f"audit {name!r} cannot be imported from {source}: {_line(error)}") from error
     audit = getattr(holder, attribute, None)
     if not isinstance(audit, Audit):
-        raise EngramError(f"audit {name!r}: {source} has no {attribute} that is a tasks.job.Audit")
+        raise EngramError(f"audit {name!r}: {source} has no {attribute} that is a tasks.audit.Audit")
     question, _, documentation = (holder.__doc__ or "").strip().partition("\n")
     return Found(name, audit, question.strip(), documentation.strip("\n"))
 

@@ -18,8 +18,9 @@ from typing import Any
 import pyarrow as pa
 
 from tasks import checkpoints, compute_context, schemas
+from tasks.audit import Audit
 from tasks.datasets.dataset import Dataset
-from tasks.job import Audit, Inputs, Job, task
+from tasks.job import Inputs, Job, task
 from tasks.training.density import fit
 from tasks.training.density_config import DensityTraining
 

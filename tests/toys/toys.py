@@ -18,8 +18,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks import compute_context, schemas
+from tasks.audit import Audit
 from tasks.datasets.dataset import Dataset
-from tasks.job import Audit, Inputs, Job, task
+from tasks.job import Inputs, Job, task
 
 FORGOTTEN = 600.0  # seconds after which a part that waits gives up
 

@@ -35,13 +35,15 @@ the released analysis takes the first image of each batch, and splits at 0.95 na
 
 from __future__ import annotations
 
+from tasks.audit import Audit
+from tasks.audits.density.about import about
 from tasks.audits.density.config import Density, tiny
 from tasks.audits.density.measures import MEASURES
 from tasks.audits.density.presets import PRESETS
-from tasks.audits.density.summary import about, summary
+from tasks.audits.density.summary import summary
 from tasks.audits.density.trainings import trainings
 from tasks.audits.density.verdict import verdict
-from tasks.job import Audit, Job, Roots
+from tasks.job import Job, Roots
 from tasks.measure import roots
 
 __all__ = ["AUDIT", "PRESETS", "Density", "plan", "tiny"]

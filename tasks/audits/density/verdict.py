@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from tasks.audit import Answer, Verdict
 from tasks.audits.density.config import Density
 from tasks.audits.density.measures.scores import LEVEL
-from tasks.job import Answer, Verdict
 from tasks.training.density_config import Privacy
 
 SMALLEST = 0.1  # nats: a change of the density by about a tenth. Silence about more than that says nothing.

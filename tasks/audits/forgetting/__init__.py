@@ -34,18 +34,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tasks.audit import Audit
+from tasks.audits.forgetting.about import About
 from tasks.audits.forgetting.config import Forgetting, tiny
 from tasks.audits.forgetting.external_targets import SET
 from tasks.audits.forgetting.measures import MEASURES
 from tasks.audits.forgetting.presets import PRESETS
 from tasks.audits.forgetting.published import repeats
-from tasks.audits.forgetting.summary import About, summary
+from tasks.audits.forgetting.summary import summary
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import checked, trainings
 from tasks.audits.forgetting.verdict import verdict
 from tasks.datasets.catalog import load
 from tasks.datasets.images import Pixels
-from tasks.job import Audit, Job, Roots
+from tasks.job import Job, Roots
 from tasks.measure import roots
 
 __all__ = ["AUDIT", "PRESETS", "Forgetting", "Target", "plan", "probes", "tiny"]

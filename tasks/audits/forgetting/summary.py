@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 
+from tasks.audits.forgetting.about import About
 from tasks.audits.forgetting.measures import MEASURES
-from tasks.audits.forgetting.target import NamedTarget
 from tasks.job import Inputs, task
 from tasks.measure import summarised
-
-
-@dataclass(frozen=True)
-class About:
-    """What the tables do not say of the run: which targets there should be, and the paper's table that it repeats."""
-
-    targets: tuple[NamedTarget, ...]
-    published: str = ""
 
 
 @task(version=2, name="forgetting.summary", gathers=True)

@@ -13,10 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from tasks.audit import Answer, Verdict
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import Decision, decided
 from tasks.audits.forgetting.measures.fits import ADEQUATE
-from tasks.job import Answer, Verdict
 
 Row = Mapping[str, Any]
 SURER = 0.05  # of rho: what the two distances may differ by without being spoken of

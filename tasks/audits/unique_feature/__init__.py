@@ -41,6 +41,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from tasks.audit import Audit, Verdict
 from tasks.audits.unique_feature.config import UniqueFeature, tiny
 from tasks.audits.unique_feature.measures import MEASURES
 from tasks.audits.unique_feature.presets import PRESETS, repeats
@@ -50,7 +51,7 @@ from tasks.audits.unique_feature.single_models import asked, handed_out
 from tasks.audits.unique_feature.summary import summary
 from tasks.audits.unique_feature.trainings import trainings
 from tasks.audits.unique_feature.verdict import panel_verdict, verdict
-from tasks.job import Audit, Job, Roots, Verdict
+from tasks.job import Job, Roots
 from tasks.measure import roots
 
 __all__ = ["AUDIT", "PRESETS", "UniqueFeature", "plan", "tiny"]

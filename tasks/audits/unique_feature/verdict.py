@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tasks.audit import Answer, Verdict
 from tasks.datasets.features import Feature, called
-from tasks.job import Answer, Verdict
 
 # Nats: a change of the label's probability by about a tenth. Where the interval excludes this much, the audit had the
 # power to see what would matter; where it does not, its silence means nothing.

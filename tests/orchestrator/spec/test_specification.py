@@ -16,10 +16,10 @@ from orchestrator.spec import fields, resolve, specification
 from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Spec
+from tasks.audit import Audit
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Picture
 from tasks.files import File
-from tasks.job import Audit
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

@@ -26,7 +26,8 @@ from orchestrator.spec import audits
 from orchestrator.spec.resolve import pinned, wanted
 from orchestrator.spec.specification import Spec
 from orchestrator.store import open_store
-from tasks.job import Answer, Inputs, Job, Roots, Verdict, task
+from tasks.audit import Answer, Verdict
+from tasks.job import Inputs, Job, Roots, task
 from tasks.schemas import SUMMARY
 from tests.dashboards import pages
 from tests.support.packages import EXAMPLE, offered_example

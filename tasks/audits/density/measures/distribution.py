@@ -44,7 +44,7 @@ from tasks.statistics import Estimate
 from tasks.summaries import Row, row
 
 if TYPE_CHECKING:
-    from tasks.audits.density.summary import Summary
+    from tasks.audits.density.about import About
 
 REASSIGNMENTS = 20  # redrawings that a null is the mean of
 RESAMPLED = ("published", "matched")  # scores
@@ -340,7 +340,7 @@ def plan(config: Density, trainings: Trainings | None) -> Job | tuple[()]:
     return Job(distribution, Distribution(trainings.models, epochs, config.draws, trainings.seed), trainings.fits)
 
 
-def rows(tables: Tables, about: Summary) -> Iterator[Row]:
+def rows(tables: Tables, about: About) -> Iterator[Row]:
     """Each statistic of all observations after the last epoch, and the peaks of both scores before (figure 4b).
 
     Those of labels stay in the table.

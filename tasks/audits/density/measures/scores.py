@@ -39,7 +39,7 @@ from tasks.summaries import Row, alone, row
 from tasks.training.density_config import Privacy
 
 if TYPE_CHECKING:
-    from tasks.audits.density.summary import Summary
+    from tasks.audits.density.about import About
 
 LEVEL = 0.05  # of false discoveries, or of error
 CENTRAL = 0.9  # of log p: where the paper finds more than half of CelebA's highly memorised
@@ -245,7 +245,7 @@ def job(config: Density, trainings: Trainings) -> Job:
     return Job(scores, Scores(trainings.models, config.epochs, *drawn), trainings.fits)
 
 
-def rows(tables: Tables, about: Summary) -> Iterator[Row]:
+def rows(tables: Tables, about: About) -> Iterator[Row]:
     """Who is memorised, from how many models; M beside epsilon; and how many of the highly memorised are no outliers.
 
     Of the last, what it is where nothing is memorised depends on the models: the published score is higher where they

@@ -35,7 +35,7 @@ from tasks.statistics import Estimate
 from tasks.summaries import Row, alone, row
 
 if TYPE_CHECKING:
-    from tasks.audits.forgetting.summary import About
+    from tasks.audits.forgetting.about import About
 
 # One row per target that a model answers for, and score.
 RATIOS = pa.schema(

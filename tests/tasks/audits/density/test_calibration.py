@@ -11,10 +11,11 @@ import pytest
 
 from tasks import statistics
 from tasks.audits.density import Density
+from tasks.audits.density.about import about
 from tasks.audits.density.measures.distribution import DISTRIBUTION, Gain
 from tasks.audits.density.measures.scores import significance
 from tasks.audits.density.reassignment import p_values
-from tasks.audits.density.summary import about, summary
+from tasks.audits.density.summary import summary
 from tasks.audits.density.verdict import verdict
 from tests.support.calibration import DRAWS, assert_rate
 from tests.tasks.audits.density.made_up import noise, partitions

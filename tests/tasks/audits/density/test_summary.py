@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tasks.audits.density.about import About
 from tasks.audits.density.measures import MEASURES
 from tasks.audits.density.measures.distribution import DISTRIBUTION, Distribution, distribution
 from tasks.audits.density.measures.duplicates import DUPLICATES, Duplicates, duplicates
@@ -18,7 +19,7 @@ from tasks.audits.density.measures.losses import LOSSES, Losses, losses
 from tasks.audits.density.measures.ratios import RATIOS, Ratios, ratios
 from tasks.audits.density.measures.scores import SCORES, Scores, scores
 from tasks.audits.density.published import CELLS
-from tasks.audits.density.summary import Summary, summary
+from tasks.audits.density.summary import summary
 from tasks.job import marks
 from tasks.measure import Measure, Tables
 from tasks.schemas import SUMMARY
@@ -26,10 +27,10 @@ from tasks.summaries import Row
 from tasks.training.density_config import Privacy
 from tests.tasks.audits.density import made_up, made_up_scores
 
-CONFIG = Summary(planned=12, smallest=0.015625)
+CONFIG = About(planned=12, smallest=0.015625)
 
 
-def told(config: Summary, *tables: pa.Table) -> dict[tuple[str, str], Row]:
+def told(config: About, *tables: pa.Table) -> dict[tuple[str, str], Row]:
     """The rows by metric and setting; each has a name of its own."""
     found = summary(config, tables)
     assert SUMMARY == found.schema
@@ -101,7 +102,7 @@ def test_the_papers_numbers_stand_beside_its_statistics_of_its_score_alone(cell:
     rows = [
         (epoch, score, each, 1.0, None) for epoch in (2, 4) for score in ("published", "matched") for each in statistics
     ]
-    found = told(Summary(12, 0.01, cell), distributed(*rows, (4, "gain", "mean", 1.0, 0.0)))
+    found = told(About(12, 0.01, cell), distributed(*rows, (4, "gain", "mean", 1.0, 0.0)))
     numbers = {key: row["published"] for key, row in found.items() if row["published"] is not None}
     expected = CELLS[cell][1] if cell else {}
     assert {named("M", statistic=each): number for each, number in expected.items()} == numbers
@@ -140,7 +141,7 @@ def test_scores_of_nobody_have_rows_without_numbers() -> None:
 def test_epsilon_stands_beside_rows_that_were_left_out() -> None:
     sides = {"m": 9.0, "trained": [-90.0, -91.0], "held_out": [-100.0, -99.0]}
     table = scored(sides, sides | {"m": 0.0, "trained": [-100.0, -99.0]})
-    private = Summary(planned=4, smallest=0.25, privacy=Privacy(2.0, 1e-5))
+    private = About(planned=4, smallest=0.25, privacy=Privacy(2.0, 1e-5))
     promise = {"delta": 1e-5, "epsilon": 2.0}
     found = told(private, table)
     largest = found[named("largest M of a row left out", **promise, row=0)]
@@ -299,6 +300,6 @@ def total(table: pa.Table) -> float:
 
 def test_the_task_computes_what_its_version_says(tables: Mapping[str, pa.Table]) -> None:
     # Where this fails stored summaries are no longer what the task would compute. If that is meant, raise its version.
-    table = summary(Summary(12, 0.015625, "MNIST, 1e-4"), list(tables.values())[:5])
+    table = summary(About(12, 0.015625, "MNIST, 1e-4"), list(tables.values())[:5])
     assert ("density.summary", 2) == (marks(summary).name, marks(summary).version)
     assert [36, 31805.738189191] == pytest.approx([table.num_rows, total(table)], rel=1e-6)

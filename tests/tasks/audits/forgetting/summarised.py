@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audits.forgetting.summary import About, summary
+from tasks.audits.forgetting.about import About
+from tasks.audits.forgetting.summary import summary
 from tasks.schemas import SUMMARY
 
 Row = dict[str, Any]

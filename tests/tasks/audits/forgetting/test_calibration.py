@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tasks.audits.forgetting.about import About
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.measures.ratios import Ratios, ratios
-from tasks.audits.forgetting.summary import About, summary
+from tasks.audits.forgetting.summary import summary
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.verdict import verdict
 from tests.support.calibration import assert_rate, bounds

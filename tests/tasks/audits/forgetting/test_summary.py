@@ -8,6 +8,7 @@ from functools import cache
 import pyarrow as pa
 import pytest
 
+from tasks.audits.forgetting.about import About
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.measures import MEASURES
 from tasks.audits.forgetting.measures.distances import Distances, distances
@@ -15,7 +16,7 @@ from tasks.audits.forgetting.measures.examples import Examples, examples
 from tasks.audits.forgetting.measures.fits import FITS
 from tasks.audits.forgetting.measures.power import Power, power
 from tasks.audits.forgetting.measures.ratios import ratios
-from tasks.audits.forgetting.summary import About, summary
+from tasks.audits.forgetting.summary import summary
 from tasks.audits.forgetting.verdict import verdict
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset

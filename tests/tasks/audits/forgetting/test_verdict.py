@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tasks.audit import Verdict
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.external_targets import ExternalTargets
 from tasks.audits.forgetting.presets import QUICKSTART
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.verdict import LIMITS, LISTED, verdict
 from tasks.files import File
-from tasks.job import Verdict
 from tasks.schemas import SUMMARY
 from tasks.statistics import Estimate, proportion
 from tasks.summaries import Row, alone, row

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from tasks import statistics
+from tasks.audits.density.about import About
 from tasks.audits.density.config import Density
 from tasks.audits.density.log_densities import Folds
 from tasks.audits.density.measures.distribution import Distribution, distribution
 from tasks.audits.density.measures.losses import Losses, losses
 from tasks.audits.density.measures.scores import SCORES, Scores, rows, scores
 from tasks.audits.density.memorization import terms
-from tasks.audits.density.summary import Summary
 from tasks.audits.density.trainings import trainings
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
@@ -177,7 +177,7 @@ def test_the_highly_memorised_within_the_central_nine_tenths_are_counted() -> No
     def central(*memorised: int) -> list[Any]:
         m = [9.0 if at in memorised else 0.0 for at in range(40)]
         table = made_up_scores.scores([float(at) for at in range(40)], m)
-        found = by_name(rows(Tables([table]), Summary(planned=0, smallest=0.5)))
+        found = by_name(rows(Tables([table]), About(planned=0, smallest=0.5)))
         return found["highly memorised within the central log p", '{"share": 0.9}']
 
     assert [*with_wilson(2, 2), "observation", None, None, None] == pytest.approx(central(2, 37))

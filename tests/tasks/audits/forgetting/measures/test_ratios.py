@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from tasks import seeds
+from tasks.audits.forgetting.about import About
 from tasks.audits.forgetting.kolmogorov_smirnov import SCORES, Score, among, ks
 from tasks.audits.forgetting.measures.distances import DISTANCES, Distances, distances
 from tasks.audits.forgetting.measures.power import Power, power
 from tasks.audits.forgetting.measures.ratios import RATIOS, Ratios, ratios
 from tasks.audits.forgetting.rho import ratio as rho
-from tasks.audits.forgetting.summary import About
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.statistics import proportion
 from tests.tasks.audits.forgetting.small_run import CALIBRATION, CONFIG, INPUTS, NULL, QUERY, TARGETS, by

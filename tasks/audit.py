@@ -1,0 +1,63 @@
+"""The vocabulary of audits: a method with its config, its plan and measures, its presets, and its answer in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from tasks.job import Roots
+from tasks.measure import Measure
+
+if TYPE_CHECKING:
+    from tasks.datasets.images import Pixels
+
+Answer = Literal["memorised", "not seen", "forgotten", "not forgotten", "undecided"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """An audit's answer in words.
+
+    `answer` is one or two words for a badge, `sentence` the answer with its evidence in one sentence, `limits` what it
+    does not say. `rows` are the (metric, setting) of the summary rows that carry it, the first one first.
+    """
+
+    answer: Answer
+    sentence: str
+    limits: str
+    rows: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """One method: its config type, the plan that answers its question, its presets, and its answer in words.
+
+    `plan(config)` returns the named roots, `summary` (the SUMMARY schema) among them. `tiny(config)` keeps a config's
+    shape and shrinks data, epochs and members to seconds, on embedded data. `verdict(config, summary)` reads the
+    answer off the summary table.
+
+    A preset is a config, or a tuple of them: then it is a sweep with a cell for each. `probes(config)` yields the
+    pictures that a model is asked about, set by set: (name of the set, pictures). `measures` are those of which the
+    plan is made, where it is made of measures.
+    """
+
+    config: type
+    plan: Callable[[Any], Roots]
+    presets: Mapping[str, Any]
+    tiny: Callable[[Any], Any]
+    verdict: Callable[[Any, pa.Table], Verdict] | None = None
+    probes: Callable[[Any], Iterator[tuple[str, Pixels]]] | None = None
+    measures: tuple[Measure, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.presets:
+            if not self.cells(name):
+                raise ValueError(f"preset {name!r} is an empty tuple; it must hold at least one config")
+
+    def cells(self, preset: str) -> tuple[Any, ...]:
+        """The configs of this preset, each of which is a run of its own."""
+        found = self.presets[preset]
+        return found if isinstance(found, tuple) else (found,)
