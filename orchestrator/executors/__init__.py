@@ -9,7 +9,7 @@ from orchestrator.executors.calls import Call, Finished
 
 
 class Executor(Protocol):
-    """Runs calls somewhere. Every submitted call comes back from `wait` exactly once, unless it was given up."""
+    """Runs calls somewhere. Every submitted call comes back from `wait` exactly once, unless it was cancelled."""
 
     slots: int  # calls that can run at one time
     window: int  # calls worth having submitted at one time, besides those for GPUs
@@ -19,27 +19,27 @@ class Executor(Protocol):
 
     @property
     def pending(self) -> int:
-        """Calls that are submitted, have not come back and are not given up."""
+        """The number of calls that are submitted and neither ended nor cancelled."""
 
     def submit(self, call: Call) -> None: ...
 
     def wait(self, seconds: float) -> Sequence[Finished]:
-        """The calls that have ended; waits up to `seconds` for the first of them."""
+        """The calls that have ended, waiting up to `seconds` for the first."""
 
     def running(self) -> Sequence[tuple[Call, float]]:
-        """Calls that run, as far as can be told, each with the seconds that it has run for at most."""
+        """The running calls, as far as known, each with an upper bound of its seconds so far."""
 
     def end(self, call: Call, why: str) -> None:
-        """End a call that runs, and its worker with it; it comes back as lost to this cause.
+        """End a running call and its worker; it comes back as lost, with this cause.
 
         Asked again it makes sure. One that turns out not to have begun yet stays submitted.
         """
 
     def halt(self) -> None:
-        """Begin nothing more. What has not begun is given up, what runs goes on."""
+        """Begin no more calls: those not begun are cancelled, running ones go on."""
 
     def cancel(self) -> None:
-        """Give up what is submitted, as soon as can be; nothing of it comes back."""
+        """Cancel all submitted calls as soon as possible; none of them comes back."""
 
     def close(self) -> None: ...
 

@@ -43,7 +43,7 @@ def probe(address: str) -> None:
 
 
 def _trouble(address: str, host: str, port: int, end: float) -> str:
-    """What is wrong at an address, in one line; empty if nothing is."""
+    """What is wrong at an address, in one line; empty where nothing is."""
     try:
         connection = socket.create_connection((host, port), timeout=PROBE_SECONDS)
     except OSError as error:

@@ -32,7 +32,7 @@ from tasks.job import Function, marks
 
 @dataclass(frozen=True)
 class Item:
-    """One job, as it travels: `function` is `module:name`; config is plain data; inputs are keys.
+    """One job as it is sent: `function` is `module:name`, the config plain data, the inputs keys.
 
     A link may go on from the states of the links `before` it, the nearest first, and `leaves` its own for the next.
     """
@@ -115,7 +115,7 @@ Outcome = Done | Failed | Missing | Lost | Refused
 
 @dataclass(frozen=True)
 class Made:
-    """How a result came about: its seconds, the jobs of its call, and what the task noted."""
+    """How a result was computed: seconds, jobs of the call, and what the task noted."""
 
     seconds: float
     together: int
@@ -133,11 +133,11 @@ class Finished:
 
 
 class Poisoned(Exception):
-    """This process cannot be used any more (after a CUDA error, nothing on that device works): it must end."""
+    """This process must end: after a CUDA error nothing works on that device."""
 
 
 def perform(call: Call, store: Store) -> Finished:
-    """Run a call's jobs here, as it says, and commit each result as it ends, with what the task noted of it.
+    """Compute a call's jobs here and store each result as it ends, with what the task noted of it.
 
     Whatever goes wrong with a job becomes its outcome.
     """
@@ -164,7 +164,7 @@ def perform(call: Call, store: Store) -> Finished:
 
 
 class Checkpoints:
-    """The states that a call's jobs may go on from, and those `left` by them, by key, until they are stored."""
+    """The checkpoints that a call's jobs may continue from, and those `left` by them until they are stored, by key."""
 
     def __init__(self, store: Store, keep: bool) -> None:
         self.left: dict[str, bytes] = {}
@@ -172,7 +172,7 @@ class Checkpoints:
         self._store, self._keep = store, keep
 
     def link(self, item: Item) -> Link:
-        """What there is for a job."""
+        """The checkpoint that a job may continue from."""
         wanted = item.leaves or self._keep
         return Link(lambda: self._given(item), (lambda data: self._leave(item, data)) if wanted else None)
 
@@ -216,7 +216,7 @@ def _read(item: Item, store: Store, tables: dict[str, pa.Table]) -> list[pa.Tabl
 def _results(
     ready: list[tuple[Item, list[pa.Table]]], states: Checkpoints
 ) -> Iterator[tuple[Item, float, pa.Table | Exception]]:
-    """Each job with its seconds and its table or exception, as it ends."""
+    """Yield each job with its seconds and its table or exception as it ends."""
     if not ready:
         return
     function = function_of(ready[0][0])
@@ -250,7 +250,7 @@ def _results(
 
 
 class _Together(Exception):
-    """Several jobs at once failed as one; alone they may not."""
+    """Several jobs failed together, which may succeed one by one."""
 
 
 def _commit(item: Item, result: pa.Table | Exception, made: Made, store: Store, state: bytes | None) -> Outcome:
@@ -302,14 +302,14 @@ def _record(item: Item, made: Made) -> dict[str, Any]:
 
 
 def _let_go() -> None:
-    """Give a GPU back the memory that torch keeps for later: another process may have the next call."""
+    """Release the GPU memory that torch caches, for other processes."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
 def _out_of_memory(result: object) -> bool:
-    """Host memory, or a device's by the name that torch gives its error."""
+    """Whether host or device memory ran out."""
     return isinstance(result, MemoryError) or type(result).__name__ == "OutOfMemoryError"
 
 

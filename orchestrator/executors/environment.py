@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def variables(values: Mapping[str, str], *others: str) -> Iterator[None]:
-    """Environment variables for as long as it takes; afterwards these, and the `others`, are as they were."""
+    """Set environment variables inside; afterwards these, and the `others`, are as before."""
     before = {name: os.environ.get(name) for name in (*values, *others)}
     os.environ.update(values)
     try:
@@ -26,7 +26,7 @@ def variables(values: Mapping[str, str], *others: str) -> Iterator[None]:
 
 @contextmanager
 def handler_kept(number: signal.Signals) -> Iterator[None]:
-    """A signal's handler is the one that it was, whatever happened inside. Only the main thread can see to it."""
+    """Restore a signal's handler afterwards. Does nothing outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -39,7 +39,7 @@ def handler_kept(number: signal.Signals) -> Iterator[None]:
 
 @contextmanager
 def no_stderr() -> Iterator[None]:
-    """The process's stderr goes nowhere for a moment: Ray's C++ part writes to it whatever the logging level."""
+    """Discard the process's stderr inside: Ray's C++ part writes to it at any logging level."""
     saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:

@@ -28,7 +28,7 @@ class Measured:
 
     @classmethod
     def noted(cls, notes: Mapping[str, Any]) -> Measured | None:
-        """What these notes say of it; None where they lack something or it makes no sense."""
+        """The measurement in a task's notes; None where it is incomplete or makes no sense."""
         said = [notes.get(name) for name in ("stack", "bytes_per_member", "device_bytes", "busy")]
         if not all(isinstance(each, int | float) and 0 < each < float("inf") for each in said):
             return None
@@ -38,22 +38,22 @@ class Measured:
 
 @dataclass(frozen=True)
 class GpuPacking:
-    """How one kind of call fills GPUs: `sharers` on each, at most `most`; `stack` is None before it was measured."""
+    """How one group of calls fills GPUs: `sharers` on each, at most `most`; `stack` is None until measured."""
 
     stack: int | None = None
     sharers: int = 1
     most: int = SHARERS
 
     def slots(self, gpus: int) -> int:
-        """Calls of this kind that so many GPUs carry at one time."""
+        """The number of calls of this group that so many GPUs carry at a time."""
         return gpus * self.sharers
 
     def sent(self, gpus: int) -> int:
-        """Calls to have sent to so many GPUs at one time: once they are measured, one for each is on its way."""
+        """The number of calls to keep sent to so many GPUs; once measured, one more per GPU than runs there."""
         return self.slots(gpus) + (0 if self.stack is None or self.most == 1 else gpus)
 
     def share(self, ready: int, gpus: int, sent: int = 0) -> int:
-        """How many of the ready jobs to send in one call, where so many calls are `sent`."""
+        """The number of ready jobs to send in one call, where so many calls are `sent`."""
         slots = self.slots(gpus)
         even = -(-ready // max(1, slots - sent))
         if self.stack is None:
@@ -63,7 +63,7 @@ class GpuPacking:
         return max(min(even, self.stack), min(REFILLS * self.stack, ready // (2 * slots)))
 
     def learned(self, measured: Sequence[Measured], sharers: int) -> GpuPacking:
-        """With what the jobs of one call measured that shared its GPU with `sharers` - 1 others.
+        """Updated by the measurements of a call that shared its GPU with `sharers` - 1 others.
 
         How many are to share it is learned from a call alone: beside others nobody sees how busy it keeps it by itself.
         """
@@ -77,11 +77,11 @@ class GpuPacking:
         return replace(self, stack=stack, sharers=max(1, min(wanted, fitting, self.most)))
 
     def lost(self, sharers: int) -> GpuPacking:
-        """After a call was lost that shared its GPU: there may have been no memory for all, so one fewer shares it."""
+        """Updated after the loss of a call that shared its GPU: for want of memory, perhaps, so one fewer shares it."""
         most = max(1, min(self.most, sharers - 1))
         return replace(self, most=most, sharers=min(self.sharers, most))
 
 
 def part(sharers: int) -> float:
-    """The part of a GPU that a call takes, so that exactly so many fit on it."""
+    """The fraction of a GPU per call such that exactly `sharers` fit on it."""
     return GRAIN // sharers / GRAIN

@@ -11,7 +11,7 @@ SECONDS = 20.0  # for nvidia-smi to answer
 
 
 def count() -> int:
-    """The machine's GPUs, or those of them that CUDA_VISIBLE_DEVICES leaves."""
+    """The number of the machine's GPUs, or of those in CUDA_VISIBLE_DEVICES."""
     there = len(list(DRIVER.iterdir())) if DRIVER.is_dir() else _listed()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None or not there:
@@ -26,7 +26,7 @@ def count() -> int:
 
 
 def _listed() -> int:
-    """Where /proc tells nothing (in some containers, on Windows' Linux), nvidia-smi may."""
+    """GPUs by nvidia-smi, for containers and WSL, where /proc shows none."""
     try:
         said = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=SECONDS, check=True).stdout
     except (OSError, subprocess.SubprocessError):

@@ -24,7 +24,7 @@ CLOSED = b"."
 
 
 class Guard:
-    """The driver's end. `variables` belong into the environment of what is to be guarded, from its very start."""
+    """The driver's end of the guard. Guarded processes are started with `variables` in their environment."""
 
     def __init__(self) -> None:
         self._mark = os.urandom(16).hex()
@@ -48,14 +48,14 @@ class Guard:
         os.close(reading)
 
     def end_stopped(self) -> None:
-        """Kill what carries the mark and was stopped (by SIGSTOP, say): it would do nothing it is asked for."""
+        """Kill marked processes that are stopped (by SIGSTOP, say), which would not react to anything else."""
         if self._pipe is not None:
             for pid in marked(self._mark):
                 if state(pid) == "T":
                     _kill(pid)
 
     def close(self) -> None:
-        """Everything was shut down in good order: what is left goes at once."""
+        """Shut down in good order; what is left is killed at once."""
         if self._pipe is None:
             return
         os.write(self._pipe, CLOSED)
@@ -65,7 +65,7 @@ class Guard:
 
 
 def marked(mark: str) -> Iterator[int]:
-    """The processes that were started with the mark in their environment, but this one."""
+    """The other processes that were started with the mark in their environment."""
     wanted = f"{MARK}={mark}".encode()
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
@@ -80,13 +80,13 @@ def marked(mark: str) -> Iterator[int]:
 
 
 def stat(pid: int) -> tuple[int, str] | None:
-    """The parent of a living process, and when it started: a number is given to another process one day."""
+    """The parent of a living process, and its start time, since process numbers are reused."""
     fields = _fields(pid)
     return None if fields is None or fields[0] in "ZX" else (int(fields[1]), fields[19])
 
 
 def state(pid: int) -> str | None:
-    """A process's state as a letter: R runs, S sleeps, T is stopped; None where there is no such process."""
+    """A process's state as a letter (R running, S sleeping, T stopped); None where there is no such process."""
     fields = _fields(pid)
     return None if fields is None else fields[0]
 
@@ -100,7 +100,7 @@ def _fields(pid: int) -> list[str] | None:
 
 
 def family(mark: str) -> dict[int, str]:
-    """What carries the mark and all its descendants, with their starts.
+    """The marked processes and all their descendants, with their start times.
 
     Ray's agents, which write their titles over their own memory, have been seen without the mark; their parent has it.
     """
@@ -133,7 +133,7 @@ def _kill(pid: int) -> None:
 
 
 def watch(mark: str) -> None:
-    """Get to know what carries the mark until the driver closes or dies; then sweep until nothing shows itself."""
+    """Track marked processes until the driver closes or dies; then sweep until none is left."""
     known: dict[int, str] = {}
     while not select.select([0], [], [], LOOK)[0]:
         known.update(family(mark))

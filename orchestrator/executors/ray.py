@@ -51,7 +51,7 @@ CAUSES: Mapping[type[Exception], tuple[str, bool]] = {  # what became of a call,
 
 
 class RayExecutor:
-    """Runs calls as Ray tasks. ClusterError at any time means that the cluster is gone or of no use.
+    """Runs calls as Ray tasks. Raises ClusterError when the cluster is gone or unusable.
 
     `address` is "local" (a cluster of our own, of `cpus` CPUs, ended by `close` and, should this process be killed,
     by a guard), "auto", HOST:PORT or ray://HOST:PORT. Where the program uses Ray already, its connection is used and
@@ -93,7 +93,7 @@ class RayExecutor:
         self._pending[remote.remote(pickle.dumps(call))] = Sent(call)
 
     def _remote(self, name: str, gpus: float) -> Any:
-        """The function to call with such a part of a GPU.
+        """The remote function for calls that take this fraction of a GPU.
 
         A call on a GPU waits for no processor: it needs little of one, and a GPU that waits is the larger waste. Its
         worker takes further calls only where all machines have one GPU each: Ray would give it another GPU one day,
@@ -164,7 +164,7 @@ class RayExecutor:
         self._close.close()
 
     def _ready(self, seconds: float, at_least: int | None = None) -> list[Any]:
-        """Submitted calls that have ended; waits up to `seconds` for all, or for `at_least` so many."""
+        """The submitted calls that have ended, waiting up to `seconds` for all, or for at least `at_least`."""
         if not self._pending:
             return []
         references = list(self._pending)
@@ -179,7 +179,7 @@ class RayExecutor:
         return answer
 
     def _given_up(self) -> Iterator[Finished]:
-        """The calls that do not even end: their workers' machines may be cut off."""
+        """Cancelled calls that do not end; their workers' machines may be cut off."""
         now = time.monotonic()
         for reference, sent in list(self._pending.items()):
             if sent.ending is not None and now - sent.ending > 3 * END_SECONDS:
@@ -209,7 +209,7 @@ class RayExecutor:
         return _lost(call, *reason(answer))
 
     def _look(self) -> None:
-        """Follow the cluster as nodes come and go; ClusterError once its head is gone."""
+        """Update the slots as nodes come and go; ClusterError once the head is gone."""
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
             return
@@ -238,7 +238,7 @@ def _lost(call: Call, cause: str, died: bool) -> Finished:
 
 
 def reason(error: Exception) -> tuple[str, bool]:
-    """Why Ray lost a call, in one line, and whether its worker process died of it."""
+    """Why Ray lost a call, in one line, and whether its worker process died."""
     for kind, (cause, died) in CAUSES.items():
         if isinstance(error, kind):
             return cause, died
@@ -249,7 +249,7 @@ def reason(error: Exception) -> tuple[str, bool]:
 
 @contextlib.contextmanager
 def connected(address: str, cpus: int | None = None) -> Iterator[tuple[str, tuple[str, int] | None, Guard | None]]:
-    """Be connected to a cluster; gives its address, where its head listens (None for ray://), and our own's guard."""
+    """Connect to a cluster; yields its address, its head's address (None for ray://), and the guard of our own."""
     if ray.is_initialized():
         head = ray.get_runtime_context().gcs_address
         yield head, host_and_port(head), None
@@ -300,7 +300,7 @@ def _refusal(address: str, error: Exception) -> str:
 
 
 def _found() -> str:
-    """The address of the cluster that `auto` means: RAY_ADDRESS, or one that runs on this machine."""
+    """The address that `auto` means: RAY_ADDRESS, or a cluster that runs on this machine."""
     named = os.environ.get("RAY_ADDRESS", "")
     if named not in ("", "auto", "local"):
         return named
@@ -315,7 +315,7 @@ def _found() -> str:
 
 
 def _variables(values: Mapping[str, str]) -> contextlib.AbstractContextManager[None]:
-    """Environment variables for as long as it takes; PYTHONBREAKPOINT is one that Ray sets unasked."""
+    """Set environment variables inside; PYTHONBREAKPOINT, which Ray sets unasked, is restored, too."""
     return variables(values, "PYTHONBREAKPOINT")
 
 
@@ -327,13 +327,13 @@ def _set(stack: contextlib.ExitStack, values: Mapping[str, str]) -> None:
 
 
 def read_token() -> None:
-    """Have Ray take mode and token from the environment as it is now."""
+    """Make Ray read its authentication mode and token from the environment again."""
     ray._raylet.Config.initialize("")
     ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
 
 
 def _hush() -> None:
-    """Keep Ray's messages about dead workers off our stdout: it prints them whatever log_to_driver says."""
+    """Keep Ray's messages about dead workers off stdout, which it prints even without log_to_driver."""
     from ray._private import worker as driver
 
     driver.print_to_stdstream = lambda *_, **__: None

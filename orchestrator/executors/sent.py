@@ -10,7 +10,7 @@ from orchestrator.executors.calls import Call
 
 @dataclass
 class Sent:
-    """A call that has not come back. Times are seconds of one monotonic clock."""
+    """A submitted call that has not come back. Times are seconds of one monotonic clock."""
 
     call: Call
     since: float | None = None  # when there was a place for it to run in
@@ -21,7 +21,7 @@ class Sent:
 
 
 def placed(sent: Iterable[Sent], slots: int, gpus: float, now: float) -> list[tuple[Call, float]]:
-    """The calls that there are places for, in the order in which they were sent, and for how long there have been.
+    """The calls that slots exist for, in the order they were sent, each with the seconds that it has had its slot.
 
     Where others use the cluster too, a call may begin later than that.
     """

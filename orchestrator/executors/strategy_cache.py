@@ -37,7 +37,7 @@ def settling(store: Store, run: str, *kin: str) -> Settle:
 
 
 def _found(store: Store, runs: Sequence[str], name: str) -> Choice | None:
-    """What the first of the runs that kept something has kept."""
+    """The choice of the first of the runs that has one."""
     for run in runs:
         if (choice := _kept(store, run, name)) is not None:
             return choice
@@ -45,7 +45,7 @@ def _found(store: Store, runs: Sequence[str], name: str) -> Choice | None:
 
 
 def _kept(store: Store, run: str, name: str) -> Choice | None:
-    """What a run has kept; None where there is nothing, or what there was is damaged and now set aside."""
+    """The choice that a run stores; None where there is none, or a damaged one was set aside."""
     data = store.kept(run, file_of(name))
     if data is None:
         return None
@@ -66,19 +66,19 @@ def _made(store: Store, run: str, name: str, choose: Callable[[], Choice]) -> Ch
 
 
 def file_of(name: str) -> str:
-    """The file that keeps a choice: its name as far as a file's may be so, and a digest that tells it from others."""
+    """The file of a choice: its name as far as a file name allows, and a digest that makes it unique."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60]
     return f"{plain}.{hashlib.sha256(name.encode()).hexdigest()[:12]}.json"
 
 
 def encoded(name: str, choice: Choice) -> bytes:
-    """A choice as it is kept. TypeError for what JSON cannot hold."""
+    """A choice as bytes. TypeError for what JSON cannot hold."""
     says = {"name": name, "choice": dict(choice)}
     return json.dumps({**says, "sha256": _digest(says)}, indent=2).encode()
 
 
 def decoded(name: str, data: bytes) -> Choice:
-    """The choice that was kept; ValueError, saying why, for bytes that are not as they were written."""
+    """The choice in these bytes; ValueError, saying why, where they are not as they were written."""
     try:
         says = json.loads(data)
         choice: dict[str, Any] = dict(says["choice"])

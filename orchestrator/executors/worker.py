@@ -21,7 +21,7 @@ PACKAGES = ("orchestrator", "tasks")
 
 
 def pin(root: str) -> None:
-    """Make `orchestrator` and `tasks` mean the packages in `root`, whatever comes first on the path.
+    """Import `orchestrator` and `tasks` from `root`, whatever comes first on the path.
 
     Their submodules follow, since those are looked up in the package itself. `root` goes to the end of the path, so
     that it hides nobody else's modules. Where there is no such folder (another machine), the path decides.

@@ -23,7 +23,7 @@ UNKNOWN = "<withheld>"  # text of a config that no audit knows any more: nothing
 
 
 class Disclosure:
-    """How some runs are told to others. What differs in them still does: of texts with one pattern, each has a number.
+    """What of some runs others may see. Values that differ still differ: texts of one pattern are numbered.
 
     With `words` nothing is withheld, and folders are left out all the same.
     """
@@ -108,7 +108,7 @@ def typed(about: Mapping[str, Any]) -> Any:
 
 
 def is_private(value: Any) -> bool:
-    """Whether others are told less of it than it holds."""
+    """Whether some of the value is withheld from others."""
     return bool(Disclosure().public(value) != value)
 
 

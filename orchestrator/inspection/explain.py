@@ -62,7 +62,7 @@ class Planned:
 
 
 def key_named(store: Store, word: str) -> str:
-    """The stored or planned key that begins so; SpecError for none or several."""
+    """The one stored or planned key with this prefix; SpecError where there is none, or several."""
     if len(word) >= SHORTEST and set(word) <= set("0123456789abcdef"):
         known = store.keys().union(Planned(store).tasks)
         close = sorted(key for key in known if key.startswith(word))
@@ -76,7 +76,7 @@ def key_named(store: Store, word: str) -> str:
 
 
 def key(store: Store, name: str) -> dict[str, Any]:
-    """What there is to say of a key: its record if it is stored, else why not, and the nearest that is."""
+    """What is known of a key: its record where it is stored; else why it is not, and the nearest key that is."""
     known = Planned(store)
     runs = known.having(name)
     stored = store.keys()
@@ -111,7 +111,7 @@ def key(store: Store, name: str) -> dict[str, Any]:
 
 
 def planned(store: Store, name: str) -> tuple[Job, Plan]:
-    """A key's job, and the plan of the newest run that has it. EngramError where today's code plans none."""
+    """The job of a key, with the plan of the newest run that has it. EngramError if today's code plans none."""
     return _planned(store, name, Planned(store).having(name))
 
 
@@ -163,7 +163,7 @@ def _differences(one: Any, other: Any, path: str = "") -> Iterator[tuple[str, tu
 
 
 def _tasks(journal: Journal) -> Mapping[str, str]:
-    """The planned keys of a run with their tasks; none of a sweep (its cells have them), nor of what is unreadable."""
+    """The tasks of a run's planned keys; empty for a sweep, whose cells have them, and for an unreadable run."""
     try:
         return journal.tasks() if (journal.folder / "plan.json").exists() else {}
     except StoreError:

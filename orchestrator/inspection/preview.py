@@ -50,12 +50,12 @@ def preview(asked: Spec) -> dict[str, Any]:
 
 
 def gpus_at(address: str | None) -> int:
-    """GPUs that calls can use, of those of this machine."""
+    """The number of this machine's GPUs that calls can use."""
     return min(1, gpus.count()) if address == "none" else gpus.count()
 
 
 def slots_at(address: str | None) -> int:
-    """Calls that run at one time: one in this process, else one for each processor of this machine.
+    """The number of calls that run at a time: one in this process, else one per processor of this machine.
 
     A cluster elsewhere is not asked: a plan starts nothing.
     """

@@ -48,7 +48,7 @@ def rerun(store: Store, key: str) -> dict[str, Any]:
 
 
 def _way(store: Store, key: str) -> StrategyName:
-    """The way in which a stored result was computed, where its record names one."""
+    """The strategy by which a stored result was computed; None where its record names none."""
     try:
         way: StrategyName = store.record(key, check=False).get("way", "auto")
     except (Absent, Damaged):

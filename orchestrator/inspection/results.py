@@ -77,7 +77,7 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
 
 
 def summary(journal: Journal, store: Store) -> Rows:
-    """The summary as far as it is there: nothing where all that it is made of failed, which was tolerated."""
+    """The summary; empty where every table it is made of failed and that was tolerated."""
     try:
         return read(journal, store, "summary")
     except SpecError:
@@ -85,7 +85,7 @@ def summary(journal: Journal, store: Store) -> Rows:
 
 
 def cells(journal: Journal) -> dict[str, Mapping[str, Any]]:
-    """The runs of a sweep, each with what it is there; empty for a run that is no sweep."""
+    """The runs of a sweep, each with what the sweep varied in it; empty for a single run."""
     about = journal.about()
     runs = about.get("cells", [])
     # Older sweeps have left it to their cells to say.

@@ -55,7 +55,7 @@ def journals(store: Store) -> dict[str, Journal]:
 
 
 def find(store: Store, word: str) -> Journal:
-    """The run of this name, or whose name or hash begins so; SpecError for none or several."""
+    """The run with this name, or the one whose name or hash has this prefix; SpecError for none or several."""
     there = journals(store)
     if word in there:
         return there[word]
@@ -70,7 +70,7 @@ def find(store: Store, word: str) -> Journal:
 
 
 def newest(store: Store, unfinished: bool = False) -> Journal:
-    """The run of which something was written last; a sweep before its cells."""
+    """The run that was written to last; a sweep comes before its cells."""
     found = [each for each in overview(store) if not (unfinished and each.finished)]
     if not found:
         raise SpecError(f"there are no {'unfinished ' if unfinished else ''}runs in {store.location}")
@@ -92,7 +92,7 @@ def overview(store: Store) -> list[Status]:
 
 
 def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> Status:
-    """Where a run or sweep stands. StoreError if its folder cannot be read."""
+    """The state of a run or sweep. StoreError if its folder cannot be read."""
     about = journal.about()
     stored = store.keys() if stored is None else stored
     if "cells" in about:
@@ -144,7 +144,7 @@ def roots(journal: Journal) -> dict[str, tuple[str, ...]]:
 
 
 def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Event]:
-    """The events of a run's or sweep's last start, as its observers get them, until it has no driver any more.
+    """Yield the events of a run's or sweep's last start, as its observers get them, until it has no driver.
 
     A sweep's are those of its cells, each once. `seconds` lie between looks.
     """

@@ -84,11 +84,11 @@ class Plan:
         return _ordered(jobs, inputs, {}, after)
 
     def missing(self, stored: Container[str]) -> list[str]:
-        """The keys that are planned and not stored, what they wait for first."""
+        """The planned keys that are not stored, each after those it waits for."""
         return [key for key in self.jobs if key not in stored]
 
     def waits(self, key: str) -> tuple[str, ...]:
-        """What must be there before the key is computed, each once: its inputs, and the link before it if planned."""
+        """The keys that a key waits for, each once: its inputs, and the previous link where that is planned."""
         before = self.after.get(key, "")
         waits = (*self.inputs[key], before) if before in self.jobs else self.inputs[key]
         return tuple(dict.fromkeys(waits)) if len(waits) > 1 else waits
@@ -110,7 +110,7 @@ class Plan:
         return found
 
     def upon(self, keys: Container[str]) -> set[str]:
-        """These keys and all that wait for them, at whatever distance."""
+        """These keys and all that depend on them, directly or not."""
         reached: set[str] = set()
         for key in self.jobs:
             if key in keys or any(below in reached for below in self.waits(key)):
@@ -126,7 +126,7 @@ class Plan:
         return Counter(map(self.task, self.jobs if keys is None else keys))
 
     def without(self, lost: Container[str]) -> Plan:
-        """The plan of what can still be had when these keys cannot.
+        """The plan of what can still be computed when these keys cannot.
 
         A job that gathers goes on with the inputs that are left (its key follows from them); any other job that reads
         something lost is lost too, and so is a link after one that is lost. A root keeps the parts that are left.
@@ -152,7 +152,7 @@ def _ordered(
     roots: Mapping[str, tuple[str, ...]],
     after: Mapping[str, str],
 ) -> Plan:
-    """The plan with each link behind the one before it, and otherwise in the given order, inputs first."""
+    """The plan with every link after the previous one, and otherwise in the given order, inputs first."""
     plan = Plan(jobs, inputs, roots, after)
     if not after:
         return plan
@@ -182,7 +182,7 @@ def plan_of(cell: Cell) -> Plan:
 
 
 def group_of(job: Job) -> str:
-    """The name of the jobs that may share a call with this one, and that take about as long."""
+    """The name of the group of jobs that may share a call with this one and take about as long."""
     mark = marks(job.function)
     if mark.batch_key is None:
         return mark.name

@@ -13,7 +13,7 @@ from orchestrator.store import Store
 
 
 class CheckpointGc:
-    """What a run leaves of the states in its store; `own` are its names, `runs` the folder with everybody's.
+    """Removes checkpoints that no run needs. `own` are the names of this start's runs, `runs` the folder of all runs.
 
     A state is needed where the next link of its chain is planned in some run and not stored: that run will go on.
     """
@@ -26,25 +26,25 @@ class CheckpointGc:
         self._changed = 0  # when the folder of runs was, as far as it has been listed
 
     def pass_over(self, plan: Plan, key: str, done: Container[str]) -> None:
-        """A key is stored. Where it is a link's, the state that it went on from goes, unless another needs it, too."""
+        """Remove the checkpoint that a stored link continued from, unless another link needs it."""
         if key in plan.after:
             self._remove(plan, [plan.after[key]], done)
 
     def clear(self, plan: Plan, done: Container[str]) -> None:
-        """The run has ended: what is left of its states goes, but for what a chain ends with where that is kept."""
+        """Remove what is left of an ended run's checkpoints, but for the last of each chain where those are kept."""
         passed = {link for key in plan.after if key in plan.jobs and key in done for link in plan.chain(key)}
         with suppress(StoreError):
             self._remove(plan, sorted(self._store.states() & (passed if self.keep else passed | set(plan.jobs))), done)
 
     def _remove(self, plan: Plan, keys: Iterable[str], done: Container[str]) -> None:
-        """Those of the states that nobody needs; one that cannot be removed is in nobody's way."""
+        """Remove the checkpoints that no run needs. One that cannot be removed stays."""
         for key in keys:
             with suppress(StoreError, OSError):
                 if all(link in done for link in plan.following.get(key, ())) and not self._needed_elsewhere(key):
                     self._store.remove_state(key)
 
     def _needed_elsewhere(self, key: str) -> bool:
-        """Whether another run has planned a link after this one that is not stored."""
+        """Whether another run plans a link after this one that is not stored."""
         return any(link not in self._store for run in self._others() for link in self._following[run].get(key, ()))
 
     def _others(self) -> list[str]:

@@ -15,7 +15,7 @@ from orchestrator.store.holder import Holder
 
 @dataclass
 class Other:
-    """An earlier run that lives: its driver, its keys, and when its log was last seen to grow, by our own clock."""
+    """An earlier run with a living driver: its keys, and when its log last grew, by this machine's clock."""
 
     holder: Holder
     keys: frozenset[str]
@@ -68,7 +68,7 @@ class ConcurrentRuns:
         return found
 
     def _planned(self, run: str) -> frozenset[str]:
-        """A run's keys. A plan that cannot be read claims nothing, and stops no other run."""
+        """The keys of a run; none where its plan cannot be read, so that it stops no other run."""
         try:
             return frozenset(Journal(self._runs / run).tasks())
         except StoreError:

@@ -29,7 +29,7 @@ ENDS = ("finished", "failed", "interrupted", "paused")
 
 
 class Journal:
-    """What is written down about one run. Opening one reads nothing; what cannot be read is a StoreError.
+    """What a run's folder holds. Opening it reads nothing; what cannot be read raises StoreError.
 
     `told(folder, about)` is how what it is about is told, to those who are not to see it all.
     """
@@ -68,7 +68,7 @@ class Journal:
             shutil.rmtree(aside, ignore_errors=True)
 
     def about(self) -> dict[str, Any]:
-        """The run's config and all that was known of it when it was made."""
+        """The run's config and what else was known when its folder was made."""
         about: dict[str, Any] = self._read("run.json", shapes.about)
         return about if self._told is None else self._told(self.folder, about)
 
@@ -78,7 +78,7 @@ class Journal:
             self._plan()
 
     def beside(self, run: str) -> Journal:
-        """The journal of another run of the same store, such as a sweep's cell, told in the same way."""
+        """The journal of another run of the same store, such as a sweep's cell, with the same things withheld."""
         return Journal(self.folder.with_name(run), self._told)
 
     def roots(self) -> dict[str, tuple[str, ...]]:
@@ -119,11 +119,11 @@ class Journal:
             raise Unwritable(f"cannot write {self.folder / 'events.jsonl'}: {error.strerror or error}") from None
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """The events so far, oldest first; a line torn by a kill, or that is no event, is passed over."""
+        """The events so far, oldest first. Lines cut off by a kill, and lines that are no events, are skipped."""
         yield from self.events_from(0)[0]
 
     def last_start(self) -> list[dict[str, Any]]:
-        """The events since the run was last started; all where no start is logged. What came before is not read."""
+        """The events since the last start, or all where none is logged. Earlier ones are not read."""
         end = len(data := self._log(0) or b"")
         while (found := data.rfind(STARTED, 0, end)) >= 0:
             events = _events(data[data.rfind(b"\n", 0, found) + 1 :])
@@ -133,7 +133,7 @@ class Journal:
         return _events(data)
 
     def events_from(self, position: int) -> tuple[list[dict[str, Any]], int]:
-        """The events from this byte of the log on, and the byte to go on from; a line still being written waits."""
+        """The events from this byte of the log on, and the byte to continue from; an unfinished line is left there."""
         data = self._log(position)
         return ([], 0) if data is None else (_events(data), position + len(data))
 

@@ -14,7 +14,7 @@ Event = Mapping[str, Any]
 
 @dataclass
 class RunProgress:
-    """Counts of one start of a run, by the times that its events carry; `clock` is seconds since 1970."""
+    """Counts over one start of a run, by the times of its events; `clock` gives seconds since 1970."""
 
     clock: Callable[[], float] = time.time
     planned: int = 0
@@ -31,7 +31,7 @@ class RunProgress:
     end: float | None = None
 
     def take(self, event: Event) -> None:
-        """Count an event. `started` (of the log) and `planned` (of an observer) begin anew."""
+        """Count an event. `started` (in the log) and `planned` (to an observer) reset the counts."""
         match event["event"]:
             case "planned" | "started":
                 self.planned, self.stored = event.get("planned", 0), event.get("stored", 0)
@@ -73,12 +73,12 @@ class RunProgress:
 
     @property
     def models_per_minute(self) -> float | None:
-        """Networks trained in a minute; None before the first. A job that is done says how many it trained."""
+        """Networks trained per minute; None before the first."""
         return 60 * self.models / self.elapsed if self.models and self.elapsed > 0 else None
 
     @property
     def left(self) -> float | None:
-        """Seconds to go, from what jobs of each task have taken so far and how many ran at a time."""
+        """Expected seconds to the end, from the time per job of each task and the number of jobs at a time."""
         spent = sum(map(sum, self.seconds.values()))
         to_do = self.planned - self.there - self.failed
         if to_do <= 0 or spent <= 0 or self.elapsed <= 0:
@@ -91,7 +91,7 @@ class RunProgress:
         return work * share * self.elapsed / spent
 
     def _lose(self, keys: Iterable[str]) -> None:
-        """These were there and are not any more; what several readers find before it is computed again counts once."""
+        """Count results that are lost; one that several readers report before it is computed again counts once."""
         lost = set(keys) - self.gone
         self.gone |= lost
         self.found_gone += len(lost)

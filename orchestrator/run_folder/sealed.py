@@ -14,7 +14,7 @@ LENGTH = 200  # bytes in which a seal ends the file
 
 
 def seal(value: Mapping[str, Any], indent: int | None = None) -> bytes:
-    """The object as JSON, with its digest behind all else. It has at least one name."""
+    """The object as JSON, its digest last. It needs at least one name."""
     body = json.dumps(value, indent=indent).removesuffix("}").rstrip().encode()
     apart = "\n" + " " * indent if indent else " "
     end = "\n}" if indent else "}"

@@ -21,7 +21,7 @@ STALE = 3600.0  # seconds after which nobody can still be writing a part
 
 
 def read(store: Store, keys: Iterable[str]) -> pa.Table | None:
-    """The rows of these results, one after another; what is not there yet is left out. None if nothing is."""
+    """The rows of these results, one after another, without those not stored yet; None where none is."""
     parts = []
     for _, table in read_each(store, keys):
         if isinstance(table, Absent):
@@ -66,7 +66,7 @@ class Publisher:
                 raise problem
 
     def _look(self) -> None:
-        """Learn what the parts hold, and remove those that are torn, of other inputs, or hold what another does."""
+        """Read which results the parts hold; remove parts that are damaged, stale or duplicates."""
         aside.sweep(self.folder, STALE)
         known = self._parts or {}
         there = {part.name: known.get(part.name) or _held(part) for part in self.folder.glob("*.parquet")}
@@ -81,7 +81,7 @@ class Publisher:
                 (self.folder / name).unlink(missing_ok=True)
 
     def _write(self, keys: list[str]) -> StoreError | OSError | None:
-        """Put what can be read of these in a part; what reading the first of the others raised, if there are any."""
+        """Write the readable ones of these results as a part; return the first error of the others, if any."""
         found: dict[str, pa.Table] = {}
         problem: StoreError | OSError | None = None
         for key, table in read_each(self.store, keys):

@@ -16,7 +16,7 @@ SAMPLES = 200  # of one group in one run
 
 
 def write(folder: Path, seconds: Mapping[str, Iterable[float]]) -> None:
-    """Leave a run's timings by group in its folder. They are a convenience: a full disk is no reason to stop."""
+    """Write a run's timings by group into its folder. Errors are ignored: a full disk is no reason to stop."""
     try:
         rows = {group: [round(each, 6) for each in list(taken)[-SAMPLES:]] for group, taken in seconds.items()}
         aside = folder / ".timings.json"
@@ -41,7 +41,7 @@ def known(runs: Path) -> dict[str, float]:
 
 
 def around(address: str | None) -> str:
-    """The name under which the seconds are kept that a run takes around its jobs: its executor's start and end."""
+    """The group of the seconds that a run takes around its jobs, to start and end its executor."""
     return f"around, {address if address in ('none', 'local') else 'local' if address is None else 'cluster'}"
 
 
@@ -53,7 +53,7 @@ def expected(
     address: str | None = None,
     gpus: int = 0,
 ) -> float | None:
-    """Wall-clock seconds for the missing jobs on that many slots; None where some kind of job was never timed.
+    """Expected wall-clock seconds of the missing jobs on `slots` slots; None where some group was never timed.
 
     The largest of the work over the slots, that of jobs which ask for a GPU over the `gpus` where there are some, and
     the longest path of jobs that wait for one another; and what the executor takes to start and to end.

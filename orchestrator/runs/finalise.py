@@ -23,7 +23,7 @@ HURRY = 5.0  # seconds that tracking may still take where somebody waits for an 
 
 
 def delivery(session: Session, sweep: str | None, execution: Execution) -> Delivery | None:
-    """The way of these runs to where they are tracked; None, with a line that says why, where they are not."""
+    """What delivers these runs to their tracking store; None, and a line that says why, where they are not tracked."""
     try:
         where = target(session.store, execution.mlflow, execution.experiment)
     except Untracked as error:
@@ -36,7 +36,7 @@ def delivery(session: Session, sweep: str | None, execution: Execution) -> Deliv
 
 
 def follow(report: Report, session: Session, execution: Execution, delivery: Delivery | None, stop: Stop) -> Report:
-    """All that comes after the run; the report with its pages and where it is tracked."""
+    """Draw the pages, deliver to tracking, share the folders; return the report with pages and addresses."""
     report = _shown(report, session, execution)
     if delivery is not None:
         report = _delivered(report, session, delivery, stop)
@@ -45,7 +45,7 @@ def follow(report: Report, session: Session, execution: Execution, delivery: Del
 
 
 def _delivered(report: Report, session: Session, delivery: Delivery, stop: Stop) -> Report:
-    """The report with the addresses at which tracking shows the runs. What could not be delivered is told."""
+    """The report with the addresses of the tracked runs. Tells what could not be delivered."""
     asked = stop.reason
     late = time.monotonic() + HURRY if report.state == "interrupted" else math.inf
     for line in delivery.finish(lambda: stop.reason != asked or time.monotonic() > late):
@@ -56,7 +56,7 @@ def _delivered(report: Report, session: Session, delivery: Delivery, stop: Stop)
 
 
 def _shared(session: Session) -> None:
-    """Leave the runs' folders where other machines find them; the results are there already."""
+    """Copy the runs' folders to where other machines find them; the results are there already."""
     try:
         session.share(last=True)
     except StoreError as error:
@@ -64,7 +64,7 @@ def _shared(session: Session) -> None:
 
 
 def _shown(report: Report, session: Session, execution: Execution) -> Report:
-    """The report with the pages of the run, or of the sweep and its cells, drawn anew where anything has changed.
+    """The report with the pages of the run, or of the sweep and its cells, redrawn where anything changed.
 
     What keeps a page from being drawn is told; the run has ended as it has, whatever becomes of its page.
     """

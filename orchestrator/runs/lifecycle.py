@@ -73,7 +73,7 @@ def start(
 def resume(
     run: str, store: Store, execution: Execution, observe: Observer | None = None, *, clock: Clock = SYSTEM
 ) -> Report:
-    """Go on with a run or sweep where it was left, by its full name."""
+    """Continue a run or sweep, by its full name."""
     runs = store.folder("runs")
     journal = Journal(runs / run)
     if not journal.exists:
@@ -103,7 +103,7 @@ def _run(
     sweep: Journal | None,
     clock: Clock,
 ) -> Report:
-    """Drive these runs, held by this driver alone, and say how they ended."""
+    """Drive these runs under a lease of their own; return how they ended."""
     stop = Stop()
     runs = store.folder("runs")
     names = sorted(part.journal.run for part in parts)
@@ -180,7 +180,7 @@ def _sweeps(runs: Path, cell: str) -> Iterator[str]:
 
 
 def _to_the_end(driver: Driver, session: Session, tolerate: int) -> set[str] | None:
-    """Drive until every planned result is there and verifies, or there is a reason to stop.
+    """Drive until every planned result is stored and verified, or there is a reason to stop.
 
     The keys whose results verify; None where it was stopped before that was looked at.
     """

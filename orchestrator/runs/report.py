@@ -70,7 +70,7 @@ class Report:
 
 
 def reported(driver: Driver, session: Session, sweep: str | None, sound: set[str] | None) -> Report:
-    """How the session's runs ended, and the sweep that they are, if they are one.
+    """How the session's runs ended, and the sweep they belong to, if any.
 
     `sound` are the keys whose results were found to verify; None where nobody has looked.
     """

@@ -21,7 +21,7 @@ PUBLISH_SECONDS = 5.0  # between looks at what the Parquet parts lack
 
 @dataclass
 class Part:
-    """A run of the session: its plan, which shrinks where failed jobs are tolerated, and its journal."""
+    """A run of the session: its journal, and its plan, which shrinks where failed jobs are tolerated."""
 
     plan: Plan
     journal: Journal
@@ -48,11 +48,11 @@ class Session:
 
     @property
     def lacking(self) -> str | None:
-        """Why the runs' logs or tables lack something that they should hold by now; None where they do not."""
+        """Why the runs' logs or tables are incomplete; None where they are complete."""
         return next(iter(self._problems.values()), None)
 
     def begin(self) -> None:
-        """Log the start, and every job whose result is there already."""
+        """Log the start, and every job that is stored already."""
         stored = self._stored = self.store.keys() & self.plan.jobs.keys()
         stamp = now()
         for part in self.parts:
@@ -80,7 +80,7 @@ class Session:
         )
 
     def take(self, event: Event) -> None:
-        """One event: to the journals of the runs it concerns, and to the observer."""
+        """Pass an event to the journals of the runs it concerns and to the observer."""
         event = {"time": now(), **event}  # one time, whoever hears of it
         key = event.get("key")
         parts = self.parts if key is None else self._owners.get(key, ())
@@ -114,20 +114,20 @@ class Session:
             self.share()
 
     def share(self, last: bool = False) -> None:
-        """Let other machines see what the runs' folders hold, from time to time and the `last` time in any case."""
+        """Copy the runs' folders to where other machines see them: now and then, and in any case the `last` time."""
         if self.store.mirror is not None:
             for run in {self.name, *(part.journal.run for part in self.parts)}:
                 self.store.mirror.push(run, last)
 
     def stored(self) -> set[str]:
-        """Keys of all results that are stored; those that were when the store could last be seen, if it cannot be."""
+        """The keys of all stored results; the last known ones while the store cannot be read."""
         try:
             return self.store.keys()
         except StoreError:
             return set(self._stored)
 
     def tolerate(self, failed: set[str]) -> None:
-        """Plan again for what can be had without these."""
+        """Shrink the plans to what can be computed without these."""
         for part in self.parts:
             before = set(part.plan.jobs)
             part.plan = part.plan.without(failed)
@@ -159,7 +159,7 @@ class Session:
         ]
 
     def _log(self, part: Part, events: Sequence[Event]) -> None:
-        """Add to a run's log; what it cannot take waits, and is tried again when there are no new ones."""
+        """Append events to a run's log. Those that cannot be written are kept and tried again later."""
         run = part.journal.run
         waiting = self._unlogged.get(run, [])
         if waiting and events:
@@ -178,6 +178,6 @@ class Session:
             self._problems.pop(f"log of {run}", None)
 
     def tell(self, event: Event) -> None:
-        """One event to the observer alone."""
+        """Pass an event to the observer alone."""
         if self._observe is not None:
             self._observe(event)

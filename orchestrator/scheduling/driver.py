@@ -37,7 +37,7 @@ POLL = 0.5  # seconds between looks at what other runs have stored, and at wheth
 
 @dataclass
 class Progress:
-    """What a driver has done so far: keys computed here, failures by key, and seconds by group of jobs."""
+    """What a driver has done so far: keys it computed, failures by key, seconds by group of jobs."""
 
     computed: set[str]
     failed: dict[str, Failed]
@@ -96,7 +96,7 @@ class Driver:
         self._delayed: list[tuple[float, int, Call]] = []
 
     def drive(self, plan: Plan, stored: set[str]) -> None:
-        """Run what is not stored until all is done that can be, or the run is asked to stop or has to pause."""
+        """Run the jobs that are not stored until all possible ones are done, or a stop or pause."""
         if not plan.missing(stored) or self.stop.reason:
             return
         try:
@@ -141,7 +141,7 @@ class Driver:
 
     @property
     def stopped(self) -> str | None:
-        """Why the run ends before its plan does, if it does."""
+        """Why the run ends before its plan is done; None where it does not."""
         return self.progress.paused or self.stop.reason
 
     def close(self) -> None:
@@ -189,7 +189,7 @@ class Driver:
             self._settle(schedule, finished)
 
     def _settle(self, schedule: Schedule, finished: Finished) -> None:
-        """Record a call's outcomes; a lost job whose result is in the store after all is done."""
+        """Record the outcomes of a call. A lost job whose result is stored counts as done."""
         for line in finished.told:
             self.observe({"event": "told", "line": line})
         outcomes = tuple(self._settled(outcome) for outcome in finished.outcomes)
@@ -232,7 +232,7 @@ class Driver:
                 self.observe({"event": "refused", **about, "cause": outcome.cause})
 
     def _tell_failure(self, schedule: Schedule, failed: Failed) -> None:
-        """One job is final for this run: its task raised, or the schedule has given it up."""
+        """Log that a job failed for good: its task raised, or the schedule gave it up."""
         if not failed.traceback:  # no worker was left to write it down
             with suppress(StoreError):
                 self.store.write_failure(failed.key, failed.error)
@@ -240,7 +240,7 @@ class Driver:
         self.observe({"event": "failed", "key": failed.key, "task": task, "error": failed.error})
 
     def _look_elsewhere(self, schedule: Schedule) -> None:
-        """Leave to other living runs what they compute too; take what they stored, and what they left behind."""
+        """Defer jobs that other living runs compute; take over what they stored and what they abandoned."""
         self._ours()
         if self._elsewhere is None:
             return
@@ -255,7 +255,7 @@ class Driver:
             self._waiting.moved("elsewhere")
 
     def _look_here(self, schedule: Schedule, executor: Executor) -> None:
-        """End calls that have run for longer than they may; say what is awaited when nothing moves."""
+        """End calls that exceed their time limit; tell what is awaited while nothing happens."""
         now = self._clock.monotonic()
         running = [(call, seconds, self._limit(schedule, call)) for call, seconds in executor.running()]
         for call, seconds, limit in running:
@@ -271,11 +271,11 @@ class Driver:
             self._waiting.moved("elsewhere")
 
     def _limit(self, schedule: Schedule, call: Call) -> float | None:
-        """Seconds that a call may take."""
+        """The time limit of a call in seconds; None where there is none."""
         return self._limits.of(schedule.group(item.key) for item in call.items)
 
     def _wind_down(self, schedule: Schedule, executor: Executor) -> None:
-        """Begin nothing more, give what is running a moment to end, then give it up."""
+        """Send nothing more, wait a moment for running calls, then cancel them."""
         self._delayed.clear()
         if not executor.pending:
             return

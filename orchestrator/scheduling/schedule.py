@@ -23,7 +23,7 @@ LONGEST_DELAY = 60.0
 
 
 class Schedule:
-    """What of a plan is done, running, waiting or failed; `next` and `record` are the only moves.
+    """Which jobs of a plan are done, running, waiting or failed; changed by `next` and `record` alone.
 
     `slots` calls run at one time, each on a processor, and besides, where there are `gpus`, calls of the tasks that
     ask for one: on each up to `sharers` at one time. `seconds` gives the expected seconds of a job by `group_of`,
@@ -85,12 +85,12 @@ class Schedule:
 
     @property
     def running(self) -> int:
-        """Jobs that are sent and have not come back."""
+        """The jobs that are sent and have not come back."""
         return len(self._running)
 
     @property
     def damaged(self) -> int:
-        """Times that a result was missing or damaged when it was to be read; what all its readers find counts once."""
+        """How often a result was missing or damaged when it was read; readers that find the same count once."""
         return sum(self._reopened.values())
 
     @property
@@ -118,7 +118,7 @@ class Schedule:
         return None
 
     def record(self, finished: Finished) -> None:
-        """Take note of what became of a call's jobs."""
+        """Record the outcomes of a call's jobs."""
         lost: list[Lost] = []
         self._learn_filling(finished)
         for outcome in finished.outcomes:
@@ -144,37 +144,37 @@ class Schedule:
             self._send_again(keys[half:])
 
     def defer(self, keys: Iterable[str]) -> None:
-        """Leave these to another living run that computes them too."""
+        """Leave these keys to another living run that computes them."""
         left = {key for key in keys if self._open(key)}
         self._elsewhere |= left
         self._sendable -= left
 
     @property
     def elsewhere(self) -> frozenset[str]:
-        """What is left to other runs at the moment."""
+        """The keys that are left to other runs."""
         return frozenset(self._elsewhere)
 
     def arrived(self, keys: Iterable[str]) -> None:
-        """These were stored by somebody else."""
+        """Record keys that another run has stored."""
         for key in keys:
             self._elsewhere.discard(key)
             if key not in self._running:
                 self._finish(key)
 
     def reclaim(self, keys: Iterable[str]) -> None:
-        """Compute these here after all: whoever had them is gone."""
+        """Compute these keys here after all, since the run that had them is gone."""
         for key in keys:
             if key in self._elsewhere:
                 self._elsewhere.discard(key)
                 self._enqueue(key)
 
     def _open(self, key: str) -> bool:
-        """Whether the key is still to be sent from here."""
+        """Whether the key is still to be sent by this run."""
         taken = key in self.done or key in self._running or key in self._elsewhere or key in self.failed
         return not taken
 
     def _next_queue(self, room: bool) -> list[tuple[int, int, str]]:
-        """The queue to send from; an empty one if from none."""
+        """The queue to send from next; empty where nothing can be sent."""
         if not self.gpus:
             queues = [queue for queue in (self._queue, self._queue_for_gpus) if queue and room]
             return min(queues, default=[])
@@ -185,11 +185,11 @@ class Schedule:
         return self._queue if room else []
 
     def _drop(self, queue: list[tuple[int, int, str]]) -> None:
-        """Strike the first group off, of which nothing is left to send."""
+        """Remove the first group, which is empty, from a queue."""
         del self._ready[heapq.heappop(queue)[-1]]
 
     def _take(self, group: str) -> list[str]:
-        """The next jobs of a group to send together; entries that were settled otherwise meanwhile are passed over."""
+        """The next jobs of a group to send together, without entries that are settled by now."""
         ready = self._ready[group]
         share = self._share(group, ready)
         keys: list[str] = []
@@ -222,7 +222,7 @@ class Schedule:
         return Item(key, where, job.config, self.plan.inputs[key], tuple(self.plan.chain(key)), leaves)
 
     def _share(self, group: str, keys: Collection[str]) -> int:
-        """How many of a group's ready jobs to send in one call."""
+        """The number of a group's ready jobs to send in one call."""
         ready = len(keys)
         if self.together is not None or not keys:
             return min(self.together or 0, ready)
@@ -242,7 +242,7 @@ class Schedule:
         self._seconds[group] = outcome.seconds if known is None else 0.8 * known + 0.2 * outcome.seconds
 
     def _learn_filling(self, finished: Finished) -> None:
-        """What a call for a GPU tells of how many may share it, and of how many jobs a call is to carry."""
+        """Learn from a call on a GPU how many calls may share it and how many jobs a call should carry."""
         if not finished.call.gpus:
             return
         self.on_gpus -= 1
@@ -254,18 +254,18 @@ class Schedule:
         self._measured[group] = self._measured[finished.call.task] = filling
 
     def _filling(self, group: str) -> GpuPacking:
-        """How a group fills GPUs; as many share one as of the same task's last group, where it was not measured yet."""
+        """How a group fills GPUs; where it was not measured yet, as the last group of the same task did."""
         task = self._measured.get(group.partition("/")[0], GpuPacking())
         return self._measured.get(group) or GpuPacking(sharers=min(task.sharers, self._sharers), most=self._sharers)
 
     def group(self, key: str) -> str:
-        """`group_of` the key's job, found once."""
+        """`group_of` the key's job, cached."""
         if key not in self._group:
             self._group[key] = group_of(self.plan.jobs[key])
         return self._group[key]
 
     def _enqueue(self, key: str) -> None:
-        """Have a key sent in its turn, if it is to be sent and waits for nothing."""
+        """Queue a key that is to be sent and waits for nothing."""
         if self._unmet[key] or key in self._sendable or not self._open(key):
             return
         self._sendable.add(key)
@@ -278,13 +278,13 @@ class Schedule:
         self._ready[group].append(key)
 
     def _send_again(self, keys: Iterable[str], delay: float = 0.0) -> None:
-        """Send these once more in one call, without those that now wait for something: they are sent in their turn."""
+        """Queue these again as one call, but for those that now wait for something; they follow in their turn."""
         if again := [key for key in keys if not self._unmet[key]]:
             self._sendable.update(again)
             self._retries.append((again, delay))
 
     def _link(self, key: str, waits: Collection[str]) -> None:
-        """Count what a key waits for; from now on what becomes of that is counted with it."""
+        """Count what a key waits for, and register it as waiting there."""
         for below in waits:
             self._readers[below].append(key)
         self._unmet[key] = sum(below not in self.done for below in waits)
@@ -301,7 +301,7 @@ class Schedule:
             self._enqueue(reader)
 
     def _reopen(self, outcome: Missing, call: int) -> None:
-        """Have absent or damaged inputs computed again; the reader waits for them.
+        """Compute absent or damaged inputs again; the reader waits for them.
 
         What is found twice was damaged once: an input that is not done is on its way, and what a call found that was
         sent before the input was done again is old.
@@ -335,5 +335,5 @@ class Schedule:
 
 
 def _too_big(lost: Lost) -> bool:
-    """Whether a lack of memory may be what a job was lost by."""
+    """Whether a job may have been lost for lack of memory."""
     return lost.died or "OutOfMemoryError" in lost.cause

@@ -17,7 +17,7 @@ class OutOfTime(BaseException):
 
 
 class Stop:
-    """Whether to stop, and why; the first reason stands.
+    """Whether to stop, and why; the first reason is kept.
 
     `running` is how many calls are running, for those who are told what they wait for.
     """

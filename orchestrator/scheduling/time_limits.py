@@ -9,7 +9,7 @@ TIMES = 20.0  # of the longest that a job of its kind took in this run, on these
 
 
 class Limits:
-    """Seconds that calls get, `given` for each job, or learnt from jobs of the same kinds.
+    """Time limits of calls in seconds: `given` per job, or learnt from jobs of the same groups.
 
     What is learnt are only jobs of this start of the run: another one may have had faster machines.
     """

@@ -16,7 +16,7 @@ Claims = Mapping[str, tuple[Holder, set[str], float]]  # by run: its driver, the
 
 
 class Waiting:
-    """Tells what nothing has come of for a while: each time after a longer while, until something moves."""
+    """Tells what a driver waits for, at growing intervals, until something happens."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -25,11 +25,11 @@ class Waiting:
         self._given_up: set[str] = set()
 
     def moved(self, what: str) -> None:
-        """Something has come of it, or nothing is awaited."""
+        """Reset: something happened, or nothing is awaited."""
         self._since.pop(what, None)
 
     def awaits(self, what: str, now: float, first: float, line: Callable[[str], str]) -> None:
-        """It is awaited still; `line` makes of a duration what is to be said."""
+        """Still waiting; `line` formats the duration as what is told."""
         if what not in self._since:
             self._since[what], self._next[what] = now, first
         waited = now - self._since[what]
@@ -38,7 +38,7 @@ class Waiting:
             self._tell(line(span(waited)))
 
     def left(self, claims: Claims, longest: Callable[[set[str]], float | None]) -> set[str]:
-        """Keys to leave to the runs that have them: to all that did something lately, as long as their jobs may take.
+        """The keys to leave to runs that were active lately, within what their jobs may take.
 
         Two that compute the same are harmless, and one that waits for ever for a stopped or hung one is not.
         """
@@ -56,7 +56,7 @@ class Waiting:
         return keys
 
     def elsewhere(self, now: float, claims: Claims, left: set[str]) -> None:
-        """All that is left to do is left to other runs."""
+        """Everything that is left to do is done by other runs."""
         runs = {run: (holder, len(shared & left)) for run, (holder, shared, _) in claims.items() if shared & left}
         who = ", ".join(f"{run} ({holder.name}; {counted(jobs, 'job')})" for run, (holder, jobs) in runs.items())
         self.awaits(
@@ -70,7 +70,7 @@ class Waiting:
         )
 
     def here(self, now: float, calls: Sequence[tuple[str, float]], timed: bool) -> None:
-        """Calls are running, each named, for so many seconds; `timed` says that they end by themselves one day."""
+        """Calls are running, each by its name and seconds; with `timed` they have a time limit."""
         oldest, seconds = max(calls, key=lambda call: call[1])
         hint = "" if timed else "; if it hangs, `--timeout` (10m, say) has such jobs ended and sent again"
         self.awaits(

@@ -27,7 +27,7 @@ TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` where something near is known, else nothing."""
+    """`; did you mean 'x'?` where a similar name is known, else an empty text."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
 
@@ -45,7 +45,7 @@ def declared(config: Any) -> Mapping[str, Any]:
 
 
 def coerce(value: Any, to: Any, where: str) -> Any:
-    """The value as the declared type `to`; SpecError naming `where` if it is not one."""
+    """The value converted to the declared type `to`; SpecError naming `where` if that is impossible."""
     scalar = _SCALARS.get(to)
     if scalar is not None:  # first: a large plan asks this of most of its fields
         return scalar(value, where)
@@ -73,7 +73,7 @@ def plain(value: Any) -> Any:
 
 
 def flat(fields: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested mappings as dotted paths, so that a part of a nested config can be set, or told, without the rest."""
+    """Nested mappings as dotted paths."""
     for name, value in fields.items():
         if isinstance(value, Mapping):
             yield from flat(value, f"{above}{name}.")
@@ -185,7 +185,7 @@ def _needed(kind: Any) -> set[str]:
 
 
 def _nested(below: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
-    """The reverse of `flat`."""
+    """The inverse of `flat`."""
     found: dict[str, Any] = {}
     for (*path, last), value in below.items():
         inner = found

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class YamlError(ValueError):
-    """What is wrong with the text, in one line; `line` and `column`, from 1, where that is known."""
+    """What is wrong with the text, in one line; `line` and `column` count from 1, where known."""
 
     def __init__(self, problem: str, line: int | None = None, column: int | None = None) -> None:
         super().__init__(problem)

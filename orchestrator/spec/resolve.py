@@ -37,7 +37,7 @@ class Cell:
 
 
 def specified(source: str, flags: Spec) -> Spec:
-    """The specification of an audit's name or a YAML file, under what the command line says."""
+    """The specification of an audit's name or a YAML file, overridden by what the command line says."""
     if Path(source).suffix in (".yaml", ".yml") or "/" in source:
         from orchestrator.spec.spec_file import read
 
@@ -46,7 +46,7 @@ def specified(source: str, flags: Spec) -> Spec:
 
 
 def wanted(spec: Spec) -> list[Cell]:
-    """The runs that a specification asks for; data sets are not pinned yet.
+    """The cells that a specification asks for; data sets are not pinned yet.
 
     That is one for each config of the preset and combination of the swept values. What comes to the same config, since
     a field is set or `scale=tiny` makes it so, is one run. The setting of each is what is swept, behind the fields in
@@ -159,7 +159,7 @@ def _at(config: Any, path: str) -> Any:
 
 
 def _shown(value: Any, given: Any) -> Any:
-    """A swept value as settings tell of it: one of many fields by the text that it was given as, if it was one."""
+    """A swept value as shown in settings; one with several fields as the text it was given as, if it was a text."""
     told = plain(value)
     return given if isinstance(told, Mapping) and isinstance(given, str) else told
 

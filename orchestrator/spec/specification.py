@@ -31,7 +31,7 @@ class Spec:
     store: str | None = None
 
     def under(self, other: Spec) -> Spec:
-        """This specification with what the other says put over it; a field is either set or swept, never both."""
+        """This specification overridden by the other; a field is either set or swept, never both."""
         kept = {name: value for name, value in self.set.items() if name not in other.sweep}
         swept = {name: values for name, values in self.sweep.items() if name not in other.set}
         return Spec(
@@ -45,7 +45,7 @@ class Spec:
 
 
 def execution(spec: Spec) -> Execution:
-    """How to run it, checked."""
+    """The checked execution settings of a specification."""
     given = dict(spec.execution)
     together, tolerate = given.get("together"), given.get("tolerate", 0)
     if together is not None and together < 1:
@@ -103,7 +103,7 @@ def sweeps(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def together(value: str | int) -> int | None:
-    """How many jobs share a call: a number, or None for `auto`."""
+    """The number of jobs that share a call; None for `auto`."""
     if value == "auto":
         return None
     try:
@@ -113,7 +113,7 @@ def together(value: str | int) -> int | None:
 
 
 def duration(value: str | float) -> float:
-    """Seconds of `3h50m`, `90s`, `1d` or a plain number of seconds."""
+    """The seconds of `3h50m`, `90s`, `1d` or a plain number."""
     text = str(value).strip()
     parts = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
     if not text or not parts:

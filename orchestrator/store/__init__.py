@@ -21,7 +21,7 @@ JOURNEYS = 16  # requests at one time to a store elsewhere: each waits for the n
 
 
 class Written(Enum):
-    """What became of a result that was handed to the store. In each case the key now has a sound one."""
+    """What a write did. In each case the key has a sound result afterwards."""
 
     NEW = "new"
     SAME = "same"  # the key had it already
@@ -33,17 +33,17 @@ class Store(Protocol):
 
     @property
     def location(self) -> str:
-        """What workers open this store by."""
+        """The location by which workers open this store."""
 
     @property
     def mirror(self) -> Mirror | None:
         """What keeps the folders of runs in step with a store elsewhere; None where they lie in the store itself."""
 
     def __contains__(self, key: object) -> bool:
-        """Whether a result lies under this key; a matter of names, so a damaged one counts until it is read."""
+        """Whether a result is stored under this key, by its name alone: a damaged one counts until it is read."""
 
     def keys(self) -> set[str]:
-        """All keys under which a result lies."""
+        """The keys of all results, by their names alone."""
 
     def read(self, key: str) -> pa.Table:
         """The table, after a digest over every byte.
@@ -53,7 +53,7 @@ class Store(Protocol):
         """
 
     def record(self, key: str, check: bool = True) -> Mapping[str, Any]:
-        """What was recorded with the table; checked and raising like `read`.
+        """The record stored with the table; checked, and raises, like `read`.
 
         Unchecked only the file's end is read, which is quick: for telling how results came about, not what they are.
         """
@@ -66,13 +66,13 @@ class Store(Protocol):
         """
 
     def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, StoreError]]:
-        """(key, what `read` would raise) of those that are not sound, in order; the damaged ones are set aside."""
+        """Yield (key, error that `read` would raise) of unsound results, in order; damaged ones are set aside."""
 
     def write_failure(self, key: str, text: str) -> None:
-        """Keep the traceback of a failed job, over an earlier one."""
+        """Store the traceback of a failed job, replacing an earlier one."""
 
     def failure(self, key: str) -> str | None:
-        """The traceback kept for this key."""
+        """The traceback stored for this key; None where there is none."""
 
     def clear_failure(self, key: str) -> None:
         """Forget it, if there is one."""
@@ -84,7 +84,7 @@ class Store(Protocol):
         """
 
     def write_state(self, key: str, data: bytes) -> None:
-        """Keep a state, durably and whole, over an earlier one. Raises Unwritable."""
+        """Store a state durably, replacing an earlier one. Raises Unwritable."""
 
     def remove_state(self, key: str) -> None:
         """Remove it, if it is there. Raises Unwritable."""
@@ -93,22 +93,22 @@ class Store(Protocol):
         """All keys under which a state lies."""
 
     def kept(self, run: str, name: str) -> bytes | None:
-        """What a run keeps under a name, a file's, in its folder; None where there is nothing."""
+        """The bytes that a run keeps under a file's name in its folder; None where there are none."""
 
     def keep(self, run: str, name: str, data: bytes) -> bytes:
-        """Keep this for a run unless it keeps something under that name already; what it keeps now.
+        """Keep these bytes for a run unless there are some under that name; return those that are kept.
 
         Durable before it returns, and never replaced: of several writers the first wins, and all are given its bytes.
         """
 
     def unkeep(self, run: str, name: str, data: bytes, why: str) -> None:
-        """Set aside what a run keeps under a name, unless it is other than `data` by now."""
+        """Set aside what a run keeps under a name, if it still is `data`."""
 
     def digests(self) -> MutableMapping[str, str]:
-        """Known digests of files elsewhere, by whatever names them; a cache that may be empty at any time."""
+        """A cache of digests of files elsewhere, which may be empty at any time."""
 
     def folder(self, *parts: str) -> Path:
-        """A folder of the store's on this machine, made if need be; in `runs` lies what other machines noted too."""
+        """A folder of the store on this machine, made if need be; `runs` includes what other machines wrote."""
 
 
 def open_store(location: str | Path, create: bool = True) -> Store:
@@ -129,7 +129,7 @@ def open_store(location: str | Path, create: bool = True) -> Store:
 
 
 def read_each(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, pa.Table | StoreError | OSError]]:
-    """Each key with its table, or with what reading it raised, in order; many at one time where each is a journey."""
+    """Each key with its table, or the error that reading it raised, in order; concurrently from a store elsewhere."""
 
     def read(key: str) -> tuple[str, pa.Table | StoreError | OSError]:
         try:
@@ -150,7 +150,7 @@ def read_each(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, pa.Table
 
 
 def is_there(location: str | Path) -> bool:
-    """Whether there is something at a store's place: a file or folder, or in a bucket a store. StoreError as above."""
+    """Whether something is at a store's location: a file or folder, or in a bucket a store. StoreError as above."""
     path = _path(location)
     if path is not None:
         try:

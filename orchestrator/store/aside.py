@@ -22,7 +22,7 @@ LOST = {errno.EIO, errno.EISDIR, errno.ELOOP, errno.EBADMSG, errno.EUCLEAN}
 
 
 def link(tmp: Path, path: Path, *parts: bytes | memoryview) -> bool:
-    """Put a file there, durably, unless one is there already; whether it was put.
+    """Create a file durably, unless it exists; return whether it was created.
 
     Linked, not renamed: of two writers the first wins, and what it wrote is never replaced.
     """
@@ -39,7 +39,7 @@ def link(tmp: Path, path: Path, *parts: bytes | memoryview) -> bool:
 
 
 def replace(tmp: Path, path: Path, *parts: bytes | memoryview) -> None:
-    """Put a file there, durably, over one that is there."""
+    """Write a file durably, replacing an existing one."""
     draft = _write(tmp, parts)
     try:
         os.replace(draft, path)
@@ -51,7 +51,7 @@ def replace(tmp: Path, path: Path, *parts: bytes | memoryview) -> None:
 
 
 def _write(tmp: Path, parts: tuple[bytes | memoryview, ...]) -> str:
-    """A new file in `tmp` with these bytes on the disk; gone again where they could not all be written."""
+    """A new file in `tmp` with these bytes, synced; removed again where writing fails."""
     draft = os.path.join(tmp, f"{os.getpid()}.{os.urandom(8).hex()}{SUFFIX}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
@@ -71,7 +71,7 @@ def _write(tmp: Path, parts: tuple[bytes | memoryview, ...]) -> str:
 
 
 def sync(folder: Path) -> None:
-    """Bring a folder's names to the disk."""
+    """Sync a folder, so that its names outlive a power cut."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

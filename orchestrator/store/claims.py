@@ -49,7 +49,7 @@ class Claim:
         return self._lost
 
     def release(self) -> None:
-        """Give them back. Harmless for what is lost, and the second time."""
+        """Release the runs. Harmless where they are lost or released already."""
         if self._ended.is_set() or os.getpid() != self._mine.pid:
             return
         self._ended.set()

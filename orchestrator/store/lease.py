@@ -38,7 +38,7 @@ Tell = Callable[[str], object]
 
 
 class Lease:
-    """Some runs, held from `acquire` to `release`; a context manager. With a heart, a thread calls `renew`."""
+    """A lease of some runs, from `acquire` to `release`; a context manager. With a heart, a thread calls `renew`."""
 
     def __init__(self, folders: Sequence[Path], mine: Holder, now: Clock | None, beat: float) -> None:
         self.folders = tuple(folders)
@@ -68,7 +68,7 @@ class Lease:
         return self._lost
 
     def release(self) -> None:
-        """Give them back. Harmless for what is lost, and the second time."""
+        """Release the runs. Harmless where they are lost or released already."""
         if self._ended.is_set() or os.getpid() != self._mine.pid:  # a forked child does not hold it
             return
         self._ended.set()
@@ -91,7 +91,7 @@ class Lease:
             self.renew()
 
     def renew(self) -> None:
-        """One heartbeat: say that the holder lives, or find out that another one has a run."""
+        """Beat once: show that the holder lives, or find out that another driver has a run."""
         with suppress(OSError):  # a full disk, or one that is away for a while, is no reason to let go
             try:
                 _touch(self._file, self._stamp)
@@ -160,7 +160,7 @@ def acquire(
 
 
 def holder(folder: Path, now: Clock | None = None) -> Holder | None:
-    """The living driver of the run in this folder, if it has one."""
+    """The living driver of the run in this folder; None where there is none."""
     for name in (LEASE, ELSEWHERE):
         with suppress(OSError):
             found = _read(folder / name)
@@ -170,7 +170,7 @@ def holder(folder: Path, now: Clock | None = None) -> Holder | None:
 
 
 def driven(runs: Path, now: Clock | None = None) -> Iterator[tuple[str, Holder]]:
-    """The runs in a folder of runs that have a living driver. What is read are the drivers' own files, few as those."""
+    """The runs that have a living driver, from the few files of living drivers alone."""
     for path in sorted((runs / DRIVERS).glob("*.json")):
         found = _read(path)
         if found is not None and found.alive(_silent(path, found, now)):
@@ -179,7 +179,7 @@ def driven(runs: Path, now: Clock | None = None) -> Iterator[tuple[str, Holder]]
 
 
 def _refuse(folder: Path, now: Clock | None, tell: Tell, dead: Holder | None = None) -> Holder | None:
-    """Held where the run has a living driver; the one that it had, but for whom is known to be `dead`."""
+    """Raise Held where the run has a living driver that is not known to be `dead`; return who held it last."""
     path = folder / LEASE
     other = _read(path)
     if other is None or other == dead:
@@ -203,7 +203,7 @@ def _give_back(folders: Sequence[Path], mine: Holder, runs: Path) -> None:
 
 
 def _watched(path: Path, other: Holder, tell: Tell, silent: float) -> float:
-    """How long a heart has been silent, watched by our own clock until it beats or STALE seconds have passed."""
+    """Seconds without a heartbeat, watched by this clock until it beats or STALE seconds have passed."""
     first, began = _beat(path, other), time.monotonic()
     tell(f"{path.parent.name}: the last heartbeat of {other.name} lies {-silent:.0f} s in the future; watching for one")
     while time.monotonic() - began <= STALE:
@@ -218,7 +218,7 @@ def _is(one: Holder | None, other: Holder) -> bool:
 
 
 def _file(runs: Path, holder: Holder) -> Path:
-    """The driver's own file; one that cannot be made out has none."""
+    """The driver's own file; None for a driver that cannot be read."""
     return runs / DRIVERS / f"{holder.token or 'unknown'}.json"
 
 
@@ -239,7 +239,7 @@ def _text(said: dict[str, object]) -> bytes:
 
 
 def _read(path: Path) -> Holder | None:
-    """Who a file names, alive or not. One that cannot be made out is somebody's, until its file is old."""
+    """The holder that a file names, alive or not. An unreadable file counts as held until it is old."""
     try:
         touched = _stat(path).st_mtime
         data = path.read_bytes()
@@ -254,7 +254,7 @@ def _read(path: Path) -> Holder | None:
 
 
 def _sign(folder: Path) -> tuple[int, int] | None:
-    """What tells a lease's file from one that is put in its place; None where there is none."""
+    """What distinguishes a lease's file from one put in its place; None where there is no file."""
     try:
         found = _stat(folder / LEASE)
     except FileNotFoundError:
@@ -276,7 +276,7 @@ def _touch(path: Path, now: Clock | None) -> None:
 
 
 def _beat(path: Path, holder: Holder) -> float:
-    """When the holder's heart last beat; where it has no file of its own, when it was last written of it."""
+    """Time of the holder's last heartbeat; without a file of its own, of the last time its lease was written."""
     runs = path.parent if path.parent.name == DRIVERS else path.parent.parent
     for each in (_file(runs, holder), path):
         with suppress(FileNotFoundError):
@@ -285,7 +285,7 @@ def _beat(path: Path, holder: Holder) -> float:
 
 
 def _silent(path: Path, holder: Holder, now: Clock | None) -> float:
-    """Seconds since the heart of the holder that this file names last beat; negative where that lies in the future."""
+    """Seconds since the last heartbeat of the holder that this file names; negative if that lies in the future."""
     if here(holder):
         return 0.0  # it can be seen whether it lives
     beat = _beat(path, holder)
@@ -293,7 +293,7 @@ def _silent(path: Path, holder: Holder, now: Clock | None) -> float:
 
 
 def _time(path: Path) -> float:
-    """What time it is by the clock of the file system there; by ours where nothing can be written."""
+    """The time by the file system's clock; by this machine's where nothing can be written."""
     probe = (path.parent if path.parent.name == DRIVERS else path.parent.parent / DRIVERS) / CLOCK
     try:
         try:

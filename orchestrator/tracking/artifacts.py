@@ -26,7 +26,7 @@ LARGEST = 64 * 2**20  # bytes of a table that is handed over; what is larger sta
 
 @dataclass(frozen=True)
 class Artifact:
-    """A file under `path`. `table` says that it is one to look at: JSON with columns and data."""
+    """A file and the `path` it is tracked under. A `table` is JSON with columns and data, shown in MLflow's pages."""
 
     path: str
     data: bytes
@@ -38,7 +38,7 @@ class Artifact:
 
 
 def of(journal: Journal, store: Store) -> Iterator[Artifact]:
-    """The run's or sweep's files as they are now."""
+    """The files of a run or sweep, as they are now."""
     for path in drawn(journal.folder):
         yield Artifact(str(path.relative_to(journal.folder)), path.read_bytes())
     for name in single(journal):
@@ -62,7 +62,7 @@ def drawn(folder: Path) -> list[Path]:
 
 
 def single(journal: Journal) -> list[str]:
-    """The tables that are one job's; a sweep's are those that are so in each of its cells that has them."""
+    """The tables made by one job; for a sweep, those that are in every cell that has them."""
     cells = [journal.beside(name) for name in journal.about().get("cells", ())]
     parts: dict[str, int] = {}
     for each in cells or [journal]:
@@ -72,7 +72,7 @@ def single(journal: Journal) -> list[str]:
 
 
 def fingerprint(journal: Journal, store: Store) -> str:
-    """Changes when any of the files does. Cheap: a table is known by its key, and by whether it is there."""
+    """A fingerprint that changes when any of the files does. Cheap: a table goes by its key and presence."""
     seen = hashlib.sha256()
     for path in drawn(journal.folder):
         seen.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())

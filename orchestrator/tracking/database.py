@@ -23,7 +23,7 @@ TIMEOUT = 20.0  # seconds to wait for somebody who writes
 
 
 def problem(path: Path) -> str | None:
-    """Why MLflow cannot use the database, in a few words; None where it can, or where that cannot be seen now.
+    """Why MLflow cannot use the database, in a few words; None where it can, or where this cannot be checked.
 
     OSError where it is not there. Reads all of it.
     """
@@ -42,7 +42,7 @@ def problem(path: Path) -> str | None:
 
 
 def holds(path: Path, run_id: str) -> bool:
-    """Whether the database has the run. One that somebody else keeps locked is believed to."""
+    """Whether the database has the run; assumed where another process keeps it locked."""
     try:
         if path.stat().st_size == 0:
             return False
@@ -55,7 +55,7 @@ def holds(path: Path, run_id: str) -> bool:
 
 
 def make(path: Path, fill: Callable[[Path], None]) -> None:
-    """Put the database there that `fill` makes at the path it is given, unless one is there by then.
+    """Create the database with `fill(path)`, whole, unless there is one by then.
 
     To be done alone, under the lock. OSError where it cannot be written; else whatever `fill` raises.
     """
@@ -95,7 +95,7 @@ def set_aside(path: Path, runs: Iterable[str]) -> Path:
 
 
 def owed(path: Path) -> list[str]:
-    """The runs that a database set aside had and that are still to be delivered to the one in its place."""
+    """The runs of a database that was set aside which are still to be delivered anew."""
     try:
         found = json.loads((path.parent / OWED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -104,7 +104,7 @@ def owed(path: Path) -> list[str]:
 
 
 def owe(path: Path, runs: Sequence[str]) -> None:
-    """Note that these runs, and no others, are still to be delivered."""
+    """Record that these runs, and no others, are still to be delivered."""
     if runs:
         aside.replace(path.parent, path.parent / OWED, (json.dumps(list(runs), indent=1) + "\n").encode())
     else:
@@ -116,7 +116,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _fault(error: sqlite3.Error) -> str | None:
-    """What an error says of the database itself; None where it only says that it cannot be read now."""
+    """What an error says is wrong with the database; None where it only cannot be read now."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return str(error)

@@ -38,7 +38,7 @@ SILENT = {True: 20.0, False: 60.0}  # seconds without a sign of it at the end; a
 
 
 class Delivery:
-    """The runs of one start of a driver, and the sweep that they make up, on their way to where they are tracked."""
+    """Delivers the runs of one start of a driver, and the sweep they make up, to their tracking store."""
 
     def __init__(self, target: Target, store: Store, runs: Sequence[str], sweep: str | None) -> None:
         self.target, self.store = target, store
@@ -58,7 +58,7 @@ class Delivery:
         self._answers: queue.Queue[str | None] = queue.Queue()
 
     def begin(self) -> None:
-        """Start delivering what comes. A machine that cannot start a process says so at the end."""
+        """Start delivering. Where no process can be started, `finish` says so."""
         try:
             self._child = subprocess.Popen(
                 [sys.executable, "-P", "-c", BOOT, str(ROOT)],
@@ -75,7 +75,7 @@ class Delivery:
         self._tell(json.dumps(self._order))
 
     def finish(self, impatient: Callable[[], bool]) -> list[str]:
-        """See that all is delivered, now that the runs' folders are complete; lines on what a person should know.
+        """Wait until all is delivered, once the folders are complete; return what a person should know, by line.
 
         Where it was before, nothing is started. `impatient` says that there is no more time.
         """
@@ -93,7 +93,7 @@ class Delivery:
         return lines
 
     def address(self, run: str) -> str | None:
-        """Where a person finds the run."""
+        """The address where a person finds the run."""
         found = receipt.read(self.store.folder("runs", run))
         return found.address if found and found.uri == self.target.public_uri else None
 
@@ -109,7 +109,7 @@ class Delivery:
         return shlex.join(words)
 
     def close(self) -> None:
-        """Nothing more is said to the child: it notes that the run was cut off, unless it is through, and ends."""
+        """Close the pipe to the child: it ends, marking the run as cut off unless it has finished."""
         if self._child is None:
             return
         child, self._child = self._child, None
@@ -134,7 +134,7 @@ class Delivery:
         self._answers.put(None)
 
     def _answer(self, impatient: Callable[[], bool]) -> dict[str, str]:
-        """What the child says in the end: the `problem` that it could not overcome, and what else it `said`."""
+        """The child's last message: the `problem` that it could not solve, and what else it `said`."""
         if self._child is None:
             return {"problem": "no process could be started for it"}
         until = time.monotonic() + STARTING
@@ -155,13 +155,13 @@ class Delivery:
 
 
 def addresses(delivery: Delivery | None, runs: Sequence[str]) -> dict[str, str]:
-    """Where people find these runs, those that are tracked."""
+    """The addresses of these runs, as far as they are tracked."""
     found = {run: delivery.address(run) for run in runs} if delivery else {}
     return {run: address for run, address in found.items() if address}
 
 
 def delivered(journal: Journal, store: Store, target: Target) -> bool:
-    """Whether this target has all that the run's folder says: nothing was done since, and no file has changed."""
+    """Whether this target has everything in the run's folder: no event and no changed file since."""
     found = receipt.read(journal.folder)
     if found is None or not found.state or (target.public_uri, target.experiment) != (found.uri, found.experiment):
         return False

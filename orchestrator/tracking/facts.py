@@ -53,7 +53,7 @@ def params(about: Mapping[str, Any]) -> dict[str, str]:
 
 
 def common(each: list[dict[str, str]]) -> dict[str, str]:
-    """The params that all of these have alike."""
+    """The params that all of these share."""
     first = each[0]
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in each)}
 
@@ -84,7 +84,7 @@ def tags(journal: Journal, cells: Sequence[Journal]) -> dict[str, str]:
 
 
 def answer(journal: Journal, store: Store) -> str | None:
-    """The verdict's answer in a word or two, where the audit gives one."""
+    """The verdict's answer in a word or two; None where the audit gives none."""
     verdict = results.answer(journal, store)
     return verdict.answer if verdict else None
 
@@ -117,7 +117,7 @@ def metric_name(metric: str, setting: str | None) -> str:
 
 
 def _free(name: str, taken: Mapping[str, float]) -> str:
-    """The name, or where two rows come to the same one, the same with a number."""
+    """The name, with a number where two rows share it."""
     count = 2
     free = name
     while free in taken:
@@ -127,7 +127,7 @@ def _free(name: str, taken: Mapping[str, float]) -> str:
 
 
 def _part(text: str) -> str:
-    """Without what a tracked name cannot have; slashes part groups, so there are none of its own."""
+    """The text without characters that a tracked name cannot have; slashes separate groups."""
     clean = re.sub(r"[^A-Za-z0-9_\-. :]", "_", text).strip()
     return clean if clean.strip(".") else "_"
 

@@ -23,7 +23,7 @@ DULL = {"started", "stored"}  # events that are no news: a start has them though
 
 @dataclass(frozen=True)
 class Point:
-    """Where the run stood at a time, in seconds since 1970; steps count from 0 over all starts."""
+    """The run's counts at a time (seconds since 1970); steps count from 0 over all starts."""
 
     step: int
     time: float
@@ -33,7 +33,7 @@ class Point:
 
 
 class Log:
-    """The log of a run, or those of a sweep's cells as one: by their times, and what cells share once.
+    """The log of a run, or those of a sweep's cells merged by time, with shared events once.
 
     `since` is the time before which a sweep's cells were none: runs on their own.
     """
@@ -49,7 +49,7 @@ class Log:
         self._told: set[str] = set()
 
     def read(self, settled: bool) -> list[Event]:
-        """The events that are new. Of several logs only those that none can still come before, unless all is settled.
+        """The new events; of several logs only those that no event can still precede, unless `settled`.
 
         A driver writes an event into all of them at once, so that 2 s are plenty.
         """
@@ -67,7 +67,7 @@ class Log:
         return [each for event in ready if event["time"] >= self._since for each in self._as_one(event)]
 
     def _as_one(self, event: Event) -> Iterator[Event]:
-        """The event as one log would have it: starts of cells are one, with the results that any of them found."""
+        """The event as in one log: the starts of several cells merged, with the results that any of them found."""
         if event["event"] == "started":
             if self._start is None or self._start["time"] != event["time"]:
                 self._start, self._stored, self._told = {**event, "tasks": {}}, set(), set()
@@ -81,7 +81,7 @@ class Log:
 
 
 class ProgressLog:
-    """Follows a log; `read` takes in what has been added to it.
+    """Follows a log; `read` processes what was added to it.
 
     state: how the last start ended; None while it has not, or where its driver was killed. `began` and `ended` are
     when the run was first started, and when something was last done in it.
@@ -143,5 +143,5 @@ def is_end(event: Event) -> bool:
 
 
 def is_news(event: Event) -> bool:
-    """Whether something was done, lost or found; not that the run was started or has ended."""
+    """Whether the event is more than the start or end of a run."""
     return event["event"] not in DULL and not is_end(event)

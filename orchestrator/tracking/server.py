@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Undeliverable(EngramError):
-    """MLflow can be reached, and what it holds does not take the run."""
+    """MLflow can be reached but refuses the run."""
 
 
 class Server:
@@ -78,7 +78,7 @@ class Server:
         return str(found.experiment_id)
 
     def run(self, name: str, store_id: str, began: float, tags: Mapping[str, str]) -> str:
-        """The id of the one run of this name, made if there is none."""
+        """The id of the run with this name, created where there is none."""
         mine = f"tags.`engram.run` = '{name}' and tags.`engram.store` = '{store_id}'"
         with locked(self.folder / LOCK):
             found = self.client.search_runs([self.experiment], mine, max_results=100)
@@ -93,7 +93,7 @@ class Server:
 
 
 class Entry:
-    """One run or sweep, and what MLflow has of it."""
+    """One run or sweep, and what MLflow holds of it."""
 
     def __init__(self, journal: Journal, store: Store, cells: Sequence[Entry] = ()) -> None:
         self.journal, self.store, self.cells = journal, store, cells
@@ -110,13 +110,13 @@ class Entry:
 
     @property
     def state(self) -> str:
-        """How the last start ended, by the log."""
+        """How the last start ended, from the log."""
         if self.cells:
             return min((cell.state for cell in self.cells), key=WORST.index)
         return self.course.state or "interrupted"
 
     def open(self, server: Server, parent: Entry | None) -> None:
-        """Find or make the run, and say all that is known of it beforehand."""
+        """Find or create the run, and log what is known of it beforehand."""
         self._server, self._status = server, ""
         before = receipt.read(self.journal.folder)
         run_id = server.run(self.journal.run, _store_id(self.store), self._began(), self._tags())
@@ -134,7 +134,7 @@ class Entry:
         self._inputs(seen)
 
     def progress(self, state: str) -> None:
-        """The points that MLflow does not have yet, and the state."""
+        """Log the points that MLflow does not have yet, and the state."""
         server, run_id = self._opened()
         fresh = [point for point in self.course.points if point.step > self._step]
         for points in _batches(fresh, METRICS // 3):
@@ -146,7 +146,7 @@ class Entry:
             self._status = state
 
     def finish(self, files: bool) -> None:
-        """All that is left to say of a run that has ended, its files too; its status last."""
+        """Log the rest of an ended run: files, numbers, and at last its status."""
         server, run_id = self._opened()
         state = self.state
         position, fingerprint = self.course.log.position, artifacts.fingerprint(self.journal, self.store)
@@ -175,7 +175,7 @@ class Entry:
         self._status = state
 
     def _summary(self, there: Mapping[str, float]) -> None:
-        """The summary's numbers that MLflow does not have; a changed one at a higher step."""
+        """Log the summary's numbers that MLflow does not have; a changed one at a higher step."""
         from mlflow.entities import Metric
 
         server, run_id = self._opened()
@@ -188,7 +188,7 @@ class Entry:
         self._log(metrics=fresh)
 
     def _files(self) -> dict[str, str]:
-        """Hand over the files that have changed; the tag that says which of them are tables to look at."""
+        """Upload the changed files, and set the tag that names the tables among them."""
         server, run_id = self._opened()
         assert self.receipt is not None
         shown = []
@@ -253,7 +253,7 @@ class Entry:
 
 
 def _ready(target: Target, store: Store, used: bool) -> str:
-    """See that the database is there, whole; the line that says which one was set aside for it, or nothing."""
+    """Create the database where it is missing or unusable; return a line on the one set aside, or an empty one."""
     path = target.database
     if path is None:
         return ""
@@ -300,7 +300,7 @@ def _upload(client: Any, run_id: str, artifact: artifacts.Artifact, folder: Path
 
 
 def _store_id(store: Store) -> str:
-    """What tells the runs of this store from those of another that are called the same, on any machine."""
+    """An identifier of this store, so that runs of the same name in other stores differ, on any machine."""
     if store.mirror is not None:
         return hashlib.sha256(store.location.encode()).hexdigest()[:16]
     folder = store.folder(FOLDER)  # it may be moved, so its path says nothing

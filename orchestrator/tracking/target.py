@@ -21,7 +21,7 @@ VIEW = "?workflowType=machine_learning"
 
 
 class Untracked(EngramError):
-    """Runs are not tracked, for a reason that the user should know."""
+    """Runs are not tracked, for a reason worth telling."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def default_uri(store: Store) -> str:
 
 
 def rehome(store: Store) -> None:
-    """See that the database of a store that was moved or copied looks for artifacts where they lie now.
+    """Update the artifact paths in the database of a store that was moved or copied.
 
     MLflow writes their whole path into it. To be done alone, under the lock.
     """

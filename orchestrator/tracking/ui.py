@@ -49,7 +49,7 @@ def link(url: str, experiment: str) -> str:
 
 
 def check(store: Store, target: Target) -> None:
-    """EngramError where there is nothing to show yet, or nothing that MLflow can use."""
+    """Raise EngramError where there is nothing to show yet, or the database is unusable."""
     path = target.database
     if path is not None:
         if not path.exists():
@@ -69,7 +69,7 @@ def log(store: Store) -> Path:
 
 
 def free_port(first: int) -> int:
-    """The first port from here on that nobody has."""
+    """The first free port from `first` on."""
     for port in range(first, first + PORTS):
         with socket.socket() as tried:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -135,7 +135,7 @@ def _answers(server: subprocess.Popen[bytes], port: int, log: Path) -> bool:
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    """End it; what it has started itself ends with it or is ended by the guard."""
+    """End the server; its children end with it or are ended by the guard."""
     with suppress(OSError):
         server.terminate()
     try:

@@ -36,7 +36,7 @@ LOCK = "mlflow.lock"  # in a run's folder: one courier writes of it at a time
 
 
 class Driver:
-    """What is heard of the driver: `ended` once the run's folder is complete, `dead` once it is gone."""
+    """Messages of the driver: `ended` once the run's folder is complete, `dead` once it is gone."""
 
     def __init__(self) -> None:
         self.ended = self.dead = False
@@ -45,7 +45,7 @@ class Driver:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def wait(self, seconds: float) -> None:
-        """Until there is something to hear, or the seconds are over."""
+        """Wait until there is a message, or the seconds are over."""
         if self._told.wait(seconds) or os.getppid() == self._parent:
             return
         self._die()
@@ -79,7 +79,7 @@ class Uploader:
         self._server: Server | None = None
 
     def sync(self, step: Callable[[Entry], None], settled: bool) -> None:
-        """Read the logs, settled once nobody writes them, and take the step with each run; anew after an error."""
+        """Read the logs (`settled` once nobody writes them) and apply `step` to each run; start over after an error."""
         try:
             for entry in self.entries:
                 entry.read(settled)
@@ -99,7 +99,7 @@ class Uploader:
             raise
 
     def held(self, wait: bool = True) -> ExitStack:
-        """Alone among the processes that write of these runs: one of a driver that was killed may not be through.
+        """Lock out other processes that deliver these runs, such as one of a killed driver.
 
         BlockingIOError where that would have to be waited for and is not to be.
         """
@@ -113,7 +113,7 @@ class Uploader:
 
 
 def follow(courier: Uploader, driver: Driver, told: Callable[[], None]) -> str:
-    """Sync until the run has ended or its driver is gone; what could not be delivered, in a line, or nothing."""
+    """Sync until the run has ended or its driver is gone; return what could not be delivered, in one line."""
     with courier.held():
         while not (driver.ended or driver.dead):
             with suppress(Exception):  # it is tried again, and at the end that counts
@@ -135,7 +135,7 @@ def follow(courier: Uploader, driver: Driver, told: Callable[[], None]) -> str:
 
 
 def settle(courier: Uploader, driver: Driver, told: Callable[[], None]) -> None:
-    """Deliver what a database that was set aside had, as far as nobody else is at it; the rest stays noted."""
+    """Deliver the runs of a database that was set aside; those that another process is delivering stay recorded."""
     path = courier.target.database
     waiting = database.owed(path) if path else []
     if path is None or not waiting:
@@ -171,7 +171,7 @@ def settle(courier: Uploader, driver: Driver, told: Callable[[], None]) -> None:
 
 
 def _cells(journal: Journal) -> list[str]:
-    """The runs that a sweep is made of; none of a run, or of what cannot be read."""
+    """The runs of a sweep; none for a single run, or where it cannot be read."""
     with suppress(EngramError, OSError):
         return list(journal.about().get("cells", ()))
     return []
