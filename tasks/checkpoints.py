@@ -18,7 +18,7 @@ Leave = Callable[[bytes], None]
 
 @dataclass(frozen=True)
 class Link:
-    """What there is for one job: the states before it, the nearest first, each read when it is come to.
+    """The checkpoints before one job, the nearest first, each read when needed.
 
     `leave` takes the state at its end; None where nobody would go on from there.
     """
@@ -33,7 +33,7 @@ _NONE = Link()
 
 @contextmanager
 def under(links: Sequence[Link]) -> Iterator[None]:
-    """Inside, the jobs of a call have these links, in the order of its `configs`."""
+    """Give the jobs of a call these links inside, in the order of its `configs`."""
     token = _links.set(links)
     try:
         yield
@@ -42,17 +42,17 @@ def under(links: Sequence[Link]) -> Iterator[None]:
 
 
 def given(index: int) -> Iterator[bytes]:
-    """The states that a job may go on from, the nearest first: any of them or none, which makes no difference."""
+    """The checkpoints a job may continue from, nearest first. Which one it takes makes no difference to its result."""
     yield from _link(index).given()
 
 
 def wanted(index: int) -> bool:
-    """Whether a job is to leave the state at its end."""
+    """Whether the state at a job's end is to be stored."""
     return _link(index).leave is not None
 
 
 def leave(index: int, state: bytes) -> None:
-    """Hand over the state at a job's end, before its result; forgotten where nobody wants it."""
+    """Hand over the state at a job's end, before its result; dropped where it is not wanted."""
     taken = _link(index).leave
     if taken is not None:
         taken(state)

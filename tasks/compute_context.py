@@ -20,7 +20,7 @@ Settle = Callable[[str, Callable[[], Choice]], Choice]
 
 
 def here() -> Settle:
-    """Choices that are remembered for as long as the function that this returns."""
+    """A function that remembers the choices it has made."""
     settled: dict[str, Choice] = {}
 
     def settle(name: str, choose: Callable[[], Choice]) -> Choice:
@@ -64,7 +64,7 @@ _ALONE = ComputeContext()  # a process of no run
 
 @contextmanager
 def under(context: ComputeContext) -> Iterator[Mapping[str, Any]]:
-    """Inside, jobs are computed in that manner. Gives what is noted of the result that ended last."""
+    """Compute jobs in this context inside; yields what was noted of the latest result."""
     call = _Call(context, {})
     token = _call.set(call)
     try:
@@ -74,13 +74,13 @@ def under(context: ComputeContext) -> Iterator[Mapping[str, Any]]:
 
 
 def asked() -> ComputeContext:
-    """How to compute here and now."""
+    """The current compute context."""
     call = _call.get()
     return _ALONE if call is None else call.context
 
 
 def note(**facts: Any) -> None:
-    """Say, before a result is handed over, how it was computed; replaces what was said of the one before.
+    """Note how a result was computed, before it is handed over; replaces the notes on the previous one.
 
     Facts are what JSON can hold. For trainings: `way`, `stack` (models in one step), `steps_per_second` (of one
     model, times the models in the step), `device`, `bytes_per_member`, `device_bytes`, `busy` (the share of wall time

@@ -17,14 +17,14 @@ LARGEST = 32 * 2**20  # bytes: blocks beyond this are given back all the same, b
 
 
 def device() -> torch.device:
-    """On the GPU where there is one."""
+    """The GPU where there is one, else the CPU."""
     import torch
 
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def name(place: torch.device) -> str:
-    """What a device is called by those who sell it; "cpu" for any processor."""
+    """The product name of a GPU; "cpu" for any processor."""
     import torch
 
     return torch.cuda.get_device_name(place) if place.type == "cuda" else place.type
@@ -86,7 +86,7 @@ def full_float32() -> Iterator[None]:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Inside, torch computes with `count` threads; afterwards with as many as before.
+    """Compute with `count` threads of torch inside; afterwards with as many as before.
 
     Models this small train fastest as one process per core with one thread each, and one thread's sums have one order.
     """

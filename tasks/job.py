@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., pa.Table])
 
 @dataclass(frozen=True)
 class Task:
-    """What a function's mark says of it.
+    """The properties of a task, as its decorator marks them.
 
     With `gpus` above 0 it computes on a GPU where there is one; how many of its calls share that is measured.
     `many(configs, inputs)` computes several jobs in one call and yields (index, table or exception) as each ends;

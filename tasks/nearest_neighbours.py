@@ -51,7 +51,7 @@ class Neighbours:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is computed at one time. A CPU's tile of scores stays in its cache."""
+    """How much is computed at a time. A CPU's tile of scores stays in its cache."""
 
     queries: int  # bytes of queries, with their candidates, that meet all points before the next ones do
     points: int  # bytes of points moved at one time
@@ -127,7 +127,7 @@ def as_rows(name: str, rows: Rows) -> Tensor:
 
 
 def parts(rows: Tensor, size: int) -> Iterator[Tensor]:
-    """The rows, so many at a time; nothing of none."""
+    """The rows in parts of so many; none where there are no rows."""
     for first in range(0, len(rows), size):
         yield rows[first : first + size]
 
@@ -139,7 +139,7 @@ def default_place(points: Rows) -> torch.device:
 
 
 def library(by: By, place: torch.device) -> Candidates:
-    """Who finds the candidates."""
+    """The library that finds the candidates."""
     if by == "auto":
         alone = place.type != "cpu" or onednn_is_faster() or not faiss_is_here()
         by = "torch" if alone else "faiss"

@@ -41,7 +41,7 @@ def answered(
     tolerance: float = TOLERANCE,
     named: Callable[[int], str] = "row {}".format,
 ) -> Answers:
-    """What was said of so many rows: (rows, classes), or (rows, 1) or (rows,) for the second of two classes.
+    """Answers for so many rows: (rows, classes), or (rows, 1) or (rows,) for the second of two classes.
 
     Probabilities may miss a sum of 1 by the tolerance and are divided by it. ValueError, in one line that begins with
     `where`, for another shape, what is not finite, or rows that do not sum to 1: it names the first and counts them.

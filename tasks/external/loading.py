@@ -59,7 +59,7 @@ class LoadedModel:
     _tried: bool = field(default=False, init=False)
 
     def answers(self, images: Pixels) -> Answers:
-        """What the model says of images (n, h, w, c).
+        """The model's answers for images (n, h, w, c).
 
         Every call has the same number of rows, the last one filled up with its first image. The first images are asked
         twice, the second time in another order: ValueError where the answers differ, since the model then draws random
@@ -117,7 +117,7 @@ def loaded(
     classes: int | None = None,
     place: torch.device | None = None,
 ) -> LoadedModel:
-    """The model, ready to be asked about images of this shape (height, width, channels).
+    """The model, ready for images of this shape (height, width, channels).
 
     torch's kinds run on the GPU where there is one and the model runs there; ONNX on the processor, both with one
     thread there. `classes`, where it is known, is what the answers must have; a factory needs it. ValueError, in one
@@ -148,7 +148,7 @@ def loaded(
 def log_probabilities(
     model: ModelFile, images: Pixels, interface: Interface = Interface(), classes: int | None = None
 ) -> Answers:
-    """What the model says of images (n, h, w, c); see `loaded` and `LoadedModel.answers`."""
+    """The model's answers for images (n, h, w, c); see `loaded` and `LoadedModel.answers`."""
     height, width, channels = images.shape[1:]
     return loaded(model, (height, width, channels), interface, classes).answers(images)
 
@@ -379,7 +379,7 @@ def _instead(model: ModelFile, held: bytes) -> str:
 
 
 def told(error: Exception) -> str:
-    """A foreign error in one line; of the long ones, which are tracebacks of another language, their end."""
+    """An error of a library in one line; of long ones, such as tracebacks in C++, the end."""
     lines = list(_lines(error))
     text = lines[-1] if len(lines) > 3 else " ".join(lines)
     return f"{modules.kind(error)}: {text}"[:LONGEST]

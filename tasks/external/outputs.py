@@ -41,7 +41,7 @@ COLUMN = re.compile(r"(p|logit|logp)(\d+)")
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """What was said of each picture, as it was sent: values (pictures, classes) and the columns they stand in."""
+    """A model's outputs for each picture, as sent: values (pictures, classes) and the names of their columns."""
 
     sent: Sent
     columns: tuple[str, ...]
@@ -55,11 +55,11 @@ class Outputs:
 
     @property
     def classes(self) -> int:
-        """One number for a picture is the second's of two."""
+        """The number of classes; a single column is that of the second of two."""
         return max(int(self.values.shape[1]), 2)
 
     def of(self, ids: Sequence[str]) -> Answers:
-        """What was said of these pictures, in this order.
+        """The outputs for these pictures, in this order.
 
         A probability that is printed as 0 stands at half the last printed place, or where every place is printed at
         the smallest float32. ValueError, in one line, where a picture is missing.
@@ -93,7 +93,7 @@ def read(file: File, columns: Sequence[str] = (), gives: Gives = "probabilities"
 
 
 def of_table(table: Sent, columns: Sequence[str] = (), gives: Gives = "probabilities") -> Outputs:
-    """What a table that has been read says, checked likewise."""
+    """The outputs in a table that has been read, checked likewise."""
     found, said = _columns(table.name, table.columns, columns, gives)
     if len(found) == 1:
         values, resolution = _listed(table.name, table.ids, table.column(found[0])), 0.0

@@ -21,7 +21,7 @@ NUMBER = r"^[+-]?\d*\.?(?P<fraction>\d*)(?:[eE](?P<exponent>[+-]?\d{1,9}))?$"
 
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """A table with the ids of its rows; `name` begins every complaint about it."""
+    """A table with the ids of its rows; `name` begins every error message about it."""
 
     name: str
     table: pa.Table
@@ -29,7 +29,7 @@ class Sent:
 
     @property
     def columns(self) -> list[str]:
-        """The others than the ids'."""
+        """The names of the columns other than the ids."""
         return [each for each in self.table.column_names if each != IMAGE]
 
     def column(self, name: str) -> pa.ChunkedArray:
@@ -40,7 +40,7 @@ class Sent:
         return _numbers(self.name, self.ids, column, self.column(column))
 
     def rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """Where these pictures stand; ValueError, in one line, where any is missing."""
+        """The rows of these pictures; ValueError, in one line, where any is missing."""
         missing = [each for each in ids if each not in self._places]
         if missing:
             raise ValueError(f"{self.name} has no row for {missing[0]!r}; {len(missing)} of {len(ids)} are missing")
@@ -68,7 +68,7 @@ def read(file: File) -> Sent:
 
 
 def decimals(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    """How many decimal places each number has: as it was printed, or of numbers that are none of text, as it has to be.
+    """The decimal places of each number: as printed, or the fewest that determine it where it was not text.
 
     0.50 has two, 1.2e-05 has six, and the float 0.1 one. Lists count number by number. What is no number has none.
     """
@@ -100,7 +100,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def bare(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Text without the spaces around it; other columns as they are."""
+    """Text columns without surrounding spaces; other columns unchanged."""
     import pyarrow.compute as pc
 
     return pc.utf8_trim_whitespace(column) if is_text(column) else column

@@ -140,7 +140,7 @@ def architecture(config: Training, images: Images) -> Architecture:
 
 
 def spec_of(config: Training, images: Images) -> Spec:
-    """What a training shares with those alike."""
+    """What a training shares with others of the same batch key."""
     from tasks.training.cross_entropy import CrossEntropy
     from tasks.training.members import Recipe, Spec
 

@@ -26,7 +26,7 @@ class DeviceData:
     def with_replaced(
         self, replaced: Sequence[Mapping[int, NDArray[np.uint8]]]
     ) -> tuple[DeviceData, list[dict[int, int]]]:
-        """The same with each member's replaced images appended as rows; and, by member, which row stands for which."""
+        """The data with each member's replaced images appended; and, by member, which row replaces which."""
         rows: list[int] = []
         added: list[NDArray[np.uint8]] = []
         aliases = []
@@ -48,7 +48,7 @@ _resident: weakref.WeakKeyDictionary[Images, dict[torch.device, DeviceData]] = w
 
 
 def resident(images: Images, place: torch.device) -> DeviceData:
-    """The images on a device, put there once and kept for as long as the images are."""
+    """The images on a device, copied once and kept as long as the images live."""
     place = torch.empty(0, device=place).device  # "cuda" is "cuda:0", and there is one copy for both
     places = _resident.setdefault(images, {})
     if place not in places:

@@ -47,7 +47,7 @@ TOLERANCE = 0.01  # of epsilon: so much of it at most is left unspent
 def train_many(
     spec: Spec, members: Sequence[Member], configs: Sequence[DensityTraining], place: torch.device | None = None
 ) -> Iterator[Outcome]:
-    """Each member's index with its trained model, or the error that ended it alone, one after another.
+    """Yield each member's index with its trained model, or with the error that ended it alone.
 
     `spec.watch` is called after every epoch. ValueError where the learning has no private form. On a CPU a step of the
     published network takes four times as long as one without privacy (24 against 6 ms of one core): torch's products,
@@ -72,7 +72,7 @@ def train_many(
 
 
 def private_form(spec: Spec) -> Elbo | OutlierMixture:
-    """The learning, if every row of it has a gradient of its own through layers that opacus knows."""
+    """The objective, if every row has a gradient of its own through layers that opacus supports."""
     learning = spec.learning
     vae = learning.learned.vae if isinstance(learning, OutlierMixture) else getattr(learning, "vae", None)
     if isinstance(learning, Elbo | OutlierMixture) and isinstance(vae, Dense):
@@ -102,7 +102,7 @@ class Training:
         self.network = Network(learning, learning.initial(member.seed)).to(self.device)
 
     def run(self) -> Trained:
-        """All its epochs; TrainingError where a loss is not a finite number."""
+        """Train all epochs; TrainingError where a loss is not finite."""
         history: list[Epoch] = []
         epsilons: list[float] = []
         self._prepare()
@@ -159,7 +159,7 @@ class Training:
         )
 
     def _epoch(self, taken: int) -> float:
-        """Every step of an epoch; the mean loss of the images it has drawn."""
+        """Run the steps of an epoch; return the mean loss of the images drawn."""
         losses = [self._step(self.rows[places.to(self.device)], step) for step, places in enumerate(self.loader, taken)]
         sums = torch.stack([each.double().sum() for each in losses]).cpu().numpy()
         bad = np.flatnonzero(~np.isfinite(sums))
@@ -169,7 +169,7 @@ class Training:
         return float(sums.sum() / drawn) if drawn else math.nan
 
     def _step(self, rows: Tensor, step: int) -> Tensor:
-        """One step by these rows, of which there may be none; their losses (rows,)."""
+        """Take one step on these rows, possibly none; return their losses (rows,)."""
         if not len(rows):
             self.optimiser.zero_grad()
             for weight in self.network.parameters():
@@ -229,7 +229,7 @@ class Linear(Layers):
 
 
 def steps(config: DensityTraining, member: Member) -> int:
-    """In an epoch. As many with a row as without it: one mechanism, on data that differ in that row alone."""
+    """Steps of an epoch: equally many with a row as without it, so that both are one mechanism."""
     return minibatches(len(member.rows) + isinstance(config.held_out, Row), config.batch)
 
 
@@ -282,7 +282,7 @@ def opacus() -> tuple[Any, Any]:
 
 
 def quiet() -> warnings.catch_warnings[None]:
-    """Inside, nobody is warned.
+    """Silence warnings inside.
 
     Opacus says each time that its generator is not cryptographic, torch that no hook sees the images' own gradients,
     and NumPy that a row that is drawn for certain has a logarithm of 0.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class TrainingError(RuntimeError):
-    """A training that cannot go on."""
+    """A training cannot continue."""
 
 
 @dataclass(frozen=True)

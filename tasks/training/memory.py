@@ -15,18 +15,18 @@ SPARED = 0.1  # of what is free: for fragments, and what libraries take later
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes that a stack takes: some for being there, some for each model."""
+    """The memory of a stack in bytes: a constant, and a part per model."""
 
     fixed: int
     each: int
 
     def fitting(self, free: int) -> int:
-        """How many models fit into so many free bytes."""
+        """The number of models that fit into so many free bytes."""
         return max(0, int((free * (1 - SPARED) - self.fixed) // max(1, self.each)))
 
 
 def need(step_of: Callable[[int], int], device: torch.device) -> Need:
-    """What `step_of(models)` takes, from one run with one model and one with two.
+    """The memory that `step_of(models)` takes, measured with one model and with two.
 
     It gives the bytes that it holds at its end.
     """
@@ -36,7 +36,7 @@ def need(step_of: Callable[[int], int], device: torch.device) -> Need:
 
 
 def taken(work: Callable[[], int], device: torch.device) -> int:
-    """The most bytes that some work takes at one time beyond what was taken before it.
+    """The peak memory of some work in bytes, beyond what was taken before.
 
     On a CPU, where nobody counts: what the work says it holds at its end, and what autograd has kept for its gradients.
     """
@@ -60,7 +60,7 @@ def taken(work: Callable[[], int], device: torch.device) -> int:
 
 
 def free(device: torch.device) -> int:
-    """Bytes that could be taken on the device now."""
+    """Free memory of the device in bytes."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + unused
@@ -68,14 +68,14 @@ def free(device: torch.device) -> int:
 
 
 def whole(device: torch.device) -> int:
-    """Bytes that the device has."""
+    """Total memory of the device in bytes."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[1]
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def free_unused(device: torch.device) -> None:
-    """Give back what torch keeps for later."""
+    """Release the memory that torch caches."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
 

@@ -172,7 +172,7 @@ def architecture(config: Mixture, images: Images) -> Architecture:
 
 
 def spec_of(config: Mixture, images: Images) -> Spec:
-    """What a training shares with those alike."""
+    """What a training shares with others of the same batch key."""
     from tasks.training.cross_entropy import CrossEntropy
     from tasks.training.members import Recipe, Spec
 
@@ -191,7 +191,7 @@ def mixed_table(config: Mixture, images: Images, rows: Rows, trained: Trained) -
 
 
 def accuracy(network: Architecture, weights: Weights, images: Images, rows: Rows) -> float:
-    """The share of these training images whose label is what the network holds likeliest."""
+    """The share of these training images whose label the network predicts."""
     right = 0
     for start in range(0, len(rows), ROWS_AT_ONCE):  # not all of them are copied at once
         chosen = rows[start : start + ROWS_AT_ONCE]
@@ -201,7 +201,7 @@ def accuracy(network: Architecture, weights: Weights, images: Images, rows: Rows
 
 
 def logits(network: Architecture, weights: Weights, images: Pixels) -> NDArray[np.float32]:
-    """What a trained network says of images (n, h, w, c), of which it sees central squares where it is cropped.
+    """Logits of a trained network for images (n, h, w, c), centrally cropped where it trained on crops.
 
     (n, classes).
     """

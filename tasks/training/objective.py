@@ -28,7 +28,7 @@ class Objective(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called where ways are chosen for it: the network and what changes its speed."""
+        """The name of the workload when strategies are chosen: the network and what changes its speed."""
 
     @property
     def stackable(self) -> bool:

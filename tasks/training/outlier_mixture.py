@@ -42,7 +42,7 @@ KEPT = 1e-3
 
 
 class OutlierMixture:
-    """The learning of a variational autoencoder with the share `outliers`, in (0, 1), of a broad density.
+    """The objective of a variational autoencoder mixed with a broad density of weight `outliers` in (0, 1).
 
     With B <= log p_vae(x) the evidence lower bound (Jensen), the loss of an image is, for a small c,
 

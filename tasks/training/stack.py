@@ -91,13 +91,13 @@ class Stack:
 
     @property
     def bytes(self) -> int:
-        """What it holds from step to step."""
+        """Bytes that it holds from step to step."""
         gradients = self.learned.buffer
         return sum(held.nbytes for held in (*self._memory(), self.order, self.losses, gradients))
 
     @property
     def steps_taken(self) -> int:
-        """In the epoch under way, by all models."""
+        """Steps of all models in the current epoch."""
         return sum(self._running)
 
     @property
@@ -105,7 +105,7 @@ class Stack:
         return [place for place, who in enumerate(self.places) if who is not None]
 
     def occupant(self, place: int) -> Slot:
-        """Who is in an occupied place."""
+        """The occupant of an occupied place."""
         who = self.places[place]
         assert who is not None
         return who
@@ -129,7 +129,7 @@ class Stack:
         self.places[place] = Slot(index, member, history, 0 if state is None else state.best_epoch)
 
     def leave(self, place: int) -> Trained:
-        """What the place's member has become; it keeps its place until `free` or `go_on`."""
+        """The trained model of a place's member, which keeps its place until `free` or `go_on`."""
         who = self.occupant(place)
         best = who.best if self.spec.recipe.patience else len(who.history)
         state = self._state(place) if who.member.returns_state else None
@@ -147,7 +147,7 @@ class Stack:
         return {name: found[name] for name in self.spec.learning.weights}
 
     def go_on(self, place: int, index: int, member: Member) -> None:
-        """The place's member goes on as the next link of its chain."""
+        """Let the place's member continue as the next link of its chain."""
         who = self.occupant(place)
         self.places[place] = Slot(index, member, who.history, who.best)
 
@@ -166,7 +166,7 @@ class Stack:
         return smaller
 
     def _memory(self) -> Iterable[Tensor]:
-        """Everything that a place remembers from epoch to epoch."""
+        """Everything that a place keeps from epoch to epoch."""
         yield from (self.learned.buffer, self.kept.buffer, self.keys, self.optimiser.steps)
         yield from (moment.buffer for moment in self.optimiser.moments)
         if self.spec.recipe.patience:
@@ -208,7 +208,7 @@ class Stack:
         return tensor if self.device.type == "cpu" else tensor.pin_memory()
 
     def land(self) -> list[tuple[int, Epoch | TrainingError]]:
-        """Wait for the epoch's end: what it gave, by place. Weights that are the best so far are kept."""
+        """Wait for the epoch's end; return its results by place. The best weights so far are kept."""
         losses = self.losses.double().cpu().numpy()
         assessed = self.assessment.cpu().numpy()
         ended: list[tuple[int, Epoch | TrainingError]] = []
@@ -350,14 +350,14 @@ class Stack:
 
 
 def fill(place: int, values: Mapping[str, NDArray[np.floating]], *flats: ParameterBuffer) -> None:
-    """Put a model's values into its place."""
+    """Copy a model's values into its slot."""
     for flat in flats:
         for name, view in flat.views.items():
             view[place].copy_(torch.from_numpy(np.array(values[name])))  # copied: torch has no read-only tensors
 
 
 def numbers(place: int, *flats: ParameterBuffer) -> dict[str, NDArray[np.floating]]:
-    """A copy of what a model has in its place."""
+    """A copy of the values in a model's slot."""
     return {name: view[place].cpu().numpy().copy() for flat in flats for name, view in flat.views.items()}
 
 

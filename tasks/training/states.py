@@ -25,7 +25,7 @@ UNREADABLE = (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, OSE
 
 
 def start(index: int, training: str, learning: Objective, latest: int) -> State | None:
-    """The nearest state that a call's job may go on from; None where it has to begin at the beginning.
+    """The nearest checkpoint that a call's job may continue from; None where it starts from scratch.
 
     It must be of this training (`packed` says which), of a network with such weights, and at epoch `latest` at most:
     what is asked of the model after an epoch cannot be asked any more once that has passed.
@@ -54,7 +54,7 @@ def packed(state: State, training: str) -> bytes:
 
 
 def unpacked(data: bytes, training: str) -> State | None:
-    """The state; None where these bytes are none, or that of another training."""
+    """The state in these bytes; None where they are not one, or belong to another training."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}
@@ -72,7 +72,7 @@ def unpacked(data: bytes, training: str) -> State | None:
 
 
 def shaped(state: State, learning: Objective) -> bool:
-    """Whether the state is one of such a network: weights and moments by the same names, in the same shapes."""
+    """Whether the state fits a network: weights and moments of the same names and shapes."""
     weights = {name: tuple(weight.shape) for name, weight in learning.weights.items()}
     learned = {name: weights[name] for name, weight in learning.weights.items() if weight.learned}
     return weights == _shapes(state.weights) and all(learned == _shapes(moment) for moment in state.moments)

@@ -29,12 +29,12 @@ WARMING = 3  # steps before
 
 
 class UnsupportedStrategy(ValueError):
-    """The way that was asked for does not lead anywhere on this device."""
+    """The strategy that was asked for is not possible on this device."""
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """So many stacks side by side, each with so many places."""
+    """A number of stacks side by side, with a number of places each."""
 
     name: str
     stacks: int = 1
@@ -48,7 +48,7 @@ class Strategy:
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """What a way is chosen for: the members of one call on one device."""
+    """What a strategy is chosen for: the members of one call on one device."""
 
     spec: Spec
     data: DeviceData
@@ -61,14 +61,14 @@ class Workload:
 
     @property
     def name(self) -> str:
-        """Choices are made once for each of these."""
+        """The name under which a choice is stored."""
         spec, recipe = self.spec, self.spec.recipe
         shape = "x".join(map(str, spec.images.shape))
         how = f"batch {recipe.batch}, {recipe.optimiser}, {recipe.precision}"
         return f"{hardware.name(self.device)}, {spec.learning.name} on {shape}, {how}"
 
     def stacks(self, strategy: Strategy) -> list[Stack]:
-        """The way's empty stacks."""
+        """The empty stacks of a strategy."""
         steps = max(minibatches(len(member.rows), self.spec.recipe.batch) for member in self.members)
         stacks = [
             Stack(self.spec, self.data, self.aliases, steps, strategy.places, captured=strategy.captured)
@@ -106,7 +106,7 @@ def chosen(workload: Workload, context: ComputeContext, most: int) -> tuple[Stra
 
 
 def candidates(workload: Workload, limit: int) -> list[Strategy]:
-    """The ways worth trying for at most `limit` members at one time, the larger of a name after the smaller."""
+    """The strategies worth trying for at most `limit` members at a time, by name in ascending size."""
     learning, gpu = workload.spec.learning, workload.device.type == "cuda"
     strategies = [Strategy("loop")]
     if gpu and learning.capturable:
@@ -122,7 +122,7 @@ def sizes(wanted: Sequence[int], limit: int) -> list[int]:
 
 
 def rehearsed(workload: Workload, models: int) -> int:
-    """Take a step with so many models; the bytes that the stack holds."""
+    """Take a step with so many models; return the bytes that the stack holds."""
     (stack,) = workload.stacks(Strategy("stack", places=models))
     for place in range(models):
         stack.enter(place, 0, workload.members[0])
@@ -134,7 +134,7 @@ def rehearsed(workload: Workload, models: int) -> int:
 
 
 def benchmarked(workload: Workload, strategies: Sequence[Strategy]) -> Choice:
-    """The fastest way, with the model-steps per second of each."""
+    """The fastest strategy, with the model-steps per second of each."""
     rates: dict[str, float] = {}
     best = strategies[0]
     for strategy in strategies:
@@ -152,7 +152,7 @@ def benchmarked(workload: Workload, strategies: Sequence[Strategy]) -> Choice:
 
 
 def rate(workload: Workload, strategy: Strategy) -> float:
-    """Model-steps per second of a way."""
+    """Model-steps per second of a strategy."""
     stacks = workload.stacks(strategy)
     streams = [stream(workload.device) for _ in stacks]
     padded = False

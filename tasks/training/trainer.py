@@ -44,7 +44,7 @@ def train_numbered(spec: Spec, members: Mapping[int, Member]) -> Iterator[Outcom
 
 
 def check(spec: Spec, members: Sequence[Member]) -> None:
-    """ValueError where a member cannot be trained as it says."""
+    """ValueError where a member's settings are impossible."""
     count = len(spec.images.train_images)
     for index, member in enumerate(members):
         if not len(member.rows):
@@ -103,7 +103,7 @@ def too_big(workload: Workload) -> TrainingError:
 
 
 class Trainer:
-    """The stacks of one way, and the members that wait for a place in them."""
+    """Trains members in the stacks of one strategy; those without a place wait."""
 
     def __init__(
         self, workload: Workload, strategy: Strategy, need: memory.Need | None, left: dict[int, Member]
@@ -139,7 +139,7 @@ class Trainer:
                     yield from self._fill(number)
 
     def _fill(self, number: int) -> Iterator[Outcome]:
-        """Give free places to those who wait, and begin the next epoch."""
+        """Fill free places with waiting members, and begin the next epoch."""
         stack = self.stacks[number]
         with torch.cuda.stream(self.streams[number]):
             ended: list[Outcome] = []
@@ -160,7 +160,7 @@ class Trainer:
         return stack.only(stack.occupied)
 
     def _land(self, stack: Stack) -> list[Outcome]:
-        """Wait for the epoch's end: the members that it ends, and what comes after them."""
+        """Wait for the epoch's end; yield the members that it ends, and the links after them."""
         ended: list[Outcome] = []
         asked = time.perf_counter()
         landed = stack.land()
@@ -203,7 +203,7 @@ class Trainer:
         return tired or epochs >= (who.member.until or self.recipe.epochs)
 
     def _fail(self, index: int, error: TrainingError) -> list[Outcome]:
-        """The same error for a member and every link after it: each would meet it."""
+        """The same error for a member and every link after it, since each would raise it."""
         ended: list[Outcome] = [(index, error)]
         while index in self.links:
             index, _ = self.links.pop(index)
