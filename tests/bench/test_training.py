@@ -20,7 +20,6 @@ GPU_SECTIONS = (
     "memory of mlp1 in a stack of 2, captured",
     "cnn1, stack 2",
     "cnn2, stack 2",
-    "resnet18, stack 2",
 )
 
 
