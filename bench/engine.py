@@ -14,8 +14,9 @@ from tasks.models.vae import mnist
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.device_data import resident
 from tasks.training.elbo import Elbo
-from tasks.training.members import Member, Recipe, Spec
+from tasks.training.members import Member, Spec
 from tasks.training.objective import Objective
+from tasks.training.recipe import Recipe
 from tasks.training.stack import Stack
 from tasks.training.strategies import Strategy, Workload, steps_of, stream, synchronise
 

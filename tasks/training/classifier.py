@@ -9,10 +9,9 @@ Planning a training imports no torch; computing one does.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,14 +22,14 @@ from tasks.job import Inputs, task
 from tasks.models import catalog
 from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
+from tasks.ranges import at_least
 from tasks.schemas import MODEL
+from tasks.training.recipe import OptimiserName, Recipe
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
     from tasks.models.networks import Architecture
     from tasks.training.members import Member, Spec, Trained
-
-OptimiserName = Literal["adam", "rmsprop"]
 
 
 @dataclass(frozen=True)
@@ -71,27 +70,16 @@ class Training:
 
     def __post_init__(self) -> None:
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
-        if self.optimiser not in get_args(OptimiserName):
-            allowed = ", ".join(get_args(OptimiserName))
-            raise ValueError(f"optimiser is {self.optimiser!r}; it must be one of {allowed}")
-        for name, least in (("seed", 0), ("examples", 0), ("epochs", 1), ("patience", 0), ("batch", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
-        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
-            raise ValueError(f"learning_rate is {self.learning_rate}; it must be a finite number above 0")
-        check_schedule(self.schedule)
+        at_least(self, {"seed": 0, "examples": 0})
+        _ = self.recipe  # its ranges are checked on construction
         rows = [burnt.row for burnt in self.burnt]
         if rows != sorted(set(rows)):  # one spelling for one training, so that equal trainings have equal keys
             raise ValueError(f"burnt names the rows {rows}; they must ascend, each once")
 
-
-def check_schedule(schedule: tuple[tuple[int, float], ...]) -> None:
-    """ValueError unless the factors of the learning rate can be followed."""
-    changes = [epoch for epoch, _ in schedule]
-    if changes != sorted(set(changes)) or any(epoch < 1 or not factor > 0 for epoch, factor in schedule):
-        raise ValueError(
-            f"schedule is {schedule}; it must be pairs of an epoch from 1, ascending, and a factor above 0"
-        )
+    @property
+    def recipe(self) -> Recipe:
+        """How it is trained; ValueError where that is impossible."""
+        return Recipe(self.epochs, self.batch, self.learning_rate, self.patience, self.schedule, self.optimiser)
 
 
 def batch_key(config: Training) -> Training:
@@ -142,17 +130,9 @@ def architecture(config: Training, images: Images) -> Architecture:
 def spec_of(config: Training, images: Images) -> Spec:
     """What a training shares with others of the same batch key."""
     from tasks.training.cross_entropy import CrossEntropy
-    from tasks.training.members import Recipe, Spec
+    from tasks.training.members import Spec
 
-    recipe = Recipe(
-        config.epochs,
-        config.batch,
-        config.learning_rate,
-        config.patience or None,
-        config.schedule,
-        config.optimiser,
-    )
-    return Spec(CrossEntropy(architecture(config, images), config.augmentation), recipe, images)
+    return Spec(CrossEntropy(architecture(config, images), config.augmentation), config.recipe, images)
 
 
 def member_of(config: Training, images: Images) -> Member:

@@ -19,10 +19,11 @@ from tasks import checkpoints
 from tasks.job import Inputs, task
 from tasks.training.density_config import DensityTraining, examples, trained_on
 from tasks.training.density_table import Asked, Told, density_table
+from tasks.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
-    from tasks.training.members import Member, Recipe, Spec
+    from tasks.training.members import Member, Spec
 
 
 def batch_key(config: DensityTraining) -> DensityTraining:
@@ -41,7 +42,7 @@ def train_many(
     from tasks.datasets.catalog import load
     from tasks.training import states, trainer
     from tasks.training.density_objective import generative
-    from tasks.training.members import Recipe, Spec
+    from tasks.training.members import Spec
 
     first = configs[0]
     if len({batch_key(config) for config in configs}) > 1:
@@ -60,8 +61,7 @@ def train_many(
             yield index, error
     order = list(members)
     asked = Asked(learning, [configs[index] for index in order], images)
-    # torch's own epsilon, which the paper left as it is.
-    recipe = Recipe(first.epochs, first.batch, first.learning_rate, epsilon=1e-8)
+    recipe = first.recipe
     spec = Spec(learning, recipe, images, asked.watch)
     if first.privacy is not None:
         from tasks.training import dp_sgd

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,8 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import fold_of
 from tasks.models.custom import is_own
 from tasks.models.densities import DensityModel
+from tasks.ranges import at_least, one_of
+from tasks.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
@@ -96,13 +98,9 @@ class DensityTraining:
 
     def __post_init__(self) -> None:
         self.model.check()
-        for name, least in LEAST.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
-        if self.asked not in get_args(Split):
-            raise ValueError(f"asked is {self.asked!r}; it must be one of {', '.join(get_args(Split))}")
-        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
-            raise ValueError(f"learning_rate is {self.learning_rate}; it must be a finite number above 0")
+        at_least(self, LEAST)
+        one_of(self, "asked", Split)
+        _ = self.recipe  # its ranges are checked on construction
         if not 0 <= self.outliers < 1:
             raise ValueError(f"outliers is {self.outliers}; it must be a share from 0 to below 1")
         if self.privacy is not None and self.model.name != "vae":
@@ -116,8 +114,13 @@ class DensityTraining:
         if epochs != sorted(set(epochs)) or any(not 1 <= epoch <= self.epochs for epoch in epochs):
             raise ValueError(f"recorded is {self.recorded}; it must be epochs from 1 to {self.epochs}, ascending")
 
+    @property
+    def recipe(self) -> Recipe:
+        """How it is trained; ValueError where that is impossible. Epsilon is torch's own, which the paper kept."""
+        return Recipe(self.epochs, self.batch, self.learning_rate, epsilon=1e-8)
 
-LEAST = {"seed": 0, "examples": 0, "epochs": 1, "batch": 1, "samples": 1, "view": 0, "drawn": 0}
+
+LEAST = {"seed": 0, "examples": 0, "samples": 1, "view": 0, "drawn": 0}
 
 
 def examples(config: DensityTraining, images: Images) -> int:

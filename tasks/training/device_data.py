@@ -23,6 +23,16 @@ class DeviceData:
     test: Tensor
     test_labels: Tensor
 
+    @property
+    def device(self) -> torch.device:
+        return self.train.device
+
+    def rows(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """The pixels and labels of these training rows, of any shape (...): (..., h w c) and (...)."""
+        flat = chosen.view(-1)
+        pixels = torch.index_select(self.train, 0, flat).view(*chosen.shape, -1)
+        return pixels, torch.index_select(self.train_labels, 0, flat).view(chosen.shape)
+
     def with_replaced(
         self, replaced: Sequence[Mapping[int, NDArray[np.uint8]]]
     ) -> tuple[DeviceData, list[dict[int, int]]]:

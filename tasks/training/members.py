@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.datasets.images import Images
 from tasks.training.objective import Objective
+from tasks.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,30 +25,6 @@ if TYPE_CHECKING:
 
 class TrainingError(RuntimeError):
     """A training cannot continue."""
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How every member is trained.
-
-    With `patience` a training ends after that many epochs without a better validation loss, and gives the best epoch's
-    weights; without it, it gives the last epoch's. `schedule` holds (epoch, factor), epochs ascending: after so many
-    epochs the learning rate is the first one times the factor.
-    """
-
-    epochs: int  # at most
-    batch: int
-    learning_rate: float
-    patience: int | None = None
-    schedule: tuple[tuple[int, float], ...] = ()
-    optimiser: Literal["adam", "rmsprop"] = "adam"
-    epsilon: float = 1e-7
-    precision: Literal["float32", "float64"] = "float32"
-
-    def factor(self, epoch: int) -> float:
-        """What the learning rate is multiplied by in an epoch, counted from 1."""
-        passed = [factor for after, factor in self.schedule if epoch > after]
-        return passed[-1] if passed else 1.0
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,10 @@ memory, and each trains on its rows. Planning a training imports no torch; compu
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +22,10 @@ from tasks.job import Inputs, task
 from tasks.models import catalog
 from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
+from tasks.ranges import at_least
 from tasks.schemas import MODEL
-from tasks.training.classifier import OptimiserName, check_schedule, model_row
+from tasks.training.classifier import model_row
+from tasks.training.recipe import OptimiserName, Recipe
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images, Pixels
@@ -65,16 +66,14 @@ class Mixture:
     def __post_init__(self) -> None:
         if not self.shares:
             raise ValueError("shares is empty; a training needs at least one")
-        for name, least in (("classes", 1), ("crop", 0), ("seed", 0), ("epochs", 1), ("batch", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
-        if self.optimiser not in get_args(OptimiserName):
-            allowed = ", ".join(get_args(OptimiserName))
-            raise ValueError(f"optimiser is {self.optimiser!r}; it must be one of {allowed}")
-        if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"learning_rate is {self.learning_rate}; it must be a number above 0")
-        check_schedule(self.schedule)
+        at_least(self, {"classes": 1, "crop": 0, "seed": 0})
+        _ = self.recipe  # its ranges are checked on construction
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
+
+    @property
+    def recipe(self) -> Recipe:
+        """How it is trained; ValueError where that is impossible."""
+        return Recipe(self.epochs, self.batch, self.learning_rate, 0, self.schedule, self.optimiser)
 
 
 def batch_key(config: Mixture) -> Mixture:
@@ -174,11 +173,10 @@ def architecture(config: Mixture, images: Images) -> Architecture:
 def spec_of(config: Mixture, images: Images) -> Spec:
     """What a training shares with others of the same batch key."""
     from tasks.training.cross_entropy import CrossEntropy
-    from tasks.training.members import Recipe, Spec
+    from tasks.training.members import Spec
 
-    recipe = Recipe(config.epochs, config.batch, config.learning_rate, None, config.schedule, config.optimiser)
     learning = CrossEntropy(architecture(config, images), config.augmentation, config.crop, images.shape)
-    return Spec(learning, recipe, images)
+    return Spec(learning, config.recipe, images)
 
 
 def mixed_table(config: Mixture, images: Images, rows: Rows, trained: Trained) -> pa.Table:

@@ -58,7 +58,7 @@ class Stack:
         *,
         captured: bool = False,
     ) -> None:
-        device, dtype = data.train.device, getattr(torch, spec.recipe.precision)
+        device, dtype = data.device, getattr(torch, spec.recipe.precision)
         self.spec, self.data, self.aliases, self.captured = spec, data, aliases, captured
         self.places: list[Slot | None] = [None] * count
         weights = spec.learning.weights
@@ -281,9 +281,7 @@ class Stack:
         if padded and len(chosen) == 1 and self.device.type == "cpu":  # a model alone needs no padding
             chosen, padded = chosen[:, : int((chosen >= 0).sum())], False
         real = (chosen >= 0) if padded else None
-        flat = (chosen.clamp(min=0) if padded else chosen).view(-1)
-        pixels = torch.index_select(self.data.train, 0, flat).view(*chosen.shape, -1)
-        labels = torch.index_select(self.data.train_labels, 0, flat).view(chosen.shape)
+        pixels, labels = self.data.rows(chosen.clamp(min=0) if padded else chosen)
         if self.device.type != "cpu" or not self._by_hand(pixels, labels, real):
             self._by_autograd(pixels, labels, real)
         self.cursor += 1

@@ -57,7 +57,7 @@ class Workload:
 
     @property
     def device(self) -> torch.device:
-        return self.data.train.device
+        return self.data.device
 
     @property
     def name(self) -> str:

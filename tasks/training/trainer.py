@@ -199,7 +199,7 @@ class Trainer:
 
     def _over(self, who: Slot) -> bool:
         epochs = len(who.history)
-        tired = self.recipe.patience is not None and epochs - who.best >= self.recipe.patience
+        tired = bool(self.recipe.patience) and epochs - who.best >= self.recipe.patience
         return tired or epochs >= (who.member.until or self.recipe.epochs)
 
     def _fail(self, index: int, error: TrainingError) -> list[Outcome]:

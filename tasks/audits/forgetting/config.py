@@ -14,7 +14,7 @@ from tasks.datasets.mixtures import Part
 from tasks.models import catalog
 from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
-from tasks.training.classifier import OptimiserName, check_schedule
+from tasks.training.recipe import OptimiserName, check_schedule
 
 MeasureGroup = Literal["scores", "examples"]
 

@@ -13,7 +13,7 @@ from tasks.datasets.features import Family, Feature, Glyph
 from tasks.models import catalog
 from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
-from tasks.training.classifier import OptimiserName
+from tasks.training.recipe import OptimiserName
 
 Measure = Literal["scores", "family", "course", "latents", "influence", "pictures"]
 Choice = Literal["random", "self-influence"]

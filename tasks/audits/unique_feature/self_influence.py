@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from tasks.datasets.images import Images
     from tasks.models.networks import Architecture
     from tasks.models.weights import Weights
-    from tasks.training.members import Member, Recipe, Spec
+    from tasks.training.members import Member, Spec
+    from tasks.training.recipe import Recipe
 
 Pixels = NDArray[np.uint8]  # (n, height, width, channels)
 Labels = NDArray[np.int64]  # (n,)

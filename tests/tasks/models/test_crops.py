@@ -11,8 +11,9 @@ from tasks.models.counter_rng import CounterRng
 from tasks.models.layers import Mode, initial
 from tasks.models.networks import Architecture
 from tasks.training.cross_entropy import CrossEntropy
-from tasks.training.members import Member, Recipe, Spec, Trained
+from tasks.training.members import Member, Spec, Trained
 from tasks.training.objective import Batch
+from tasks.training.recipe import Recipe
 from tasks.training.trainer import train_many
 
 SHAPE, SIDE = (5, 7, 3), 3

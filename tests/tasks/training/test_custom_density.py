@@ -24,8 +24,9 @@ from tasks.training.custom_density import BLOCK, CustomDensity
 from tasks.training.density import fit, train_many
 from tasks.training.density_config import DensityTraining, Fold
 from tasks.training.density_objective import DensityObjective, generative
-from tasks.training.members import Member, Recipe, Spec
+from tasks.training.members import Member, Spec
 from tasks.training.objective import Batch
+from tasks.training.recipe import Recipe
 from tests.tasks.datasets import scans
 
 SHAPE = (3, 4, 1)

@@ -32,7 +32,8 @@ from tasks.training.density import batch_key, fit, train_many
 from tasks.training.density_config import DensityTraining, Fold, Privacy, Row, Split
 from tasks.training.density_table import FITTED, Asked, Told, density_table
 from tasks.training.elbo import Elbo
-from tasks.training.members import Epoch, Member, Recipe, Spec, Trained, TrainingError
+from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError
+from tasks.training.recipe import Recipe
 
 DIGITS = pin(Dataset("digits"))
 FOLD = Fold(partition=9, folds=4, number=1)

@@ -22,8 +22,9 @@ from tasks.training import dp_sgd
 from tasks.training.density import fit
 from tasks.training.density_config import DensityTraining, Fold, Privacy, Row
 from tasks.training.elbo import Elbo
-from tasks.training.members import Member, Recipe, Spec, Trained
+from tasks.training.members import Member, Spec, Trained
 from tasks.training.objective import Batch
+from tasks.training.recipe import Recipe
 
 CPU = torch.device("cpu")
 CONFIG = DensityTraining(

@@ -11,7 +11,8 @@ from tasks.datasets.images import Images
 from tasks.models.networks import Architecture
 from tasks.models.regularisers import Regularisers
 from tasks.training.cross_entropy import CrossEntropy
-from tasks.training.members import Member, Recipe, Spec, Trained, TrainingError
+from tasks.training.members import Member, Spec, Trained, TrainingError
+from tasks.training.recipe import Recipe
 from tasks.training.trainer import train_many
 from tests.tasks.training import plain
 

@@ -23,8 +23,9 @@ from tasks.training.density import fit
 from tasks.training.density_config import DensityTraining
 from tasks.training.density_objective import generative
 from tasks.training.elbo import Elbo
-from tasks.training.members import Member, Recipe, Spec, Trained
+from tasks.training.members import Member, Spec, Trained
 from tasks.training.outlier_mixture import KEPT, OutlierMixture
+from tasks.training.recipe import Recipe
 from tasks.training.trainer import train_many
 from tests.tasks.models.plain import stack
 from tests.tasks.training.test_elbo import MODELS, ROWS, batch

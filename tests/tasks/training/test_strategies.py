@@ -12,8 +12,9 @@ from tasks.models.networks import Architecture
 from tasks.training import memory, strategies
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.device_data import resident
-from tasks.training.members import Member, Recipe, Spec
+from tasks.training.members import Member, Spec
 from tasks.training.memory import Need
+from tasks.training.recipe import Recipe
 from tasks.training.strategies import Strategy, UnsupportedStrategy, Workload, benchmarked, candidates, chosen, sizes
 
 CPU = torch.device("cpu")

@@ -17,7 +17,8 @@ from tasks.models.regularisers import Regularisers
 from tasks.models.vae import Dense, Vae, celeba, cifar10, mnist
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.elbo import Elbo
-from tasks.training.members import Epoch, Member, Recipe, Spec, State, Trained, TrainingError
+from tasks.training.members import Epoch, Member, Spec, State, Trained, TrainingError
+from tasks.training.recipe import Recipe
 from tasks.training.trainer import train_many
 from tests.tasks.training import plain
 
@@ -412,7 +413,8 @@ from tasks.training import memory
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.elbo import Elbo
 from tasks.training.trainer import train_many
-from tasks.training.members import Member, Recipe, Spec
+from tasks.training.members import Member, Spec
+from tasks.training.recipe import Recipe
 
 torch.set_num_threads(1)
 stream = np.random.default_rng(0)
