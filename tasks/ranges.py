@@ -18,7 +18,7 @@ def above_zero(config: Any, *names: str) -> None:
     """ValueError unless each of these fields is a finite number above 0."""
     for name in names:
         if not 0 < getattr(config, name) < math.inf:
-            raise ValueError(f"{name} is {getattr(config, name)}; it must be a number above 0")
+            raise ValueError(f"{name} is {getattr(config, name)}; it must be a finite number above 0")
 
 
 def one_of(config: Any, name: str, allowed: Any) -> None:

@@ -205,7 +205,7 @@ def test_a_model_of_ones_own_is_known_by_its_source(engram: Shell) -> None:
         (("measures=",), 2, "measures is (); it must be some of scores"),
         (("privacy.epsilon=-1",), 2, "privacy: epsilon is -1.0; it must be a finite number above 0"),
         (("privacy.epsilon=1", "link=1"), 2, "private training is one job"),
-        (("learning_rate=0",), 2, "learning_rate is 0.0; it must be a number above 0"),
+        (("learning_rate=0",), 2, "learning_rate is 0.0; it must be a finite number above 0"),
         (("outliers=1",), 2, "outliers is 1.0; it must be a share from 0 to below 1"),
         (("data=folder:gone",), 1, "no folder "),
     ],

@@ -242,7 +242,7 @@ def test_a_table_that_says_something_else_is_refused_before_anything_is_trained(
         (("margin=2",), 2, "margin is 2.0; it must be a number between 0 and 1"),
         (("replicates=0",), 2, "replicates is 0; it must be at least 1"),
         (("resamples=0",), 2, "resamples is 0; it must be at least 1"),
-        (("learning_rate=0",), 2, "learning_rate is 0.0; it must be a number above 0"),
+        (("learning_rate=0",), 2, "learning_rate is 0.0; it must be a finite number above 0"),
         (("optimiser=adamw",), 2, "optimiser is 'adamw'; allowed: "),
         (("measures=power",), 2, "measures[0] is 'power'; allowed: scores, examples"),
         (("crop=29",), 1, "crop is 29; it must be at most 28, the side of the images"),

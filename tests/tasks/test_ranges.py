@@ -34,7 +34,7 @@ def test_a_number_that_is_too_small_or_none_is_named(steps: float) -> None:
 
 @pytest.mark.parametrize("length", [0.0, -1.0, math.inf, math.nan])
 def test_a_number_that_is_not_above_0_is_named(length: float) -> None:
-    with pytest.raises(ValueError, match=f"^length is {length}; it must be a number above 0$"):
+    with pytest.raises(ValueError, match=f"^length is {length}; it must be a finite number above 0$"):
         above_zero(Walk(length=length), "steps", "length")
 
 

@@ -78,7 +78,7 @@ class Forgetting:
     def __post_init__(self) -> None:
         check_least(self, **LEAST)
         if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"learning_rate is {self.learning_rate}; it must be a number above 0")
+            raise ValueError(f"learning_rate is {self.learning_rate}; it must be a finite number above 0")
         check_schedule(self.schedule)
         check_margin(self.margin)
         if self.optimiser not in get_args(OptimiserName):

@@ -89,7 +89,7 @@ class UniqueFeature:
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         if not 0 < self.learning_rate < float("inf"):
-            raise ValueError(f"learning_rate is {self.learning_rate}; it must be a number above 0")
+            raise ValueError(f"learning_rate is {self.learning_rate}; it must be a finite number above 0")
         kinds = {"probe_split": ProbeSplit, "random": RandomKind, "choice": Choice, "optimiser": OptimiserName}
         for name, kind in kinds.items():
             if getattr(self, name) not in get_args(kind):

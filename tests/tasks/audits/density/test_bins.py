@@ -25,5 +25,5 @@ def test_infinity_and_nothing_are_in_no_bin() -> None:
 @pytest.mark.parametrize("width", [0, -1, np.inf, np.nan])
 @pytest.mark.parametrize("config", [Outliers, Ratios])
 def test_a_bin_has_a_width(width: float, config: type[Outliers | Ratios]) -> None:
-    with pytest.raises(ValueError, match="it must be a number above 0"):
+    with pytest.raises(ValueError, match="it must be a finite number above 0"):
         config(width)

@@ -25,7 +25,7 @@ def test_a_number_that_is_too_small_is_named(name: str, least: int) -> None:
 @pytest.mark.parametrize("name", ["learning_rate", "outlier_bin", "score_bin"])
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
 def test_a_number_that_is_not_above_0_is_named(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=f"^{name} is {value}; it must be a number above 0$"):
+    with pytest.raises(ValueError, match=f"^{name} is {value}; it must be a finite number above 0$"):
         replace(Density(), **{name: value})  # type: ignore[arg-type]
 
 

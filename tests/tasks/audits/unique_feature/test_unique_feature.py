@@ -125,8 +125,8 @@ def test_the_null_preset_burns_another_feature_than_it_asks_for() -> None:
         ({"batch": -3}, "batch is -3; it must be at least 1"),
         ({"examples": -1}, "examples is -1; it must be at least 0"),
         ({"seed": -1}, "seed is -1; it must be at least 0"),
-        ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be a number above 0"),
-        ({"learning_rate": float("nan")}, "learning_rate is nan; it must be a number above 0"),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be a finite number above 0"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan; it must be a finite number above 0"),
         (
             {"network": Network("mlp9")},
             "network is 'mlp9'; it must be one of mlp1, cnn1, cnn2, densenet100, resnet18, PACKAGE.MODULE:FACTORY",

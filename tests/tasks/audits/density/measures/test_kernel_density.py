@@ -109,7 +109,7 @@ def test_points_are_drawn_by_the_seed() -> None:
         ({"points": 0}, "points is 0; it must be at least 1"),
         ({"grid": 1}, "grid is 1; it must be at least 2"),
         ({"seed": -1}, "seed is -1"),
-        ({"gap": 0.0}, "gap is 0.0; it must be a number above 0"),
+        ({"gap": 0.0}, "gap is 0.0; it must be a finite number above 0"),
         ({"bandwidth": math.inf}, "bandwidth is inf"),
         ({"overfitted": 0.5}, "overfitted is 0.5; it must be below the bandwidth, 0.5"),
     ],

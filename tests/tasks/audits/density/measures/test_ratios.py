@@ -60,7 +60,7 @@ def test_an_infinite_score_is_in_its_group_and_in_no_bin() -> None:
 def test_scores_without_neighbours_are_refused() -> None:
     with pytest.raises(ValueError, match="observation 2 has a score, but its neighbours are not in their table"):
         ratios(Ratios(), [scores([0.0] * 3, [1.0, 2.0, 3.0]), neighbours([1.0, 1.0])])
-    with pytest.raises(ValueError, match="width is 0; it must be a number above 0"):
+    with pytest.raises(ValueError, match="width is 0; it must be a finite number above 0"):
         Ratios(0)
 
 
