@@ -267,6 +267,10 @@ def _commit(item: Item, result: pa.Table | Exception, made: Made, store: Store, 
         with contextlib.suppress(StoreError, OSError):
             store.write_failure(item.key, text)
         return Failed(item.key, _line(result), text)
+    if not isinstance(result, pa.Table):
+        kind = type(result).__name__
+        error = TypeError(f"{marks(function_of(item)).name} returned a {kind}; a task returns a pyarrow.Table")
+        return _commit(item, error, made, store, None)
     try:
         if state is not None:  # before the result: once that is stored, nobody would come by here again
             store.write_state(item.key, state)
@@ -276,8 +280,8 @@ def _commit(item: Item, result: pa.Table | Exception, made: Made, store: Store, 
         return Refused(item.key, str(error))
     except (StoreError, OSError) as error:
         return Lost(item.key, _line(error))
-    except TypeError as error:  # the task returned what no store can hold
-        return _commit(item, error, made, store, None)
+    except TypeError as refused:  # a table of a type that no store can hold
+        return _commit(item, refused, made, store, None)
     return Done(item.key, made.seconds, made.worker, written is Written.CONFLICT, Measured.noted(made.notes))
 
 
