@@ -34,13 +34,14 @@ from orchestrator.spec.addresses import host_and_port
 ROOT = str(Path(__file__).resolve().parents[2])
 OBJECT_STORE_BYTES = 100 * 2**20  # only outcomes travel
 LOOK_SECONDS = 2.0  # between looks at the cluster's size and health
-HEAD_SECONDS = 20.0  # a head may be away so long (it can be restarted); after 60 s Ray ends this process by itself
+HEAD_SECONDS = 20.0  # a head may be away so long: it can be restarted
 CANCEL_SECONDS = 0.3  # for Ray to say which calls had not begun; it needs a few milliseconds
 BEGUN_SECONDS = 10.0  # after which a call that was not taken out of the queue is known to run
 END_SECONDS = 10.0  # for a worker to end itself; after three times as long its call is given up
 # Enough to keep no-op calls at full rate; Ray gains nothing from a longer queue of its own.
 CALLS_PER_SLOT, MOST_CALLS = 16, 512
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
+# Where the head is gone for a minute, Ray would end this process by itself, while it is still putting away its run.
+OURS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_gcs_rpc_server_reconnect_timeout_s": "600"}
 CAUSES: Mapping[type[Exception], tuple[str, bool]] = {  # what became of a call, and whether its worker died of it
     exceptions.WorkerCrashedError: ("its worker process died", True),
     exceptions.OutOfMemoryError: ("its worker process was ended because the node ran out of memory", True),
@@ -260,13 +261,13 @@ def connected(address: str, cpus: int | None = None) -> Iterator[tuple[str, tupl
             guard = Guard()
             stack.callback(guard.close)
             token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-            _set(stack, {**QUIET, **threads.ONE, **token, "RAY_worker_niceness": "0"})
+            _set(stack, {**OURS, **threads.ONE, **token, "RAY_worker_niceness": "0"})
             with _variables(guard.variables):  # of Ray's processes, and of no other that is started later
                 _init(stack, address, num_cpus=cpus, include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES)
         else:
             address = _found() if address == "auto" else address
             probe(address)
-            _set(stack, QUIET)
+            _set(stack, OURS)
             _init(stack, address)
         if address.startswith("ray://"):
             yield address, None, None
