@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.errors import Damaged, StoreError, Unwritable
-from orchestrator.store import open_store
+from orchestrator.store import claims, objects, open_store
 from orchestrator.store.bucket import Bucket, cause
 from orchestrator.store.objects import ObjectStore
 from tests.orchestrator.store.test_contract import key, put, table
@@ -165,3 +166,79 @@ def test_a_damaged_result_is_removed_only_once_its_copy_lies_in_quarantine(
     assert ["get results", "get results", "put quarantine", "put quarantine", "delete results"] == acts
     [kept] = [each for each in s3.names("store/quarantine") if each.endswith(".arrow")]
     assert sound[:-9] == s3.get(kept)
+
+
+# What a run keeps
+
+
+def kept_by(s3: Server) -> list[str]:
+    return s3.names("store/runs") + s3.names("store/claims") + s3.names("store/quarantine")
+
+
+def test_what_is_kept_stays_and_its_claim_is_given_back(s3: Server) -> None:
+    store = open_store(PLACE)
+    assert store.kept("one", "way.json") is None
+    assert [b"first", b"first"] == [store.keep("one", "way.json", data) for data in (b"first", b"second")]
+    assert b"first" == open_store(PLACE).kept("one", "way.json")
+    assert 1 == len(kept_by(s3))
+
+
+class Overtaken(Bucket):
+    """A bucket in which another writer keeps something between the first look for it and the second."""
+
+    looks = 0
+
+    def get(self, name: str) -> pa.Buffer:
+        self.looks += name.endswith("way.json")
+        if self.looks == 2:
+            self.put(name, b"theirs")
+        return super().get(name)
+
+
+def test_who_kept_it_while_another_claimed_it_is_not_overwritten(s3: Server) -> None:
+    store = ObjectStore(PLACE)
+    store._bucket = Overtaken(PLACE)
+    assert b"theirs" == store.keep("one", "way.json", b"ours")
+    assert b"theirs" == open_store(PLACE).kept("one", "way.json")
+
+
+def test_a_claim_that_is_never_given_back_is_named(s3: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "KEEPING", 0.0)
+    with claims.claim(Bucket(PLACE), "one.way.json"):
+        assert "cannot keep runs/one/ways/way.json: " in refusal(lambda: open_store(PLACE).keep("one", "way.json", b""))
+
+
+def test_what_is_kept_no_more_lies_in_quarantine_with_the_reason(s3: Server) -> None:
+    store = open_store(PLACE)
+    store.keep("one", "way.json", b"odd")
+    store.unkeep("one", "way.json", b"mended by another", "it makes no sense")
+    assert b"odd" == store.kept("one", "way.json")
+    store.unkeep("one", "way.json", b"odd", "it makes no sense")
+    assert store.kept("one", "way.json") is None
+    copy, why = s3.names("store/quarantine")
+    assert (b"odd", b"runs/one/ways/way.json\nit makes no sense\n") == (s3.get(copy), s3.get(why))
+    assert copy.endswith(".json")
+    assert copy.removesuffix(".json") == why.removesuffix(".txt")
+
+
+# What a write asks first
+
+
+def test_a_write_to_a_store_that_refuses_to_be_read_waits_for_nothing(
+    s3: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(PLACE)
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("it waits"))
+    with s3.forbidding():
+        refusal(lambda: put(store, "a"), Unwritable)
+
+
+@pytest.mark.parametrize("parts", [(), ("",), (".",), ("..",), ("runs", "a/b"), ("runs", "a\0b"), ("runs", "..")])
+def test_a_folder_has_a_plain_name(s3: Server, parts: tuple[str, ...]) -> None:
+    assert "no folder of the store can be called" in refusal(lambda: open_store(PLACE).folder(*parts))
+
+
+def test_what_is_not_ours_is_named_by_the_first_of_it(s3: Server) -> None:
+    s3.put("elsewhere/zebra", b"")
+    s3.put("elsewhere/ant", b"")
+    assert "(it holds ant)" in refusal(lambda: open_store(f"s3://{BUCKET}/elsewhere"))
