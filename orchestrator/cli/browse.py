@@ -19,9 +19,9 @@ def ui(
     experiment: Experiment = None,
     json: Json = False,
 ) -> int:
-    """MLflow's pages on the tracking store, until Ctrl-C.
+    """Serve MLflow's pages of the runs, until Ctrl-C.
 
-    The link opens the list of the runs. Only this machine can reach it.
+    The link opens the list of runs. Only this machine can reach it.
     """
     from orchestrator.errors import EngramError
     from orchestrator.tracking import ui

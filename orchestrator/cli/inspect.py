@@ -14,7 +14,7 @@ from orchestrator.store import DEFAULT_STORE
 
 
 def list_audits(json: Json = False) -> None:
-    """The audits, the question each answers, and their presets.
+    """List the audits, the question each answers, and their presets.
 
     A preset of several cells runs as a sweep.
     """
@@ -39,7 +39,7 @@ def list_audits(json: Json = False) -> None:
 
 
 def runs(store: Where = None, json: Json = False) -> None:
-    """The runs of the store: where each stands, and its jobs."""
+    """List the runs of the store, with their state and jobs."""
     from orchestrator.cli import verdict
     from orchestrator.inspection import status
 
@@ -58,11 +58,11 @@ def runs(store: Where = None, json: Json = False) -> None:
 
 def show_status(
     run: SomeRun = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it until the run has ended.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep showing it until the run has ended.")] = False,
     store: Where = None,
     json: Json = False,
 ) -> None:
-    """Where a run stands."""
+    """Show the state of a run."""
     from orchestrator.cli import verdict
     from orchestrator.cli.progress import watching
     from orchestrator.inspection import status
@@ -88,7 +88,7 @@ def results(
     store: Where = None,
     json: Json = False,
 ) -> None:
-    """A table of a run, as far as it is there."""
+    """Show or export a table of a run, as far as it is complete."""
     from orchestrator.inspection import results, status
 
     with opened_at(store) as opened:
@@ -115,7 +115,7 @@ def report(
     store: Where = None,
     json: Json = False,
 ) -> None:
-    """Draw the page of a run, as far as it has come.
+    """Write the report of a run, as far as it has come.
 
     One file that needs no network, with its figures as SVG files beside it.
     """
@@ -135,13 +135,13 @@ def report(
 def compare(
     a: Annotated[str, typer.Argument(metavar="RUN", help="A run.", show_default=False)],
     b: Annotated[str, typer.Argument(metavar="RUN", help="Another one.", show_default=False)],
-    out: Annotated[str | None, typer.Option(metavar="FILE.html", help="Draw them as a page, too.")] = None,
+    out: Annotated[str | None, typer.Option(metavar="FILE.html", help="Write the comparison as a page, too.")] = None,
     store: Where = None,
     json: Json = False,
 ) -> None:
-    """Two runs side by side.
+    """Compare two runs side by side.
 
-    What was asked, where it was computed, both answers, and the summaries row by row.
+    Their settings, where they were computed, both answers, and the summaries row by row.
     """
     from pathlib import Path
 
@@ -164,7 +164,7 @@ def compare(
 def explain(
     what: Annotated[str, typer.Argument(metavar="RUN|KEY", show_default=False)], store: Where = None, json: Json = False
 ) -> None:
-    """Why a run or a key was or was not reused."""
+    """Explain why a run or a result was or was not reused."""
     from orchestrator.cli import verdict
     from orchestrator.inspection import explain, status
 
@@ -188,13 +188,13 @@ def explain(
 
 def rerun(
     key: Annotated[str, typer.Argument(metavar="KEY", show_default=False)],
-    pdb: Annotated[bool, typer.Option("--pdb", help="Into the debugger where it raises.")] = False,
+    pdb: Annotated[bool, typer.Option("--pdb", help="Enter the debugger where it raises.")] = False,
     store: Where = None,
     json: Json = False,
 ) -> int:
-    """Compute one job here, under a debugger if need be.
+    """Compute one job in this process, under a debugger if wanted.
 
-    It runs in this process and is compared with what is stored. Nothing is written.
+    The result is compared with the stored one. Nothing is written.
     """
     import traceback
 
@@ -227,7 +227,7 @@ def rerun(
 def verify(store: Where = None, json: Json = False) -> int:
     """Check every stored table against its digest.
 
-    Damaged ones are set aside, and computed again when their run is resumed.
+    Damaged ones are moved to quarantine, and computed again when their run is resumed.
     """
     with opened_at(store) as opened:
         keys = sorted(opened.keys())
@@ -242,9 +242,9 @@ def verify(store: Where = None, json: Json = False) -> int:
 
 
 def doctor(store: Where = None, address: Address = None, json: Json = False) -> int:
-    """What is well on this machine, and what is not.
+    """Check whether this machine can run audits.
 
-    Versions, GPU, Ray and its ports, the store, MLflow, the data sets; and what to do about each.
+    Versions, GPU, Ray and its ports, the store, MLflow, the data sets; and what to do about each problem.
     """
     from orchestrator.doctor import examine
 

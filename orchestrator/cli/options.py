@@ -15,7 +15,7 @@ Fields = Annotated[
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run, or the beginning of its name.", show_default=False)]
 SomeRun = Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run; the newest one if none is given.")]
 Preset = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Where the config starts from; one of several cells is a sweep.")
+    str | None, typer.Option(metavar="NAME", help="The config to start from; a preset of several cells is a sweep.")
 ]
 Sweep = Annotated[list[str] | None, typer.Option(metavar="FIELD=A,B,C", help="Vary a field; several make a grid.")]
 Where = Annotated[
@@ -30,14 +30,16 @@ Address = Annotated[
         help="local, auto, HOST:PORT of a Ray cluster, or none: in this process. [default: local]",
     ),
 ]
-Together = Annotated[str | None, typer.Option(metavar="auto|N", help="Jobs that share a call. [default: auto]")]
+Together = Annotated[
+    str | None, typer.Option(metavar="auto|N", help="Jobs that share a call, at most. [default: auto]")
+]
 Way = Annotated[
     str | None,
     typer.Option(metavar="auto|loop|stack|graph", help="How models are trained. [default: auto, the fastest here]"),
 ]
-Tolerate = Annotated[int | None, typer.Option(metavar="N", help="Failed jobs that the tables may go without.")]
+Tolerate = Annotated[int | None, typer.Option(metavar="N", help="Finish although this many jobs failed.")]
 FailFast = Annotated[bool | None, typer.Option("--fail-fast", help="Stop at the first failed job.", show_default=False)]
-StopAfter = Annotated[str | None, typer.Option(metavar="3h50m", help="Stop in time to be resumed later.")]
+StopAfter = Annotated[str | None, typer.Option(metavar="3h50m", help="Stop after so long, in good order.")]
 Timeout = Annotated[
     str | None,
     typer.Option(
@@ -49,10 +51,10 @@ Keep = Annotated[
     str | None,
     typer.Option(
         metavar="state|none",
-        help="What stays of trainings that have ended: their state, to train longer from. [default: none]",
+        help="Keep the checkpoints of trainings that have ended, to train longer from. [default: none]",
     ),
 ]
-Again = Annotated[bool, typer.Option("--again", help="As a new run, with what is stored reused.")]
+Again = Annotated[bool, typer.Option("--again", help="Start a new run; stored results are reused.")]
 Mlflow = Annotated[
     str | None,
     typer.Option(
@@ -70,15 +72,13 @@ DrawReport = Annotated[
     typer.Option(
         "--report/--no-report",
         envvar="ENGRAM_REPORT",
-        help="Draw a page at the end. [default: yes]",
+        help="Write a report at the end. [default: yes]",
         show_default=False,
     ),
 ]
 ShowImages = Annotated[
     bool | None,
-    typer.Option("--show-images", help="Show images of your own data in a page beside the report.", show_default=False),
+    typer.Option("--show-images", help="Write a second page that shows images of your own data.", show_default=False),
 ]
-ProbesFolder = Annotated[
-    str, typer.Option("--out", metavar="FOLDER", help="Where the pictures go.", show_default=False)
-]
+ProbesFolder = Annotated[str, typer.Option("--out", metavar="FOLDER", help="The folder to write.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")]

@@ -56,7 +56,7 @@ def plan(
     again: Again = False,
     json: Json = False,
 ) -> None:
-    """What would run, what is stored, how long it takes.
+    """Show what would run, what is stored, and for how long.
 
     Starts nothing.
     """
@@ -100,7 +100,7 @@ def run(
 ) -> int:
     """Run an audit to its end.
 
-    What is stored is not computed again. Kill it at any moment: the same command goes on.
+    Stored results are not computed again. Kill it at any moment: the same command continues where it stopped.
     """
     from orchestrator.cli import verdict
     from orchestrator.cli.progress import watching
@@ -143,9 +143,9 @@ def resume(
     show_images: ShowImages = None,
     json: Json = False,
 ) -> int:
-    """Go on with a run or sweep where it was left.
+    """Continue a run or sweep where it stopped.
 
-    That is the newest unfinished one, if none is named.
+    The newest unfinished one, if none is named.
     """
     from orchestrator.cli import verdict
     from orchestrator.cli.progress import watching
@@ -172,9 +172,9 @@ def probes(
     store: Where = None,
     json: Json = False,
 ) -> None:
-    """Write the pictures that somebody else's model is to be asked about.
+    """Write the images that somebody else's model is to be asked about.
 
-    Nothing is trained. The folder tells in README.txt how its model's answers are given back.
+    Nothing is trained. README.txt in the folder says how the model's outputs are returned.
     """
     from orchestrator.counted import counted
     from orchestrator.inspection.probes import hand_out
