@@ -95,11 +95,11 @@ def _gpus() -> Iterator[Check]:
         yield Check("gpu", True, "none; networks train on the processors")
         return
     asked = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
-    said = _output(asked, 20)
-    if not said:
+    output = _output(asked, 20)
+    if not output:
         yield Check("gpu", None, "nvidia-smi is there, and finds no GPU", "check the driver (nvidia-smi says why)")
         return
-    for line in said.splitlines():
+    for line in output.splitlines():
         yield Check("gpu", True, line)
     script = "import torch; print(torch.version.cuda, torch.cuda.is_available(), torch.cuda.device_count())"
     torch = _output([sys.executable, "-c", script], 120)

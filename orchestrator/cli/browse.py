@@ -27,7 +27,7 @@ def ui(
     from orchestrator.tracking import ui
     from orchestrator.tracking.target import target
 
-    def told(link: str, hint: str = "") -> None:
+    def announce(link: str, hint: str = "") -> None:
         if json:
             emit({"url": link})
         else:
@@ -42,14 +42,14 @@ def ui(
         if where is None:
             raise EngramError("tracking is off, so there is nothing to show; name the tracking store by --mlflow")
         if where.remote:
-            told(ui.link(where.public_uri, where.experiment))
+            announce(ui.link(where.public_uri, where.experiment))
             return 0
         ui.check(opened, where)
         try:
             with ui.serving(opened, where, port) as (server, free):
                 if free != port:
                     say(f"port {port} is taken; this is port {free}")
-                told(ui.link(f"http://{ui.HOST}:{free}", where.experiment), "Ctrl-C ends it")
+                announce(ui.link(f"http://{ui.HOST}:{free}", where.experiment), "Ctrl-C ends it")
                 server.wait()
         except KeyboardInterrupt:
             return 0

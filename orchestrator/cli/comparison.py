@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from orchestrator.cli.terminal import cell, interval, said, show, table
+from orchestrator.cli.terminal import cell, interval, setting_text, show, table
 from orchestrator.inspection.compare import Comparison, Difference, Row
 
 
@@ -15,7 +15,7 @@ def shape(found: Comparison) -> dict[str, Any]:
     return dataclasses.asdict(found)
 
 
-def told(found: Comparison) -> None:
+def display(found: Comparison) -> None:
     """The comparison on stdout: names, what differs, the summaries, the answers."""
     for letter, run, audit in zip("ab", found.runs, found.audits, strict=True):
         show(f"{letter}  {run} ({audit})")
@@ -24,7 +24,7 @@ def told(found: Comparison) -> None:
     table(differing or [{"": "they differ neither in their config nor in what they were made with"}])
     show("")
     rows = [
-        {"metric": pair.metric, "setting": said(pair.setting)} | _beside("a", pair.a) | _beside("b", pair.b)
+        {"metric": pair.metric, "setting": setting_text(pair.setting)} | _beside("a", pair.a) | _beside("b", pair.b)
         for pair in found.rows
     ]
     table(rows)

@@ -158,7 +158,7 @@ def compare(
     if json:
         emit(comparison.shape(found))
     else:
-        comparison.told(found)
+        comparison.display(found)
 
 
 def explain(
@@ -174,15 +174,15 @@ def explain(
         except SpecError as error:
             if "is the beginning of" in str(error):
                 raise
-            said = explain.key(opened, explain.key_named(opened, what))
+            answer = explain.key(opened, explain.key_named(opened, what))
         else:
-            said = explain.run(journal, opened)
+            answer = explain.run(journal, opened)
     if json:
-        emit(said)
-    elif "tasks" in said:
-        table(said["tasks"])
+        emit(answer)
+    elif "tasks" in answer:
+        table(answer["tasks"])
     else:
-        for line in verdict.lines(said):
+        for line in verdict.lines(answer):
             show(line)
 
 
@@ -204,7 +204,7 @@ def rerun(
     with opened_at(store) as opened:
         name = explain.key_named(opened, key)
         try:
-            said = again(opened, name)
+            answer = again(opened, name)
         except EngramError:
             raise
         except Exception as error:
@@ -215,13 +215,13 @@ def rerun(
                 debugger.post_mortem(error.__traceback__)
             return 1
     if json:
-        emit(said)
+        emit(answer)
     else:
         same = {None: "nothing is stored to compare it with", True: "equal to the stored one, bit for bit"}
-        differs = "; ".join(", ".join(f"{k} {cell(v)}" for k, v in each.items()) for each in said["differs"])
-        verdict = same.get(said["same"], f"different from the stored one: {differs}")
-        show(f"{said['task']} {name[:12]}: {said['rows']} rows in {said['seconds']:.3g} s, {verdict}")
-    return 1 if said["same"] is False else 0
+        differs = "; ".join(", ".join(f"{k} {cell(v)}" for k, v in each.items()) for each in answer["differs"])
+        verdict = same.get(answer["same"], f"different from the stored one: {differs}")
+        show(f"{answer['task']} {name[:12]}: {answer['rows']} rows in {answer['seconds']:.3g} s, {verdict}")
+    return 1 if answer["same"] is False else 0
 
 
 def verify(store: Where = None, json: Json = False) -> int:

@@ -18,7 +18,7 @@ from orchestrator.run_folder.progress import Event, RunProgress
 SECONDS = 10.0  # between plain lines
 
 
-def told(event: Event) -> str | None:
+def message(event: Event) -> str | None:
     """What a person should be told of an event, if anything."""
     match event["event"]:
         case "planned":
@@ -68,7 +68,7 @@ def watching(live: bool | None = None, tell: Callable[[str], None] = say) -> Ite
         def observe(event: Event) -> None:
             with contextlib.suppress(Exception):  # a closed pipe, an event of another version
                 tally.take(event)
-                if text := told(event):
+                if text := message(event):
                     note(text)
 
         yield observe

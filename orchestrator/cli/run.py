@@ -123,7 +123,7 @@ def run(
         cells = cells if new else pinned(cells, opened.digests())
         with watching() as observe:
             ended = start(cells, opened, how, observe)
-        return verdict.told(ended, asked.store, json)
+        return verdict.display(ended, asked.store, json)
 
 
 def resume(
@@ -161,7 +161,7 @@ def resume(
         name = (status.find(opened, run) if run else status.newest(opened, unfinished=True)).run
         with watching() as observe:
             ended = lifecycle.resume(name, opened, how, observe)
-        return verdict.told(ended, store, json)
+        return verdict.display(ended, store, json)
 
 
 def probes(
@@ -179,13 +179,14 @@ def probes(
     from orchestrator.counted import counted
     from orchestrator.inspection.probes import hand_out
 
-    said = hand_out(_specified(what, fields, preset, None, store, {}), path_of("--out", out))
+    written = hand_out(_specified(what, fields, preset, None, store, {}), path_of("--out", out))
     if json:
-        emit(said)
+        emit(written)
         return
-    names = list(said["sets"])
+    names = list(written["sets"])
     few = names if len(names) <= FEW else [*names[: FEW - 1], "...", names[-1]]
-    show(f"{counted(said['images'], 'picture')} in {said['folder']}, in {counted(len(names), 'set')}: {', '.join(few)}")
+    pictures, sets = counted(written["images"], "picture"), counted(len(names), "set")
+    show(f"{pictures} in {written['folder']}, in {sets}: {', '.join(few)}")
 
 
 def _execution(

@@ -93,7 +93,7 @@ def summary(rows: Sequence[Mapping[str, Any]], before: Sequence[str] = ()) -> No
             {name: row.get(name) for name in before}
             | {
                 "metric": row["metric"],
-                "setting": said(row.get("setting")),
+                "setting": setting_text(row.get("setting")),
                 "estimate": row["estimate"],
                 "95 % interval": interval(row),
                 "n": "" if row.get("n") is None else counted(row["n"], row.get("unit") or ""),
@@ -112,7 +112,7 @@ def interval(row: Mapping[str, Any]) -> str:
     return "" if low is None or high is None else f"[{cell(low)}, {cell(high)}]"
 
 
-def said(setting: str | None) -> str:
+def setting_text(setting: str | None) -> str:
     """What was varied, from a summary row's JSON."""
     try:
         return ", ".join(f"{name}={cell(value)}" for name, value in json.loads(setting or "{}").items())

@@ -31,7 +31,7 @@ def shape(run: Report | Status) -> dict[str, Any]:
     }
 
 
-def told(report: Report, store: str | None, json: bool) -> int:
+def display(report: Report, store: str | None, json: bool) -> int:
     """Say how a run ended: its numbers, what failed and how to go on; the last line names it. Returns the exit code."""
     again = f"engram resume {report.run}{_store(store)}"
     failures(report.failures)
@@ -127,12 +127,12 @@ def _store(location: str | None) -> str:
     return f" --store {shlex.quote(location)}"
 
 
-def lines(said: Mapping[str, Any]) -> list[str]:
+def lines(answer: Mapping[str, Any]) -> list[str]:
     """What `explain` says of a key, a line for each thing."""
     from orchestrator.cli.terminal import cell
 
     shown = []
-    for name, value in said.items():
+    for name, value in answer.items():
         if name == "traceback" and value:
             shown += ["traceback", *(f"  {line}" for line in value.rstrip().splitlines())]
         elif name == "nearest" and value:

@@ -125,11 +125,11 @@ class Made:
 
 @dataclass(frozen=True)
 class Finished:
-    """A call that came back, with one outcome per item. `told` are lines for whoever watches the run."""
+    """A call that came back, with one outcome per item. `messages` are lines for whoever watches the run."""
 
     call: Call
     outcomes: tuple[Outcome, ...]
-    told: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
 
 
 class Poisoned(Exception):
@@ -156,11 +156,11 @@ def perform(call: Call, store: Store) -> Finished:
     with compute_context.under(compute_context.ComputeContext(call.way, call.members, call.sharers, settle)) as notes:
         for item, seconds, result in _results(ready, states):
             made = Made(seconds, len(ready), worker, dict(notes))
-            compute_context.note()  # what is said of this result is not said of the next
+            compute_context.note()  # notes on this result are none on the next
             outcomes.append(_commit(item, result, made, store, states.left.pop(item.key, None)))
     if call.gpus:
         _let_go()
-    return Finished(call, tuple(outcomes), tuple(states.told))
+    return Finished(call, tuple(outcomes), tuple(states.messages))
 
 
 class Checkpoints:
@@ -168,7 +168,7 @@ class Checkpoints:
 
     def __init__(self, store: Store, keep: bool) -> None:
         self.left: dict[str, bytes] = {}
-        self.told: list[str] = []
+        self.messages: list[str] = []
         self._store, self._keep = store, keep
 
     def link(self, item: Item) -> Link:
@@ -183,7 +183,7 @@ class Checkpoints:
             except Absent:
                 continue
             except Damaged as error:
-                self.told.append(f"{error}; {item.key[:12]} goes on from an earlier one, or starts anew")
+                self.messages.append(f"{error}; {item.key[:12]} goes on from an earlier one, or starts anew")
 
     def _leave(self, item: Item, data: bytes) -> None:
         self.left[item.key] = data

@@ -29,10 +29,10 @@ class Measured:
     @classmethod
     def noted(cls, notes: Mapping[str, Any]) -> Measured | None:
         """The measurement in a task's notes; None where it is incomplete or makes no sense."""
-        said = [notes.get(name) for name in ("stack", "bytes_per_member", "device_bytes", "busy")]
-        if not all(isinstance(each, int | float) and 0 < each < float("inf") for each in said):
+        numbers = [notes.get(name) for name in ("stack", "bytes_per_member", "device_bytes", "busy")]
+        if not all(isinstance(each, int | float) and 0 < each < float("inf") for each in numbers):
             return None
-        stack, bytes_per_member, device_bytes, busy = said
+        stack, bytes_per_member, device_bytes, busy = numbers
         return cls(int(stack), float(bytes_per_member), float(device_bytes), min(1.0, float(busy)))  # type: ignore[arg-type]
 
 

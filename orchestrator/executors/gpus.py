@@ -28,7 +28,9 @@ def count() -> int:
 def _listed() -> int:
     """GPUs by nvidia-smi, for containers and WSL, where /proc shows none."""
     try:
-        said = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=SECONDS, check=True).stdout
+        output = subprocess.run(
+            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=SECONDS, check=True
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return 0
-    return sum(line.startswith("GPU ") for line in said.splitlines())
+    return sum(line.startswith("GPU ") for line in output.splitlines())

@@ -80,7 +80,7 @@ def key(store: Store, name: str) -> dict[str, Any]:
     known = Planned(store)
     runs = known.having(name)
     stored = store.keys()
-    said: dict[str, Any] = {"key": name, "runs": [journal.run for journal in runs]}
+    answer: dict[str, Any] = {"key": name, "runs": [journal.run for journal in runs]}
     if name in stored:
         try:
             record = dict(store.record(name))
@@ -88,17 +88,17 @@ def key(store: Store, name: str) -> dict[str, Any]:
                 {"key": each, "task": known.tasks.get(each, ""), "stored": each in stored} for each in record["inputs"]
             ]
             first = {name: record.pop(name) for name in ("task", "version", "config")}
-            return said | {"state": "stored"} | first | {"inputs": inputs} | {"key": name, **record, "inputs": inputs}
+            return answer | {"state": "stored"} | first | {"inputs": inputs} | {"key": name, **record, "inputs": inputs}
         except StoreError as error:
-            said["problem"] = str(error)
+            answer["problem"] = str(error)
     if not runs:
-        return said | {"state": "absent"}
+        return answer | {"state": "absent"}
     job, plan = _planned(store, name, runs)
     absent = [each for each in plan.waits(name) if each not in stored]
     traceback = store.failure(name)
     living = any(status.status(journal, store).state == "running" for journal in runs)
     mark = marks(job.function)
-    return said | {
+    return answer | {
         "task": mark.name,
         "version": mark.version,
         "config": plain(job.config),

@@ -151,7 +151,7 @@ def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Eve
     about = journal.about()
     runs = [journal.beside(name) for name in about.get("cells", [journal.run])]
     positions = [0] * len(runs)
-    begun, told = "", set[str]()
+    begun, shown = "", set[str]()
     while True:
         store.folder("runs")  # with what other machines have noted meanwhile
         driven = any(lease.holder(each.folder) for each in runs)
@@ -161,13 +161,13 @@ def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Eve
             fresh += events
         starts = [each["time"] for each in fresh if each["event"] == "started"]
         if starts and max(starts) > begun:
-            begun, told = max(starts), set()
+            begun, shown = max(starts), set()
             yield _planned(journal.run, runs, begun)
         for event in sorted(fresh, key=lambda each: str(each["time"])):
             words = json.dumps(event)
-            if event["time"] < begun or event["event"] in ("started", "stored") or words in told:
+            if event["time"] < begun or event["event"] in ("started", "stored") or words in shown:
                 continue
-            told.add(words)
+            shown.add(words)
             yield event
         if not driven:
             return

@@ -190,7 +190,7 @@ class Driver:
 
     def _settle(self, schedule: Schedule, finished: Finished) -> None:
         """Record the outcomes of a call. A lost job whose result is stored counts as done."""
-        for line in finished.told:
+        for line in finished.messages:
             self.observe({"event": "told", "line": line})
         outcomes = tuple(self._settled(outcome) for outcome in finished.outcomes)
         for outcome in outcomes:

@@ -160,8 +160,8 @@ def passing(error: Exception) -> bool:
 def cause(error: Exception) -> str:
     """Why the object store refused, in a few words, with what may help."""
     text = str(error)
-    for words, said in CAUSES.items():
+    for words, message in CAUSES.items():
         if any(word in text for word in words.split("|")):
-            return said
+            return message
     found = re.search(r"AWS Error (.*)", " ".join(text.split()))
     return found[1] if found else " ".join(text.split())

@@ -216,8 +216,8 @@ def _read(bucket: Bucket, claim: Object) -> tuple[Holder, bool]:
 
 
 def _said(bucket: Bucket, claim: Object) -> tuple[Holder, bool]:
-    said = json.loads(memoryview(bucket.get(claim.name)).tobytes())
-    return Holder(**said["holder"]), bool(said["held"])
+    content = json.loads(memoryview(bucket.get(claim.name)).tobytes())
+    return Holder(**content["holder"]), bool(content["held"])
 
 
 def _put(bucket: Bucket, run: str, mine: Holder, held: bool) -> None:

@@ -234,8 +234,8 @@ def _write_driver(folders: Sequence[Path], mine: Holder, now: Clock | None) -> N
         _touch(path, now)
 
 
-def _text(said: dict[str, object]) -> bytes:
-    return (json.dumps(said, indent=1) + "\n").encode()
+def _text(fields: dict[str, object]) -> bytes:
+    return (json.dumps(fields, indent=1) + "\n").encode()
 
 
 def _read(path: Path) -> Holder | None:

@@ -87,7 +87,7 @@ class Delivery:
         self._tell("end")
         answer = self._answer(impatient)
         self.close()
-        lines = [answer["said"]] if answer.get("said") else []
+        lines = [answer["notice"]] if answer.get("notice") else []
         if answer["problem"]:
             lines.append(f"not tracked in full: {answer['problem']}; `{self._again()}` delivers what is missing")
         return lines
@@ -134,7 +134,7 @@ class Delivery:
         self._answers.put(None)
 
     def _answer(self, impatient: Callable[[], bool]) -> dict[str, str]:
-        """The child's last message: the `problem` that it could not solve, and what else it `said`."""
+        """The child's last message: the `problem` that it could not solve, and its `notice`."""
         if self._child is None:
             return {"problem": "no process could be started for it"}
         until = time.monotonic() + STARTING

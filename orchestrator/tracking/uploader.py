@@ -1,4 +1,4 @@
-"""The courier: a process of its own that makes MLflow say what the folders of some runs say, while they go and after.
+"""The uploader: a process of its own that makes MLflow say what the folders of some runs say, while they go and after.
 
 Loading MLflow takes seconds, a server may hang, and a program's own use of MLflow is not ours to touch; so this is no
 part of the run's driver, which starts it (`delivery.py`).
@@ -31,8 +31,8 @@ from orchestrator.tracking.target import FOLDER, Target
 from orchestrator.tracking.target import LOCK as ALL
 
 SECONDS = 5.0  # between syncs of a run that goes on
-LAST = 8.0  # seconds that a courier whose driver has died may still take
-LOCK = "mlflow.lock"  # in a run's folder: one courier writes of it at a time
+LAST = 8.0  # seconds that an uploader whose driver has died may still take
+LOCK = "mlflow.lock"  # in a run's folder: one uploader writes of it at a time
 
 
 class Driver:
@@ -74,7 +74,7 @@ class Uploader:
         cells = [Entry(self._journal(name), self.store) for name in order["runs"]]
         self.sweep = Entry(self._journal(order["sweep"]), self.store, cells) if order["sweep"] else None
         self.entries = [*([self.sweep] if self.sweep else []), *cells]
-        self.said = ""  # what a person should know of the tracking store
+        self.notice = ""  # what a person should know of the tracking store
         self._used = used  # whether MLflow has been asked for it
         self._server: Server | None = None
 
@@ -86,7 +86,7 @@ class Uploader:
             if self._server is None:
                 used, self._used = self._used, True
                 server = Server(self.target, self.store, used)
-                self.said = server.set_aside or self.said
+                self.notice = server.set_aside or self.notice
                 for entry in self.entries:
                     entry.open(server, self.sweep if entry is not self.sweep else None)
                     assert entry.receipt is not None
@@ -112,36 +112,36 @@ class Uploader:
         return Disclosure().journal(self.store.folder("runs", name))
 
 
-def follow(courier: Uploader, driver: Driver, told: Callable[[], None]) -> str:
+def follow(uploader: Uploader, driver: Driver, acknowledge: Callable[[], None]) -> str:
     """Sync until the run has ended or its driver is gone; return what could not be delivered, in one line."""
-    with courier.held():
+    with uploader.held():
         while not (driver.ended or driver.dead):
             with suppress(Exception):  # it is tried again, and at the end that counts
-                courier.sync(lambda entry: entry.progress("running"), settled=False)
-                told()
+                uploader.sync(lambda entry: entry.progress("running"), settled=False)
+                acknowledge()
             driver.wait(SECONDS)
         problem = ""
         for _ in range(2):  # a connection that has lain idle may only now turn out to be dead
             try:
-                courier.sync(lambda entry: entry.finish(files=not driver.dead), settled=True)
-                told()
-                settle(courier, driver, told)
+                uploader.sync(lambda entry: entry.finish(files=not driver.dead), settled=True)
+                acknowledge()
+                settle(uploader, driver, acknowledge)
                 return ""
             except Exception as error:
-                problem = reason(error, courier.target)
+                problem = reason(error, uploader.target)
                 if "does not answer" in problem or isinstance(error, Undeliverable):
                     break
         return problem
 
 
-def settle(courier: Uploader, driver: Driver, told: Callable[[], None]) -> None:
+def settle(uploader: Uploader, driver: Driver, acknowledge: Callable[[], None]) -> None:
     """Deliver the runs of a database that was set aside; those that another process is delivering stay recorded."""
-    path = courier.target.database
+    path = uploader.target.database
     waiting = database.owed(path) if path else []
     if path is None or not waiting:
         return
-    done = {entry.journal.run for entry in courier.entries}
-    journals = {name: Journal(courier.store.folder("runs", name)) for name in waiting}
+    done = {entry.journal.run for entry in uploader.entries}
+    journals = {name: Journal(uploader.store.folder("runs", name)) for name in waiting}
     sweeps = [name for name, journal in journals.items() if _cells(journal)]
     for name in [*sweeps, *waiting]:  # a sweep's cells go with it
         if driver.dead:
@@ -154,9 +154,9 @@ def settle(courier: Uploader, driver: Driver, told: Callable[[], None]) -> None:
         cells = _cells(journals[name])
         before = receipt.read(journals[name].folder)
         order = {
-            "store": courier.store.location,
-            "uri": courier.target.uri,
-            "experiment": before.experiment if before else courier.target.experiment,
+            "store": uploader.store.location,
+            "uri": uploader.target.uri,
+            "experiment": before.experiment if before else uploader.target.experiment,
             "runs": cells or [name],
             "sweep": name if cells else None,
         }
@@ -165,8 +165,8 @@ def settle(courier: Uploader, driver: Driver, told: Callable[[], None]) -> None:
             with other.held(wait=False):
                 other.sync(lambda entry: entry.finish(files=True), settled=True)
             done |= {name, *cells}
-        told()
-    with locked(courier.store.folder(FOLDER) / ALL):
+        acknowledge()
+    with locked(uploader.store.folder(FOLDER) / ALL):
         database.owe(path, [name for name in database.owed(path) if name not in done])
 
 
@@ -183,14 +183,14 @@ def reason(error: BaseException, target: Target) -> str:
     if isinstance(error, EngramError):
         return line
     uri = target.public_uri
-    for words, said in (
+    for words, message in (
         ("Connection refused", f"nothing answers at {uri}"),
         ("timed out", f"{uri} does not answer"),
         ("resolve", f"{uri} cannot be found"),
         ("too many 50", f"{uri} answers with errors only"),
     ):
         if words in line:
-            return said
+            return message
     return f"{uri}: {type(error).__name__}: {line[:300]}".replace(target.uri, uri)
 
 
@@ -220,14 +220,14 @@ def main() -> None:
     sys.path += [path for path in order["path"] if path not in sys.path]
     os.environ["MLFLOW_TRACKING_URI"] = order["uri"]
 
-    def told() -> None:
+    def acknowledge() -> None:
         with suppress(OSError):
             answers.write("{}\n")
 
-    courier = Uploader(order)
-    problem = follow(courier, driver, told)
+    uploader = Uploader(order)
+    problem = follow(uploader, driver, acknowledge)
     with suppress(OSError):
-        answers.write(json.dumps({"problem": problem, "said": courier.said}) + "\n")
+        answers.write(json.dumps({"problem": problem, "notice": uploader.notice}) + "\n")
     os._exit(0)  # a library's threads may hang on what it could not send
 
 

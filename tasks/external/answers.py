@@ -31,7 +31,7 @@ class Answers:
 
 
 def answered(
-    said: NDArray[np.floating],
+    outputs: NDArray[np.floating],
     gives: Gives,
     rows: int,
     *,
@@ -46,7 +46,7 @@ def answered(
     Probabilities may miss a sum of 1 by the tolerance and are divided by it. ValueError, in one line that begins with
     `where`, for another shape, what is not finite, or rows that do not sum to 1: it names the first and counts them.
     """
-    values = np.asarray(said, np.float64)
+    values = np.asarray(outputs, np.float64)
     shape = values.shape
     if values.ndim == 1:
         values = values[:, None]

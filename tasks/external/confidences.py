@@ -107,27 +107,29 @@ def _named(table: Sent, column: str, gives: Gives) -> str:
     return column
 
 
-def _of_classes(said: outputs.Outputs, ids: Sequence[str], labels: Labels) -> tuple[Floats, float]:
-    rows = said.sent.rows(ids)
-    if labels.max() >= said.classes:
+def _of_classes(table: outputs.Outputs, ids: Sequence[str], labels: Labels) -> tuple[Floats, float]:
+    rows = table.sent.rows(ids)
+    if labels.max() >= table.classes:
         raise ValueError(
-            f"{said.name} has {said.classes} classes, and the labels reach up to {labels.max()}; "
+            f"{table.name} has {table.classes} classes, and the labels reach up to {labels.max()}; "
             f"it must have {labels.max() + 1} or more"
         )
-    _check_order(said, rows, labels)
-    if said.gives == "logits":
+    _check_order(table, rows, labels)
+    if table.gives == "logits":
         # A place of a logit moves p by p (1 - p) of it: however few there are, nothing is cut off at 1.
-        return np.exp(said.of(ids).log_p[np.arange(len(ids)), labels]), 0.0
-    decimals = np.concatenate([sent_table.decimals(said.sent.column(each)) for each in said.columns])
-    resolution = _resolution(said.name, said.values.ravel("F" if len(said.columns) > 1 else "C"), decimals, said.gives)
-    if said.values.shape[1] == 1:
-        return np.exp(said.of(ids).log_p[np.arange(len(ids)), labels]), resolution
+        return np.exp(table.of(ids).log_p[np.arange(len(ids)), labels]), 0.0
+    decimals = np.concatenate([sent_table.decimals(table.sent.column(each)) for each in table.columns])
+    resolution = _resolution(
+        table.name, table.values.ravel("F" if len(table.columns) > 1 else "C"), decimals, table.gives
+    )
+    if table.values.shape[1] == 1:
+        return np.exp(table.of(ids).log_p[np.arange(len(ids)), labels]), resolution
     # As printed: not divided by the sum of the row, nor lifted from 0.
-    values = said.values[rows, labels]
-    return np.clip(values if said.gives == "probabilities" else np.exp(values), 0, 1), resolution
+    values = table.values[rows, labels]
+    return np.clip(values if table.gives == "probabilities" else np.exp(values), 0, 1), resolution
 
 
-def _check_order(said: outputs.Outputs, rows: NDArray[np.int64], labels: Labels) -> None:
+def _check_order(table: outputs.Outputs, rows: NDArray[np.int64], labels: Labels) -> None:
     """ValueError where the classes stand in another order than ours: the confidences would be of other classes.
 
     Such a model would seem to know nothing of the images. It is told from one that is merely bad by how much better it
@@ -135,16 +137,16 @@ def _check_order(said: outputs.Outputs, rows: NDArray[np.int64], labels: Labels)
     """
     from scipy.optimize import linear_sum_assignment
 
-    if said.values.shape[1] == 1 or len(rows) < ENOUGH * said.classes:
+    if table.values.shape[1] == 1 or len(rows) < ENOUGH * table.classes:
         return
-    counts = np.zeros((said.classes, said.classes), np.int64)  # (classes, columns): images whose largest is there
-    np.add.at(counts, (labels, said.values[rows].argmax(axis=1)), 1)
+    counts = np.zeros((table.classes, table.classes), np.int64)  # (classes, columns): images whose largest is there
+    np.add.at(counts, (labels, table.values[rows].argmax(axis=1)), 1)
     classes, places = linear_sum_assignment(counts, maximize=True)
     right, best = np.trace(counts) / len(rows), counts[classes, places].sum() / len(rows)
     if right < WRONG_ORDER and best > RIGHT_ORDER:
         order = f"{', '.join(map(str, places))} for our classes {', '.join(map(str, classes))}"
         raise ValueError(
-            f"{said.name} gets {right:.0%} of the images right as its classes stand, and {best:.0%} in another order: "
+            f"{table.name} gets {right:.0%} of the images right as its classes stand, and {best:.0%} in another order: "
             f"{order}; name its columns in our order"
         )
 
@@ -187,11 +189,11 @@ def _resolution(name: str, numbers: Floats, decimals: NDArray[np.int64], gives: 
 def _check_labels(table: Sent, ids: Sequence[str], labels: Labels) -> None:
     if LABEL not in table.columns:
         return
-    said = table.numbers(LABEL)[table.rows(ids)]
-    wrong = np.flatnonzero(said != labels)
+    given = table.numbers(LABEL)[table.rows(ids)]
+    wrong = np.flatnonzero(given != labels)
     if len(wrong):
         first = wrong[0]
         raise ValueError(
-            f"{table.name}: label of image {ids[first]!r} is {said[first]:.6g}, and ours is {labels[first]}; "
+            f"{table.name}: label of image {ids[first]!r} is {given[first]:.6g}, and ours is {labels[first]}; "
             f"{len(wrong)} of {len(ids)} differ; usually the model's owner numbers the classes otherwise"
         )

@@ -28,7 +28,7 @@ from tasks.models import modules
 from tasks.models.custom import Factory
 
 Batch = NDArray[np.float32]  # images as the model takes them
-Said = Callable[[Batch], NDArray[np.floating]]
+Forward = Callable[[Batch], NDArray[np.floating]]
 LONGEST = 300  # characters of a foreign error
 # Of a probability between two answers about one image; TF32 and half precision differ by less, a dropped unit by more.
 SAME = 0.01
@@ -55,7 +55,7 @@ class LoadedModel:
     shape: tuple[int, int, int]
     classes: int | None
     rows: int  # asked at once
-    said: Said
+    forward: Forward
     _tried: bool = field(default=False, init=False)
 
     def answers(self, images: Pixels) -> Answers:
@@ -90,16 +90,18 @@ class LoadedModel:
     def _asked(self, images: Pixels) -> NDArray[np.floating]:
         filled = np.concatenate([images, np.repeat(images[:1], self.rows - len(images), axis=0)])
         try:
-            said = self.said(prepared(filled, self.interface))
+            outputs = self.forward(prepared(filled, self.interface))
         except Exception as error:
-            raise ValueError(f"{self._where} failed on {self.rows} images of {self._size}: {told(error)}") from error
-        if said.ndim and len(said) != self.rows:
-            raise ValueError(f"{self._where} gives {said.shape} for {self.rows} images; expected a row for each")
-        return said[: len(images)] if said.ndim else said[None]
+            raise ValueError(
+                f"{self._where} failed on {self.rows} images of {self._size}: {one_line(error)}"
+            ) from error
+        if outputs.ndim and len(outputs) != self.rows:
+            raise ValueError(f"{self._where} gives {outputs.shape} for {self.rows} images; expected a row for each")
+        return outputs[: len(images)] if outputs.ndim else outputs[None]
 
-    def _answered(self, said: NDArray[np.floating], rows: int) -> Answers:
+    def _answered(self, outputs: NDArray[np.floating], rows: int) -> Answers:
         gives = self.interface.gives
-        return answered(said, gives, rows, where=self._where, classes=self.classes, named="image {}".format)
+        return answered(outputs, gives, rows, where=self._where, classes=self.classes, named="image {}".format)
 
     @property
     def _where(self) -> str:
@@ -127,13 +129,13 @@ def loaded(
         raise ValueError(f"mean has {len(interface.mean)} numbers, but the images have {shape[2]} channels")
     held = content(model)
     if model.kind == "onnx":
-        rows, said = onnx(model, held, interface)
-        return LoadedModel(model, interface, shape, classes, rows.nearest(interface.batch), said)
+        rows, forward = onnx(model, held, interface)
+        return LoadedModel(model, interface, shape, classes, rows.nearest(interface.batch), forward)
     places = [place] if place is not None else list(dict.fromkeys([device(), torch.device("cpu")]))
     for each in places:
         rows, module = _module(model, held, shape, interface, classes, each)
         given = LoadedModel(
-            model, interface, shape, classes, rows.nearest(interface.batch), _said(module, interface.output, each)
+            model, interface, shape, classes, rows.nearest(interface.batch), _forward(module, interface.output, each)
         )
         try:
             given._asked(np.zeros((1, *shape), np.uint8))
@@ -177,8 +179,8 @@ def _module(
     return Rows(), weighted(model, held, shape, classes, place)
 
 
-def _said(module: Callable[[Tensor], Any], output: str, place: torch.device) -> Said:
-    def said(images: Batch) -> NDArray[np.floating]:
+def _forward(module: Callable[[Tensor], Any], output: str, place: torch.device) -> Forward:
+    def forward(images: Batch) -> NDArray[np.floating]:
         # Else TorchScript recompiles itself in its third call, and rounds otherwise from then on.
         with exactly(place), torch.no_grad(), torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
             found = chosen(module(torch.from_numpy(images).to(place)), output)
@@ -187,7 +189,7 @@ def _said(module: Callable[[Tensor], Any], output: str, place: torch.device) -> 
             result: NDArray[np.float64] = found.detach().to("cpu", torch.float64).numpy()
         return result
 
-    return said
+    return forward
 
 
 def chosen(outputs: Any, output: str) -> Any:
@@ -218,7 +220,7 @@ def torchscript(model: ModelFile, held: bytes, place: torch.device) -> Callable[
             module = torch.jit.load(io.BytesIO(held), map_location=place)  # type: ignore[no-untyped-call]
             module.eval()
         except Exception as error:
-            raise ValueError(f"model {model.name} cannot be read: {told(error)}") from error
+            raise ValueError(f"model {model.name} cannot be read: {one_line(error)}") from error
     result: Callable[[Tensor], Any] = module
     return result
 
@@ -244,7 +246,7 @@ def exported(
     except archives.Refused as error:
         raise ValueError(f"model {model.name} is refused: {error}; such a file can run any code") from None
     except Exception as error:
-        raise ValueError(f"model {model.name} cannot be read: {told(error)}") from error
+        raise ValueError(f"model {model.name} cannot be read: {one_line(error)}") from error
 
 
 def _rows(program: Any, name: str, image: tuple[int, ...]) -> Rows:
@@ -277,7 +279,7 @@ def weighted(
     try:
         module = made((channels, height, width), classes)
     except Exception as error:
-        raise ValueError(f"network {factory}: its factory failed: {told(error)}") from error
+        raise ValueError(f"network {factory}: its factory failed: {one_line(error)}") from error
     if not isinstance(module, torch.nn.Module):
         raise ValueError(
             f"network {factory}: its factory made a {modules.kind(module)}; it must make a torch.nn.Module"
@@ -312,10 +314,10 @@ def _npz(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
         with np.load(io.BytesIO(held), allow_pickle=False) as arrays:
             return {name: torch.from_numpy(arrays[name].copy()) for name in arrays.files}
     except Exception as error:
-        raise ValueError(f"model {model.name}: {model.path} is no .npz of numbers: {told(error)}") from None
+        raise ValueError(f"model {model.name}: {model.path} is no .npz of numbers: {one_line(error)}") from None
 
 
-def onnx(model: ModelFile, held: bytes, interface: Interface) -> tuple[Rows, Said]:
+def onnx(model: ModelFile, held: bytes, interface: Interface) -> tuple[Rows, Forward]:
     """A session of onnxruntime, on the processor."""
     import tempfile
 
@@ -334,21 +336,21 @@ def onnx(model: ModelFile, held: bytes, interface: Interface) -> tuple[Rows, Sai
         try:
             session = onnxruntime.InferenceSession(held, options, providers=["CPUExecutionProvider"])
         except Exception as error:
-            raise ValueError(f"model {model.name} cannot be read: {_outside(told(error))}") from error
+            raise ValueError(f"model {model.name} cannot be read: {_outside(one_line(error))}") from error
     inputs = session.get_inputs()
     if len(inputs) != 1 or inputs[0].type != "tensor(float)" or len(inputs[0].shape) != 4:
         shown = ", ".join(f"{each.name} {each.type} {each.shape}" for each in inputs)
         raise ValueError(f"model {model.name} takes {shown}; it must take one float32 tensor of images, of four axes")
     names = [each.name for each in session.get_outputs()]
 
-    def said(images: Batch) -> NDArray[np.floating]:
+    def forward(images: Batch) -> NDArray[np.floating]:
         found = chosen(dict(zip(names, session.run(names, {inputs[0].name: images}), strict=True)), interface.output)
         if not isinstance(found, np.ndarray) or found.dtype.kind != "f":
             raise TypeError(f"its output is {getattr(found, 'dtype', modules.kind(found))}, not a float tensor")
         return found
 
     size = inputs[0].shape[0]
-    return (Rows(size, size) if isinstance(size, int) and size > 0 else Rows()), said
+    return (Rows(size, size) if isinstance(size, int) and size > 0 else Rows()), forward
 
 
 def _outside(text: str) -> str:
@@ -378,7 +380,7 @@ def _instead(model: ModelFile, held: bytes) -> str:
     return f"it is a state dict, which needs its network: write package.module:factory+{os.path.basename(model.path)}"
 
 
-def told(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """An error of a library in one line; of long ones, such as tracebacks in C++, the end."""
     lines = list(_lines(error))
     text = lines[-1] if len(lines) > 3 else " ".join(lines)

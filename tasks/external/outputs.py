@@ -94,17 +94,17 @@ def read(file: File, columns: Sequence[str] = (), gives: Gives = "probabilities"
 
 def of_table(table: Sent, columns: Sequence[str] = (), gives: Gives = "probabilities") -> Outputs:
     """The outputs in a table that has been read, checked likewise."""
-    found, said = _columns(table.name, table.columns, columns, gives)
-    if len(found) == 1:
-        values, resolution = _listed(table.name, table.ids, table.column(found[0])), 0.0
+    names, kind = _columns(table.name, table.columns, columns, gives)
+    if len(names) == 1:
+        values, resolution = _listed(table.name, table.ids, table.column(names[0])), 0.0
     else:
-        values = np.stack([table.numbers(each) for each in found], axis=1)
-        resolution = _resolution([table.column(each) for each in found])
-    if said == "probabilities" and resolution == 1:
+        values = np.stack([table.numbers(name) for name in names], axis=1)
+        resolution = _resolution([table.column(name) for name in names])
+    if kind == "probabilities" and resolution == 1:
         raise ValueError(
             f"{table.name} has no decimals in its probabilities; it must say how probable, not which class"
         )
-    outputs = Outputs(table, tuple(found), values, said, resolution)
+    outputs = Outputs(table, tuple(names), values, kind, resolution)
     outputs._answered(np.arange(len(table.ids)))
     return outputs
 

@@ -37,7 +37,7 @@ from tasks.models.counter_rng import CounterRng
 from tasks.models.dequantisation import Binary, Dequantised, Logit, Preparation, Shape
 from tasks.models.layers import Layers, Weight
 from tasks.models.methods import TRIED, Method
-from tasks.models.modules import Module, drawing, kind, told
+from tasks.models.modules import Module, drawing, kind, one_line
 
 SEES: Mapping[str, Callable[[Shape], Preparation]] = {
     "dequantised": Dequantised,
@@ -80,8 +80,8 @@ class DensityModule:
 
     def losses(self, layers: Layers, images: Tensor) -> Tensor:
         """What training minimises, (models, rows), of images as seen, (models, rows, channels, height, width)."""
-        said = self._loss.of(layers, images)
-        return -said if self._loss is self.log_prob else said
+        outputs = self._loss.of(layers, images)
+        return -outputs if self._loss is self.log_prob else outputs
 
     def check_samples(self) -> None:
         """ValueError, in one line, unless images can be drawn of the module."""
@@ -103,7 +103,7 @@ class DensityModule:
         try:
             found = self.module.applied("sample", tensors, False, count)[0]
         except Exception as error:
-            raise ValueError(f"network {self.name}: sample failed on {count}: {told(error)}") from error
+            raise ValueError(f"network {self.name}: sample failed on {count}: {one_line(error)}") from error
         expected = (count, *self.preparation.seen_shape)
         shape = tuple(found.shape) if isinstance(found, Tensor) else kind(found)
         if not isinstance(found, Tensor) or shape != expected:

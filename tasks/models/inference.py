@@ -40,6 +40,6 @@ def logits(
             for start in range(0, len(images), ROWS_AT_ONCE):
                 rows = torch.from_numpy(np.array(images[start : start + ROWS_AT_ONCE])).to(place)
                 pixels = rows.flatten(1).to(torch.float32).mul_(1 / 255)
-                said = architecture.logits(Layers(tensors), pixels.expand(len(group), *pixels.shape))
-                out[first : first + together, start : start + len(rows)] = said.cpu().numpy()
+                outputs = architecture.logits(Layers(tensors), pixels.expand(len(group), *pixels.shape))
+                out[first : first + together, start : start + len(rows)] = outputs.cpu().numpy()
     return out

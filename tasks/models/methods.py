@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tasks.models.layers import Layers, Mode, Shape
-from tasks.models.modules import Module, drawing, kind, told
+from tasks.models.modules import Module, drawing, kind, one_line
 
 TRIED = 4  # rows of the images that a module is tried with
 
@@ -104,34 +104,34 @@ class Method:
         if self.random(mode.training):
             assert mode.draws is not None
             with drawing(int(mode.draws.keys[model]), images.device):
-                said, kept = self._applied(tensors, rows, mode.training)
+                outputs, kept = self._applied(tensors, rows, mode.training)
         else:
-            said, kept = self._applied(tensors, rows, mode.training)
+            outputs, kept = self._applied(tensors, rows, mode.training)
         self._keep({name: layers.tensors[name][model] for name in kept}, kept, mode.training)
         if real is None:
-            return said
-        return said.new_zeros(len(images), *self.result).index_put((real,), said)
+            return outputs
+        return outputs.new_zeros(len(images), *self.result).index_put((real,), outputs)
 
     def _together(self, tensors: Mapping[str, Tensor], images: Tensor, training: bool) -> Tensor:
         stacks = {name: tensors[name] for name in self.module.weights}
-        said, kept = torch.vmap(lambda parts, rows: self._applied(parts, rows, training))(stacks, images)
+        outputs, kept = torch.vmap(lambda parts, rows: self._applied(parts, rows, training))(stacks, images)
         self._keep({name: tensors[name] for name in kept}, kept, training)
-        result: Tensor = said
+        result: Tensor = outputs
         return result
 
     def _applied(
         self, tensors: Mapping[str, Tensor], images: Tensor, training: bool
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The values, and the buffers as the module leaves them."""
-        said, kept = self.module.applied(self.name, tensors, training, images)
-        return self._checked(said, len(images)), kept
+        outputs, kept = self.module.applied(self.name, tensors, training, images)
+        return self._checked(outputs, len(images)), kept
 
-    def _checked(self, said: object, count: int) -> Tensor:
+    def _checked(self, outputs: object, count: int) -> Tensor:
         rows = (count, *self.result)
-        shape = tuple(said.shape) if isinstance(said, Tensor) else kind(said)
-        if not isinstance(said, Tensor) or shape != rows:
+        shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else kind(outputs)
+        if not isinstance(outputs, Tensor) or shape != rows:
             raise ValueError(f"{self.whose} makes {shape} of {count} images; it must make {self.values} {rows}")
-        return said
+        return outputs
 
     def _keep(self, before: Mapping[str, Tensor], after: Mapping[str, Tensor], training: bool) -> None:
         if training:
@@ -163,25 +163,25 @@ class Method:
             )
 
     def _tried(self, training: bool) -> tuple[Tensor, bool]:
-        """What it says of the images it is tried with, and whether it draws random numbers for it."""
-        said, random = self._said(0, training)
-        if said.isnan().any():
+        """Its outputs for the trial images, and whether it draws random numbers for it."""
+        outputs, random = self._applied_to_trial(0, training)
+        if outputs.isnan().any():
             raise ValueError(f"{self.whose} makes not-a-numbers of {self._images}")
-        if not torch.equal(said, self._said(0, training)[0]):
+        if not torch.equal(outputs, self._applied_to_trial(0, training)[0]):
             where = "training" if training else "evaluation"
             raise ValueError(f"{self.whose} does not follow torch's seed in {where}; draw with torch alone")
-        return said, random
+        return outputs, random
 
-    def _said(self, seed: int, training: bool) -> tuple[Tensor, bool]:
-        """What it says of the images it is tried with, and whether torch's generator moved meanwhile."""
+    def _applied_to_trial(self, seed: int, training: bool) -> tuple[Tensor, bool]:
+        """Its outputs for the trial images, and whether torch's generator moved meanwhile."""
         tensors = self._initial()
         with drawing(seed, torch.device("cpu")), torch.no_grad():
             state = torch.get_rng_state()
             try:
-                said = self.module.applied(self.name, tensors, training, self._trial)[0]
+                outputs = self.module.applied(self.name, tensors, training, self._trial)[0]
             except Exception as error:
-                raise ValueError(f"{self.whose} failed on {self._images}: {told(error)}") from error
-            return self._checked(said, len(self._trial)), not torch.equal(state, torch.get_rng_state())
+                raise ValueError(f"{self.whose} failed on {self._images}: {one_line(error)}") from error
+            return self._checked(outputs, len(self._trial)), not torch.equal(state, torch.get_rng_state())
 
     @property
     def _images(self) -> str:

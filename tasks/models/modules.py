@@ -61,8 +61,8 @@ class Module:
         given = dict(tensors) | {name: tensors[name].clone() for name in kept}
         given |= {name: constant.to(device, copy=True) for name, constant in self.constants.items()}
         inside = {f"module.{name}": tensor for name, tensor in given.items()}
-        said = functional_call(self._called.train(training), inside, (method, *arguments))
-        return said, {name: inside[f"module.{name}"] for name in kept}
+        outputs = functional_call(self._called.train(training), inside, (method, *arguments))
+        return outputs, {name: inside[f"module.{name}"] for name in kept}
 
     def _made(self, seed: int) -> nn.Module:
         """A new module, whatever the global random state is, which stays as it is."""
@@ -70,7 +70,7 @@ class Module:
             try:
                 module = self._factory(*self._arguments)
             except Exception as error:
-                raise ValueError(f"network {self.name}: its factory failed: {told(error)}") from error
+                raise ValueError(f"network {self.name}: its factory failed: {one_line(error)}") from error
         if not isinstance(module, nn.Module):
             raise ValueError(f"network {self.name}: its factory made a {kind(module)}; it must make a torch.nn.Module")
         return module.cpu()
@@ -112,7 +112,7 @@ def imported(factory: Factory) -> Callable[..., object]:
         module = importlib.import_module(factory.module)
     except Exception as error:
         del _imported[factory.module]
-        raise ValueError(f"network {factory}: {factory.module} cannot be imported: {told(error)}") from error
+        raise ValueError(f"network {factory}: {factory.module} cannot be imported: {one_line(error)}") from error
     there = {name: value for name, value in vars(module).items() if callable(value) and not name.startswith("_")}
     if factory.function not in there:
         raise ValueError(
@@ -137,7 +137,7 @@ def drawing(seed: int, device: torch.device) -> Iterator[None]:
         yield
 
 
-def told(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """An error of somebody else's code in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 

@@ -34,7 +34,7 @@ def words(text: str) -> list[list[str]]:
 
 
 def test_a_person_reads_what_differs_then_the_rows_then_the_answers(capsys: pytest.CaptureFixture[str]) -> None:
-    comparison.told(found())
+    comparison.display(found())
     interval, n = (
         ["a:", "95", "%", "interval", "b:", "95", "%", "interval"],
         ["a:", "n", "a:", "null", "b", "b:", "95", "%", "interval", "b:", "n", "b:", "null"],
@@ -58,7 +58,7 @@ def test_a_person_reads_what_differs_then_the_rows_then_the_answers(capsys: pyte
 
 
 def test_runs_that_were_asked_alike_are_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
-    comparison.told(found(fields=(), environment=()))
+    comparison.display(found(fields=(), environment=()))
     assert "they differ neither in their config nor in what they were made with\n" in capsys.readouterr().out
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.cli import progress
-from orchestrator.cli.progress import line, told, watching
+from orchestrator.cli.progress import line, message, watching
 from orchestrator.run_folder.progress import RunProgress
 
 PLANNED = {"event": "planned", "run": "a-1", "planned": 10, "stored": 2, "tasks": {"net.train": 8, "a.summary": 2}}
@@ -55,7 +55,7 @@ def test_a_run_that_is_over_has_no_time_left_to_show() -> None:
     ],
 )
 def test_what_goes_wrong_is_told_in_a_line(event: dict[str, Any], said: str | None) -> None:
-    assert said == told(event)
+    assert said == message(event)
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then_and_one_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

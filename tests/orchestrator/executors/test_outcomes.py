@@ -377,7 +377,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_it_serves(tmp_path: Pat
     store = Torn(tmp_path / "store", True)
     call = Call(1, "toys", (item(1, Asked(1), task="link", before=(key(7), key(8), key(9))),))
     told = f"the state is torn; {key(1)[:12]} goes on from an earlier one, or starts anew"
-    assert (told,) == perform(call, store).told
+    assert (told,) == perform(call, store).messages
     assert [b"far"] == given(store, 1)
 
 

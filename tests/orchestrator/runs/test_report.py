@@ -262,7 +262,7 @@ def test_a_result_that_came_out_differently_is_told_with_where_it_lies(
     report = start([Cell("toys", toys.Config())], store, HERE, observe)
     assert (("finished", 0), 1) == (ended(report), report.differing)
     assert 1 == len(list((Path(store.location) / "conflicts").glob("*.arrow")))
-    assert 0 == verdict.told(report, store.location, json=True)
+    assert 0 == verdict.display(report, store.location, json=True)
     said = capsys.readouterr().err
     assert "1 result came out differently when computed once more" in said
     assert f"{store.location}/conflicts" in said

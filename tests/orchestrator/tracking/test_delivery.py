@@ -41,7 +41,7 @@ def run(store: Store) -> str:
 
 @pytest.fixture
 def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Has a process of a few lines answer in the courier's place: it keeps its order, then does what it is told."""
+    """Has a process of a few lines answer in the uploader's place: it keeps its order, then does what it is told."""
 
     def answering(then: str) -> None:
         boot = (
@@ -61,10 +61,10 @@ def said(answer: dict[str, Any]) -> str:
     return f"print({json.dumps(json.dumps(answer))}, flush=True)"
 
 
-def test_the_courier_gets_its_order_and_the_word_that_ends_it(
+def test_the_uploader_gets_its_order_and_the_word_that_ends_it(
     store: Store, run: str, answering: Callable[[str], None]
 ) -> None:
-    answering(f"{said({'alive': True})}; {said({'problem': '', 'said': 'one was set aside'})}")
+    answering(f"{said({'alive': True})}; {said({'problem': '', 'notice': 'one was set aside'})}")
     assert ["one was set aside"] == Delivery(TARGET, store, [run], None).finish(never)
     order = json.loads((store.folder("mlflow") / "order").read_text())
     assert {"store": store.location, "uri": URI, "experiment": "wards", "runs": [run], "sweep": None} == {

@@ -1,4 +1,4 @@
-"""What a courier writes into MLflow, in this very process: all that a run's folder says, once, whoever comes twice."""
+"""What an uploader writes into MLflow, in this process: all that a run's folder says, once, however often it is sent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TOYS = ("run", "toys", "--address", "none", "--mlflow", "off", "--no-report")
 
 
 class Told:
-    """What a courier hears of a driver whose run has ended, or that has died."""
+    """What an uploader hears of a driver whose run has ended, or that has died."""
 
     def __init__(self, dead: bool = False) -> None:
         self.ended, self.dead = not dead, dead
@@ -57,14 +57,14 @@ class Place:
         made: dict[str, Any] = self.engram.json(*TOYS, "--store", self.store.location, *arguments, code=code)
         return made
 
-    def courier(self, report: dict[str, Any], experiment: str = "engram") -> Uploader:
+    def uploader(self, report: dict[str, Any], experiment: str = "engram") -> Uploader:
         cells = [cell["run"] for cell in report.get("cells", ())]
         order = {"store": self.store.location, "uri": self.target.uri, "experiment": experiment}
         return Uploader(order | {"runs": cells or [report["run"]], "sweep": report["run"] if cells else None})
 
     def deliver(self, report: dict[str, Any], dead: bool = False) -> str:
         driver = Told(dead)
-        return follow(self.courier(report), driver, driver.sign)  # type: ignore[arg-type]
+        return follow(self.uploader(report), driver, driver.sign)  # type: ignore[arg-type]
 
     def journal(self, report: dict[str, Any]) -> Journal:
         return Journal(self.store.folder("runs", report["run"]))
@@ -136,13 +136,13 @@ def test_a_run_that_goes_on_is_shown_as_far_as_it_has_come(place: Place) -> None
     log = place.journal(report).folder / "events.jsonl"
     whole = log.read_text()
     log.write_text("".join(whole.splitlines(keepends=True)[:4]))
-    courier = place.courier(report)
-    courier.sync(lambda entry: entry.progress("running"), settled=False)
+    uploader = place.uploader(report)
+    uploader.sync(lambda entry: entry.progress("running"), settled=False)
     (run,) = tracked(place.mlflow)
     assert "RUNNING" == run.info.status
     before = run.data.metrics[DONE]
     log.write_text(whole)
-    courier.sync(lambda entry: entry.progress("running"), settled=False)
+    uploader.sync(lambda entry: entry.progress("running"), settled=False)
     (run,) = tracked(place.mlflow)
     assert before < 7.0 == run.data.metrics[DONE]
 
@@ -178,7 +178,7 @@ def test_of_two_runs_of_one_name_the_later_is_deleted(place: Place) -> None:
 
 
 def forget() -> None:
-    """Have MLflow close what it has opened, as it does with the process that a courier is."""
+    """Have MLflow close what it has opened, as it does with the process that an uploader is."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
     from mlflow.tracking._tracking_service import utils
 
@@ -200,10 +200,10 @@ def test_the_runs_of_a_database_that_was_cut_are_delivered_with_the_next_run(
     fresh = place.run("--preset", "few", "first=1")
     monkeypatch.setattr("orchestrator.tracking.server._fill", lambda draft: shutil.copy(migrated, draft))
     forget()
-    courier, driver = place.courier(fresh), Told()
+    uploader, driver = place.uploader(fresh), Told()
     with locked(place.journal(first).folder / "mlflow.lock"):  # somebody is at it
-        assert "" == follow(courier, driver, driver.sign)  # type: ignore[arg-type]
-    assert "it is kept as mlflow.db.unusable-1" in courier.said
+        assert "" == follow(uploader, driver, driver.sign)  # type: ignore[arg-type]
+    assert "it is kept as mlflow.db.unusable-1" in uploader.notice
     cells = {cell["run"] for cell in sweep["cells"]}
     assert {fresh["run"], sweep["run"], *cells} == place.names()
     assert [first["run"]] == database.owed(place.path)
@@ -213,14 +213,14 @@ def test_the_runs_of_a_database_that_was_cut_are_delivered_with_the_next_run(
     assert delivered(place.journal(first), place.store, place.target)
 
 
-def test_a_database_that_breaks_while_it_is_used_is_left_for_the_next_courier(place: Place) -> None:
+def test_a_database_that_breaks_while_it_is_used_is_left_for_the_next_uploader(place: Place) -> None:
     report = place.run("--preset", "few")
-    courier = place.courier(report)
-    courier.sync(lambda entry: entry.progress("running"), settled=True)
-    courier._server = None
+    uploader = place.uploader(report)
+    uploader.sync(lambda entry: entry.progress("running"), settled=True)
+    uploader._server = None
     os.truncate(place.path, 400_000)
     with pytest.raises(Undeliverable, match="cannot be used any more"):
-        courier.sync(lambda entry: None, settled=True)
+        uploader.sync(lambda entry: None, settled=True)
     assert ["mlflow.db"] == [each for each in os.listdir(place.path.parent) if each.startswith("mlflow.db")]
 
 
