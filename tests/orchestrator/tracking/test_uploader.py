@@ -1,4 +1,4 @@
-"""What an uploader writes into MLflow, in this process: all that a run's folder says, once, however often it is sent."""
+"""What an uploader writes into MLflow: all that a run's folder says, once, however often it is sent."""
 
 from __future__ import annotations
 
