@@ -31,7 +31,7 @@ PROBE = 3.0  # seconds to reach an address in
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at. `ok` is None where it is not as it could be, and nothing needs it."""
+    """One check. `ok` is None where something could be better, but nothing needs it."""
 
     name: str
     ok: bool | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class EngramError(Exception):
-    """Something the user is told in one line. Exit code 1 unless a subclass says otherwise."""
+    """An error shown to the user in one line. Exit code 1 unless a subclass sets another."""
 
     exit_code = 1
 
@@ -32,7 +32,7 @@ class Damaged(StoreError):
 
 
 class Unreadable(StoreError):
-    """A result lies there and cannot be read for now, so nobody can say whether it is sound."""
+    """A result exists but cannot be read for now, so whether it is sound is unknown."""
 
 
 class Held(EngramError):

@@ -46,7 +46,7 @@ class File:
         return f"{self.path}@{self.digest}" if self.digest else self.path
 
     def named(self) -> File:
-        """The same without the folders it lies in."""
+        """The same without its folders."""
         return File(PurePath(self.path).name, self.digest)
 
     def identity(self) -> str:
@@ -90,7 +90,7 @@ def read(file: File) -> bytes:
 
 
 def expanded(path: str) -> Path:
-    """The path with its `~` replaced; FileError where that is the home of nobody."""
+    """The path with its `~` replaced; FileError for the home of an unknown user."""
     try:
         return Path(path).expanduser()
     except RuntimeError:

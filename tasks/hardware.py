@@ -32,7 +32,7 @@ def name(place: torch.device) -> str:
 
 @contextmanager
 def exactly(place: torch.device) -> Iterator[None]:
-    """Inside, float32 is float32 and the same work gives the same bits, on a GPU as far as its libraries can.
+    """Inside, float32 products are exact float32 and repeated work gives equal bits, on a GPU where its libraries can.
 
     By default torch rounds the factors of convolutions to 10 bits (TF32) there. On a CPU, one thread, and freed memory
     is kept for the next step (for good: it makes a third of a convolutional network's step).

@@ -19,7 +19,7 @@ SECONDS = 10.0  # between plain lines
 
 
 def message(event: Event) -> str | None:
-    """What a person should be told of an event, if anything."""
+    """The message for an event; None where there is none."""
     match event["event"]:
         case "planned":
             return f"{event['run']}: {event['planned']} jobs, {event['stored']} of them stored already"

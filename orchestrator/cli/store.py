@@ -1,4 +1,4 @@
-"""The store that a command works on, and what becomes of errors that nobody foresaw."""
+"""The store that a command works on, and the handling of unexpected errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEBUG = "--debug"
 
 @contextlib.contextmanager
 def opened_at(location: str | None, create: bool = False) -> Iterator[Store]:
-    """The store for a command. What nobody foresaw ends as one line, its traceback kept in the store."""
+    """The store for a command. An unexpected error ends as one line; its traceback is kept in the store."""
     from orchestrator.store import is_there, open_store
 
     place = location or DEFAULT_STORE
@@ -59,7 +59,7 @@ def _kept(error: Exception, opened: Store) -> str:
 
 
 def path_of(option: str, text: str) -> Path:
-    """The path that an option gives; SpecError for the home of nobody."""
+    """The path that an option gives; SpecError for the home of an unknown user."""
     try:
         return Path(text).expanduser()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Standard output and error as a command may find them: closed, full, or a pipe that nobody reads any more."""
+"""Standard output and error that may be closed, full, or a pipe without a reader."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Output(io.FileIO):
 
 
 class Messages(io.FileIO):
-    """Standard error: what it does not take is lost, and keeps nobody from working."""
+    """Standard error whose write errors are ignored."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:

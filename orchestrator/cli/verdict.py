@@ -100,7 +100,7 @@ def failures(failed: Iterable[tuple[str, str, str]]) -> None:
 
 
 def _summaries(report: Report) -> None:
-    """The summary of a run, or of a sweep's cells one after another, as far as it is there."""
+    """The summary of a run, or of a sweep's cells one after another, complete or not."""
     from orchestrator.inspection import labels, results
     from orchestrator.run_folder.journal import Journal
 
@@ -128,7 +128,7 @@ def _store(location: str | None) -> str:
 
 
 def lines(answer: Mapping[str, Any]) -> list[str]:
-    """What `explain` says of a key, a line for each thing."""
+    """The lines that `explain` prints of a key."""
     from orchestrator.cli.terminal import cell
 
     shown = []

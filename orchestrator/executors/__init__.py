@@ -27,7 +27,7 @@ class Executor(Protocol):
         """The calls that have ended, waiting up to `seconds` for the first."""
 
     def running(self) -> Sequence[tuple[Call, float]]:
-        """The running calls, as far as known, each with an upper bound of its seconds so far."""
+        """The calls known to be running, each with an upper bound of its seconds so far."""
 
     def end(self, call: Call, why: str) -> None:
         """End a running call and its worker; it comes back as lost, with this cause.

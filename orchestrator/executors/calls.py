@@ -32,7 +32,7 @@ from tasks.job import Function, marks
 
 @dataclass(frozen=True)
 class Item:
-    """One job as it is sent: `function` is `module:name`, the config plain data, the inputs keys.
+    """One job of a call: `function` is `module:name`, `config` plain data, `inputs` keys.
 
     A link may go on from the states of the links `before` it, the nearest first, and `leaves` its own for the next.
     """
@@ -125,7 +125,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Finished:
-    """A call that came back, with one outcome per item. `messages` are lines for whoever watches the run."""
+    """A call that came back, with one outcome per item. `messages` are lines for the user."""
 
     call: Call
     outcomes: tuple[Outcome, ...]

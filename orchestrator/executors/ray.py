@@ -321,7 +321,7 @@ def _variables(values: Mapping[str, str]) -> contextlib.AbstractContextManager[N
 
 
 def _set(stack: contextlib.ExitStack, values: Mapping[str, str]) -> None:
-    """Variables for as long as the stack stands. Ray remembers the first token it sees, so it is told of changes."""
+    """Set variables until the stack closes. Ray caches the first token that it sees, so it must be reset."""
     stack.callback(read_token)
     stack.enter_context(_variables(values))
     read_token()

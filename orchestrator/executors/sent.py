@@ -1,4 +1,4 @@
-"""Calls sent to a cluster, and which of them run, as far as their order tells: a cluster does not say."""
+"""Calls sent to a cluster, and which of them run, inferred from their order: a cluster does not say."""
 
 from __future__ import annotations
 

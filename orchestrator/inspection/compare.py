@@ -48,7 +48,7 @@ class Comparison:
 
 
 def compare(store: Store, a: Journal, b: Journal) -> Comparison:
-    """The comparison of two runs as far as they have come; SpecError for a sweep, which is several."""
+    """The comparison of two runs, complete or not; SpecError for a sweep, which has several."""
     both = (a, b)
     abouts = tuple(each.about() for each in both)
     for journal, about in zip(both, abouts, strict=True):

@@ -1,4 +1,4 @@
-"""Why a result was or was not reused: which jobs of a run were there already, and what there is to say of one key."""
+"""Why a result was or was not reused: the jobs of a run that were stored already, and the history of one key."""
 
 from __future__ import annotations
 

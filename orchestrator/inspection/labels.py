@@ -1,4 +1,4 @@
-"""Labels: how the cells of a sweep are told apart, in as few fields as it takes."""
+"""Labels of a sweep's cells: the fewest fields that distinguish them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a run or sweep, drawn by whoever offers to in the entry-point group `engram.reports`.
+"""The page of a run or sweep, written by the entry point of the group `engram.reports`.
 
 A drawer is `draw(store, run, folder, show_images)`: it writes `report.html`, and what belongs to it, into the run's
 folder. `compare` is `draw(store, runs, path)`.
@@ -26,7 +26,7 @@ def page(folder: Path) -> Path | None:
 
 
 def draw(store: Store, run: str, show_images: bool = False) -> Path:
-    """Draw the page of a run or sweep as far as it has come; the path of what was asked for.
+    """Write the page of a run or sweep, complete or not; return its path.
 
     EngramError where nobody offers to draw one, or it cannot be drawn or written.
     """

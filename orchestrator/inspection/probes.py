@@ -1,4 +1,4 @@
-"""An audit's probes in a folder: the pictures that somebody else's model is to be asked about."""
+"""An audit's probes in a folder: the images that an external model is asked about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of a run or sweep, as far as they are there, and the same as a file."""
+"""The tables of a run or sweep, complete or not, and their export to a file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tasks.files import FileError, expanded
 
 @dataclass(frozen=True)
 class Rows:
-    """A table as far as it is there.
+    """A table with the rows that are stored so far.
 
     A sweep's begins with columns of what its cells are. `varied` are those that tell the cells apart, `alongside` those
     that vary together with them.
@@ -77,7 +77,7 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
 
 
 def summary(journal: Journal, store: Store) -> Rows:
-    """The summary; empty where every table it is made of failed and that was tolerated."""
+    """The summary; empty where every table that it summarises failed and that was tolerated."""
     try:
         return read(journal, store, "summary")
     except SpecError:

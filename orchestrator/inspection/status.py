@@ -1,4 +1,4 @@
-"""Where runs stand: what their folders and the store say of them, whoever drives them, or nobody."""
+"""The state of runs, by their folders and the store, whether a driver is running or not."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Eve
 
 
 def _planned(name: str, runs: Sequence[Journal], begun: str) -> Event:
-    """What an observer was told when these runs were started together."""
+    """The events of the last start of these runs together."""
     tasks = {key: task for each in runs for key, task in each.tasks().items()}
     last = [event for each in runs for event in each.last_start()]
     stored = {event["key"] for event in last if event["event"] == "stored"}

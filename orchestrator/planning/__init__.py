@@ -1,1 +1,1 @@
-"""The plan: which jobs a config comes to, each with the key that it is known by."""
+"""The plan: the jobs of a config, each with its key."""

@@ -1,4 +1,4 @@
-"""The receipt for a run: where tracking has it, and how much of it was delivered. It lies in the run's folder."""
+"""The receipt of a run, in its folder: where it is tracked, and how much of it was delivered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the files of a run's folder may hold: whoever reads them need not ask again.
+"""The shapes of the files in a run's folder, checked once when they are read.
 
 A file without a digest, of an older version, may be damaged and valid JSON all the same.
 """

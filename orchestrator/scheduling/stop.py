@@ -32,7 +32,7 @@ class Stop:
 
     @contextmanager
     def on_signals(self, tell: Callable[[str], object] = str) -> Iterator[None]:
-        """SIGINT and SIGTERM ask once, which is told at once; asked again they end the process at once."""
+        """On the first SIGINT or SIGTERM ask to stop, and say so at once; on the second end the process."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

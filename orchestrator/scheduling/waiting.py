@@ -29,7 +29,7 @@ class Waiting:
         self._since.pop(what, None)
 
     def awaits(self, what: str, now: float, first: float, line: Callable[[str], str]) -> None:
-        """Still waiting; `line` formats the duration as what is told."""
+        """Note that it is still waiting; `line` formats the message from the duration."""
         if what not in self._since:
             self._since[what], self._next[what] = now, first
         waited = now - self._since[what]

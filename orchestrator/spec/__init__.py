@@ -1,1 +1,1 @@
-"""What is asked: specifications from flags and files, their fields, and the configs that they come to."""
+"""What is asked: specifications from flags and files, their fields, and the resulting configs."""

@@ -90,7 +90,7 @@ class Store(Protocol):
         """Remove it, if it is there. Raises Unwritable."""
 
     def states(self) -> set[str]:
-        """All keys under which a state lies."""
+        """The keys of all stored checkpoints."""
 
     def kept(self, run: str, name: str) -> bytes | None:
         """The bytes that a run keeps under a file's name in its folder; None where there are none."""
@@ -164,7 +164,7 @@ def is_there(location: str | Path) -> bool:
 
 
 def _path(location: str | Path) -> Path | None:
-    """Where a store lies on this machine; None for one in an object store."""
+    """The local path of a store; None for one in an object store."""
     if "\0" in str(location):
         raise StoreError(f"cannot open the store {str(location)!r}: no path holds a NUL")
     scheme, separator, rest = str(location).partition("://")

@@ -51,7 +51,7 @@ class Object:
 
 
 class Bucket:
-    """What lies below one prefix. Names are paths below it.
+    """The objects below one prefix. Names are paths below it.
 
     Reading raises FileNotFoundError for what is not there and StoreError for whatever else; writing raises Unwritable.
     """
@@ -121,7 +121,7 @@ class Bucket:
         return [Object(each.path[start:], each.size, each.mtime) for each in found if each.type == fs.FileType.File]
 
     def names(self) -> list[str]:
-        """What lies at the place itself: objects and folders. StoreError where there is no such bucket."""
+        """The objects and folders at the top level. StoreError where there is no such bucket."""
         with self.reading(""):
             if "/" not in self._root:
                 return [each.base_name for each in self._files.get_file_info(fs.FileSelector(self._root))]

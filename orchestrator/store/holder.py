@@ -34,7 +34,7 @@ class Holder:
     token: str  # this acquisition and no other
 
     def alive(self, silent: float) -> bool:
-        """Whether this driver still runs, as far as can be told from here; it has been `silent` for so many seconds."""
+        """Whether this driver still runs, judged from here after `silent` seconds without a heartbeat."""
         if here(self):
             started = _started(self.pid)
             return started is not None and ("" in (started, self.started) or started == self.started)
@@ -91,7 +91,7 @@ def _space() -> str:
 
 
 def _started(pid: int) -> str | None:
-    """When a process started, as a text to compare; "" where that cannot be told; None when there is no such process.
+    """When a process started, as a text to compare; "" where that is unknown; None when there is no such process.
 
     A process that is dead but not yet collected by its parent is none.
     """

@@ -225,7 +225,7 @@ class LocalStore:
             return aside.link(self._tmp, path, *parts)
 
     def _last(self, folder: Path) -> None:
-        """Make a folder for results or the like, if need be, and see to it that it outlives a power cut.
+        """Make a folder if it does not exist, durably.
 
         Another process may have made it, and the one above, and not have come to bring their names to the disk.
         """

@@ -129,7 +129,7 @@ class Mirror:
 
 
 def _newer(each: Object, path: Path, state: tuple[int, int]) -> bool:
-    """Whether what lies in the object store is to replace what is here."""
+    """Whether the object store's copy replaces the local one."""
     if path.name in FIXED or TABLES in path.parts[-3:]:
         return False
     if path.name == LOG:

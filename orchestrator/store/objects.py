@@ -242,7 +242,7 @@ class ObjectStore:
 
 
 def is_there(bucket: Bucket) -> bool:
-    """Whether a place is a store; StoreError where that cannot be told, or its format is not ours."""
+    """Whether a bucket holds a store; StoreError where that is unknown, or its format is not supported."""
     try:
         data = memoryview(bucket.get(marker.MARKER)).tobytes()
     except FileNotFoundError:

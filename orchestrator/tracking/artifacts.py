@@ -86,7 +86,7 @@ def fingerprint(journal: Journal, store: Store) -> str:
 
 
 def shareable(table: pa.Table) -> pa.Table:
-    """The table without columns that hold bytes: an image among them is nobody's to pass on. Nor are its remarks."""
+    """The table without binary columns, which may hold images, and without its metadata."""
     kept = [field.name for field in table.schema if not _holds_bytes(field.type)]
     return table.select(kept).replace_schema_metadata(None)
 

@@ -155,7 +155,7 @@ class Delivery:
 
 
 def addresses(delivery: Delivery | None, runs: Sequence[str]) -> dict[str, str]:
-    """The addresses of these runs, as far as they are tracked."""
+    """The addresses of those of these runs that are tracked."""
     found = {run: delivery.address(run) for run in runs} if delivery else {}
     return {run: address for run, address in found.items() if address}
 

@@ -90,7 +90,7 @@ def answer(journal: Journal, store: Store) -> str | None:
 
 
 def metrics(journal: Journal, store: Store) -> dict[str, float]:
-    """The run's summary, as far as it is there: `metric/setting`, and the ends of its interval with .low and .high.
+    """The run's summary so far: `metric/setting`, and the ends of its interval with .low and .high.
 
     What is null or no number is left out.
     """

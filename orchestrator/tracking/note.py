@@ -25,7 +25,7 @@ STATES = {
 
 
 def of(journal: Journal, store: Store, state: str) -> str:
-    """The note of a run or sweep in this state, as far as its numbers are there."""
+    """The note of a run or sweep in this state, with the numbers that are stored."""
     about = journal.about()
     body = _cells(journal, store) if "cells" in about else _answer(journal, store)
     text = "\n\n".join([*_question(about["audit"]), *body, *_ways(journal, state)])
@@ -99,7 +99,7 @@ def _cell(value: Any) -> str:
 
 
 def _ways(journal: Journal, state: str) -> list[str]:
-    """Where to look next, and the command that goes on."""
+    """Where to look next, and the command that continues."""
     look = []
     if pages.page(journal.folder) is not None:
         look.append(f"The whole account is `{pages.PAGE}` under *Artifacts*; saved, it opens in any browser.")

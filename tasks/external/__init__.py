@@ -1,1 +1,1 @@
-"""Models and outputs of somebody else: files that are loaded and asked, tables that an owner sends."""
+"""External models: files that are loaded and asked, and tables of outputs that an owner sends."""

@@ -1,4 +1,4 @@
-"""What a classifier says of images, as log-probabilities, however it was said, and how much of it was no number."""
+"""A classifier's answers for images as log-probabilities, whatever their form, and how many of them were not finite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that somebody else trained, loaded and asked: images in, log-probabilities out.
+"""External models, loaded and asked: images in, log-probabilities out.
 
 given = loading.loaded(model, (28, 28, 1), Interface(gives="probabilities"))
 given.answers(images).log_p  # (n, classes)

@@ -77,7 +77,7 @@ class ModelFile:
         return f"{self.name}@{self.digest}" if self.digest else self.name
 
     def named(self) -> ModelFile:
-        """The same without the folders that the file lies in."""
+        """The same without the file's folders."""
         before = self.name[: len(self.name) - len(self.path)]
         return ModelFile(before + PurePath(self.path).name, self.digest)
 
@@ -89,7 +89,7 @@ class ModelFile:
 
     @property
     def path(self) -> str:
-        """Where the file lies: the model, or its weights."""
+        """The path of the file: the model, or its weights."""
         found = FACTORY.fullmatch(self.name)
         return found[2] if found else self.name
 

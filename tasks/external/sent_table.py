@@ -1,4 +1,4 @@
-"""A table that a model's owner sends about pictures, CSV or Parquet: whom its rows are about, and its numbers."""
+"""A table of outputs that a model's owner sends, CSV or Parquet: the image ids of its rows, and its numbers."""
 
 from __future__ import annotations
 

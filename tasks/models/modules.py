@@ -138,7 +138,7 @@ def drawing(seed: int, device: torch.device) -> Iterator[None]:
 
 
 def one_line(error: Exception) -> str:
-    """An error of somebody else's code in one line."""
+    """An error of a user's code in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 

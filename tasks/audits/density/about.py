@@ -1,4 +1,4 @@
-"""What the summary is told of a run, which the tables do not say."""
+"""The config of the summary: what it needs besides the tables."""
 
 from __future__ import annotations
 

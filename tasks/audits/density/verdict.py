@@ -87,7 +87,7 @@ def answered(gain: Row, config: Density) -> tuple[Answer, str]:
 
 
 def tested(p_value: float | None, config: Density) -> str:
-    """The p-value and its test, as far as a normal approximation can be trusted.
+    """The p-value and its test; None where the normal approximation cannot be trusted.
 
     None where all models say the same, where there is one pair of models, or where observations differ in their models.
     """

@@ -1,4 +1,4 @@
-"""Targets that somebody else trained: their files, or the tables of what they said of the query set."""
+"""External targets: their files, or tables of their outputs on the query set."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def farthest(first: Array, second: Array, score: Score = "published") -> Farthes
 
 
 def apart(first: NDArray[Any], second: NDArray[Any], score: Score) -> NDArray[Any]:
-    """How far distribution functions lie apart, value by value; one-sided, how far the second lies above the first."""
+    """The differences of distribution functions, value by value; one-sided, the second minus the first."""
     gaps: NDArray[Any] = second - first
     return np.abs(gaps) if score == "published" else gaps
 

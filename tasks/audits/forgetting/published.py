@@ -57,7 +57,7 @@ def repeats(config: Forgetting) -> str:
 
 
 def is_repeated(cell: Forgetting, config: Forgetting) -> bool:
-    """Whether a run is one of the cell; what is out of domain has to be there for its own column alone."""
+    """Whether a run belongs to the cell; out-of-domain data are needed for their own column only."""
     outside = config.outside is None or cell.outside is None or named(config.outside) == named(cell.outside)
     return outside and training(config) == training(cell)
 

@@ -1,4 +1,4 @@
-"""What the audit judges: a target by the data that it is trained on, or one that somebody else trained."""
+"""Targets: models trained on given shares of the data, or external ones."""
 
 from __future__ import annotations
 

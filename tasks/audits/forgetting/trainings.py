@@ -169,7 +169,7 @@ def check_data(config: Forgetting) -> None:
 
 
 def apart(query: Part, other: Part, named: str) -> None:
-    """A DatasetError where the other part, so named, holds an image of the query set, or one made of it."""
+    """DatasetError, naming the other part, where it shares an image with the query set, or one made from it."""
     common = in_common(query, other)
     if common:
         rows = ", ".join(f"{first} is {second}" for first, second in common[:NAMED])

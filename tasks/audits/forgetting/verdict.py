@@ -128,7 +128,7 @@ def unlearnt(rows: Mapping[tuple[str, str], Row]) -> list[str]:
 
 
 def of_another_design(config: Forgetting) -> list[str]:
-    """A warning where nobody here knows how the target was trained."""
+    """A warning where how the target was trained is unknown."""
     if not config.given.there:
         return []
     return [

@@ -127,7 +127,7 @@ class UniqueFeature:
 
     @property
     def asks_models(self) -> bool:
-        """Whether single models are asked, and no pairs: those of somebody else, or of the data as they stand."""
+        """Whether single models are asked instead of pairs: external ones, or models trained on the unchanged data."""
         return self.given.there or not self.canaries
 
     @property

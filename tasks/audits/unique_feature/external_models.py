@@ -1,4 +1,4 @@
-"""Models that somebody else trained: their files, or the tables of what they said."""
+"""External models: their files, or tables of their outputs."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def ranked(config: UniqueFeature) -> Ranking:
 
 
 def single_models(config: UniqueFeature) -> Iterator[SingleModel]:
-    """Models of somebody else, or of the data as they stand."""
+    """External models, or models trained on the unchanged data."""
     given = config.given
     if given.there and not (given.models or given.outputs):
         raise ValueError("given has a shape alone; it must have models or outputs for there to be anything to ask")
