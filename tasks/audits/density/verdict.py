@@ -87,9 +87,10 @@ def answered(gain: Row, config: Density) -> tuple[Answer, str]:
 
 
 def tested(p_value: float | None, config: Density) -> str:
-    """The p-value and its test; None where the normal approximation cannot be trusted.
+    """The p-value and its test in words.
 
-    None where all models say the same, where there is one pair of models, or where observations differ in their models.
+    `p_value` is None where all models give the same, where there is one pair of models, or where observations differ in
+    their models.
     """
     if p_value is None:
         return "no p-value"
