@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,16 @@ def name(place: torch.device) -> str:
     import torch
 
     return torch.cuda.get_device_name(place) if place.type == "cuda" else place.type
+
+
+def available_memory() -> int:
+    """The bytes of the host's memory that can be had without taking any from others: what files fill is given back."""
+    try:
+        with open("/proc/meminfo") as told:
+            kilobytes = next(int(line.split()[1]) for line in told if line.startswith("MemAvailable:"))
+        return kilobytes * 1024
+    except (OSError, StopIteration, ValueError):  # no Linux
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
 @contextmanager
