@@ -13,14 +13,17 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Literal, get_args
 
+import pyarrow as pa
+
 from tasks import hardware
-from tasks.datasets import acdc, blended, celeba, cifar, embedded, folder, idx, listing, options, parquet, svhn
+from tasks.datasets import acdc, blended, celeba, cifar, embedded, folder, idx, listing, options, parquet, records, svhn
 from tasks.datasets.content import Source
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tasks.datasets.images import Images
-from tasks.datasets.options import ALLOWED, Options
+from tasks.datasets.options import ALLOWED, AS_THEY_ARE, Options
 from tasks.datasets.picture_cache import cached, path_of
 from tasks.datasets.picture_rows import PictureSet
+from tasks.datasets.records import RecordFile, Records
 from tasks.files import FileError, expanded
 
 DESCRIPTIONS = {
@@ -39,14 +42,16 @@ DESCRIPTIONS = {
     "folder:PATH": "your pictures, PATH/CLASS/* or PATH/train/CLASS/* and PATH/test/CLASS/*; add #64x64, #grey or #rgb",
     "list:FILE": "your pictures named in a CSV or Parquet file with columns path, label and, if wished, split",
     "parquet:PATH": "a folder with train.parquet and test.parquet: picture bytes in img or image, and label",
+    "records:FILE": "your records that are no pictures, such as questions: JSON Lines or Parquet with a field id",
 }
 # The user's own: how each is found, and what it is called in an error.
 OWN: Mapping[str, Callable[[Path, Options], Source | None]] = {
     "folder": lambda path, shape: folder.source(path, shape) if path.is_dir() else None,
     "list": lambda path, shape: listing.source(path, shape) if path.is_file() else None,
     "parquet": parquet.source,
+    "records": lambda path, _: records.source(path) if path.is_file() else None,
 }
-WHAT = {"folder": "folder", "list": "file", "parquet": "train.parquet and test.parquet in"}
+WHAT = {"folder": "folder", "list": "file", "parquet": "train.parquet and test.parquet in", "records": "file"}
 # The sets that come with the installation: everybody has them, so they may be seen by everybody.
 EMBEDDED: Mapping[str, Callable[[], Source]] = {
     "digits": embedded.digits,
@@ -79,6 +84,7 @@ Held = Literal["auto", "memory", "cache", "files"]
 SHARE = 0.5  # of the memory that can be had: what a set may take that is loaded
 
 _loaded: dict[str, Images] = {}
+_records: dict[tuple[str, str], Records] = {}  # by digest and schema
 _loading = threading.Lock()
 
 
@@ -120,6 +126,25 @@ def load(dataset: Dataset) -> Images:
             _loaded[digest] = content.images()
             return _loaded[digest]
         return _loaded[dataset.digest]
+
+
+def load_records(dataset: Dataset, schema: pa.Schema) -> Records:
+    """The data set's records with the fields of the schema (one is `id`), read once per process.
+
+    A DatasetError unless their digest is the pinned one, or where a record has not the fields.
+    """
+    with _loading:
+        key = (dataset.digest, str(schema))
+        if dataset.digest and key in _records:
+            return _records[key]
+        content = find(dataset.name)[1].read()
+        if not isinstance(content, RecordFile):
+            raise DatasetError(f"data set {dataset.name!r} holds images and no records; those are records:FILE")
+        check(dataset, content.digest())
+        found = content.records(schema)
+        if dataset.digest:
+            _records[key] = found
+        return found
 
 
 def opened(dataset: Dataset, held: Held = "auto") -> PictureSet:
@@ -184,6 +209,8 @@ def find(name: str) -> tuple[str, Source]:
     """The data set's files, and the name under which any process on this machine finds them."""
     plain, shape = options.split(name)
     found, source = located(plain, shape)
+    if shape != AS_THEY_ARE and plain.startswith("records:"):
+        raise UnknownDataset(f"data set {name!r} has the option {shape}; records have no shape")
     return f"{found}{shape}", options.shaped(source, shape)
 
 
