@@ -13,6 +13,7 @@ from tasks.measure import Measure
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Pixels
+    from tasks.datasets.records import Records
 
 Answer = str  # one or two words, which the audit declares
 Tone = Literal["accused", "cleared", "open"]
@@ -61,9 +62,9 @@ class Audit:
     shape and shrinks data, epochs and members to seconds, on embedded data. `verdict(config, summary)` reads the
     answer off the summary table; `answers` are all that it may give, those of ANSWERS unless the audit has its own.
 
-    A preset is a config, or a tuple of them: then it is a sweep with a cell for each. `probes(config)` yields the
-    pictures that a model is asked about, set by set: (name of the set, pictures). `measures` are those of which the
-    plan is made, where it is made of measures.
+    A preset is a config, or a tuple of them: then it is a sweep with a cell for each. `probes(config)` yields what a
+    model is asked about, set by set: (name of the set, pictures) or, of all sets, (name, records). `measures` are those
+    of which the plan is made, where it is made of measures.
     """
 
     config: type
@@ -71,7 +72,7 @@ class Audit:
     presets: Mapping[str, Any]
     tiny: Callable[[Any], Any]
     verdict: Callable[[Any, pa.Table], Verdict] | None = None
-    probes: Callable[[Any], Iterator[tuple[str, Pixels]]] | None = None
+    probes: Callable[[Any], Iterator[tuple[str, Pixels | Records]]] | None = None
     measures: tuple[Measure, ...] = ()
     answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)
 

@@ -172,7 +172,7 @@ def probes(
     store: Where = None,
     json: Json = False,
 ) -> None:
-    """Write the pictures that somebody else's model is to be asked about.
+    """Write the pictures or records that somebody else's model is to be asked about.
 
     Nothing is trained. The folder tells in README.txt how its model's answers are given back.
     """
@@ -185,7 +185,8 @@ def probes(
         return
     names = list(said["sets"])
     few = names if len(names) <= FEW else [*names[: FEW - 1], "...", names[-1]]
-    show(f"{counted(said['images'], 'picture')} in {said['folder']}, in {counted(len(names), 'set')}: {', '.join(few)}")
+    held = counted(said["images"], "picture") if "images" in said else counted(said["records"], "record")
+    show(f"{held} in {said['folder']}, in {counted(len(names), 'set')}: {', '.join(few)}")
 
 
 def _execution(
