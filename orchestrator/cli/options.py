@@ -76,9 +76,7 @@ DrawReport = Annotated[
 ]
 ShowImages = Annotated[
     bool | None,
-    typer.Option("--show-images", help="Show images of your own data in a page beside the report.", show_default=False),
+    typer.Option("--show-images", help="Show your own data in a page beside the report.", show_default=False),
 ]
-ProbesFolder = Annotated[
-    str, typer.Option("--out", metavar="FOLDER", help="Where the pictures go.", show_default=False)
-]
+ProbesFolder = Annotated[str, typer.Option("--out", metavar="FOLDER", help="Where the probes go.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")]

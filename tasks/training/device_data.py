@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tasks import hardware
 from tasks.datasets.images import Images
 from tasks.datasets.picture_rows import Extended, PictureRows, PictureSet, size
 from tasks.training import memory
@@ -162,7 +163,8 @@ def placed(images: PictureSet, place: torch.device) -> DeviceData:
     place = one_name(place)
     if place in _resident.get(images, {}):
         return resident(images, place)
-    fit = isinstance(images, Images) and size(images) <= SHARE * memory.free(place)
+    free = memory.free(place) if place.type == "cuda" else hardware.available_memory()
+    fit = isinstance(images, Images) and size(images) <= SHARE * free
     return resident(images, place) if fit else streamed(images, place)
 
 

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import torch
 
+from tasks import hardware
 from tasks.compute_context import ComputeContext, under
 from tasks.datasets.catalog import load, opened, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
 from tasks.datasets.picture_rows import PictureSet
 from tasks.models.networks import Architecture
-from tasks.training import device_data, memory
+from tasks.training import device_data
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.device_data import ResidentData, StreamedData, placed, resident, streamed
 from tasks.training.members import Member, Spec, Trained
@@ -71,7 +72,7 @@ def test_pictures_in_memory_that_do_not_fit_are_streamed_to_the_same_bits(
     loaded = kinds["resident"]
     assert isinstance(loaded, Images)
     expected = bits(trained(loaded, "loop"))
-    monkeypatch.setattr(memory, "free", lambda device: 1000)
+    monkeypatch.setattr(hardware, "available_memory", lambda: 1000)
     other = Images(loaded.train_images, loaded.train_labels, loaded.test_images, loaded.test_labels, loaded.classes)
     assert isinstance(placed(other, CPU), StreamedData)
     assert isinstance(placed(loaded, CPU), ResidentData)  # it is there already
