@@ -1,4 +1,4 @@
-"""Data sets by name: finding, pinning and loading them.
+"""Data sets by name: finding and pinning them, loading them, and opening their pictures by rows.
 
 After the name may stand the shape that its images are brought to: `folder:scans#64x64#grey`.
 ENGRAM_DATA names the folder in which the usual sets lie; the embedded ones are always there.

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tasks import hardware
 from tasks.datasets.images import Images
-from tasks.datasets.picture_rows import Extended, PictureRows, PictureSet, size
+from tasks.datasets.picture_rows import Extended, InMemory, PictureRows, PictureSet, size
 from tasks.training import memory
 
 SHARE = 0.5  # of the device's free memory that pictures may take: the rest is for the models
@@ -195,6 +195,8 @@ def one_name(place: torch.device) -> torch.device:
 
 def whole(rows: PictureRows) -> Tensor:
     """All pixels, (n, h w c), in memory of their own."""
+    if isinstance(rows, InMemory):
+        return pixels(rows.images)  # in one piece
     return flattened(rows.pixels(np.arange(len(rows))))
 
 

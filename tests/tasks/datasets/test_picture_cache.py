@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tasks.datasets import picture_cache
@@ -107,6 +109,7 @@ def test_what_a_killed_process_has_left_is_cleared_away(folder: Path) -> None:
 def test_processes_that_come_at_once_write_one_file(folder: Path) -> None:
     script = """
 import sys
+import tracemalloc
 from pathlib import Path
 from tests.tasks.datasets.test_picture_cache import DIGEST, Counted, assert_same
 from tasks.datasets.picture_cache import cached
@@ -156,3 +159,23 @@ def test_the_folder_is_the_named_one_or_the_users_own(monkeypatch: pytest.Monkey
     assert Path("/somewhere/engram") == cache_folder()
     monkeypatch.setenv("ENGRAM_CACHE", "~/here")
     assert tmp_path / "here" == cache_folder()
+
+
+def test_rows_are_read_without_the_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(picture_cache, "TOGETHER", 1 << 20)
+    pixels = np.random.default_rng(0).integers(0, 256, (2000, 64, 64, 1), dtype=np.uint8)  # 8 MB
+    labels = np.zeros(2000, np.int64)
+    images = Images(pixels[:1900], labels[:1900], pixels[1900:], labels[1900:], 1)
+    allocated = pa.default_memory_pool().max_memory()
+    tracemalloc.start()
+    try:
+        found = cached(DIGEST, lambda: images)
+        written = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        assert (pixels[5:1500:50] == found.train.pixels(np.arange(5, 1500, 50))).all()
+        read = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert written < 5 << 20  # a few parts of the file at a time
+    assert read < 2 << 20
+    assert pa.default_memory_pool().max_memory() - allocated < 5 << 20
