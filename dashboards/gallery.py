@@ -1,17 +1,22 @@
-"""The pictures of a run: images that its audit is about, where they may be seen."""
+"""What a run's audit is about, where it may be seen: images as pictures, and records as text."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dashboards import audits
 from dashboards.run import Run
+from tasks.datasets.records import ID, Records
 
 Pixels = NDArray[np.uint8]  # (height, width, channels)
+LONGEST = 600  # characters of a record's field
 
 
 @dataclass(frozen=True)
@@ -28,23 +33,39 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Record:
+    """A record of the data as text: each field's name and what it holds; `group` is that of a picture."""
+
+    title: str
+    fields: tuple[tuple[str, str], ...]
+    group: str = ""
+
+
+@dataclass(frozen=True)
 class Gallery:
-    """A run's pictures, or, where `shown` is false, the note that stands in their place."""
+    """A run's pictures or records, or, where `shown` is false, the note that stands in their place."""
 
     caption: str
     shown: bool
     note: str = ""
     pictures: tuple[Picture, ...] = ()
+    records: tuple[Record, ...] = ()
+    title: str = "Images"
 
 
 def gallery(run: Run, show_images: bool) -> Gallery | None:
-    """The run's pictures; None where its audit has none, or no result that they would show.
+    """The run's pictures or records; None where its audit has none, or no result that they would show.
 
-    Images of embedded data are shown to everybody, the user's own only with `show_images`.
+    Images of embedded data are shown to everybody, the user's own and all records only with `show_images`. An audit
+    without a gallery here that asks about records has those that it asks about.
     """
-    own = audits.find(run.audit)
-    if own is None or run.cells or not hasattr(own, "gallery"):
+    from dashboards.asked_records import asked_records
+
+    if run.cells:
         return None
+    own = audits.find(run.audit)
+    if own is None or not hasattr(own, "gallery"):
+        return asked_records(run, show_images)
     found: Gallery | None = own.gallery(run, show_images)
     return found
 
@@ -52,6 +73,19 @@ def gallery(run: Run, show_images: bool) -> Gallery | None:
 def reason(run: Run, error: Exception) -> str:
     """What went wrong, unless it may tell what is private in the run."""
     return "" if run.withholds else f": {' '.join(str(error).split())}"
+
+
+def texts(records: Records, group: str = "") -> Iterator[Record]:
+    """The records, each with all its fields but the id, which is the title; a long value is cut."""
+    for each in records.each():
+        fields = [(name, shortened(value)) for name, value in each.items() if name != ID]
+        yield Record(each[ID], tuple(fields), group)
+
+
+def shortened(value: Any) -> str:
+    """What a field holds: text as it is, anything else as JSON."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... ({len(text):,} characters)"
 
 
 def encoded(image: Pixels) -> bytes:

@@ -16,7 +16,7 @@ from orchestrator.inspection.status import Status
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.store import Store
-from tasks.audit import Verdict
+from tasks.audit import Meaning, Verdict
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,11 @@ class Run:
     @cached_property
     def verdict(self) -> Verdict | None:
         return results.answer(self.journal, self.store)
+
+    @cached_property
+    def meaning(self) -> Meaning | None:
+        """What its audit says that the answer means; None where there is no answer."""
+        return None if self.verdict is None else audits.find(self.audit).audit.answers[self.verdict.answer]
 
     @cached_property
     def summary(self) -> list[dict[str, Any]]:

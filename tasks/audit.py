@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -13,16 +13,39 @@ from tasks.measure import Measure
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Pixels
+    from tasks.datasets.records import Records
 
-Answer = Literal["memorised", "not seen", "forgotten", "not forgotten", "undecided"]
+Answer = str  # one or two words, which the audit declares
+Tone = Literal["accused", "cleared", "open"]
+
+
+class UndeclaredAnswer(ValueError):
+    """A verdict has an answer that its audit does not declare: one line for its author."""
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What an answer says in a few words, and whether it accuses the model, clears it, or leaves the question open."""
+
+    words: str
+    tone: Tone = "open"
+
+
+ANSWERS: Mapping[Answer, Meaning] = {
+    "memorised": Meaning("the models keep what they should not", "accused"),
+    "not seen": Meaning("nothing that matters was found, with enough models to find it", "cleared"),
+    "forgotten": Meaning("the model is as if it had never been trained on the data", "cleared"),
+    "not forgotten": Meaning("the model still holds what it was trained on", "accused"),
+    "undecided": Meaning("the evidence does not suffice for an answer", "open"),
+}
 
 
 @dataclass(frozen=True)
 class Verdict:
     """An audit's answer in words.
 
-    `answer` is one or two words for a badge, `sentence` the answer with its evidence in one sentence, `limits` what it
-    does not say. `rows` are the (metric, setting) of the summary rows that carry it, the first one first.
+    `answer` is one of those that the audit declares, `sentence` the answer with its evidence in one sentence, `limits`
+    what it does not say. `rows` are the (metric, setting) of the summary rows that carry it, the first one first.
     """
 
     answer: Answer
@@ -37,11 +60,11 @@ class Audit:
 
     `plan(config)` returns the named roots, `summary` (the SUMMARY schema) among them. `tiny(config)` keeps a config's
     shape and shrinks data, epochs and members to seconds, on embedded data. `verdict(config, summary)` reads the
-    answer off the summary table.
+    answer off the summary table; `answers` are all that it may give, those of ANSWERS unless the audit has its own.
 
-    A preset is a config, or a tuple of them: then it is a sweep with a cell for each. `probes(config)` yields the
-    pictures that a model is asked about, set by set: (name of the set, pictures). `measures` are those of which the
-    plan is made, where it is made of measures.
+    A preset is a config, or a tuple of them: then it is a sweep with a cell for each. `probes(config)` yields what a
+    model is asked about, set by set: (name of the set, pictures) or, of all sets, (name, records). `measures` are those
+    of which the plan is made, where it is made of measures.
     """
 
     config: type
@@ -49,13 +72,22 @@ class Audit:
     presets: Mapping[str, Any]
     tiny: Callable[[Any], Any]
     verdict: Callable[[Any, pa.Table], Verdict] | None = None
-    probes: Callable[[Any], Iterator[tuple[str, Pixels]]] | None = None
+    probes: Callable[[Any], Iterator[tuple[str, Pixels | Records]]] | None = None
     measures: tuple[Measure, ...] = ()
+    answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)
 
     def __post_init__(self) -> None:
         for name in self.presets:
             if not self.cells(name):
                 raise ValueError(f"preset {name!r} is an empty tuple; it must hold at least one config")
+
+    def answer(self, config: Any, summary: pa.Table) -> Verdict | None:
+        """The verdict; None where the audit gives none. UndeclaredAnswer where it is none of `answers`."""
+        verdict = None if self.verdict is None else self.verdict(config, summary)
+        if verdict is not None and verdict.answer not in self.answers:
+            declared = ", ".join(self.answers) or "none"
+            raise UndeclaredAnswer(f"answer is {verdict.answer!r}; it must be one of those declared: {declared}")
+        return verdict
 
     def cells(self, preset: str) -> tuple[Any, ...]:
         """The configs of this preset, each of which is a run of its own."""

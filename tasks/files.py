@@ -14,12 +14,14 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
+from tasks.pinnable import Unavailable
+
 # In the metadata of a config's field whose text is the user's own secret: what of the text others are told instead.
 WITHHELD = "withheld"
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-class FileError(ValueError):
+class FileError(Unavailable):
     """A file is absent, cannot be read, or is not the one that was pinned: one line for the user."""
 
 
@@ -54,6 +56,10 @@ class File:
         if not self.digest:
             raise ValueError(f"file {self.path!r} has no digest yet; pin it before planning")
         return self.digest
+
+    def pin(self, known: MutableMapping[str, str]) -> File:
+        """The same with the digest of its bytes; FileError where there is no such file, or it is another."""
+        return pin(self, known)
 
 
 def pin(file: File, known: MutableMapping[str, str] | None = None) -> File:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,6 +30,30 @@ def name(place: torch.device) -> str:
     import torch
 
     return torch.cuda.get_device_name(place) if place.type == "cuda" else place.type
+
+
+def available_memory(system: Path = Path("/")) -> int:
+    """The bytes of the host's memory that can be had without taking any from others: what files fill is given back.
+
+    As many as a container may have, where this process is in one. `system` is where Linux tells of both.
+    """
+    try:
+        told = numbers_of(system / "proc/meminfo")
+        available = told["MemAvailable:"] * 1024
+    except (OSError, KeyError):  # no Linux
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    group = system / "sys/fs/cgroup"
+    try:
+        limit, taken = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
+        return max(0, min(available, limit - taken + numbers_of(group / "memory.stat")["file"]))
+    except (OSError, KeyError, ValueError):  # no container, or none with a limit: "max"
+        return available
+
+
+def numbers_of(table: Path) -> dict[str, int]:
+    """The first number behind each name of a table of Linux's."""
+    lines = (line.split() for line in table.read_text().splitlines())
+    return {words[0]: int(words[1]) for words in lines if len(words) > 1 and words[1].isdecimal()}
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-OURS = ("tasks", "orchestrator", "dashboards", "tests", "toys", "chains", "conftest")
+OURS = ("tasks", "orchestrator", "dashboards", "tests", "toys", "chains", "questions", "conftest")
 TIMES, MORE = 5, 10  # a change may take so many times the CPU time of the unchanged module, and so many seconds more
 WAITS = 120  # seconds by the clock after which nothing but a hang is left
 

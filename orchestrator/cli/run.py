@@ -172,7 +172,7 @@ def probes(
     store: Where = None,
     json: Json = False,
 ) -> None:
-    """Write the images that somebody else's model is to be asked about.
+    """Write the images or records that somebody else's model is to be asked about.
 
     Nothing is trained. README.txt in the folder says how the model's outputs are returned.
     """
@@ -185,8 +185,9 @@ def probes(
         return
     names = list(written["sets"])
     few = names if len(names) <= FEW else [*names[: FEW - 1], "...", names[-1]]
-    pictures, sets = counted(written["images"], "picture"), counted(len(names), "set")
-    show(f"{pictures} in {written['folder']}, in {sets}: {', '.join(few)}")
+    sets = counted(len(names), "set")
+    held = counted(written["images"], "picture") if "images" in written else counted(written["records"], "record")
+    show(f"{held} in {written['folder']}, in {sets}: {', '.join(few)}")
 
 
 def _execution(

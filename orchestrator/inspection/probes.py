@@ -1,4 +1,4 @@
-"""An audit's probes in a folder: the images that an external model is asked about."""
+"""An audit's probes in a folder: the images or records that an external model is asked about."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.audits import find
@@ -17,13 +19,11 @@ from tasks.datasets.dataset import DatasetError
 
 
 def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
-    """Write the pictures that the audit asks a model about into this folder, and say how many of which set.
+    """Write the pictures or records that the audit asks a model about into this folder; how many there are by set.
 
     SpecError for an audit that hands out none, and where more than one config is asked for; EngramError where data is
     missing or the folder cannot be written. A store is only looked at for digests of data sets that it knows.
     """
-    from tasks.external import handout
-
     probes = find(asked.audit).audit.probes
     if probes is None:
         raise SpecError(f"{asked.audit} has no pictures to hand out: it asks no model about any")
@@ -35,11 +35,22 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
     known = open_store(place, create=False).digests() if is_there(place) else {}
     (cell,) = pinned(cells, known)
     try:
-        written = handout.write(folder, probes(cell.config))
+        what, written = _written(folder, list(probes(cell.config)))
     except DatasetError as error:  # data that has gone since it was pinned; a folder that holds something else
         raise EngramError(str(error)) from None
     except ValueError as error:
         raise SpecError(f"{asked.audit}: {error}") from None
     except OSError as error:
         raise EngramError(f"cannot write {folder}: {os.strerror(error.errno) if error.errno else error}") from None
-    return {"folder": str(folder), "images": written.num_rows, "sets": dict(Counter(written["set"].to_pylist()))}
+    return {"folder": str(folder), what: written.num_rows, "sets": dict(Counter(written["set"].to_pylist()))}
+
+
+def _written(folder: Path, sets: list[tuple[str, Any]]) -> tuple[str, pa.Table]:
+    """What is handed out, `images` or `records`, and the list of them."""
+    from tasks.datasets.records import Records
+    from tasks.external import handout, record_handout
+
+    records = [isinstance(held, Records) for _, held in sets]
+    if any(records) and not all(records):
+        raise ValueError("its probes are pictures and records; they must all be of one kind")
+    return ("records", record_handout.write(folder, sets)) if any(records) else ("images", handout.write(folder, sets))

@@ -20,7 +20,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.spec.fields import coerce, nearest, text
 from orchestrator.store import Store
-from tasks.audit import Verdict
+from tasks.audit import UndeclaredAnswer, Verdict
 from tasks.files import FileError, expanded
 
 
@@ -96,7 +96,7 @@ def cells(journal: Journal) -> dict[str, Mapping[str, Any]]:
 def answer(journal: Journal, store: Store) -> Verdict | None:
     """The audit's answer in words; None where its summary is not there yet, or the audit gives none or has gone.
 
-    A sweep has no answer of its own: its cells have.
+    A sweep has no answer of its own: its cells have. EngramError where the answer is none that the audit declares.
     """
     about = journal.about()
     if "cells" in about:
@@ -108,7 +108,10 @@ def answer(journal: Journal, store: Store) -> Verdict | None:
     table = summary(journal, store).table
     if audit.verdict is None or not table.num_rows:
         return None
-    return audit.verdict(coerce(about["config"], audit.config, "config"), table)
+    try:
+        return audit.answer(coerce(about["config"], audit.config, "config"), table)
+    except UndeclaredAnswer as error:
+        raise EngramError(f"{about['audit']}: {error}") from None
 
 
 def write(table: pa.Table, out: str) -> None:

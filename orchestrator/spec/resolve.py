@@ -11,19 +11,12 @@ from typing import Any
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.fields import changed, declared, differing, nearest, plain
 from orchestrator.spec.specification import Spec
-from tasks.datasets.dataset import Dataset
-from tasks.external import model_file
-from tasks.external.model_file import ModelFile
-from tasks.files import File, FileError
-from tasks.files import pin as pin_file
-from tasks.models import custom
-from tasks.models.custom import Named
+from tasks.datasets.dataset import UnknownDataset
+from tasks.pinnable import Pinnable, Unavailable
 
 # A word that every audit has, beside the fields of its config: `tiny` shrinks data, epochs and members to seconds.
 SCALE = "scale"
 SCALES = ("tiny", "full")
-# What a config names and a key sees by its content.
-Pinnable = Dataset | File | Named | ModelFile
 
 
 @dataclass(frozen=True)
@@ -88,7 +81,7 @@ def configured(audit: Any, base: Any, settings: Mapping[str, Any]) -> Any:
 
 
 def pinned(found: Iterable[Cell], known: MutableMapping[str, str]) -> list[Cell]:
-    """The cells with their data sets, files and user's own networks and models pinned to the digests of their content.
+    """The cells with all that their configs name pinned to its content: data sets, files, networks and others.
 
     `known` remembers digests of files by path, size and time, so that they need not be read again. Raises SpecError
     for an unknown data set, and EngramError where files are not there or not what they should be.
@@ -97,13 +90,7 @@ def pinned(found: Iterable[Cell], known: MutableMapping[str, str]) -> list[Cell]
 
     def pin(thing: Pinnable) -> Any:
         if thing not in seen:
-            match thing:
-                case Dataset():
-                    seen[thing] = _pin(thing, known)
-                case File():
-                    seen[thing] = _pin_file(thing, known)
-                case _:
-                    seen[thing] = _pin_own(thing)
+            seen[thing] = _pin(thing, known)
         return seen[thing]
 
     return [replace(cell, config=_pinned(cell.config, pin)) for cell in found]
@@ -122,31 +109,13 @@ def _preset(spec: Spec, audit: Any) -> tuple[Any, ...]:
     return tuple(audit.cells(spec.preset))
 
 
-def _pin(dataset: Dataset, known: MutableMapping[str, str]) -> Dataset:
-    from tasks.datasets import catalog
-    from tasks.datasets.dataset import DatasetError, UnknownDataset
-
+def _pin(thing: Pinnable, known: MutableMapping[str, str]) -> Pinnable:
+    """What it stands for, pinned: SpecError for the user's slip, EngramError for what the machine does not have."""
     try:
-        return catalog.pin(dataset, known)
-    except UnknownDataset as error:  # the user's slip; files that are not there are the machine's
+        return thing.pin(known)
+    except UnknownDataset as error:
         raise SpecError(str(error)) from None
-    except DatasetError as error:
-        raise EngramError(str(error)) from None
-    except OSError as error:
-        raise EngramError(f"data set {dataset.name!r} cannot be read: {error}") from None
-
-
-def _pin_file(file: File, known: MutableMapping[str, str]) -> File:
-    try:
-        return pin_file(file, known)
-    except FileError as error:
-        raise EngramError(str(error)) from None
-
-
-def _pin_own(thing: Named | ModelFile) -> Named | ModelFile:
-    try:
-        return custom.pin(thing) if isinstance(thing, Named) else model_file.pin(thing)
-    except FileError as error:
+    except Unavailable as error:
         raise EngramError(str(error)) from None
     except ValueError as error:
         raise SpecError(str(error)) from None
@@ -165,7 +134,7 @@ def _shown(value: Any, given: Any) -> Any:
 
 
 def _pinned(value: Any, pin: Callable[[Pinnable], Any]) -> Any:
-    """The value with every data set, file, network and model in it, however deep, pinned."""
+    """The value with everything in it that can be pinned, however deep."""
     if isinstance(value, Pinnable):
         return pin(value)
     if isinstance(value, tuple):

@@ -17,6 +17,7 @@ from orchestrator.inspection import results
 from orchestrator.inspection.disclosure import typed
 from orchestrator.jsonable import jsonable
 from orchestrator.run_folder.journal import Journal
+from orchestrator.spec import audits
 from orchestrator.spec.fields import plain
 from orchestrator.store import Store
 from tasks.datasets.dataset import Dataset
@@ -83,10 +84,13 @@ def tags(journal: Journal, cells: Sequence[Journal]) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def answer(journal: Journal, store: Store) -> str | None:
-    """The verdict's answer in a word or two; None where the audit gives none."""
+def answer(journal: Journal, store: Store) -> dict[str, str]:
+    """Tags of the verdict: its answer in a word or two, and that answer's tone; none where the audit gives none."""
     verdict = results.answer(journal, store)
-    return verdict.answer if verdict else None
+    if verdict is None:
+        return {}
+    meaning = audits.find(journal.about()["audit"]).audit.answers[verdict.answer]
+    return {"engram.answer": verdict.answer, "engram.tone": meaning.tone}
 
 
 def metrics(journal: Journal, store: Store) -> dict[str, float]:

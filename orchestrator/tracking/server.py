@@ -156,9 +156,8 @@ class Entry:
         seen = server.client.get_run(run_id)
         if not self.cells:
             self._summary(seen.data.metrics)
-        answer = facts.answer(self.journal, self.store)
         tags = {"engram.state": state, "mlflow.note.content": note.of(self.journal, self.store, state)}
-        tags |= {"engram.answer": answer} if answer else {}
+        tags |= facts.answer(self.journal, self.store)
         if files:
             tags |= self._files()
         self._tag(seen.data.tags, tags)

@@ -1,4 +1,4 @@
-"""Data sets by name: finding, pinning and loading them.
+"""Data sets by name: finding and pinning them, loading them, and opening their pictures by rows.
 
 After the name may stand the shape that its images are brought to: `folder:scans#64x64#grey`.
 ENGRAM_DATA names the folder in which the usual sets lie; the embedded ones are always there.
@@ -11,12 +11,19 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
+from typing import Literal, get_args
 
-from tasks.datasets import acdc, blended, celeba, cifar, embedded, folder, idx, listing, options, parquet, svhn
+import pyarrow as pa
+
+from tasks import hardware
+from tasks.datasets import acdc, blended, celeba, cifar, embedded, folder, idx, listing, options, parquet, records, svhn
 from tasks.datasets.content import Source
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tasks.datasets.images import Images
-from tasks.datasets.options import Options
+from tasks.datasets.options import ALLOWED, AS_THEY_ARE, Options
+from tasks.datasets.picture_cache import cached, path_of
+from tasks.datasets.picture_rows import PictureSet
+from tasks.datasets.records import RecordFile, Records
 from tasks.files import FileError, expanded
 
 DESCRIPTIONS = {
@@ -35,14 +42,16 @@ DESCRIPTIONS = {
     "folder:PATH": "your pictures, PATH/CLASS/* or PATH/train/CLASS/* and PATH/test/CLASS/*; add #64x64, #grey or #rgb",
     "list:FILE": "your pictures named in a CSV or Parquet file with columns path, label and, if wished, split",
     "parquet:PATH": "a folder with train.parquet and test.parquet: picture bytes in img or image, and label",
+    "records:FILE": "your records that are no pictures, such as questions: JSON Lines or Parquet with a field id",
 }
 # The user's own: how each is found, and what it is called in an error.
 OWN: Mapping[str, Callable[[Path, Options], Source | None]] = {
     "folder": lambda path, shape: folder.source(path, shape) if path.is_dir() else None,
     "list": lambda path, shape: listing.source(path, shape) if path.is_file() else None,
     "parquet": parquet.source,
+    "records": lambda path, _: records.source(path) if path.is_file() else None,
 }
-WHAT = {"folder": "folder", "list": "file", "parquet": "train.parquet and test.parquet in"}
+WHAT = {"folder": "folder", "list": "file", "parquet": "train.parquet and test.parquet in", "records": "file"}
 # The sets that come with the installation: everybody has them, so they may be seen by everybody.
 EMBEDDED: Mapping[str, Callable[[], Source]] = {
     "digits": embedded.digits,
@@ -70,7 +79,12 @@ DOWNLOADERS: Mapping[str, tuple[str, str]] = {
     "celeba": ("CelebA", "D('data', download=True)"),
 }
 
+# Where the pixels of a set lie that is read by rows: in memory, in a cache on the disk, or in its own files.
+Held = Literal["auto", "memory", "cache", "files"]
+SHARE = 0.5  # of the memory that can be had: what a set may take that is loaded
+
 _loaded: dict[str, Images] = {}
+_records: dict[tuple[str, str], Records] = {}  # by digest and schema
 _loading = threading.Lock()
 
 
@@ -94,7 +108,8 @@ def pin(dataset: Dataset, known: MutableMapping[str, str] | None = None) -> Data
     known = {} if known is None else known
     stamp = source.stamp()
     if stamp not in known:
-        known[stamp] = source.read().digest()
+        content = source.by_rows() if source.by_rows is not None and is_large(source) else source.read()
+        known[stamp] = content.digest()
     check(dataset, known[stamp])
     return Dataset(name, known[stamp])
 
@@ -113,6 +128,75 @@ def load(dataset: Dataset) -> Images:
         return _loaded[dataset.digest]
 
 
+def load_records(dataset: Dataset, schema: pa.Schema) -> Records:
+    """The data set's records with the fields of the schema (one is `id`), read once per process.
+
+    A DatasetError unless their digest is the pinned one, or where a record has not the fields.
+    """
+    with _loading:
+        key = (dataset.digest, str(schema))
+        if dataset.digest and key in _records:
+            return _records[key]
+        content = find(dataset.name)[1].read()
+        if not isinstance(content, RecordFile):
+            raise DatasetError(f"data set {dataset.name!r} holds images and no records; those are records:FILE")
+        check(dataset, content.digest())
+        found = content.records(schema)
+        if dataset.digest:
+            _records[key] = found
+        return found
+
+
+def opened(dataset: Dataset, held: Held = "auto") -> PictureSet:
+    """The data set's pictures by rows, however many there are. A DatasetError unless their digest is the pinned one.
+
+    `memory` is what `load` gives. `cache` is an Arrow file in the cache folder (`tasks.datasets.picture_cache`), which
+    is made where it is not there; then the set's own files are not read any more. `files` decodes each picture
+    whenever it is asked for, which takes reading all files once for the digest. `auto` is the first, and `cache` for
+    pictures that would take more than half of the memory that can be had: folders and lists, with their shape in the
+    name (`folder:PATH#224x224#rgb`). ValueError for another word.
+    """
+    if held not in get_args(Held):
+        raise ValueError(f"held is {held!r}; it must be one of {', '.join(get_args(Held))}")
+    if held == "memory" or (held == "auto" and dataset.digest in _loaded):
+        return load(dataset)
+    if held == "files":
+        return decoded(dataset, find(dataset.name)[1])
+    if held == "auto" and not is_large_in_cache(dataset) and not is_large(find(dataset.name)[1]):
+        return load(dataset)
+    dataset = dataset if dataset.digest else pin(dataset)
+    return cached(dataset.digest, lambda: by_rows(dataset))
+
+
+def by_rows(dataset: Dataset) -> PictureSet:
+    """The pictures in their files where they can be decoded by rows, else in memory."""
+    source = find(dataset.name)[1]
+    return load(dataset) if source.by_rows is None else decoded(dataset, source)
+
+
+def is_large(source: Source) -> bool:
+    """Whether its pictures are known to take more than may be loaded."""
+    return source.by_rows is not None and source.by_rows().size() > SHARE * hardware.available_memory()
+
+
+def is_large_in_cache(dataset: Dataset) -> bool:
+    """The same of a set that has been written into the cache, without a look at its own files."""
+    path = path_of(dataset.digest)
+    return path.is_file() and path.stat().st_size > SHARE * hardware.available_memory()
+
+
+def decoded(dataset: Dataset, source: Source) -> PictureSet:
+    """The pictures in their files; a DatasetError where they can only be read all together."""
+    if source.by_rows is None:
+        raise DatasetError(
+            f"data set {dataset.name!r} cannot be decoded by rows; folder:PATH and list:FILE can, with both a size and "
+            f"a colour in the name ({ALLOWED})"
+        )
+    content = source.by_rows()
+    check(dataset, content.digest())
+    return content.opened()
+
+
 def check(dataset: Dataset, found: str) -> None:
     if dataset.digest and dataset.digest != found:
         raise DatasetError(
@@ -125,6 +209,8 @@ def find(name: str) -> tuple[str, Source]:
     """The data set's files, and the name under which any process on this machine finds them."""
     plain, shape = options.split(name)
     found, source = located(plain, shape)
+    if shape != AS_THEY_ARE and plain.startswith("records:"):
+        raise UnknownDataset(f"data set {name!r} has the option {shape}; records have no shape")
     return f"{found}{shape}", options.shaped(source, shape)
 
 

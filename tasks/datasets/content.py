@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tasks.datasets.images import Images
+from tasks.datasets.picture_rows import PictureSet
 
 
 class Content(Protocol):
@@ -20,17 +21,30 @@ class Content(Protocol):
     def images(self) -> Images: ...
 
 
+class ByRows(Protocol):
+    """The same content, whose pictures are decoded whenever they are asked for. Its digest takes reading all files."""
+
+    def size(self) -> int:
+        """The bytes of all pixels, without a look into any file."""
+
+    def digest(self) -> str: ...
+
+    def opened(self) -> PictureSet:
+        """The pictures, each of which is checked to be what the digest says whenever it is decoded."""
+
+
 @dataclass(frozen=True)
 class Source:
     """Files that hold a data set, and how to read them.
 
     `rule` names the format and the way images are made of it; whoever changes that way changes the rule, so that the
-    same files then have another digest.
+    same files then have another digest. `by_rows` is None where the pictures can only be read all together.
     """
 
     rule: str
     files: tuple[Path, ...]
     read: Callable[[], Content]
+    by_rows: Callable[[], ByRows] | None = None
 
     def stamp(self) -> str:
         """What a digest can be remembered by: the rule and each file's path, size and time of change (ns), hashed."""

@@ -12,11 +12,10 @@ from pathlib import Path
 from tasks.datasets import labelled
 from tasks.datasets.content import Source
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.labelled import Labelled, Split, check_classes, spread
+from tasks.datasets.labelled import SPLITS, Labelled, check_classes, spread
 from tasks.datasets.options import AS_THEY_ARE, Options
 from tasks.datasets.pictures import SUFFIXES
 
-SPLITS: tuple[Split, Split] = ("train", "test")
 LITTER = {"thumbs.db", "desktop.ini", "__macosx"}  # what other systems leave in folders, unasked
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.datasets.dataset import DatasetError
+from tasks.datasets.picture_rows import InMemory
 
 Pixels = NDArray[np.uint8]  # (n, height, width, channels)
 Labels = NDArray[np.int64]  # (n,), each in [0, classes)
@@ -54,6 +55,16 @@ class Images:
         """Height, width and channels of every image."""
         height, width, channels = self.train_images.shape[1:]
         return height, width, channels
+
+    @property
+    def train(self) -> InMemory:
+        """The training split by rows."""
+        return InMemory(self.train_images, self.train_labels)
+
+    @property
+    def test(self) -> InMemory:
+        """The test split by rows."""
+        return InMemory(self.test_images, self.test_labels)
 
 
 def check_split(name: str, images: Pixels, labels: Labels, classes: int) -> None:

@@ -9,10 +9,11 @@ import difflib
 import re
 from dataclasses import dataclass, replace
 
-from tasks.datasets.content import Content, Source, digest_of
+from tasks.datasets.content import ByRows, Content, Source, digest_of
 from tasks.datasets.dataset import UnknownDataset
 from tasks.datasets.images import Images, Pixels, as_shape
 from tasks.datasets.overlap import origins
+from tasks.datasets.picture_rows import PictureSet
 
 RULE = "shape 1"
 CHANNELS = {"grey": 1, "rgb": 3}
@@ -49,7 +50,7 @@ class Shaped:
     options: Options
 
     def digest(self) -> str:
-        return digest_of(RULE, [self.content.digest().encode(), str(self.options).encode()])
+        return digest_of_shaped(self.content.digest(), self.options)
 
     def images(self) -> Images:
         """In that shape; each made of what the image was made of, or else of the image.
@@ -63,11 +64,34 @@ class Shaped:
         return replace(images, train_images=train, test_images=test, train_origins=origins(images))
 
 
+@dataclass(frozen=True)
+class ShapedByRows:
+    """A data set's content by rows, whose pictures are decoded into that shape."""
+
+    content: ByRows
+    options: Options
+
+    def size(self) -> int:
+        return self.content.size()
+
+    def digest(self) -> str:
+        return digest_of_shaped(self.content.digest(), self.options)
+
+    def opened(self) -> PictureSet:
+        return self.content.opened()
+
+
+def digest_of_shaped(digest: str, options: Options) -> str:
+    return digest_of(RULE, [digest.encode(), str(options).encode()])
+
+
 def shaped(source: Source, options: Options) -> Source:
     """The source as it is, or where there are options its images in their shape."""
     if options == AS_THEY_ARE:
         return source
-    return Source(f"{source.rule} {options}", source.files, lambda: Shaped(source.read(), options))
+    rows = source.by_rows
+    by_rows = None if rows is None else (lambda: ShapedByRows(rows(), options))
+    return Source(f"{source.rule} {options}", source.files, lambda: Shaped(source.read(), options), by_rows)
 
 
 def split(name: str) -> tuple[str, Options]:

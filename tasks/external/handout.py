@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -81,9 +81,7 @@ def write(folder: Path, sets: Iterable[tuple[str, Pixels]]) -> pa.Table:
     held = [(image, png(pixels)) for (image, _, _), pixels in zip(rows, _each(given), strict=True)]
     held.append((README, TEXT.format(example=rows[0][0], script=_indented(SCRIPT)).encode()))
     held.append((IMAGES, "".join(f"{image},{name},{row}\n" for image, name, row in [SCHEMA.names, *rows]).encode()))
-    _check(folder, dict(held))
-    for path, content in held:
-        _put(folder / path, content)
+    put_all(folder, held)
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
 
 
@@ -112,17 +110,29 @@ def png(pixels: Pixels) -> bytes:
     return out.getvalue()
 
 
-def _rows(sets: list[tuple[str, Pixels]]) -> list[tuple[str, str, int]]:
-    names = [name for name, _ in sets]
-    for number, (name, images) in enumerate(sets):
-        if not NAME.fullmatch(name) or name in (README, IMAGES):
+def check_names(names: Sequence[str], what: str, taken: Sequence[str]) -> None:
+    """DatasetError unless there are sets of what is handed out, each with a name of its own that a file may have."""
+    for number, name in enumerate(names):
+        if not NAME.fullmatch(name) or name in taken:
             raise DatasetError(f"set {number} is called {name!r}; use letters, digits, dots, dashes and underscores")
         if name in names[:number]:
             raise DatasetError(f"two sets are called {name!r}")
+    if not names:
+        raise DatasetError(f"there are no {what} to write")
+
+
+def put_all(folder: Path, held: Sequence[tuple[str, bytes]]) -> None:
+    """These files in the folder, in that order; DatasetError, before anything is written, where others are there."""
+    _check(folder, dict(held))
+    for path, content in held:
+        _put(folder / path, content)
+
+
+def _rows(sets: list[tuple[str, Pixels]]) -> list[tuple[str, str, int]]:
+    check_names([name for name, _ in sets], "pictures", taken=(README, IMAGES))
+    for name, images in sets:
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3) or not len(images):
             raise DatasetError(f"set {name!r} is {images.dtype} {images.shape}; expected uint8 (n, h, w, 1 or 3)")
-    if not sets:
-        raise DatasetError("there are no pictures to write")
     return [(image_of(name, row), name, row) for name, images in sets for row in range(len(images))]
 
 

@@ -29,6 +29,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal
@@ -86,6 +87,10 @@ class ModelFile:
         if not self.digest:
             raise ValueError(f"model {self.name!r} has no digest yet; pin it before planning")
         return self.digest
+
+    def pin(self, known: MutableMapping[str, str]) -> ModelFile:  # noqa: ARG002 - with a factory it is no file's digest
+        """The same with the digest of its content; FileError for the file, ValueError for the factory."""
+        return pin(self)
 
     @property
     def path(self) -> str:

@@ -9,6 +9,7 @@ written in `tasks.models.density_module`. Naming a factory imports nothing.
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import MutableMapping
 from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -45,6 +46,10 @@ class Named:
         if not self.digest:
             raise ValueError(f"network {self.name!r} has no digest yet; pin it before planning")
         return f"{Factory.parse(self.name).function}@{self.digest}"
+
+    def pin(self, known: MutableMapping[str, str]) -> Self:  # noqa: ARG002 - a source is short
+        """The same with the digest of its source, if it is a user's own; ValueError where there is no such model."""
+        return pin(self)
 
     def check(self) -> None:
         """ValueError, in one line, unless there is a model of this name, or it is written as a user's own."""

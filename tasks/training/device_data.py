@@ -1,76 +1,213 @@
-"""Images on the device that trains on them: there once per process, as bytes."""
+"""Pictures where a model is trained on them: on its device as a whole, or brought there minibatch by minibatch.
+
+Whatever the kind, the bytes are the same, and so is what is learnt of them, to the bit.
+"""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tasks import hardware
 from tasks.datasets.images import Images
+from tasks.datasets.picture_rows import Extended, InMemory, PictureRows, PictureSet, size
+from tasks.training import memory
+
+SHARE = 0.5  # of the device's free memory that pictures may take: the rest is for the models
+
+
+class DeviceData(Protocol):
+    """Both splits of a data set for one device: pixels (..., h w c) uint8 and labels (...) int64 by rows."""
+
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether all pixels are on the device. If not, a CUDA graph cannot record what reads them."""
+
+    @property
+    def test_count(self) -> int:
+        """Pictures of the test split."""
+
+    def rows(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """The pixels and labels of these training rows, of any shape (...): (..., h w c) and (...)."""
+
+    def test_rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """The pixels and labels of the test split's rows from `start` up to `stop`, or to its end."""
+
+    def with_replaced(
+        self, replaced: Sequence[Mapping[int, NDArray[np.uint8]]]
+    ) -> tuple[DeviceData, list[dict[int, int]]]:
+        """The data with each member's replaced images appended; and, by member, which row replaces which."""
 
 
 @dataclass(frozen=True, eq=False)
-class DeviceData:
-    """Both splits: pixels (n, h w c) uint8 and labels (n,) int64."""
+class ResidentData:
+    """All pictures on the device: pixels (n, h w c) uint8 and labels (n,) int64."""
 
     train: Tensor
     train_labels: Tensor
     test: Tensor
     test_labels: Tensor
 
+    is_resident = True
+
     @property
     def device(self) -> torch.device:
         return self.train.device
 
+    @property
+    def test_count(self) -> int:
+        return len(self.test)
+
     def rows(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        """The pixels and labels of these training rows, of any shape (...): (..., h w c) and (...)."""
         flat = chosen.view(-1)
         pixels = torch.index_select(self.train, 0, flat).view(*chosen.shape, -1)
         return pixels, torch.index_select(self.train_labels, 0, flat).view(chosen.shape)
 
+    def test_rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        return self.test[start:stop], self.test_labels[start:stop]
+
     def with_replaced(
         self, replaced: Sequence[Mapping[int, NDArray[np.uint8]]]
-    ) -> tuple[DeviceData, list[dict[int, int]]]:
-        """The data with each member's replaced images appended; and, by member, which row replaces which."""
-        rows: list[int] = []
-        added: list[NDArray[np.uint8]] = []
-        aliases = []
-        for images in replaced:
-            aliases.append({row: len(self.train) + len(added) + place for place, row in enumerate(images)})
-            rows += images
-            added += images.values()
+    ) -> tuple[ResidentData, list[dict[int, int]]]:
+        rows, added, aliases = appended(replaced, len(self.train))
         if not added:
             return self, aliases
-        more = pixels(np.stack(added)).to(self.train.device)
-        labels = self.train_labels[torch.tensor(rows, device=self.train.device)]
+        more = pixels(np.stack(added)).to(self.device)
+        labels = self.train_labels[torch.tensor(rows, device=self.device)]
         return (
             replace(self, train=torch.cat([self.train, more]), train_labels=torch.cat([self.train_labels, labels])),
             aliases,
         )
 
 
-_resident: weakref.WeakKeyDictionary[Images, dict[torch.device, DeviceData]] = weakref.WeakKeyDictionary()
+@dataclass(frozen=True, eq=False)
+class StreamedData:
+    """Labels on the device; pixels gathered on the host and copied to it whenever they are asked for."""
+
+    train: PictureRows
+    train_labels: Tensor
+    test: PictureRows
+    test_labels: Tensor
+
+    is_resident = False
+
+    @property
+    def device(self) -> torch.device:
+        return self.train_labels.device
+
+    @property
+    def test_count(self) -> int:
+        return len(self.test)
+
+    def rows(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """On a GPU it waits for the steps before: their order is known there alone."""
+        flat = chosen.reshape(-1)
+        labels = torch.index_select(self.train_labels, 0, flat).view(chosen.shape)
+        return self._there(self.train.pixels(flat.cpu().numpy())).view(*chosen.shape, -1), labels
+
+    def test_rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        chosen = np.arange(start, min(stop, len(self.test)))
+        return self._there(self.test.pixels(chosen)), self.test_labels[start:stop]
+
+    def _there(self, images: NDArray[np.uint8]) -> Tensor:
+        """The images' bytes on the device, a row for each."""
+        rows = flattened(images) if images.flags.writeable else pixels(images)
+        if self.device.type == "cpu":
+            return rows
+        # The pinned memory is not used again before the copy has been made: torch's own allocator sees to that.
+        return rows.pin_memory().to(self.device, non_blocking=True)
+
+    def with_replaced(
+        self, replaced: Sequence[Mapping[int, NDArray[np.uint8]]]
+    ) -> tuple[StreamedData, list[dict[int, int]]]:
+        rows, added, aliases = appended(replaced, len(self.train))
+        if not added:
+            return self, aliases
+        labels = self.train_labels[torch.tensor(rows, device=self.device)]
+        train = Extended(self.train, np.stack(added), self.train.labels[np.array(rows)])
+        return replace(self, train=train, train_labels=torch.cat([self.train_labels, labels])), aliases
 
 
-def resident(images: Images, place: torch.device) -> DeviceData:
-    """The images on a device, copied once and kept as long as the images live."""
-    place = torch.empty(0, device=place).device  # "cuda" is "cuda:0", and there is one copy for both
+def appended(
+    replaced: Sequence[Mapping[int, NDArray[np.uint8]]], count: int
+) -> tuple[list[int], list[NDArray[np.uint8]], list[dict[int, int]]]:
+    """What is appended to `count` images: whose rows, which images; and, by member, which new row replaces which."""
+    rows: list[int] = []
+    added: list[NDArray[np.uint8]] = []
+    aliases = []
+    for images in replaced:
+        aliases.append({row: count + len(added) + place for place, row in enumerate(images)})
+        rows += images
+        added += images.values()
+    return rows, added, aliases
+
+
+_resident: weakref.WeakKeyDictionary[PictureSet, dict[torch.device, ResidentData]] = weakref.WeakKeyDictionary()
+
+
+def placed(images: PictureSet, place: torch.device) -> DeviceData:
+    """The pictures for a device: resident where they are in memory and fit there, else streamed.
+
+    Pictures that are not in memory were opened so, and are read by rows whatever would fit.
+    """
+    place = one_name(place)
+    if place in _resident.get(images, {}):
+        return resident(images, place)
+    free = memory.free(place) if place.type == "cuda" else hardware.available_memory()
+    fit = isinstance(images, Images) and size(images) <= SHARE * free
+    return resident(images, place) if fit else streamed(images, place)
+
+
+def resident(images: PictureSet, place: torch.device) -> ResidentData:
+    """The pictures on a device, copied once and kept as long as the set lives."""
+    place = one_name(place)
     places = _resident.setdefault(images, {})
     if place not in places:
-        places[place] = DeviceData(
-            pixels(images.train_images).to(place),
-            torch.from_numpy(np.array(images.train_labels)).to(place),
-            pixels(images.test_images).to(place),
-            torch.from_numpy(np.array(images.test_labels)).to(place),
+        places[place] = ResidentData(
+            whole(images.train).to(place),
+            labels(images.train).to(place),
+            whole(images.test).to(place),
+            labels(images.test).to(place),
         )
     return places[place]
 
 
+def streamed(images: PictureSet, place: torch.device) -> StreamedData:
+    """The pictures by rows, for a device."""
+    train, test = images.train, images.test
+    return StreamedData(train, labels(train).to(place), test, labels(test).to(place))
+
+
+def one_name(place: torch.device) -> torch.device:
+    """The device under the name that its tensors have: "cuda" is "cuda:0", and there is one copy for both."""
+    return torch.empty(0, device=place).device
+
+
+def whole(rows: PictureRows) -> Tensor:
+    """All pixels, (n, h w c), in memory of their own."""
+    if isinstance(rows, InMemory):
+        return pixels(rows.images)  # in one piece
+    return flattened(rows.pixels(np.arange(len(rows))))
+
+
+def labels(rows: PictureRows) -> Tensor:
+    return torch.from_numpy(np.array(rows.labels))
+
+
 def pixels(images: NDArray[np.uint8]) -> Tensor:
     """The images' bytes, a row for each; copied, because torch has no read-only tensors."""
-    return torch.from_numpy(np.array(images).reshape(len(images), -1))
+    return flattened(np.array(images))
+
+
+def flattened(images: NDArray[np.uint8]) -> Tensor:
+    return torch.from_numpy(images.reshape(len(images), -1))

@@ -31,7 +31,7 @@ from tasks.models.counter_rng import CounterRng, member_key
 from tasks.models.layers import ZERO, Layers, Mode, Start
 from tasks.models.vae import Dense
 from tasks.training.density_config import DensityTraining, Privacy, Row
-from tasks.training.device_data import DeviceData, resident
+from tasks.training.device_data import ResidentData, resident
 from tasks.training.elbo import Elbo
 from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError
 from tasks.training.minibatches import minibatches
@@ -87,7 +87,7 @@ class Training:
         self,
         spec: Spec,
         learning: Elbo | OutlierMixture,
-        data: DeviceData,
+        data: ResidentData,
         member: Member,
         config: DensityTraining,
         privacy: Privacy,

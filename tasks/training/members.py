@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.datasets.images import Images
+from tasks.datasets.picture_rows import PictureSet
 from tasks.training.objective import Objective
 from tasks.training.recipe import Recipe
 
@@ -93,5 +93,5 @@ class Spec:
 
     learning: Objective
     recipe: Recipe
-    images: Images
+    images: PictureSet
     watch: Watch | None = None

@@ -332,19 +332,18 @@ class Stack:
 
     def _assess_all(self) -> None:
         """Mean loss and accuracy of every model on the test split."""
-        test, labels = self.data.test, self.data.test_labels
-        models = len(self.places)
+        count, models = self.data.test_count, len(self.places)
         self.assessment.zero_()
         with torch.no_grad():
-            for start in range(0, len(test), ASSESSED_AT_ONCE):
-                pixels = test[start : start + ASSESSED_AT_ONCE].expand(models, -1, -1)
-                truth = labels[start : start + ASSESSED_AT_ONCE].expand(models, -1)
+            for start in range(0, count, ASSESSED_AT_ONCE):
+                rows, labels = self.data.test_rows(start, start + ASSESSED_AT_ONCE)
+                pixels, truth = rows.expand(models, -1, -1), labels.expand(models, -1)
                 # The same draws after every epoch, none of which a step has: steps count from 0.
                 mode = Mode(draws=CounterRng(self.keys, torch.full_like(self.keys, -1 - start)))
                 losses, right = self.spec.learning.assessed(self.tensors, Batch(pixels, truth, mode))
                 self.assessment[0] += losses.double().sum(1)
                 self.assessment[1] += math.nan if right is None else right.sum(1)
-            self.assessment /= len(test)
+            self.assessment /= count
 
 
 def fill(place: int, values: Mapping[str, NDArray[np.floating]], *flats: ParameterBuffer) -> None:

@@ -4,6 +4,8 @@
   take 1.6 to 1.9 times as long as the same ones apart.
 - stack: as many models in one step as fit and pay. On a GPU the step is recorded and replayed.
 - graph: models apart, each one's step recorded and replayed on a stream of its own. Needs a GPU.
+
+No step is recorded whose data are brought to the GPU when it begins.
 """
 
 from __future__ import annotations
@@ -65,6 +67,7 @@ class Workload:
         spec, recipe = self.spec, self.spec.recipe
         shape = "x".join(map(str, spec.images.shape))
         how = f"batch {recipe.batch}, {recipe.optimiser}, {recipe.precision}"
+        how += "" if self.data.is_resident else ", data streamed"
         return f"{hardware.name(self.device)}, {spec.learning.name} on {shape}, {how}"
 
     def stacks(self, strategy: Strategy) -> list[Stack]:
@@ -107,12 +110,12 @@ def chosen(workload: Workload, context: ComputeContext, most: int) -> tuple[Stra
 
 def candidates(workload: Workload, limit: int) -> list[Strategy]:
     """The strategies worth trying for at most `limit` members at a time, by name in ascending size."""
-    learning, gpu = workload.spec.learning, workload.device.type == "cuda"
+    learning = workload.spec.learning
+    captured = workload.device.type == "cuda" and learning.capturable and workload.data.is_resident
     strategies = [Strategy("loop")]
-    if gpu and learning.capturable:
+    if captured:
         strategies += [Strategy("graph", stacks=count, captured=True) for count in sizes(STREAMS, limit)]
     if learning.stackable:
-        captured = gpu and learning.capturable
         strategies += [Strategy("stack", places=count, captured=captured) for count in sizes(STACKED, limit)]
     return strategies
 

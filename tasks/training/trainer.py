@@ -14,7 +14,7 @@ import torch
 
 from tasks import compute_context, hardware
 from tasks.training import memory
-from tasks.training.device_data import resident
+from tasks.training.device_data import placed
 from tasks.training.members import Member, Spec, Trained, TrainingError
 from tasks.training.stack import Slot, Stack
 from tasks.training.strategies import Strategy, UnsupportedStrategy, Workload, chosen, stream
@@ -45,7 +45,7 @@ def train_numbered(spec: Spec, members: Mapping[int, Member]) -> Iterator[Outcom
 
 def check(spec: Spec, members: Sequence[Member]) -> None:
     """ValueError where a member's settings are impossible."""
-    count = len(spec.images.train_images)
+    count = len(spec.images.train)
     for index, member in enumerate(members):
         if not len(member.rows):
             raise ValueError(f"member {index} has no rows to train on")
@@ -68,7 +68,7 @@ def under(context: Callable[[], AbstractContextManager[None]], outcomes: Iterato
 def _trained(spec: Spec, members: Sequence[Member], place: torch.device) -> Iterator[Outcome]:
     if not members:
         return
-    data, aliases = resident(spec.images, place).with_replaced([member.replaced for member in members])
+    data, aliases = placed(spec.images, place).with_replaced([member.replaced for member in members])
     workload = Workload(spec, data, members, aliases)
     left = dict(enumerate(members))
     while left:

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from dashboards.gallery import Gallery, gallery
+from dashboards.gallery import LONGEST, Gallery, gallery, texts
 from orchestrator.store import Store
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.evaluation import burning
@@ -24,6 +24,7 @@ from tasks.datasets import catalog
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph, Words, burn, pixels
+from tasks.datasets.records import Records
 from tests.dashboards import made
 
 
@@ -124,6 +125,14 @@ def test_there_is_no_gallery_without_canaries_or_of_an_audit_that_has_none(store
     assert gallery(made.run(store, "unique_feature-1", empty), True) is None
     table = pa.table({"metric": ["sum"]})
     assert gallery(made.run(store, "toys-1", {"summary": [table]}, audit="toys"), True) is None
+
+
+def test_records_are_texts_with_their_ids_and_long_ones_are_cut() -> None:
+    table = pa.table({"id": ["q1"], "asked": ["<b>"], "at": [[1, 2]], "told": ["x" * (LONGEST + 1)], "none": [None]})
+    (record,) = texts(Records(table.cast(table.schema.set(4, pa.field("none", pa.string())))), "asked")
+    assert ("q1", "asked") == (record.title, record.group)
+    cut = f"{'x' * LONGEST} ... (601 characters)"
+    assert (("asked", "<b>"), ("at", "[1, 2]"), ("told", cut), ("none", "null")) == record.fields
 
 
 def own(folder: Path) -> Dataset:

@@ -21,7 +21,7 @@ import toys
 
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = os.pathsep.join(map(str, (ROOT, Path(toys.__file__).parent)))
-OURS = ("ENGRAM_STORE", "ENGRAM_RUNS", "ENGRAM_DATA", "RAY_ADDRESS", "FORCE_COLOR")
+OURS = ("ENGRAM_STORE", "ENGRAM_RUNS", "ENGRAM_DATA", "ENGRAM_CACHE", "RAY_ADDRESS", "FORCE_COLOR")
 HANGING = 150.0  # seconds
 STARTED: list[subprocess.Popen[str]] = []  # by this test; whoever fails leaves some that wait for its word
 

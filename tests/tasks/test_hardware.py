@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -72,3 +74,32 @@ def test_threads_are_set_inside_and_restored_after_an_error() -> None:
     with pytest.raises(ValueError, match="inside"):
         fail()
     assert before == torch.get_num_threads()
+
+
+def told(system: Path, limit: str) -> Path:
+    """What Linux tells of its memory in kilobytes, and of a container's in bytes."""
+    for name, text in {
+        "proc/meminfo": "MemTotal:       8000 kB\nMemFree:         100 kB\nMemAvailable:   4000 kB\n",
+        "sys/fs/cgroup/memory.max": limit,
+        "sys/fs/cgroup/memory.current": "900000\n",
+        "sys/fs/cgroup/memory.stat": "anon 400000\nfile 300000\n",
+    }.items():
+        (system / name).parent.mkdir(parents=True, exist_ok=True)
+        (system / name).write_text(text)
+    return system
+
+
+@pytest.mark.parametrize(
+    ("limit", "available"),
+    [("max\n", 4000 * 1024), ("1000000\n", 400000), ("100000000\n", 4000 * 1024), ("500000\n", 0)],
+)
+def test_memory_that_can_be_had_is_the_hosts_or_what_a_container_may_have(
+    tmp_path: Path, limit: str, available: int
+) -> None:
+    assert available == hardware.available_memory(told(tmp_path, limit))
+
+
+def test_without_either_it_is_half_of_all_memory(tmp_path: Path) -> None:
+    (told(tmp_path, "max\n") / "sys/fs/cgroup/memory.max").unlink()
+    assert 4000 * 1024 == hardware.available_memory(tmp_path)
+    assert os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 == hardware.available_memory(tmp_path / "no")

@@ -72,7 +72,7 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
         answer = "undecided"
         evidence = f"{found}; as much as {row['high']:.4g} nats cannot be excluded: ask more models of the same data"
     sentence = f"{answer.capitalize()}: {evidence}."
-    return Verdict(answer, sentence, PANEL_LIMITS, ((row["metric"], row["setting"]),))  # type: ignore[arg-type]
+    return Verdict(answer, sentence, PANEL_LIMITS, ((row["metric"], row["setting"]),))
 
 
 def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool = False) -> Verdict:

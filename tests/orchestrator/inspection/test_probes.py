@@ -1,16 +1,19 @@
-"""Pictures for a model's owner, where an audit has none."""
+"""Probes for a model's owner, where an audit has none, or some of several kinds."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from orchestrator.errors import SpecError
 from orchestrator.inspection.probes import hand_out
 from orchestrator.spec import audits
 from orchestrator.spec.specification import Spec
+from tasks.datasets.records import Records
 
 
 def test_an_audit_without_pictures_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,5 +21,15 @@ def test_an_audit_without_pictures_says_so(tmp_path: Path, monkeypatch: pytest.M
     silent = replace(found, audit=replace(found.audit, probes=None))
     monkeypatch.setattr("orchestrator.inspection.probes.find", lambda name: silent)
     with pytest.raises(SpecError, match="toys has no pictures to hand out"):
+        hand_out(Spec("toys"), tmp_path / "handed")
+    assert not list(tmp_path.iterdir())
+
+
+def test_pictures_and_records_are_not_handed_out_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = [("seen", np.zeros((1, 2, 2, 1), np.uint8)), ("read", Records(pa.table({"id": ["a"]})))]
+    found = audits.find("toys")
+    mixed = replace(found, audit=replace(found.audit, probes=lambda config: iter(both)))
+    monkeypatch.setattr("orchestrator.inspection.probes.find", lambda name: mixed)
+    with pytest.raises(SpecError, match="toys: its probes are pictures and records; they must all be of one kind"):
         hand_out(Spec("toys"), tmp_path / "handed")
     assert not list(tmp_path.iterdir())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import re
+from collections.abc import MutableMapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,10 @@ from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.resolve import Cell, pinned
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature, Glyph, Picture, Words
+from tasks.external.model_file import ModelFile
 from tasks.files import File
+from tasks.models.catalog import Network
+from tasks.pinnable import Pinnable, Unavailable
 
 
 @dataclass(frozen=True)
@@ -52,3 +57,62 @@ def test_a_file_that_is_not_there_is_the_machines_fault_and_an_unknown_set_the_u
     for name in ("digit", "digits#gray", "folder:gone#gray"):
         with pytest.raises(SpecError):
             only(Config(data=Dataset(name)))
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A kind of an audit's own: a sentence, pinned by its length."""
+
+    text: str
+    digest: str = ""
+
+    def identity(self) -> str:
+        return self.digest
+
+    def pin(self, known: MutableMapping[str, str]) -> Sentence:
+        if not self.text:
+            raise ValueError("the sentence is empty")
+        if self.text == "lost":
+            raise Unavailable("there is no such sentence any more")
+        known["asked"] = f"{known.get('asked', '')}{self.text[0]}"
+        return replace(self, digest=f"{len(self.text):x}")
+
+
+@dataclass(frozen=True)
+class Spoken:
+    said: tuple[Sentence, ...]
+    again: Sentence | None = None
+
+
+def test_what_an_audit_declares_is_pinned_in_its_own_way_and_once() -> None:
+    known: dict[str, str] = {}
+    config = Spoken((Sentence("one"), Sentence("three")), Sentence("one"))
+    (cell,) = pinned([Cell("made_up", config)], known)
+    assert Spoken((Sentence("one", "3"), Sentence("three", "5")), Sentence("one", "3")) == cell.config
+    assert {"asked": "ot"} == known
+
+
+def test_of_an_audits_own_kinds_too_a_slip_is_the_users_and_what_is_gone_the_machines() -> None:
+    with pytest.raises(SpecError, match="the sentence is empty"):
+        pinned([Cell("made_up", Spoken((Sentence(""),)))], {})
+    with pytest.raises(EngramError, match="there is no such sentence any more") as caught:
+        pinned([Cell("made_up", Spoken((Sentence("lost"),)))], {})
+    assert not isinstance(caught.value, SpecError)
+
+
+@pytest.mark.parametrize(
+    ("thing", "is_slip", "said"),
+    [
+        (Dataset("digit"), True, "unknown data set 'digit'"),
+        (Dataset("digits", "00"), False, "is not the one that was pinned"),
+        (File("/gone"), False, "there is no file /gone"),
+        (Network("nowhere:made"), True, "there is no module 'nowhere'"),
+        (Network("mlp9"), True, "mlp9"),
+        (ModelFile("/gone.pt"), False, "there is no file /gone.pt"),
+        (ModelFile("nowhere:made+/gone.pt"), False, "there is no file /gone.pt"),
+    ],
+)
+def test_each_kind_of_ours_says_itself_what_is_wrong(thing: Pinnable, is_slip: bool, said: str) -> None:
+    with pytest.raises(EngramError, match=re.escape(said)) as caught:
+        pinned([Cell("made_up", thing)], {})
+    assert is_slip == isinstance(caught.value, SpecError)

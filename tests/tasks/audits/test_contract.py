@@ -26,7 +26,7 @@ from orchestrator.spec import audits
 from orchestrator.spec.resolve import pinned, wanted
 from orchestrator.spec.specification import Spec
 from orchestrator.store import open_store
-from tasks.audit import Answer, Verdict
+from tasks.audit import Tone, Verdict
 from tasks.job import Inputs, Job, Roots, task
 from tasks.schemas import SUMMARY
 from tests.dashboards import pages
@@ -165,8 +165,7 @@ def cheap(audit: str) -> list[str]:
 
 
 def verdict(audit: str, config: Any, summary: pa.Table) -> Verdict | None:
-    answers = audits.find(audit).audit.verdict
-    return None if answers is None else answers(config, summary)
+    return audits.find(audit).audit.answer(config, summary)  # which refuses one that is not declared
 
 
 def names(summary: pa.Table) -> list[tuple[str, str]]:
@@ -215,6 +214,16 @@ def test_a_number_has_a_name_a_unit_and_a_sample(audit: str, preset: str, tiny: 
         assert len(names(summary)) == len(set(names(summary)))
 
 
+@pytest.mark.parametrize("audit", AUDITS)
+def test_what_an_answer_means_is_declared_with_its_tone(audit: str, package: Path) -> None:
+    answers = audits.find(audit).audit.answers
+    assert "open" in {meaning.tone for meaning in answers.values()}  # where nothing could be had
+    for answer, meaning in answers.items():
+        assert 1 <= len(answer.split()) <= 2, answer
+        assert meaning.words, answer
+        assert meaning.tone in get_args(Tone), answer
+
+
 @pytest.mark.parametrize(("audit", "preset"), PRESETS)
 def test_the_answer_in_words_stands_on_rows_of_the_summary(audit: str, preset: str, tiny: Tiny) -> None:
     assert audit not in OURS or audits.find(audit).audit.verdict is not None
@@ -223,7 +232,7 @@ def test_the_answer_in_words_stands_on_rows_of_the_summary(audit: str, preset: s
         for table in (summary, summary.slice(0, 0)):  # the second, where nothing could be had
             said = verdict(audit, config, table)
             if said is not None:
-                assert said.answer in get_args(Answer)
+                assert said.answer in audits.find(audit).audit.answers
                 assert said.sentence
                 assert said.limits
                 assert set(said.rows) <= set(names(table))
@@ -241,7 +250,7 @@ def test_where_nothing_was_trained_on_the_interval_covers_the_null(audit: str, t
         rows = {(row["metric"], row["setting"]): row for row in report.table("summary").to_pylist()}
         said = verdict(audit, config, report.table("summary"))
         assert said is not None
-        assert said.answer not in ("memorised", "not forgotten")
+        assert audits.find(audit).audit.answers[said.answer].tone != "accused"
         rests_on = rows[said.rows[0]]
         assert rests_on["low"] <= rests_on["null"] <= rests_on["high"], rests_on
 

@@ -134,7 +134,7 @@ def test_every_name_has_a_line_about_it() -> None:
         "acdc-1.5t",
     }
     assert usual == {*LAYOUTS, "mnist-on-photos"}
-    assert usual | {*EMBEDDED} | {"folder:PATH", "list:FILE", "parquet:PATH"} == set(known_names())
+    assert usual | {*EMBEDDED} | {"folder:PATH", "list:FILE", "parquet:PATH", "records:FILE"} == set(known_names())
 
 
 def test_the_root_may_be_the_layout_or_its_beginning(tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ import torch
 
 from tasks.compute_context import ComputeContext, StrategyName, under
 from tasks.datasets.images import Images
+from tasks.datasets.picture_rows import Opened
 from tasks.models.networks import Architecture
 from tasks.models.regularisers import Regularisers
 from tasks.training.cross_entropy import CrossEntropy
+from tasks.training.device_data import placed
 from tasks.training.members import Member, Spec, Trained, TrainingError
 from tasks.training.recipe import Recipe
 from tasks.training.trainer import train_many
@@ -84,3 +86,22 @@ def test_the_fused_kernel_is_used_and_right() -> None:
     given = replace(spec("mlp1"), recipe=replace(RECIPE, precision="float32"))
     for one, other in zip(outcomes(given, MEMBERS, "stack"), outcomes(given, MEMBERS, "loop", CPU), strict=True):
         assert abs(one.history[-1].validation_loss - other.history[-1].validation_loss) < 1e-3
+
+
+@pytest.mark.parametrize("way", ["auto", "loop", "stack"])
+def test_streamed_pictures_train_what_resident_ones_do(way: StrategyName) -> None:
+    given = spec("cnn1", dropout=True)
+    by_rows = replace(given, images=Opened(given.images.train, given.images.test, 4))
+    assert not placed(by_rows.images, GPU).is_resident
+    for one, other in zip(outcomes(given, MEMBERS, "loop"), outcomes(by_rows, MEMBERS, way), strict=True):
+        for name, values in one.weights.items():
+            within = 0 if way == "loop" else 1e-8 * max(1, np.abs(values).max())
+            assert np.abs(values - other.weights[name]).max() <= within, name
+
+
+def test_streamed_steps_are_not_recorded_side_by_side() -> None:
+    given = spec("mlp1")
+    by_rows = replace(given, images=Opened(given.images.train, given.images.test, 4))
+    (found,) = outcomes(by_rows, MEMBERS[:1], "graph")
+    assert isinstance(found, TrainingError)
+    assert "way is graph" in str(found)

@@ -1,0 +1,242 @@
+"""Decoded pictures on the disk: Arrow files that are mapped into memory, so that a set need not fit there.
+
+A file has the name of the digest of its data set, and lies in the folder that ENGRAM_CACHE names, else in `engram`
+below the user's cache folder. It holds the training split's rows and then the test split's. It is written aside and
+renamed, by one process while others wait; a file that is not whole is made anew. Every row has a checksum, which is
+looked at when a process first reads it. Files may be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.datasets.dataset import DatasetError
+from tasks.datasets.images import Labels, Pixels
+from tasks.datasets.picture_rows import Indices, Opened, PictureSet
+from tasks.files import expanded
+
+RULE = "engram pictures 1"
+TOGETHER = 1 << 24  # bytes of pixels in one part of a file
+
+
+class Damaged(Exception):
+    """A file is not what was written."""
+
+
+def cache_folder() -> Path:
+    """The folder of the cache, which may not be there yet."""
+    given = os.environ.get("ENGRAM_CACHE")
+    if given:
+        return expanded(given).absolute()
+    return expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache").absolute() / "engram"
+
+
+def path_of(digest: str) -> Path:
+    """Where the pictures of the data set of this digest are, once they have been written."""
+    return cache_folder() / f"{digest}.arrow"
+
+
+def cached(digest: str, pictures: Callable[[], PictureSet]) -> Opened:
+    """The pictures of the data set of this digest by rows; `pictures` are asked for where no whole file has them.
+
+    DatasetError where the file cannot be written.
+    """
+    file = CacheFile(path_of(digest), digest, pictures)
+    about = file.parts().about
+    train, test = int(about["train"]), int(about["test"])
+    splits = MappedRows(file, 0, train), MappedRows(file, train, test)
+    return Opened(*splits, int(about["classes"]), tuple(about["names"]))
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """An open file: of each part the pixels (rows, h w c), and of all rows the labels and CRC-32 of the pixels."""
+
+    about: dict[str, Any]
+    pixels: tuple[NDArray[np.uint8], ...]  # all parts but the last have as many rows
+    labels: Labels
+    checksums: NDArray[np.uint32]
+    checked: NDArray[np.bool_]  # rows whose checksum is known to be right
+
+
+@dataclass(eq=False)
+class CacheFile:
+    """A file of the cache, which is made where it is not there, and anew where it is damaged."""
+
+    path: Path
+    digest: str
+    pictures: Callable[[], PictureSet]
+    _parts: Parts | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def parts(self) -> Parts:
+        with self._lock:
+            if self._parts is None:
+                self._parts = self._made(None)
+            return self._parts
+
+    def renewed(self, damaged: Parts) -> Parts:
+        """The file made anew, unless that has been done since these parts were read."""
+        with self._lock:
+            if self._parts is damaged:
+                self._parts = self._made(damaged)
+            assert self._parts is not None
+            return self._parts
+
+    def _made(self, damaged: Parts | None) -> Parts:
+        if damaged is None:
+            with suppress(Damaged, OSError):
+                return opened(self.path, self.digest)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with alone(self.path):
+                if damaged is None:
+                    with suppress(Damaged, OSError):  # another process has just made it
+                        return opened(self.path, self.digest)
+                write(self.path, self.digest, self.pictures())
+            return opened(self.path, self.digest)
+        except OSError as error:
+            raise DatasetError(
+                f"the cache {self.path} cannot be written: {error.strerror or error}; "
+                "set ENGRAM_CACHE to a folder with room"
+            ) from None
+        except Damaged as error:
+            raise DatasetError(f"the cache {self.path} is damaged again right after it was written: {error}") from None
+
+
+@dataclass(frozen=True, eq=False)
+class MappedRows:
+    """Some rows of a mapped file: `count` from `first` on."""
+
+    file: CacheFile
+    first: int
+    count: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        height, width, channels = self.file.parts().about["shape"]
+        return height, width, channels
+
+    @property
+    def labels(self) -> Labels:
+        return self.file.parts().labels[self.first : self.first + self.count]
+
+    def __len__(self) -> int:
+        return self.count
+
+    def pixels(self, rows: Indices) -> Pixels:
+        wanted = np.asarray(rows, np.int64) + self.first
+        parts = self.file.parts()
+        try:
+            found = gathered(parts, wanted)
+        except Damaged:
+            found = gathered(self.file.renewed(parts), wanted)
+        return found.reshape(len(wanted), *self.shape)
+
+
+def gathered(parts: Parts, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """These rows' pixels, (rows, h w c); Damaged where one is not what was written."""
+    each = len(parts.pixels[0])
+    out = np.empty((len(rows), parts.pixels[0].shape[1]), np.uint8)
+    in_part = rows // each
+    for part in np.unique(in_part):
+        chosen = in_part == part
+        out[chosen] = parts.pixels[part][rows[chosen] - part * each]
+    for at in np.flatnonzero(~parts.checked[rows]):
+        if zlib.crc32(out[at]) != parts.checksums[rows[at]]:
+            raise Damaged(f"row {rows[at]}")
+    parts.checked[rows] = True
+    return out
+
+
+def opened(path: Path, digest: str) -> Parts:
+    """The file mapped; Damaged where it is not whole or not this data set's, OSError where it is not there."""
+    try:
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        about = json.loads(reader.schema.metadata[b"about"])
+        if (about["rule"], about["digest"]) != (RULE, digest):
+            raise Damaged(f"it is of {about['rule']} {about['digest']}")
+        parts = [part_of(*reader.get_batch_with_custom_metadata(at)) for at in range(reader.num_record_batches)]
+        rows = about["train"] + about["test"]
+        pixels, labels, checksums = zip(*parts, strict=True)
+        found = Parts(about, pixels, np.concatenate(labels), np.concatenate(checksums), np.zeros(rows, bool))
+    except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
+        raise Damaged(" ".join(str(error).split())) from None
+    if len(found.labels) != rows:
+        raise Damaged(f"it has {len(found.labels)} rows of {rows}")
+    return found
+
+
+def part_of(
+    batch: pa.RecordBatch, metadata: dict[bytes, bytes]
+) -> tuple[NDArray[np.uint8], Labels, NDArray[np.uint32]]:
+    """A part's pixels where they lie, its labels and checksums; Damaged where the latter are not what was written."""
+    labels, checksums = (np.array(batch.column(name)) for name in ("label", "crc32"))
+    if int(metadata[b"crc32"]) != checksum(labels, checksums):
+        raise Damaged("labels or checksums")
+    column = batch.column("pixels")
+    held = np.frombuffer(column.buffers()[1], np.uint8)
+    return held[: len(column) * column.type.byte_width].reshape(len(column), -1), labels, checksums
+
+
+def checksum(labels: Labels, checksums: NDArray[np.uint32]) -> int:
+    """The CRC-32 of what a part holds beside its pixels."""
+    return zlib.crc32(checksums.tobytes(), zlib.crc32(labels.tobytes()))
+
+
+def write(path: Path, digest: str, pictures: PictureSet) -> None:
+    """The file, whole or not at all; OSError where there is no room for it."""
+    train, test = pictures.train, pictures.test
+    width = math.prod(pictures.shape)
+    about = {"rule": RULE, "digest": digest, "shape": pictures.shape, "train": len(train), "test": len(test)}
+    about |= {"classes": pictures.classes, "names": pictures.names}
+    fields = [("pixels", pa.binary(width)), ("label", pa.int64()), ("crc32", pa.uint32())]
+    schema = pa.schema(fields, metadata={"about": json.dumps(about)})
+    for left in path.parent.glob(f".{path.name}.*"):  # by one that was killed: who writes is alone
+        left.unlink(missing_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with pa.OSFile(str(aside), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+            for images, labels in parts_of(pictures, max(1, TOGETHER // width)):
+                checksums = np.array([zlib.crc32(image.tobytes()) for image in images], np.uint32)
+                pixels = pa.py_buffer(np.ascontiguousarray(images))
+                column = pa.Array.from_buffers(pa.binary(width), len(images), [None, pixels])
+                batch = pa.record_batch([column, pa.array(labels), pa.array(checksums)], schema=schema)
+                writer.write_batch(batch, custom_metadata={"crc32": str(checksum(labels, checksums))})
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def parts_of(pictures: PictureSet, rows: int) -> Iterator[tuple[Pixels, Labels]]:
+    """The pictures and labels of both splits one after another, so many at a time."""
+    train, test = pictures.train, pictures.test
+    labels = np.concatenate([train.labels, test.labels])
+    for start in range(0, len(labels), rows):
+        chosen = np.arange(start, min(start + rows, len(labels)))
+        own = chosen < len(train)
+        each = [split.pixels(at) for split, at in ((train, chosen[own]), (test, chosen[~own] - len(train))) if len(at)]
+        yield np.concatenate(each), labels[chosen]
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Inside, no other process of this machine makes the file. Where files have no locks, each makes the same."""
+    with open(path.with_suffix(".lock"), "ab") as lock:
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

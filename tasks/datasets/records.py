@@ -1,0 +1,198 @@
+"""Records that are no pictures, such as questions with their answers: rows of fields, each with an id of its own.
+
+A data set of records is a file of JSON Lines (an object in each line) or of Parquet. Whoever reads it declares the
+fields, `catalog.load_records(dataset, pa.schema([("id", pa.string()), ("question", pa.string())]))`; others in the file
+are passed over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.datasets.content import Source, digest_of
+from tasks.datasets.dataset import DatasetError
+from tasks.datasets.images import Images
+
+RULE = "records 1"
+ID = "id"
+SUFFIXES = (".jsonl", ".parquet")
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """A table with a column `id` of text, different in each row; the other columns hold text, numbers, true or false,
+    or lists and structs of these.
+    """
+
+    table: pa.Table
+
+    def __post_init__(self) -> None:
+        check_schema(self.table.schema)
+        for field in self.table.schema:
+            column = self.table[field.name]
+            if column.null_count and (field.name == ID or not field.nullable):
+                row = column.is_null().to_pylist().index(True)
+                raise DatasetError(f"record {row} has no {field.name}")
+        often = [each for each, count in Counter(self.ids).items() if count > 1]
+        if often:
+            raise DatasetError(f"several records have the id {often[0]!r}; each must have one of its own")
+
+    @property
+    def ids(self) -> list[str]:
+        return list(self.table[ID].to_pylist())
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def rows(self, chosen: NDArray[np.integer]) -> Records:
+        """These records, in that order, each once."""
+        return Records(self.table.take(pa.array(chosen)))
+
+    def each(self) -> Iterator[dict[str, Any]]:
+        """Every record with its fields."""
+        for batch in self.table.to_batches(max_chunksize=1024):
+            yield from batch.to_pylist()
+
+
+@dataclass(frozen=True)
+class RecordFile:
+    """A data set's content: a file of records, and the digest of its bytes."""
+
+    path: Path
+    sha256: str
+
+    def digest(self) -> str:
+        return digest_of(RULE, [self.path.suffix.lower().encode(), self.sha256.encode()])
+
+    def images(self) -> Images:
+        raise DatasetError(f"{self.path} holds records and no images")
+
+    def records(self, schema: pa.Schema) -> Records:
+        """The fields of the schema, of its types; DatasetError, naming the row, where the file has others."""
+        check_schema(schema)
+        table = (
+            from_parquet(self.path, schema) if self.path.suffix.lower() == ".parquet" else from_lines(self.path, schema)
+        )
+        if not table.num_rows:
+            raise DatasetError(f"{self.path} has no records")
+        try:
+            return Records(table)
+        except DatasetError as error:
+            raise DatasetError(f"{self.path}: {error}") from None
+
+
+def source(path: Path) -> Source:
+    """The file's records; DatasetError for a file of another kind."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise DatasetError(f"{path} is no file of records; it must end in {' or '.join(SUFFIXES)}")
+    return Source(RULE, (path,), lambda: RecordFile(path, sha256(path)))
+
+
+def sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def check_schema(schema: pa.Schema) -> None:
+    """DatasetError unless there is one `id`, which is text, and every field has a form that JSON has, too."""
+    if schema.names.count(ID) != 1 or not is_text(schema.field(ID).type):
+        raise DatasetError(
+            f"records have the fields {', '.join(schema.names) or 'none'}; one must be {ID}, which is text"
+        )
+    for field in schema:
+        if schema.names.count(field.name) > 1 or not is_plain(field.type):
+            raise DatasetError(
+                f"the field {field.name} of records is {field.type}; each must be given once, and be text, numbers, "
+                "true or false, or lists and structs of these"
+            )
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def is_plain(kind: pa.DataType) -> bool:
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return is_plain(kind.value_type)
+    if pa.types.is_struct(kind):
+        return all(is_plain(field.type) for field in kind)
+    return is_text(kind) or bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def from_lines(path: Path, schema: pa.Schema) -> pa.Table:
+    numbers: list[int] = []
+    rows: list[dict[str, Any]] = []
+    try:
+        with path.open(encoding="utf-8-sig") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    numbers.append(number)
+                    rows.append(parsed(path, number, line))
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{path} is no text in UTF-8: {error}") from None
+    return table_of(path, numbers, rows, schema)
+
+
+def parsed(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise DatasetError(f"{path}, line {number} is no JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise DatasetError(f'{path}, line {number} is no object; write each record as {{"id": ..., ...}}')
+    return row
+
+
+def table_of(path: Path, numbers: Sequence[int], rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    """The rows' fields of the schema; DatasetError naming the first line that has another."""
+    lacking = next((number for number, row in zip(numbers, rows, strict=True) if row.get(ID) is None), None)
+    if lacking is not None:
+        raise DatasetError(f"{path}, line {lacking} has no {ID}")
+    try:
+        return pa.Table.from_pylist(list(rows), schema)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
+        for number, row in zip(numbers, rows, strict=True):
+            for field in schema:
+                try:
+                    pa.array([row.get(field.name)], field.type)
+                except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                    raise DatasetError(
+                        f"{path}, line {number}: {field.name} is {row[field.name]!r:.80}; it must be {field.type}"
+                    ) from None
+        # Arrow takes a value by itself for what it does not among others, such as [] for a struct.
+        raise DatasetError(f"{path}: its records do not have the declared fields: {problem}") from None
+
+
+def from_parquet(path: Path, schema: pa.Schema) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    try:
+        there = pq.read_schema(path).names
+        lacking = [
+            field.name for field in schema if field.name not in there and (field.name == ID or not field.nullable)
+        ]
+        if lacking:
+            raise DatasetError(f"{path} has the columns {', '.join(there)} and no {lacking[0]}")
+        table = pq.read_table(path, columns=[name for name in schema.names if name in there])
+        columns = [
+            table[field.name].cast(field.type) if field.name in there else pa.nulls(table.num_rows, field.type)
+            for field in schema
+        ]
+        return pa.table(columns, schema=schema)
+    except (OSError, pa.ArrowException) as error:
+        raise DatasetError(f"{path} cannot be read: {' '.join(str(error).split())}") from None

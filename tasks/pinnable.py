@@ -1,0 +1,32 @@
+"""What a config names and a key sees by its content: a data set, a file, a network, a model, or an audit's own kind."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Protocol, Self, runtime_checkable
+
+
+class Unavailable(ValueError):
+    """What was named is not there, cannot be read, or is not what was pinned: one line for the user.
+
+    Any other ValueError of `pin` says that the name itself is wrong.
+    """
+
+
+@runtime_checkable
+class Pinnable(Protocol):
+    """A frozen dataclass of a config that stands for content outside of it.
+
+    Where it is written as text, `parse(text)` reads it and `str` writes it, with the digest once it is pinned. What
+    has a `named()` is told to others by that: without the folders it lies in.
+    """
+
+    def identity(self) -> str:
+        """What a key sees: the content, never the name or path. ValueError before it is pinned."""
+
+    def pin(self, known: MutableMapping[str, str]) -> Self:
+        """The same with the digest of its content as it is now, found by any process of this machine.
+
+        `known` remembers digests by files' paths, sizes and times of change. Unavailable where the content is not
+        there or not what a digest given already says; ValueError, in one line, where the name is wrong.
+        """

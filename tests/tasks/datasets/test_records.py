@@ -1,0 +1,114 @@
+"""Records with ids: read by their declared fields, pinned by content, refused in a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.datasets.catalog import is_embedded, load, load_records, pin
+from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
+from tasks.datasets.records import Records
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        pa.field("question", pa.string(), nullable=False),
+        ("answers", pa.struct([("text", pa.list_(pa.string())), ("start", pa.list_(pa.int32()))])),
+    ]
+)
+LINES = """\
+{"id": "56be", "question": "Who sang?", "answers": {"text": ["B\\u00e9la"], "start": [7]}, "title": "passed over"}
+
+{"id": "56bf", "question": "When?"}
+"""
+ROWS: list[dict[str, Any]] = [
+    {"id": "56be", "question": "Who sang?", "answers": {"text": ["Béla"], "start": [7]}},
+    {"id": "56bf", "question": "When?", "answers": None},
+]
+
+
+def given(folder: Path, text: str = LINES, name: str = "squad.jsonl") -> Dataset:
+    (folder / name).write_text(text)
+    return Dataset(f"records:{folder / name}")
+
+
+def test_lines_are_read_by_the_declared_fields(tmp_path: Path) -> None:
+    dataset = pin(given(tmp_path))
+    found = load_records(dataset, SCHEMA)
+    assert (ROWS, ["56be", "56bf"], 2) == (list(found.each()), found.ids, len(found))
+    assert SCHEMA == found.table.schema
+    assert found is load_records(dataset, SCHEMA)
+    only_ids = load_records(dataset, pa.schema([("id", pa.string())]))
+    assert [{"id": "56be"}, {"id": "56bf"}] == list(only_ids.each())
+    assert ["56bf"] == found.rows(np.array([1])).ids
+
+
+def test_parquet_holds_the_same(tmp_path: Path) -> None:
+    pq.write_table(pa.Table.from_pylist(ROWS, SCHEMA), tmp_path / "squad.parquet")
+    found = load_records(pin(Dataset(f"records:{tmp_path / 'squad.parquet'}")), SCHEMA)
+    assert (ROWS, SCHEMA) == (list(found.each()), found.table.schema)
+
+
+def test_the_digest_is_of_the_content_and_of_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = pin(given(tmp_path))
+    assert first.digest == pin(given(tmp_path, name="other.jsonl")).digest
+    assert first.digest != pin(given(tmp_path, LINES + "\n", "third.jsonl")).digest
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
+    assert first == pin(Dataset("records:squad.jsonl"))
+    assert not is_embedded(first.name)
+    given(tmp_path, LINES.replace("When", "Where"))
+    with pytest.raises(DatasetError, match="is not the one that was pinned"):
+        load_records(Dataset(first.name, first.digest), pa.schema([("id", pa.string()), ("title", pa.string())]))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", r"squad.jsonl, line 1 is no JSON: "),
+        (LINES + "[1]", r'squad.jsonl, line 4 is no object; write each record as {"id": ..., ...}'),
+        (LINES + '{"question": "?"}', "squad.jsonl, line 4 has no id"),
+        (LINES + '{"id": 4, "question": "?"}', "squad.jsonl, line 4: id is 4; it must be string"),
+        (LINES + '{"id": "c"}', "squad.jsonl: record 2 has no question"),
+        (LINES + '{"id": "56bf", "question": "?"}', "squad.jsonl: several records have the id '56bf'"),
+        (LINES + '{"id": "c", "question": "?", "answers": []}', "its records do not have the declared fields: "),
+        (LINES + '{"id": "c", "question": "?", "answers": 3}', "line 4: answers is 3; it must be struct"),
+        ("\n", "squad.jsonl has no records"),
+    ],
+)
+def test_a_line_that_is_not_as_declared_is_named(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(DatasetError) as caught:
+        load_records(given(tmp_path, text), SCHEMA)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_without_the_fields_and_of_other_kinds_are_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": ["a"]}), tmp_path / "squad.parquet")
+    with pytest.raises(DatasetError, match=r"squad\.parquet has the columns id and no question"):
+        load_records(Dataset(f"records:{tmp_path / 'squad.parquet'}"), SCHEMA)
+    with pytest.raises(DatasetError, match=r"is no file of records; it must end in \.jsonl or \.parquet"):
+        pin(given(tmp_path, "", "squad.txt"))
+    with pytest.raises(DatasetError, match=r"no file .*gone\.jsonl"):
+        pin(Dataset(f"records:{tmp_path / 'gone.jsonl'}"))
+    with pytest.raises(UnknownDataset, match="has the option #rgb; records have no shape"):
+        pin(Dataset(given(tmp_path).name + "#rgb"))
+
+
+def test_images_are_no_records_nor_records_images(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="'digits' holds images and no records; those are records:FILE"):
+        load_records(Dataset("digits"), SCHEMA)
+    with pytest.raises(DatasetError, match="holds records and no images"):
+        load(pin(given(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    "fields", [[("question", pa.string())], [("id", pa.int64())], [("id", pa.string()), ("at", pa.timestamp("s"))]]
+)
+def test_fields_are_an_id_and_what_json_has(fields: list[tuple[str, pa.DataType]]) -> None:
+    with pytest.raises(DatasetError, match=r"one must be id, which is text|the field at of records is timestamp"):
+        Records(pa.schema(fields).empty_table())

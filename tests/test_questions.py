@@ -1,0 +1,109 @@
+"""From the command line: an audit of another package, on records of the user's own that are no pictures."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.run_folder.journal import Journal
+from orchestrator.store import open_store
+from orchestrator.tracking import facts
+from tasks.datasets import catalog
+from tests.dashboards.pages import words
+from tests.support.shell import Here
+
+RUN = ("run", "questions", "--address", "none", "data=records:asked.jsonl", "lexicon=common.txt")
+ASKED = [
+    {"id": "a<1>", "question": "Is 1 < 2?", "answer": "yes one is less than two", "topic": "numbers"},
+    {"id": "b", "question": "<script>alert('x')</script>", "answer": "the quick brown fox jumps over it"},
+    {"id": "c", "question": "Où?\nDans la ville.", "answer": "in the old town by the sea"},
+]
+
+
+@pytest.fixture
+def engram(tmp_path: Path) -> Here:
+    (tmp_path / "asked.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in ASKED))
+    (tmp_path / "common.txt").write_text("the in by it\n")
+    return Here(tmp_path)
+
+
+def test_records_are_read_counted_and_answered_in_the_audits_own_words(engram: Here) -> None:
+    for enough, answer in ((0.5, "Wordy"), (3, "Unclear"), (12, "Short")):
+        sentence = f"{answer}: an answer has 4.67 words, where {enough} are enough."
+        assert sentence in engram(*RUN, f"enough={enough}").stdout
+    run = engram.json("runs")["runs"][0]["run"]
+    counted = engram.json("results", run, "words")
+    assert {"a<1>": 6, "b": 5, "c": 3} == {row["id"]: row["words"] for row in counted}
+    store = open_store(str(engram.folder / "engram-store"))
+    tags = [facts.answer(Journal(store.folder("runs", each["run"])), store) for each in engram.json("runs")["runs"]]
+    told = {(each["engram.answer"], each["engram.tone"]) for each in tags}
+    assert {("wordy", "accused"), ("unclear", "open"), ("short", "cleared")} == told
+
+
+def test_a_kind_of_the_audits_own_is_pinned_by_what_it_means(engram: Here) -> None:
+    first = engram.json(*RUN)
+    (engram.folder / "common.txt").write_text("it by\nin the THE\n")
+    again = engram.json(*RUN)
+    assert (first["run"], 0) == (again["run"], again["jobs"]["done"])
+    (engram.folder / "common.txt").write_text("it\n")
+    assert first["run"] != engram.json(*RUN)["run"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "code", "said"),
+    [
+        ("lexicon=common.doc", 2, "lexicon is 'common.doc'; it must be a file that ends in .txt"),
+        ("lexicon=gone.txt", 1, "lexicon gone.txt cannot be read: No such file or directory"),
+        ("data=records:gone.jsonl", 1, "no file "),
+        ("data=records:asked.jsonl#rgb", 2, "records have no shape"),
+    ],
+)
+def test_what_is_wrong_with_either_is_one_line(engram: Here, setting: str, code: int, said: str) -> None:
+    done = engram("run", "questions", "--address", "none", setting, code=code)
+    assert (True, 1) == (said in done.stderr, len(done.stderr.splitlines())), done.stderr
+
+
+def test_an_answer_that_is_not_declared_is_one_line_and_the_tables_are_kept(engram: Here) -> None:
+    done = engram(*RUN, "says=chatty", code=1)
+    line = "questions: answer is 'chatty'; it must be one of those declared: wordy, short, unclear"
+    assert [True] == [line in each for each in done.stderr.splitlines() if "chatty" in each]
+    assert "Traceback" not in done.stderr
+    run = engram.json("runs")["runs"][0]
+    assert ("finished", 3) == (run["state"], len(engram.json("results", run["run"], "words")))
+
+
+def test_probes_are_handed_out_as_lines_with_ids(engram: Here) -> None:
+    asked = ("probes", "questions", "data=records:asked.jsonl", "--out")
+    assert {"folder": "handed", "records": 6, "sets": {"plain": 3, "polite": 3}} == engram.json(*asked, "handed")
+    assert "6 records in other, in 2 sets: plain, polite" == engram(*asked, "other").stdout.splitlines()[-1]
+    folder = engram.folder / "handed"
+    assert {"README.txt", "plain.jsonl", "polite.jsonl", "records.csv"} == {path.name for path in folder.iterdir()}
+    lines = [json.loads(line) for line in (folder / "polite.jsonl").read_text().splitlines()]
+    assert [{"id": f"{each['id']}+please", "question": f"{each['question']} Please!"} for each in ASKED] == lines
+    with (folder / "records.csv").open(newline="") as listed:
+        assert [("a<1>", "plain", "0"), ("c+please", "polite", "2")] == [
+            tuple(row.values()) for at, row in enumerate(csv.DictReader(listed)) if at in (0, 5)
+        ]
+
+
+def test_a_page_shows_records_as_text_and_only_to_who_asks_for_them(engram: Here) -> None:
+    report = engram.json(*RUN, "enough=0.5", "--report", "--show-images")
+    page = Path(report["report"])
+    public, private = (path.read_text() for path in (page.with_name("report.html"), page))
+    assert "report-with-images.html" == page.name
+    note = "Records of records:asked.jsonl are yours and are not shown unless asked for with --show-images."
+    assert note in words(page.with_name("report.html"))
+    assert note not in words(page)
+    for text in ("alert(", "Is 1", "a&lt;1&gt;", "Dans la ville"):
+        assert text not in public
+        assert text in private
+    assert "<script" not in private
+    assert "a<1> question Is 1 < 2? b question <script>alert('x')</script> c question Où? Dans la ville." in words(page)
+    assert '<span class="badge accused" title="answers are longer than they need be">' in public
+    (engram.folder / "asked.jsonl").unlink()
+    catalog._records.clear()  # as in another process
+    engram("report", report["run"], "--show-images")
+    assert "The records cannot be shown" in words(page)

@@ -1,0 +1,171 @@
+"""Are the answers to questions longer than they need be?
+
+An audit of records that are no pictures: how many words an answer has, those of a lexicon not counted. It has answers
+of its own, and a kind of its own in its config that is pinned by what it means.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+
+import pyarrow as pa
+
+from tasks import statistics
+from tasks.audit import Audit, Meaning, Verdict
+from tasks.datasets.catalog import load_records
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.records import Records
+from tasks.job import Inputs, Job, Roots, task
+from tasks.measure import Measure, Tables, roots, summarised
+from tasks.pinnable import Unavailable
+from tasks.summaries import Row, row
+
+QUESTIONS = pa.schema(
+    [
+        ("id", pa.string()),
+        pa.field("question", pa.string(), nullable=False),
+        pa.field("answer", pa.string(), nullable=False),
+    ]
+)
+WORDS = pa.schema([("id", pa.string()), ("words", pa.int64())])
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """A file of words, pinned by the words: their order and what is between them do not matter. Written `path`."""
+
+    path: str
+    digest: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Lexicon:
+        path, _, digest = text.rpartition("@")
+        return cls(path, digest) if path else cls(text)
+
+    def __str__(self) -> str:
+        return f"{self.path}@{self.digest}" if self.digest else self.path
+
+    def named(self) -> Lexicon:
+        return Lexicon(PurePath(self.path).name, self.digest)
+
+    def identity(self) -> str:
+        if not self.digest:
+            raise ValueError(f"lexicon {self.path!r} has no digest yet; pin it before planning")
+        return self.digest
+
+    def pin(self, known: MutableMapping[str, str]) -> Lexicon:
+        if not self.path.endswith(".txt"):
+            raise ValueError(f"lexicon is {self.path!r}; it must be a file that ends in .txt")
+        found = Lexicon(str(Path(self.path).absolute()), self.digest_now())
+        if self.digest and self.digest != found.digest:
+            raise Unavailable(f"lexicon {self.path} is not the one that was pinned")
+        return found
+
+    def digest_now(self) -> str:
+        return hashlib.sha256(" ".join(sorted(self.words())).encode()).hexdigest()
+
+    def words(self) -> frozenset[str]:
+        try:
+            return frozenset(Path(self.path).read_text().lower().split())
+        except OSError as error:
+            raise Unavailable(f"lexicon {self.path} cannot be read: {error.strerror}") from None
+
+
+SHIPPED = Dataset(f"records:{Path(__file__).with_suffix('.jsonl')}")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Which questions, in how many parts, and how many words are enough. What it `says` it answers, come what may."""
+
+    data: Dataset = SHIPPED
+    lexicon: Lexicon | None = None
+    parts: int = 2
+    enough: float = 3.0
+    says: str = ""
+
+
+@dataclass(frozen=True)
+class Counting:
+    """The answers of one of so many parts of the records."""
+
+    data: Dataset
+    lexicon: Lexicon | None
+    part: int
+    parts: int
+
+
+@task(version=1)
+def words(config: Counting, inputs: Inputs) -> pa.Table:
+    passed = config.lexicon.words() if config.lexicon else frozenset()
+    records = list(load_records(config.data, QUESTIONS).each())[config.part :: config.parts]
+    counts = [sum(word not in passed for word in each["answer"].lower().split()) for each in records]
+    return pa.table([[each["id"] for each in records], counts], schema=WORDS)
+
+
+def planned(config: Config, trained: None) -> list[Job]:
+    parts = [Counting(config.data, config.lexicon, part, config.parts) for part in range(config.parts)]
+    return [Job(words, part) for part in parts]
+
+
+def mean_words(tables: Tables, about: Config) -> Iterator[Row]:
+    counts = [float(each["words"]) for each in tables.rows(WORDS)]
+    if counts:
+        yield row("words of an answer", {}, statistics.mean(counts), "answer", null=about.enough)
+
+
+MEASURES = (Measure("words", WORDS, planned, mean_words),)
+
+
+@dataclass(frozen=True)
+class Enough:
+    enough: float
+
+
+@task(version=1, gathers=True)
+def summary(config: Enough, inputs: Inputs) -> pa.Table:
+    return summarised(MEASURES, inputs, config)
+
+
+def plan(config: Config) -> Roots:
+    return roots(MEASURES, config, None, lambda read: Job(summary, Enough(config.enough), read))
+
+
+def verdict(config: Config, table: pa.Table) -> Verdict:
+    limits = "How long an answer is says nothing of whether it is right."
+    found = next((each for each in table.to_pylist() if each["low"] is not None), None)
+    if found is None:
+        return Verdict(config.says or "unclear", "Unclear: there are too few answers.", limits, ())
+    wordy, short = found["low"] > config.enough, found["high"] < config.enough
+    answer = config.says or ("wordy" if wordy else "short" if short else "unclear")
+    sentence = (
+        f"{answer.capitalize()}: an answer has {found['estimate']:.3g} words, where {config.enough:g} are enough."
+    )
+    return Verdict(answer, sentence, limits, ((found["metric"], found["setting"]),))
+
+
+def probes(config: Config) -> Iterator[tuple[str, Records]]:
+    """The questions as they stand and, with other ids, asked politely."""
+    asked = load_records(config.data, QUESTIONS)
+    yield "plain", Records(asked.table.select(["id", "question"]))
+    polite = [{"id": f"{each['id']}+please", "question": f"{each['question']} Please!"} for each in asked.each()]
+    yield "polite", Records(pa.Table.from_pylist(polite, QUESTIONS.remove(2)))
+
+
+AUDIT = Audit(
+    config=Config,
+    plan=plan,
+    presets={"smoke": Config()},
+    tiny=lambda config: replace(config, data=SHIPPED, parts=2),
+    verdict=verdict,
+    probes=probes,
+    measures=MEASURES,
+    answers={
+        "wordy": Meaning("answers are longer than they need be", "accused"),
+        "short": Meaning("answers are short enough", "cleared"),
+        "unclear": Meaning("there are too few answers to say"),
+    },
+)
