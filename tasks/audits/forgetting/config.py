@@ -18,7 +18,7 @@ from tasks.training.recipe import OptimiserName, check_schedule
 
 MeasureGroup = Literal["scores", "examples"]
 
-LEAST = {"crop": 0, "replicates": 1, "decimals": 1, "epochs": 1, "batch": 1, "resamples": 1, "seed": 0}
+LEAST = {"crop": 0, "replicates": 1, "decimals": 1, "epochs": 1, "link": 0, "batch": 1, "resamples": 1, "seed": 0}
 DEEP = ("densenet100", "resnet18")
 
 # The columns of the paper's tables: D* is the query set, shares of the calibration set, all of it and of the query set.
@@ -43,7 +43,8 @@ class Forgetting:
     `learning_rate` times the factors of `schedule`. It ends small: models that have not come to rest differ from one
     replicate to the next by more than what they were trained on. Where `crop` is above 0 training sees random squares
     of that side, and models are asked about central ones. Each is trained `replicates` times, from other seeds and on
-    other shares.
+    other shares. A training is a chain of links of `link` epochs each, from whose ends it goes on after an
+    interruption; 0: one job.
 
     Confidences are compared to so many `decimals`, or to those of a table that has fewer; from 8 on as float32 has
     them, which is published. Models that know an image differ in how close to 1 they come, by chance and by how long
@@ -66,6 +67,7 @@ class Forgetting:
     crop: int = 0
     replicates: int = 5
     epochs: int = 20
+    link: int = 0
     optimiser: OptimiserName = "adam"
     learning_rate: float = 1e-3
     schedule: tuple[tuple[int, float], ...] = ((16, 0.1),)
@@ -135,5 +137,6 @@ def tiny(config: Forgetting) -> Forgetting:
         crop=(4 if deep else 12) if config.crop else 0,
         replicates=min(config.replicates, 2),
         epochs=min(config.epochs, 1 if deep else 2),
+        link=1 if config.link else 0,
         resamples=min(config.resamples, 20),
     )

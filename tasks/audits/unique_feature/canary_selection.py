@@ -23,6 +23,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.features import Feature, drawn
 from tasks.job import Inputs, task
 from tasks.training import classifier
+from tasks.training.chains import up_to
 from tasks.training.classifier import Burnt, Training
 
 End = Literal["highest", "lowest"]
@@ -165,12 +166,21 @@ class RankedTraining:
     def __post_init__(self) -> None:
         no_other(self.training)
 
+    @property
+    def epochs(self) -> int:
+        return self.training.epochs
+
 
 def no_other(training: Training) -> None:
     """ValueError where a training to which a canary is added carries features already."""
     if training.burnt:
         rows = ", ".join(str(burnt.row) for burnt in training.burnt)
         raise ValueError(f"training burns a feature into row {rows}; it must burn none beside the canary's")
+
+
+def link(config: RankedTraining, before: int, end: int) -> RankedTraining:
+    """The training up to epoch `end`."""
+    return replace(config, training=up_to(config.training, before, end))
 
 
 def batch_key(config: RankedTraining) -> Training:
@@ -194,9 +204,7 @@ def train_many(
         except ValueError as error:
             yield index, error
     if trainings:
-        order = list(trainings)
-        for place, outcome in classifier.train_many(list(trainings.values()), [()] * len(trainings)):
-            yield order[place], outcome
+        yield from classifier.train_jobs(trainings)
 
 
 @task(version=1, name="unique_feature.train_ranked", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)

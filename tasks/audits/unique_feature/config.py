@@ -27,6 +27,7 @@ LEAST = {
     "probes": 0,
     "examples": 0,
     "epochs": 1,
+    "link": 0,
     "patience": 0,
     "batch": 1,
     "seed": 0,
@@ -40,7 +41,9 @@ class UniqueFeature:
     The defaults are the published setting: `network` trained for up to `epochs`, stopped after `patience` epochs
     without a lower validation loss (0: never), Adam at `learning_rate`, `batch` images a step. `tasks.models.catalog`
     lists the networks; one's own is written package.module:factory. `dropout`, `batch_norm` and `augmentation` are
-    those of the paper's Table 3. Training uses the first `examples` training images (0: all).
+    those of the paper's Table 3. Training uses the first `examples` training images (0: all). A
+    training is a chain of links of `link` epochs each, from whose ends it goes on after an interruption; 0: one job.
+    Those that are traced or followed epoch by epoch are one job always.
 
     The models are asked about `feature`; the canaries carry `burnt`, which is that feature unless another is given.
     With `drawn` every canary carries, and is asked about, a feature of its own, drawn from the family of `feature`: the
@@ -77,6 +80,7 @@ class UniqueFeature:
     beside_plain: bool = False
     examples: int = 0
     epochs: int = 500
+    link: int = 0
     patience: int = 10
     optimiser: OptimiserName = "adam"
     learning_rate: float = 3e-4
@@ -158,4 +162,5 @@ def tiny(config: UniqueFeature) -> UniqueFeature:
         probes=min(config.probes, 20) or 20,
         examples=60 if slow else 300,
         epochs=min(config.epochs, 1 if deep else 2),
+        link=1 if config.link else 0,
     )
