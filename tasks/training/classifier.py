@@ -41,8 +41,7 @@ class Burnt:
     feature: Feature
 
     def __post_init__(self) -> None:
-        if self.row < 0:
-            raise ValueError(f"row is {self.row}; it must be at least 0")
+        at_least(self, {"row": 0})
 
 
 @dataclass(frozen=True)

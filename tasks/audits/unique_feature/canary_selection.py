@@ -22,6 +22,7 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.datasets.catalog import load
 from tasks.datasets.features import Feature, drawn
 from tasks.job import Inputs, task
+from tasks.ranges import at_least, one_of
 from tasks.training import classifier
 from tasks.training.chains import up_to
 from tasks.training.classifier import Burnt, Training
@@ -48,10 +49,8 @@ class Ranked:
     rank: int
 
     def __post_init__(self) -> None:
-        if self.end not in get_args(End):
-            raise ValueError(f"end is {self.end!r}; it must be one of {', '.join(get_args(End))}")
-        if self.rank < 1:
-            raise ValueError(f"rank is {self.rank}; it must be at least 1")
+        one_of(self, "end", End)
+        at_least(self, {"rank": 1})
 
 
 def row_of(canary: int | Ranked, inputs: Inputs) -> int:
@@ -114,8 +113,7 @@ class Choice:
     count: int
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise ValueError(f"count is {self.count}; it must be at least 1")
+        at_least(self, {"count": 1})
 
 
 @task(version=1, name="unique_feature.chosen")

@@ -32,7 +32,7 @@ THEIRS = ExternalTargets(outputs=(File("theirs.csv"),))
         ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be a finite number above 0"),
         ({"learning_rate": float("nan")}, "learning_rate is nan; it must be a finite number above 0"),
         ({"schedule": ((5, 0.1), (2, 0.5))}, "it must be pairs of an epoch from 1, ascending, and a factor above 0"),
-        ({"margin": 1.0}, "margin is 1.0; it must be a number between 0 and 1"),
+        ({"margin": 1.0}, "margin is 1.0; it must be between 0 and 1"),
         ({"optimiser": "best"}, "optimiser is 'best'; it must be one of"),
         ({"measures": ("all",)}, "it must be some of scores, examples"),
         ({"measures": ()}, "it must be some of scores, examples"),
