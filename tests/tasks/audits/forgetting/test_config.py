@@ -26,6 +26,7 @@ THEIRS = ExternalTargets(outputs=(File("theirs.csv"),))
         ({"replicates": 0}, "replicates is 0; it must be at least 1"),
         ({"epochs": 0}, "epochs is 0; it must be at least 1"),
         ({"batch": 0}, "batch is 0; it must be at least 1"),
+        ({"link": -1}, "link is -1; it must be at least 0"),
         ({"resamples": 0}, "resamples is 0; it must be at least 1"),
         ({"crop": -1}, "crop is -1; it must be at least 0"),
         ({"seed": -1}, "seed is -1; it must be at least 0"),
