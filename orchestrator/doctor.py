@@ -20,7 +20,7 @@ from pathlib import Path
 from orchestrator.errors import EngramError
 from orchestrator.spec.addresses import PLACES, host_and_port
 
-NEEDED = ("ray", "torch", "torchvision", "numpy", "scipy", "pyarrow", "scikit-learn", "pillow", "pydantic", "pyyaml")
+NEEDED = ("ray", "torch", "torchvision", "numpy", "scipy", "pyarrow", "scikit-learn", "pillow", "pyyaml")
 USEFUL = {"mlflow": "runs are then not tracked", "faiss-gpu|faiss-cpu": "nearest neighbours then go by torch"}
 ROOM = 1_000_000_000  # bytes free in the store below which a run may well have to pause
 SHM = 500_000_000  # bytes in /dev/shm below which Ray keeps its objects on the disk

@@ -12,6 +12,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from tasks.ranges import at_least, one_of
+
 StrategyName = Literal["auto", "loop", "stack", "graph"]
 STRATEGIES: tuple[str, ...] = get_args(StrategyName)
 
@@ -45,11 +47,8 @@ class ComputeContext:
     settle: Settle = field(default_factory=here)
 
     def __post_init__(self) -> None:
-        if self.way not in STRATEGIES:
-            raise ValueError(f"way is {self.way!r}; it must be one of {', '.join(STRATEGIES)}")
-        for name in ("members", "sharers"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        one_of(self, "way", StrategyName)
+        at_least(self, {"sharers": 1} if self.members is None else {"members": 1, "sharers": 1})
 
 
 @dataclass

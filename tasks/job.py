@@ -77,13 +77,15 @@ class Job:
     """One call of a task: the function, its frozen config, and the jobs whose tables it reads, in order.
 
     `after` names the job that reaches an earlier point of the same training; its stored state is where this one may
-    continue from, which makes no difference to the result.
+    continue from, which makes no difference to the result. One that `waits` has it computed first even where nothing
+    reads its table.
     """
 
     function: Function
     config: Any
     inputs: tuple[Job, ...] = ()
     after: Job | None = None
+    waits: bool = False
 
 
 # A root is a table that a user asks for by name: one job's, or the rows of several jobs' one after another.

@@ -80,3 +80,40 @@ def test_what_is_kept_lets_the_same_training_go_further(tmp_path: Path, undistur
     assert set() == store.states()
     said = engram(*short, "--keep", "weights", code=2)
     assert "engram: keep is 'weights'; it must be one of none, state\n" == said.stderr
+
+
+# Canaries, one drawn by its self-influence: their models are trained by rank.
+CANARIES = ("canaries=1", "choice=self-influence", "measures=scores", "examples=60", "epochs=6", "patience=4")
+UNIQUE = ("run", "unique_feature", "--preset", "smoke", "scale=tiny", *CANARIES, "--address", "none", "--way", "loop")
+
+
+def test_an_audit_of_classifiers_killed_in_mid_chain_ends_with_the_tables_of_the_unbroken_one(tmp_path: Path) -> None:
+    (tmp_path / "whole").mkdir()
+    whole = Here(tmp_path / "whole").json(*UNIQUE)["run"]
+    undisturbed = open_store(tmp_path / "whole" / "engram-store")
+    engram, shell = Here(tmp_path), Shell(tmp_path)
+    store = open_store(tmp_path / "engram-store")
+    driver = shell.start(*UNIQUE, "link=1")
+    shell.until(lambda: bool(store.states()), driver)
+    driver.kill()
+    driver.communicate()
+    before, states = store.keys(), store.states()
+    ended = engram.json(*UNIQUE, "link=1")
+    journal = Journal(tmp_path / "engram-store" / "runs" / ended["run"])
+    jobs = journal.tasks()
+    assert ("finished", len(before)) == (ended["state"], len(jobs) - ended["jobs"]["done"])
+    chains: dict[str, dict[int, str]] = {"classifier.train": {}, "unique_feature.train_ranked": {}}
+    for key, task in jobs.items():
+        if task in chains:
+            config = store.record(key)["config"]
+            chains[task][config.get("training", config)["epochs"]] = key
+    for task, links in chains.items():
+        assert [1, 2, 3, 4, 5, 6] == sorted(links), task
+        gone_on = [store.record(links[epochs]).get("continued_from") for epochs in sorted(links)]
+        lengths = [store.read(links[epochs])["epochs"][0].as_py() for epochs in sorted(links)]
+        assert [None, *lengths[:-1]] == gone_on, task
+    assert states <= {key for links in chains.values() for key in links.values()}
+    assert set() == store.states()
+    assert Journal(tmp_path / "whole" / "engram-store" / "runs" / whole).roots() == journal.roots()
+    for name in journal.roots():
+        assert tables(undisturbed, whole, name) == tables(store, ended["run"], name)

@@ -239,7 +239,7 @@ def test_a_table_that_says_something_else_is_refused_before_anything_is_trained(
         (("targets=[{qery: 1.0}]",), 2, "unknown field targets[0].qery: it has query, calibration, outside; did you"),
         (("targets=[{query: 0}]",), 2, "a target is trained on nothing; one of query, calibration and outside must be"),
         (("targets=outside",), 2, "outside is none; it must be a data set for targets that are trained on it"),
-        (("margin=2",), 2, "margin is 2.0; it must be a number between 0 and 1"),
+        (("margin=2",), 2, "margin is 2.0; it must be between 0 and 1"),
         (("replicates=0",), 2, "replicates is 0; it must be at least 1"),
         (("resamples=0",), 2, "resamples is 0; it must be at least 1"),
         (("learning_rate=0",), 2, "learning_rate is 0.0; it must be a finite number above 0"),

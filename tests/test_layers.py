@@ -19,7 +19,7 @@ FLOW = (
 )
 AUDITS = sorted(path.stem for path in (ROOT / "tasks" / "audits").iterdir() if not path.name.startswith("_"))
 NEVER = {
-    "tasks": {"ray", "mlflow", "pydantic", "orchestrator", "dashboards"},
+    "tasks": {"ray", "mlflow", "orchestrator", "dashboards"},
     "orchestrator": {"torch", "torchvision", "dashboards", *(f"tasks.audits.{audit}" for audit in AUDITS)},
     "dashboards": {"ray", "torch", "torchvision"},
 }
@@ -83,11 +83,11 @@ def test_there_is_no_module_for_things_without_a_name() -> None:
     assert [] == [path for path in modules() if path.stem in {"utils", "helpers", "misc", "common"}]
 
 
-def test_tasks_run_where_ray_mlflow_faiss_and_pydantic_are_absent(tmp_path: Path) -> None:
+def test_tasks_run_where_ray_mlflow_and_faiss_are_absent(tmp_path: Path) -> None:
     """In a bare process, with those packages made impossible to import, a run goes from command to tables."""
     script = f"""
 import sys
-for name in ("ray", "mlflow", "faiss", "pydantic", "onnx", "onnxruntime"):
+for name in ("ray", "mlflow", "faiss", "onnx", "onnxruntime"):
     sys.modules[name] = None
 import orchestrator
 few = dict(preset="smoke", canaries=1, epochs=1)

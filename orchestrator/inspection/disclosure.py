@@ -8,7 +8,6 @@ that pattern of it, in angle brackets: `<4 and 3 letters>`.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from orchestrator.errors import EngramError
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
-from orchestrator.spec.fields import coerce, declared, plain
+from orchestrator.spec.fields import coerce, declared, plain, rebuilt
 from tasks.files import WITHHELD
 
 UNKNOWN = "<withheld>"  # text of a config that no audit knows any more: nothing says what it is
@@ -40,16 +39,12 @@ class Disclosure:
         """The value, of the same type, with nothing private in it."""
         if hasattr(value, "named"):
             return value.named()
-        if isinstance(value, tuple):
-            return tuple(map(self.public, value))
-        if not dataclasses.is_dataclass(value) or isinstance(value, type) or hasattr(value, "identity"):
-            return value
-        changes = {}
-        for each in dataclasses.fields(value):
-            held = getattr(value, each.name)
-            withheld = each.metadata.get(WITHHELD) if not self.words else None
-            changes[each.name] = self.public(held) if withheld is None else self._stand_in(held, withheld(held))
-        return dataclasses.replace(value, **changes)
+        return rebuilt(value, self._part)
+
+    def _part(self, held: Any, metadata: Mapping[Any, Any]) -> Any:
+        """What is told of a field with this metadata."""
+        withheld = metadata.get(WITHHELD) if not self.words else None
+        return self.public(held) if withheld is None else self._stand_in(held, withheld(held))
 
     def _stand_in(self, text: str, pattern: str) -> str:
         if text not in self._stand_ins:

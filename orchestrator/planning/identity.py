@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.errors import SpecError
-from orchestrator.spec.fields import coerce, declared
+from orchestrator.spec.fields import kinds, parts, readers
 from tasks.job import Job, marks
 
 
@@ -33,13 +33,16 @@ def canonical(config: Any) -> Any:
             return {"identity": config.identity()}
         except ValueError as error:
             raise SpecError(str(error)) from None
-    if dataclasses.is_dataclass(config) and not isinstance(config, type):
-        where = type(config).__name__
-        return {
-            name: _stable(coerce(getattr(config, name), to, f"{where}.{name}"))
-            for name, to in declared(type(config)).items()
-        }
-    return _stable(config)
+    held = parts(config)
+    if held is None:
+        return _stable(config)
+    kind: Any = type(config)
+    read, nested, where = readers(kind), kinds(kind), kind.__name__
+    return {
+        # A config in a config is gone into here, and need not be read there too.
+        name: canonical(part) if type(part) in nested[name] else _stable(read[name](part, f"{where}.{name}"))
+        for name, part in held.items()
+    }
 
 
 def run_id(audit: str, keys: Sequence[str]) -> str:
@@ -48,9 +51,7 @@ def run_id(audit: str, keys: Sequence[str]) -> str:
 
 
 def _stable(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
+    if value is None or isinstance(value, (bool, int, str, float)):
         return value
     if isinstance(value, tuple | list):
         return [_stable(part) for part in value]

@@ -1,6 +1,7 @@
 """A plan: the jobs below some roots, each job once, inputs before their readers. A value, known before it runs.
 
-The links of a chain come one after another, too; but a link is planned only where something needs it itself.
+The links of a chain come one after another, too; but a link is planned only where something needs it itself, or the
+next one waits for it.
 """
 
 from __future__ import annotations
@@ -36,26 +37,31 @@ class Plan:
         """The plan of named roots and all that they read. Equal jobs (same key) become one."""
         jobs: dict[str, Job] = {}
         inputs: dict[str, tuple[str, ...]] = {}
-        before: dict[str, Job] = {}
+        following: dict[str, Job] = {}  # the links that come after another, by their own keys
         keys: dict[int, str] = {}  # of the Job objects seen, which `roots` keeps alive
+        ours: set[int] = set()  # those that are planned
+        new: list[str] = []  # planned keys whose chain was not followed yet
 
         def visit(root: Job, planned: bool = True) -> str:
+            seen: Container[int] = ours if planned else keys
             stack = [root]
             while stack:  # not recursive: what is below may be deeper than Python's stack
                 job = stack[-1]
-                waiting = [below for below in job.inputs if id(below) not in keys]
+                waiting = [below for below in job.inputs if id(below) not in seen]
                 if waiting:
                     stack.extend(reversed(waiting))
                     continue
                 stack.pop()
-                if id(job) not in keys:
+                if id(job) not in seen:
                     reads = tuple(keys[id(below)] for below in job.inputs)
-                    key = keys[id(job)] = key_of(job, reads)
+                    key = keys[id(job)] = keys.get(id(job)) or key_of(job, reads)
                     if planned:
+                        ours.add(id(job))
                         jobs.setdefault(key, job)
                         inputs.setdefault(key, reads)
-                    if job.after is not None:
-                        before.setdefault(key, job.after)
+                        new.append(key)
+                    if job.after is not None and (job.waits or key not in following):
+                        following[key] = job
             return keys[id(root)]
 
         named = {
@@ -63,12 +69,11 @@ class Plan:
             for name, root in roots.items()
         }
         after: dict[str, str] = {}
-        waiting = list(jobs)
-        while waiting:  # a chain may begin with links that are not planned
-            key = waiting.pop()
-            if key in before and key not in after:
-                after[key] = visit(before[key], planned=False)
-                waiting.append(after[key])
+        while new:  # a chain may begin with links that are not planned
+            job = following.get(key := new.pop())
+            if job is not None and job.after is not None and key not in after:
+                after[key] = visit(job.after, planned=job.waits)
+                new.append(after[key])
         return _ordered(jobs, inputs, named, after)
 
     @classmethod

@@ -15,14 +15,16 @@ import functools
 import itertools
 import json
 import math
+import operator
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Union
 
 from orchestrator.errors import SpecError
 from orchestrator.spec.plain_yaml import YamlError, loaded
 
+Reader = Callable[[Any, str], Any]  # (value, where it stands) -> the value in the type that is declared there
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
@@ -46,39 +48,92 @@ def declared(config: Any) -> Mapping[str, Any]:
 
 def coerce(value: Any, to: Any, where: str) -> Any:
     """The value converted to the declared type `to`; SpecError naming `where` if that is impossible."""
-    scalar = _SCALARS.get(to)
-    if scalar is not None:  # first: a large plan asks this of most of its fields
-        return scalar(value, where)
-    origin = typing.get_origin(to)
+    return reader(to)(value, where)
+
+
+@functools.cache
+def readers(config: Any) -> Mapping[str, Reader]:
+    """Field name -> `coerce` to its declared type, which is looked into once: a large plan reads many configs."""
+    return {name: reader(to) for name, to in declared(config).items()}
+
+
+@functools.cache
+def kinds(config: Any) -> Mapping[str, frozenset[Any]]:
+    """Field name -> the dataclasses that a value of its declared type may be."""
+    return {name: frozenset(filter(dataclasses.is_dataclass, _members(to))) for name, to in declared(config).items()}
+
+
+def reader(to: Any) -> Reader:
+    """`coerce` to this type. Not cached by the type: unions are equal in any order, which bears on what they make."""
+    if to in _SCALARS:
+        return _SCALARS[to]
+    origin, members = typing.get_origin(to), typing.get_args(to)
     if origin is Literal:
-        return _literal(value, typing.get_args(to), where)
+        return lambda value, where: _literal(value, members, where)
     if origin in (Union, types.UnionType):
-        return _union(value, typing.get_args(to), where)
+        return _union(members)
     if origin is tuple:
-        return _tuple(value, typing.get_args(to), where)
+        return _tuple(members)
     if dataclasses.is_dataclass(to) and isinstance(to, type):
-        return _dataclass(value, to, where)
-    raise SpecError(f"{where}: fields of type {to!r} have no stable form; use numbers, text, tuples or dataclasses")
+        return lambda value, where: _dataclass(value, to, where)
+
+    def refuse(value: Any, where: str) -> Any:  # noqa: ARG001
+        raise SpecError(f"{where}: fields of type {to!r} have no stable form; use numbers, text, tuples or dataclasses")
+
+    return refuse
+
+
+def parts(value: Any) -> Mapping[str, Any] | None:
+    """The fields of a config by name; None for what has none, and for what has an `identity`, as a data set has."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type) or hasattr(value, "identity"):
+        return None
+    return {name: getattr(value, name) for name in declared(type(value))}
+
+
+def walk(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+    """The value and all that is in it, however deep, by dotted paths; what a tuple holds has the path of the tuple."""
+    yield above, value
+    if isinstance(value, tuple):
+        for part in value:
+            yield from walk(part, above)
+    for name, part in (parts(value) or {}).items():
+        yield from walk(part, f"{above}.{name}" if above else name)
+
+
+def rebuilt(value: Any, change: Callable[[Any, Mapping[Any, Any]], Any]) -> Any:
+    """The value with its parts changed, the value itself where none is: fields of a config or elements of a tuple.
+
+    `change(part, metadata)` gives the new part; `metadata` is the field's.
+    """
+    if isinstance(value, tuple):
+        elements = tuple(change(part, {}) for part in value)
+        return value if all(map(operator.is_, elements, value)) else elements
+    held = parts(value)
+    if held is None:
+        return value
+    metadata = {field.name: field.metadata for field in dataclasses.fields(value)}
+    changes = {name: new for name, part in held.items() if (new := change(part, metadata[name])) is not part}
+    return dataclasses.replace(value, **changes) if changes else value
 
 
 def plain(value: Any) -> Any:
     """The value as numbers, text, lists and dicts, which `coerce` turns back into an equal one."""
     if hasattr(value, "identity"):
         return str(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: plain(getattr(value, name)) for name in declared(type(value))}
     if isinstance(value, tuple | list):
         return [plain(part) for part in value]
-    return value
+    held = parts(value)
+    return value if held is None else {name: plain(part) for name, part in held.items()}
 
 
-def flat(fields: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested mappings as dotted paths."""
-    for name, value in fields.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{above}{name}.")
-        else:
-            yield f"{above}{name}", value
+def flat(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested mappings and configs by dotted paths; a tuple is one value."""
+    fields = value if isinstance(value, Mapping) else parts(value)
+    if fields is None:
+        yield above, value
+        return
+    for name, part in fields.items():
+        yield from flat(part, f"{above}.{name}" if above else str(name))
 
 
 def differing(fields: Sequence[Mapping[str, Any]], above: str = "") -> Iterator[str]:
@@ -208,7 +263,9 @@ def _dataclass(value: Any, to: type, where: str) -> Any:
     if isinstance(value, to):
         if hasattr(to, "identity"):
             return value
-        return _built(to, {n: coerce(getattr(value, n), t, f"{where}.{n}") for n, t in declared(to).items()}, where)
+        fields = {name: read(getattr(value, name), f"{where}.{name}") for name, read in readers(to).items()}
+        same = type(value) is to and all(getattr(value, name) is part for name, part in fields.items())
+        return value if same else _built(to, fields, where)
     if isinstance(value, str) and value.startswith("{") and not hasattr(to, "identity"):
         value = _mapping(value, where)
     if isinstance(value, str) and hasattr(to, "parse"):
@@ -225,7 +282,7 @@ def _dataclass(value: Any, to: type, where: str) -> Any:
     for name in known:
         if name in _needed(to) - set(value):
             raise SpecError(f"{where}.{name} is missing; {', '.join(value) or 'nothing'} alone is given")
-    return _built(to, {name: coerce(v, known[name], f"{where}.{name}") for name, v in value.items()}, where)
+    return _built(to, {name: readers(to)[name](v, f"{where}.{name}") for name, v in value.items()}, where)
 
 
 def _mapping(text: str, where: str) -> Any:
@@ -246,18 +303,23 @@ def _literal(value: Any, allowed: tuple[Any, ...], where: str) -> Any:
     raise SpecError(f"{where} is {value!r}; allowed: {names}{nearest(str(value), map(str, allowed))}")
 
 
-def _union(value: Any, members: tuple[Any, ...], where: str) -> Any:
-    if type(None) in members and (value is None or value in ("null", "none", "None")):
-        return None
-    members = tuple(member for member in members if member is not type(None))
-    reasons: dict[Any, str] = {}
-    for member in members:
-        try:
-            return coerce(value, member, where)
-        except SpecError as error:
-            reasons[member] = str(error)
-    best = max(members, key=lambda member: _fit(value, member))  # the first of equals
-    raise SpecError(reasons[best] + (_other_forms(value, members) if _fit(value, best) <= 0 else ""))
+def _union(members: tuple[Any, ...]) -> Reader:
+    optional = type(None) in members
+    reads = [(member, reader(member)) for member in members if member is not type(None)]
+
+    def read(value: Any, where: str) -> Any:
+        if optional and (value is None or value in ("null", "none", "None")):
+            return None
+        reasons = []
+        for member, as_member in reads:
+            try:
+                return as_member(value, where)
+            except SpecError as error:
+                reasons.append((_fit(value, member), str(error)))
+        fit, reason = max(reasons, key=lambda each: each[0])  # the first of equals
+        raise SpecError(reason + (_other_forms(value, [member for member, _ in reads]) if fit <= 0 else ""))
+
+    return read
 
 
 def _fit(value: Any, member: Any) -> float:
@@ -276,7 +338,7 @@ def _fit(value: Any, member: Any) -> float:
     return 0
 
 
-def _other_forms(value: Any, members: tuple[Any, ...]) -> str:
+def _other_forms(value: Any, members: Iterable[Any]) -> str:
     """`; or begin with words: or picture:`, for text that no member took and whose beginning is none of theirs."""
     prefixes = [member.prefix for member in members if hasattr(member, "prefix")]
     if not isinstance(value, str) or not prefixes:
@@ -285,16 +347,24 @@ def _other_forms(value: Any, members: tuple[Any, ...]) -> str:
     return f", or begin with {' or '.join(prefixes)}{hint}"
 
 
-def _tuple(value: Any, members: tuple[Any, ...], where: str) -> tuple[Any, ...]:
-    if isinstance(value, str):
-        value = listed(value)
-    if not isinstance(value, list | tuple):
-        raise SpecError(f"{where} is {value!r}; it must be a list")
-    if len(members) == 2 and members[1] is Ellipsis:
-        return tuple(coerce(part, members[0], f"{where}[{i}]") for i, part in enumerate(value))
-    if len(value) != len(members):
-        raise SpecError(f"{where} has {len(value)} values; it must have {len(members)}")
-    return tuple(coerce(part, m, f"{where}[{i}]") for i, (part, m) in enumerate(zip(value, members, strict=True)))
+def _tuple(members: tuple[Any, ...]) -> Reader:
+    many = len(members) == 2 and members[1] is Ellipsis
+    reads = [reader(member) for member in (members[:1] if many else members)]
+
+    def read(value: Any, where: str) -> Any:
+        if isinstance(value, str):
+            value = listed(value)
+        if not isinstance(value, list | tuple):
+            raise SpecError(f"{where} is {value!r}; it must be a list")
+        if not many and len(value) != len(reads):
+            raise SpecError(f"{where} has {len(value)} values; it must have {len(reads)}")
+        each = reads * len(value) if many else reads
+        found = tuple(
+            as_member(part, f"{where}[{i}]") for i, (part, as_member) in enumerate(zip(value, each, strict=True))
+        )
+        return value if isinstance(value, tuple) and all(map(operator.is_, found, value)) else found
+
+    return read
 
 
 def _bool(value: Any, where: str) -> bool:
@@ -306,6 +376,8 @@ def _bool(value: Any, where: str) -> bool:
 
 
 def _int(value: Any, where: str) -> int:
+    if type(value) is int:
+        return value
     problem = SpecError(f"{where} is {value!r}; it must be a whole number")
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise problem
@@ -320,6 +392,8 @@ def _int(value: Any, where: str) -> int:
 
 
 def _float(value: Any, where: str) -> float:
+    if type(value) is float and value and math.isfinite(value):
+        return value
     problem = SpecError(f"{where} is {value!r}; it must be a finite number")
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise problem
@@ -338,4 +412,4 @@ def _str(value: Any, where: str) -> str:
     return value
 
 
-_SCALARS: Mapping[Any, Any] = {bool: _bool, int: _int, float: _float, str: _str}
+_SCALARS: Mapping[Any, Reader] = {bool: _bool, int: _int, float: _float, str: _str}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.spec.fields import changed, declared, differing, nearest, plain
+from orchestrator.spec.fields import changed, differing, nearest, plain, rebuilt
 from orchestrator.spec.specification import Spec
 from tasks.datasets.dataset import UnknownDataset
 from tasks.pinnable import Pinnable, Unavailable
@@ -137,11 +137,4 @@ def _pinned(value: Any, pin: Callable[[Pinnable], Any]) -> Any:
     """The value with everything in it that can be pinned, however deep."""
     if isinstance(value, Pinnable):
         return pin(value)
-    if isinstance(value, tuple):
-        return tuple(_pinned(part, pin) for part in value)
-    if hasattr(value, "__dataclass_fields__") and not hasattr(value, "identity"):
-        kind: Any = type(value)
-        new = {name: _pinned(getattr(value, name), pin) for name in declared(kind)}
-        same = all(new[name] is getattr(value, name) for name in new)
-        return value if same else replace(value, **new)
-    return value
+    return rebuilt(value, lambda part, _: _pinned(part, pin))

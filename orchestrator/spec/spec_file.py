@@ -8,11 +8,67 @@ from typing import Any
 
 from orchestrator.errors import SpecError
 from orchestrator.spec import specification
-from orchestrator.spec.fields import flat, nearest
+from orchestrator.spec.fields import Reader, coerce, flat, nearest, text
 from orchestrator.spec.plain_yaml import YamlError, loaded
 from tasks.files import FileError, check_regular
 
 LARGEST = 1_000_000  # bytes
+
+
+def _as(to: type) -> Reader:
+    """`coerce` to this type, but for text in place of a number or of true and false, which YAML can tell apart."""
+
+    def read(value: Any, where: str) -> Any:
+        made = coerce(value, to, where)
+        if isinstance(value, str) and not isinstance(made, str):
+            raise SpecError(f"{where} is {value!r}, which is text; write it as {text(made)}")
+        return made
+
+    return read
+
+
+def _mapping(value: Any, where: str) -> Mapping[str, Any]:
+    """A mapping whose keys are text."""
+    if not isinstance(value, Mapping):
+        raise SpecError(f"{where} is {value!r}; it must be a mapping, as in {where}: {{name: value}}")
+    for name in value:
+        if not isinstance(name, str):
+            raise SpecError(f"{where} has the key {name!r}; it must be text")
+    return value
+
+
+def _swept(value: Any, where: str) -> Mapping[str, tuple[Any, ...]]:
+    """The values of every field that is swept."""
+    for name, values in _mapping(value, where).items():
+        if not isinstance(values, list):
+            raise SpecError(f"{where}.{name} is {values!r}; it must be a list of values")
+        if not values:
+            raise SpecError(f"{where}.{name} has no values")
+    return {name: tuple(values) for name, values in value.items()}
+
+
+EXECUTION: Mapping[str, Reader] = {
+    "store": _as(str),
+    "address": _as(str),
+    "together": lambda value, _: specification.together(value),
+    "way": _as(str),
+    "tolerate": _as(int),
+    "fail_fast": _as(bool),
+    "stop_after": lambda value, _: specification.duration(value),
+    "timeout": lambda value, _: specification.duration(value),
+    "keep": _as(str),
+    "mlflow": _as(str),
+    "experiment": _as(str),
+    "report": _as(bool),
+    "show_images": _as(bool),
+}
+FILE: Mapping[str, Reader] = {
+    "audit": _as(str),
+    "preset": _as(str),
+    "set": lambda value, where: dict(flat(_mapping(value, where))),
+    "sweep": _swept,
+    "execution": lambda value, where: _entries(_mapping(value, where), EXECUTION, f"{where}."),
+}
 
 
 def read(path: Path) -> specification.Spec:
@@ -21,95 +77,48 @@ def read(path: Path) -> specification.Spec:
     Raises SpecError in one line for a file that is not there, is not YAML, would build anything but plain values,
     or holds something that is no part of a specification.
     """
-    from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-    class Execution(BaseModel):
-        model_config = ConfigDict(extra="forbid", strict=True)
-
-        store: str | None = None
-        address: str | None = None
-        together: int | str | None = None
-        way: str | None = None
-        tolerate: int | None = None
-        fail_fast: bool | None = None
-        stop_after: int | float | str | None = None
-        timeout: int | float | str | None = None
-        keep: str | None = None
-        mlflow: str | None = None
-        experiment: str | None = None
-        report: bool | None = None
-        show_images: bool | None = None
-
-    class File(BaseModel):
-        model_config = ConfigDict(extra="forbid", strict=True)
-
-        audit: str
-        preset: str | None = None
-        fields: dict[str, Any] = Field(default_factory=dict, alias="set")
-        sweep: dict[str, list[Any]] = Field(default_factory=dict)
-        execution: Execution = Field(default_factory=Execution)
-
     value = _loaded(path)
     if not isinstance(value, Mapping):
-        found = "nothing" if value is None else f"a {type(value).__name__}"
-        raise SpecError(f"{path} holds {found}; it must be a mapping with audit, preset, set, sweep, execution")
-    # An empty `set:` in YAML is null; it says nothing, as if it were not there.
-    given = {name: part for name, part in value.items() if part is not None}
+        content = "nothing" if value is None else f"a {type(value).__name__}"
+        raise SpecError(f"{path} holds {content}; it must be a mapping with {', '.join(FILE)}")
     try:
-        file = File.model_validate(given)
-    except ValidationError as error:
-        names = {"": ["audit", "preset", "set", "sweep", "execution"], "execution": list(Execution.model_fields)}
-        raise SpecError(f"{path}: {_problem(error.errors()[0], names)}") from None
-    execution = file.execution.model_dump(exclude_none=True)
-    store = execution.pop("store", None)
-    means = {
-        "together": specification.together,
-        "stop_after": specification.duration,
-        "timeout": specification.duration,
-    }
-    try:
-        for name, meant in means.items():
-            if name in execution:
-                execution[name] = meant(execution[name])
+        file = _entries(value, FILE)
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from None
-    sweep = {name: tuple(values) for name, values in file.sweep.items()}
-    for name, values in sweep.items():
-        if not values:
-            raise SpecError(f"{path}: sweep.{name} has no values")
-    return specification.Spec(file.audit, file.preset, dict(flat(file.fields)), sweep, execution, store)
+    if "audit" not in file:
+        raise SpecError(f"{path}: 'audit' is missing")
+    execution = file.get("execution", {})
+    store = execution.pop("store", None)
+    return specification.Spec(
+        file["audit"], file.get("preset"), file.get("set", {}), file.get("sweep", {}), execution, store
+    )
+
+
+def _entries(given: Mapping[Any, Any], known: Mapping[str, Reader], above: str = "") -> dict[str, Any]:
+    """The entries of a mapping, each read as its key says. An empty one is null in YAML, and says nothing."""
+    for name in given:
+        if name not in known:
+            where = f"{above}{name}"
+            raise SpecError(f"unknown key {where!r}; there are {', '.join(known)}{nearest(str(name), known)}")
+    return {name: known[name](value, f"{above}{name}") for name, value in given.items() if value is not None}
 
 
 def _loaded(path: Path) -> Any:
     try:
         check_regular(path)
         with path.open("rb") as file:
-            text = file.read(LARGEST + 1)
+            data = file.read(LARGEST + 1)
     except FileNotFoundError:
         raise SpecError(f"there is no file {path}") from None
     except FileError as error:
         raise SpecError(str(error)) from None
     except (OSError, ValueError) as error:
         raise SpecError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(text) > LARGEST:
+    if len(data) > LARGEST:
         raise SpecError(f"{path} is larger than {LARGEST:,} bytes; it is no specification")
     try:
-        return loaded(text)
+        return loaded(data)
     except YamlError as error:
         if error.line is None:
             raise SpecError(f"{path} is not YAML: {error}") from None
         raise SpecError(f"{path}, line {error.line}, column {error.column}: {error}") from None
-
-
-def _problem(error: Mapping[str, Any], names: Mapping[str, list[str]]) -> str:
-    """pydantic's error in our words."""
-    *above, last = [str(part) for part in error["loc"]]
-    where = ".".join((*above, last))
-    if error["type"] == "extra_forbidden":
-        known = names[".".join(above)]
-        return f"unknown key {where!r}; there are {', '.join(known)}{nearest(last, known)}"
-    if error["type"] == "missing":
-        return f"{where!r} is missing"
-    where = where.split(".int")[0].split(".str")[0]
-    message = error["msg"].removeprefix("Input should be ")
-    return f"{where} is {error['input']!r}; it must be {message}"

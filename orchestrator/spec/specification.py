@@ -15,7 +15,7 @@ from typing import Any
 from orchestrator.errors import ClusterError, SpecError
 from orchestrator.spec.addresses import PLACES, absolute, host_and_port
 from orchestrator.spec.execution import KEEPS, Execution
-from orchestrator.spec.fields import nearest
+from orchestrator.spec.fields import coerce, nearest
 from tasks.compute_context import STRATEGIES
 
 
@@ -102,17 +102,18 @@ def sweeps(texts: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def together(value: str | int) -> int | None:
+def together(value: Any) -> int | None:
     """The number of jobs that share a call; None for `auto`."""
     if value == "auto":
         return None
     try:
-        return int(value)
-    except ValueError:
+        number: int = coerce(value, int, "together")
+    except SpecError:
         raise SpecError(f"together is {value!r}; it must be auto, or 1 or more") from None
+    return number
 
 
-def duration(value: str | float) -> float:
+def duration(value: Any) -> float:
     """The seconds of `3h50m`, `90s`, `1d` or a plain number."""
     text = str(value).strip()
     parts = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)

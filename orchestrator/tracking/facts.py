@@ -9,8 +9,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.inspection import results
@@ -18,7 +18,7 @@ from orchestrator.inspection.disclosure import typed
 from orchestrator.jsonable import jsonable
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
-from orchestrator.spec.fields import plain
+from orchestrator.spec.fields import flat, plain, walk
 from orchestrator.store import Store
 from tasks.datasets.dataset import Dataset
 
@@ -48,7 +48,7 @@ def config(about: Mapping[str, Any]) -> Any:
 def params(about: Mapping[str, Any]) -> dict[str, str]:
     """The config flattened to dotted names, after audit and preset."""
     found = {"audit": about["audit"], "preset": about.get("preset")}
-    found |= dict(_flat(config(about), ""))
+    found |= dict(flat(config(about)))
     texts = {_named(name): _text(value) for name, value in found.items() if value is not None}
     return {name: text[:LONGEST_VALUE] for name, text in texts.items()}
 
@@ -62,8 +62,9 @@ def common(each: list[dict[str, str]]) -> dict[str, str]:
 def inputs(about: Mapping[str, Any]) -> list[Input]:
     """The data sets of the config, each once."""
     found: dict[tuple[str, str], list[str]] = {}
-    for field, dataset in _datasets(config(about), ""):
-        found.setdefault((dataset.name, dataset.digest), []).append(field)
+    for field, part in walk(config(about)):
+        if isinstance(part, Dataset):
+            found.setdefault((part.name, part.digest), []).append(field)
     return [Input(name, digest, ", ".join(where)) for (name, digest), where in found.items()]
 
 
@@ -140,29 +141,6 @@ def _named(field: str) -> str:
     return re.sub(r"[^A-Za-z0-9_\-. :/]", "_", field)[:LONGEST_NAME]
 
 
-def _flat(value: Any, above: str) -> Iterator[tuple[str, Any]]:
-    """Dotted names of the leaves, which are numbers, text and lists."""
-    if is_dataclass(value) and not isinstance(value, Dataset) and not hasattr(value, "identity"):
-        for field in fields(value):
-            yield from _flat(getattr(value, field.name), f"{above}{field.name}.")
-    elif isinstance(value, Mapping):
-        for name, part in value.items():
-            yield from _flat(part, f"{above}{name}.")
-    else:
-        yield above.removesuffix("."), value
-
-
 def _text(value: Any) -> str:
     told = plain(value)
     return told if isinstance(told, str) else json.dumps(jsonable(told))
-
-
-def _datasets(value: Any, above: str) -> Iterator[tuple[str, Dataset]]:
-    if isinstance(value, Dataset):
-        yield above.removesuffix("."), value
-    elif isinstance(value, tuple):
-        for part in value:
-            yield from _datasets(part, above)
-    elif is_dataclass(value) and not hasattr(value, "identity"):
-        for field in fields(value):
-            yield from _datasets(getattr(value, field.name), f"{above}{field.name}.")

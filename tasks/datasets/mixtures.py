@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tasks import seeds
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images
+from tasks.ranges import at_least, share
 
 Rows = NDArray[np.int64]
 
@@ -27,9 +28,7 @@ class Part:
     examples: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("first", "examples"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
+        at_least(self, {"first": 0, "examples": 0})
 
     def rows(self, images: Images) -> Rows:
         """The part's rows, ascending; a DatasetError where the data set has not that many."""
@@ -54,8 +53,7 @@ class Share:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
-            raise ValueError(f"share is {self.share}; it must be above 0 and at most 1")
+        share(self, "share", zero=False)
         if self.seed < 0 or (self.share == 1 and self.seed):
             raise ValueError(f"seed is {self.seed}; it must be at least 0, and 0 for all of a part")
 

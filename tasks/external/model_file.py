@@ -39,10 +39,12 @@ from tasks.datasets.content import digest_of
 from tasks.files import File
 from tasks.models import custom
 from tasks.models.custom import Factory
+from tasks.ranges import at_least, one_of
 
 RULE = "given model: factory and weights, 1"
 Kind = Literal["torchscript", "export", "onnx", "factory"]
 Gives = Literal["logits", "probabilities", "log-probabilities"]
+Layout = Literal["nchw", "nhwc"]
 KINDS: dict[str, Kind] = {".pt": "torchscript", ".pth": "torchscript", ".pt2": "export", ".onnx": "onnx"}
 WEIGHTS = (".pt", ".pth", ".npz")
 # A factory's name ends at the first plus; one in the path of any other file comes after a character it cannot have.
@@ -123,17 +125,15 @@ class Interface:
     """
 
     gives: Gives = "logits"
-    layout: Literal["nchw", "nhwc"] = "nchw"
+    layout: Layout = "nchw"
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     output: str = ""
     batch: int = 256
 
     def __post_init__(self) -> None:
-        if self.gives not in ("logits", "probabilities", "log-probabilities"):
-            raise ValueError(f"gives is {self.gives!r}; it must be logits, probabilities or log-probabilities")
-        if self.layout not in ("nchw", "nhwc"):
-            raise ValueError(f"layout is {self.layout!r}; it must be nchw or nhwc")
+        one_of(self, "gives", Gives)
+        one_of(self, "layout", Layout)
         if len(self.mean) != len(self.std) or len(self.mean) not in (0, 1, 3):
             raise ValueError(
                 f"mean has {len(self.mean)} numbers and std {len(self.std)}; give none of each, one, or one per channel"
@@ -142,8 +142,7 @@ class Interface:
             raise ValueError(f"mean is {self.mean}; its numbers must be finite")
         if not all(math.isfinite(value) and value > 0 for value in self.std):
             raise ValueError(f"std is {self.std}; its numbers must be above 0")
-        if self.batch < 1:
-            raise ValueError(f"batch is {self.batch}; it must be at least 1")
+        at_least(self, {"batch": 1})
 
 
 def pin(model: ModelFile) -> ModelFile:

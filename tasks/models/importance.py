@@ -24,6 +24,7 @@ from tasks.models.counter_rng import CounterRng, site_key, step_keys
 from tasks.models.dequantisation import Preparation, fixed, observation_keys
 from tasks.models.layers import Layers
 from tasks.models.vae import LATENT, Vae
+from tasks.ranges import at_least
 
 # A processor encodes and decodes so many rows at a time that their values stay in its cache.
 ENCODED, DECODED = 64, 1024
@@ -47,8 +48,7 @@ class Sampling:
     decoder: Literal["as trained", "bfloat16"] = "as trained"
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise ValueError(f"samples must be at least 1, not {self.samples}")
+        at_least(self, {"samples": 1})
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ Planning a training imports no torch; computing one does.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
 from tasks.ranges import at_least
 from tasks.schemas import MODEL
+from tasks.training.chains import Linked, train_linked
 from tasks.training.recipe import OptimiserName, Recipe
 
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ class Burnt:
     feature: Feature
 
     def __post_init__(self) -> None:
-        if self.row < 0:
-            raise ValueError(f"row is {self.row}; it must be at least 0")
+        at_least(self, {"row": 0})
 
 
 @dataclass(frozen=True)
@@ -91,21 +91,29 @@ def train_many(
     configs: Sequence[Training],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each training's MODEL table, or the exception that ended it alone, as it ends. All must be alike."""
-    from tasks.datasets.catalog import load
-    from tasks.training import trainer
+    """Each training's MODEL table, or the exception that ended it alone, as it ends. All must be alike.
 
-    if len({batch_key(config) for config in configs}) > 1:
+    A link of a chain goes on from a state that is given, and leaves its own where that is wanted (`tasks.checkpoints`).
+    """
+    return train_jobs(dict(enumerate(configs)))
+
+
+def train_jobs(configs: Mapping[int, Training]) -> Iterator[tuple[int, pa.Table | Exception]]:
+    """The same of some of a call's jobs, by their index in the call; there must be at least one."""
+    from tasks.datasets.catalog import load
+
+    if len({batch_key(config) for config in configs.values()}) > 1:
         raise ValueError("trainings that differ in more than seed, features and learning rate cannot share a call")
-    images = load(configs[0].data)
-    spec = spec_of(configs[0], images)
+    first = next(iter(configs.values()))
+    images = load(first.data)
     members: dict[int, Member] = {}
-    for index, config in enumerate(configs):
+    for index, config in configs.items():
         try:
             members[index] = member_of(config, images)
         except ValueError as error:
             yield index, error
-    for index, outcome in trainer.train_numbered(spec, members):
+    links = {index: linked(configs[index]) for index in members}
+    for index, outcome in train_linked(spec_of(first, images), members, links):
         yield index, outcome if isinstance(outcome, Exception) else model_table(configs[index], images, outcome)
 
 
@@ -116,6 +124,12 @@ def train(config: Training, inputs: Inputs) -> pa.Table:
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
+
+
+def linked(config: Training) -> Linked:
+    """What a training may go on from: the same one, however far it goes."""
+    same = dataclasses.replace(config, epochs=1)
+    return Linked(f"{same} {same.recipe}", config.epochs)
 
 
 def architecture(config: Training, images: Images) -> Architecture:

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tasks import checkpoints
 from tasks.job import Inputs, task
+from tasks.training.chains import Linked, train_linked
 from tasks.training.density_config import DensityTraining, examples, trained_on
 from tasks.training.density_table import Asked, Told, density_table
-from tasks.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
-    from tasks.training.members import Member, Spec
+    from tasks.training.members import Member
+    from tasks.training.trainer import Outcome
 
 
 def batch_key(config: DensityTraining) -> DensityTraining:
@@ -40,7 +40,6 @@ def train_many(
     A link of a chain goes on from a state that is given, and leaves its own where that is wanted (`tasks.checkpoints`).
     """
     from tasks.datasets.catalog import load
-    from tasks.training import states, trainer
     from tasks.training.density_objective import generative
     from tasks.training.members import Spec
 
@@ -61,24 +60,23 @@ def train_many(
             yield index, error
     order = list(members)
     asked = Asked(learning, [configs[index] for index in order], images)
-    recipe = first.recipe
-    spec = Spec(learning, recipe, images, asked.watch)
-    if first.privacy is not None:
+    spec = Spec(learning, first.recipe, images, asked.watch)
+    outcomes: Iterator[Outcome]
+    if first.privacy is not None:  # a private training is never broken into links
         from tasks.training import dp_sgd
 
-        outcomes = dp_sgd.train_many(spec, list(members.values()), asked.configs)
+        private = dp_sgd.train_many(spec, list(members.values()), asked.configs)
+        outcomes = ((order[place], outcome) for place, outcome in private)
     else:
-        linked = [link(member, index, configs[index], spec) for index, member in members.items()]
-        outcomes = trainer.train_many(spec, linked)
-    for place, outcome in outcomes:
-        index, told = order[place], asked.told.pop(place, Told())
+        outcomes = train_linked(spec, members, {index: linked(configs[index]) for index in order})
+    places = {index: place for place, index in enumerate(order)}
+    for index, outcome in outcomes:
+        told = asked.told.pop(places[index], Told())
         if isinstance(outcome, Exception):
             yield index, outcome
         elif told.error is not None:
             yield index, told.error
         else:
-            if outcome.state is not None:
-                checkpoints.leave(index, states.packed(outcome.state, training(configs[index], recipe)))
             yield index, density_table(configs[index], outcome.history, told, outcome.epsilons)
 
 
@@ -98,19 +96,10 @@ def member_of(config: DensityTraining, images: Images) -> Member:
     return Member(config.seed, trained_on(config, examples(config, images)), learning_rate=config.learning_rate)
 
 
-def link(member: Member, index: int, config: DensityTraining, spec: Spec) -> Member:
-    """The call's member of this index, going on from what is given. A private training is never broken into links."""
-    from tasks.training import states
-
-    if config.privacy is not None:
-        return member
-    start = states.start(index, training(config, spec.recipe), spec.learning, latest(config))
-    return replace(member, start=start, returns_state=checkpoints.wanted(index))
-
-
-def training(config: DensityTraining, recipe: Recipe) -> str:
-    """What tells a training from others, however far it goes and whatever it is asked on the way."""
-    return f"{replace(config, epochs=1, recorded=(), drawn=0)} {replace(recipe, epochs=1)}"
+def linked(config: DensityTraining) -> Linked:
+    """What a training may go on from: the same one, however far it goes and whatever it is asked on the way."""
+    same = replace(config, epochs=1, recorded=(), drawn=0)
+    return Linked(f"{same} {same.recipe}", latest(config))
 
 
 def latest(config: DensityTraining) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -13,7 +12,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import fold_of
 from tasks.models.custom import is_own
 from tasks.models.densities import DensityModel
-from tasks.ranges import at_least, one_of
+from tasks.ranges import above_zero, at_least, one_of, share
 from tasks.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -31,10 +30,7 @@ class Fold:
     number: int
 
     def __post_init__(self) -> None:
-        if self.partition < 0:
-            raise ValueError(f"partition is {self.partition}; it must be at least 0")
-        if self.folds < 2:
-            raise ValueError(f"folds is {self.folds}; it must be at least 2")
+        at_least(self, {"partition": 0, "folds": 2})
         if not 0 <= self.number < self.folds:
             raise ValueError(f"number is {self.number}; it must be from 0 to {self.folds - 1}")
 
@@ -46,8 +42,7 @@ class Row:
     row: int
 
     def __post_init__(self) -> None:
-        if self.row < 0:
-            raise ValueError(f"row is {self.row}; it must be at least 0")
+        at_least(self, {"row": 0})
 
 
 @dataclass(frozen=True)
@@ -62,10 +57,8 @@ class Privacy:
     clip: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, most in (("epsilon", math.inf), ("delta", 1.0), ("clip", math.inf)):
-            if not 0 < getattr(self, name) < most:
-                allowed = "a finite number above 0" if most == math.inf else "between 0 and 1"
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be {allowed}")
+        above_zero(self, "epsilon", "clip")
+        share(self, "delta", zero=False, one=False)
 
 
 @dataclass(frozen=True)
@@ -101,8 +94,7 @@ class DensityTraining:
         at_least(self, LEAST)
         one_of(self, "asked", Split)
         _ = self.recipe  # its ranges are checked on construction
-        if not 0 <= self.outliers < 1:
-            raise ValueError(f"outliers is {self.outliers}; it must be a share from 0 to below 1")
+        share(self, "outliers", one=False)
         if self.privacy is not None and self.model.name != "vae":
             # Batch norm shares images within a minibatch, and of one's own model nothing is known.
             raise ValueError(f"privacy is given and model is {self.model.name}; it must be vae, whose rows never mix")

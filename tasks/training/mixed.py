@@ -24,6 +24,7 @@ from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
 from tasks.ranges import at_least
 from tasks.schemas import MODEL
+from tasks.training.chains import Linked, train_linked
 from tasks.training.classifier import model_row
 from tasks.training.recipe import OptimiserName, Recipe
 
@@ -86,8 +87,10 @@ def train_many(
     configs: Sequence[Mixture],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each training's MIXED table, or the exception that ended it alone, as it ends. All must be alike."""
-    from tasks.training import trainer
+    """Each training's MIXED table, or the exception that ended it alone, as it ends. All must be alike.
+
+    A link of a chain goes on from a state that is given, and leaves its own where that is wanted (`tasks.checkpoints`).
+    """
     from tasks.training.members import Member
 
     if len({batch_key(config) for config in configs}) > 1:
@@ -99,7 +102,8 @@ def train_many(
             members[index] = Member(config.seed, pool.rows(config.shares), learning_rate=config.learning_rate)
         except ValueError as error:
             yield index, error
-    for index, outcome in trainer.train_numbered(spec_of(configs[0], pool.images), members):
+    links = {index: linked(configs[index]) for index in members}
+    for index, outcome in train_linked(spec_of(configs[0], pool.images), members, links):
         if isinstance(outcome, Exception):
             yield index, outcome
         else:
@@ -113,6 +117,12 @@ def train(config: Mixture, inputs: Inputs) -> pa.Table:
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
+
+
+def linked(config: Mixture) -> Linked:
+    """What a training may go on from: the same one, however far it goes, whatever others were trained beside it."""
+    same = dataclasses.replace(config, epochs=1)
+    return Linked(f"{same} {same.recipe}", config.epochs)
 
 
 @dataclass(frozen=True, eq=False)

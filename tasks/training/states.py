@@ -80,8 +80,8 @@ def shaped(state: State, learning: Objective) -> bool:
 
 def _other(state: State) -> Arrays:
     """Of the best epoch's weights, those that are not the last epoch's: none where a training has no patience."""
-    now = state.weights
-    return {name: best for name, best in state.best_weights.items() if not np.array_equal(best, now[name])}
+    now = state.weights  # compared by their bits: 0.0 and -0.0 are not the same
+    return {name: best for name, best in state.best_weights.items() if best.tobytes() != now[name].tobytes()}
 
 
 def _part(arrays: Mapping[str, NDArray[Any]], part: str) -> dict[str, NDArray[Any]]:

@@ -25,7 +25,7 @@ def test_the_neighbour_bench_runs_end_to_end(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_rivals_that_are_absent_are_left_out_with_a_word(tmp_path: Path) -> None:
-    for absent in ("ray", "mlflow", "faiss", "pydantic", "sklearn", "threadpoolctl"):
+    for absent in ("ray", "mlflow", "faiss", "sklearn", "threadpoolctl"):
         (tmp_path / f"{absent}.py").write_text("raise ImportError('absent')\n")
     out = tmp_path / "result.json"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}

@@ -28,7 +28,7 @@ def test_every_row_of_a_cpu_and_of_a_gpu_is_made_without_data_a_gpu_or_the_orche
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "result.json"
-    for absent in ("ray", "mlflow", "faiss", "pydantic"):
+    for absent in ("ray", "mlflow", "faiss"):
         (tmp_path / f"{absent}.py").write_text("raise ImportError('absent')\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     environment.pop("ENGRAM_DATA", None)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 from tasks.datasets.dataset import Dataset
 from tasks.models.densities import DensityModel
-from tasks.ranges import above_zero, at_least, one_of
+from tasks.ranges import above_zero, at_least, one_of, share, some_of
 from tasks.training.density_config import Privacy, Split
+from tasks.training.recipe import Recipe
 
 Estimator = Literal["kfold", "loo"]
 MeasureName = Literal["scores", "outliers", "neighbours", "duplicates", "kernel"]
@@ -21,10 +22,8 @@ LEAST = {
     "folds": 2,
     "left_out": 0,
     "examples": 0,
-    "epochs": 1,
     "every": 0,
     "link": 0,
-    "batch": 1,
     "samples": 1,
     "permutations": 1,
     "draws": 1,
@@ -81,13 +80,12 @@ class Density:
 
     def __post_init__(self) -> None:
         at_least(self, LEAST)
-        above_zero(self, "learning_rate", "outlier_bin", "score_bin")
+        _ = self.recipe  # its ranges are checked on construction
+        above_zero(self, "outlier_bin", "score_bin")
         one_of(self, "estimator", Estimator)
         one_of(self, "asked", Split)
-        if not self.measures or any(measure not in get_args(MeasureName) for measure in self.measures):
-            raise ValueError(f"measures is {self.measures}; it must be some of {', '.join(get_args(MeasureName))}")
-        if not 0 <= self.outliers < 1:
-            raise ValueError(f"outliers is {self.outliers}; it must be a share from 0 to below 1")
+        some_of(self, "measures", MeasureName)
+        share(self, "outliers", one=False)
         if self.estimator == "loo" and self.asked == "test":
             raise ValueError("asked is test and estimator loo; a training image alone can be left out")
         if self.estimator == "loo" and "neighbours" in self.measures:
@@ -97,6 +95,11 @@ class Density:
         if self.privacy is not None and self.link:
             raise ValueError("privacy is given and link is not 0; private training is one job, by its noise")
         self.model.check()
+
+    @property
+    def recipe(self) -> Recipe:
+        """How its models are trained; ValueError where that is impossible."""
+        return Recipe(self.epochs, self.batch, self.learning_rate)
 
     @property
     def trains(self) -> bool:

@@ -13,6 +13,7 @@ from tasks.audits.density.log_densities import Folds, LeaveOneOut
 from tasks.datasets.catalog import load
 from tasks.job import Job
 from tasks.models.custom import is_own
+from tasks.training.chains import chain
 from tasks.training.density import fit
 from tasks.training.density_config import DensityTraining, Fold, Row
 
@@ -62,14 +63,14 @@ def without_folds(config: Density) -> Iterator[Chain]:
         for number in range(config.folds):
             fold = Fold(partition_seed(config, repetition), config.folds, number)
             seed = seeds.derive(config.seed, "training", repetition, number)
-            yield chain(config, replace(fitting(config), seed=seed, held_out=fold))
+            yield linked(config, replace(fitting(config), seed=seed, held_out=fold))
 
 
 def whole(config: Density) -> Chain:
     """The one model of all data, of which images are drawn, as many as there are test images."""
     drawn = len(load(config.data).test_images) if draws(config) else 0
     seed = seeds.derive(config.seed, "training", "whole")
-    return chain(config, replace(fitting(config), seed=seed, recorded=(), drawn=drawn))
+    return linked(config, replace(fitting(config), seed=seed, recorded=(), drawn=drawn))
 
 
 def draws(config: Density) -> bool:
@@ -80,11 +81,11 @@ def draws(config: Density) -> bool:
 def without_rows(config: Density) -> Iterator[Chain]:
     """`repetitions` models of all data, then as many without each row that is left out, for the leave-one-out score."""
     for trial in range(config.repetitions):
-        yield chain(config, replace(fitting(config), seed=seeds.derive(config.seed, "training", "with", trial)))
+        yield linked(config, replace(fitting(config), seed=seeds.derive(config.seed, "training", "with", trial)))
     for row in left_out(config):
         for trial in range(config.repetitions):
             seed = seeds.derive(config.seed, "training", "without", row, trial)
-            yield chain(config, replace(fitting(config), seed=seed, held_out=Row(row)))
+            yield linked(config, replace(fitting(config), seed=seed, held_out=Row(row)))
 
 
 def left_out(config: Density) -> tuple[int, ...]:
@@ -135,14 +136,12 @@ def fitting(config: Density) -> DensityTraining:
     )
 
 
-def chain(config: Density, whole: DensityTraining) -> Chain:
+def linked(config: Density, whole: DensityTraining) -> Chain:
     """The training as links of `link` epochs, each asked at its own epochs."""
-    length = config.link or whole.epochs
-    links: list[Job] = []
-    for before in range(0, whole.epochs, length):
-        end = min(before + length, whole.epochs)
-        recorded = tuple(epoch for epoch in whole.recorded if before < epoch <= end)
-        drawn = whole.drawn if end == whole.epochs else 0
-        link = replace(whole, epochs=end, recorded=recorded, drawn=drawn)
-        links.append(Job(fit, link, after=links[-1] if links else None))
-    return tuple(links)
+    return chain(fit, whole, config.link, part=link)
+
+
+def link(whole: DensityTraining, before: int, end: int) -> DensityTraining:
+    """The training up to epoch `end`, asked at the epochs after `before`; it draws images where it is the last."""
+    recorded = tuple(epoch for epoch in whole.recorded if before < epoch <= end)
+    return replace(whole, epochs=end, recorded=recorded, drawn=whole.drawn if end == whole.epochs else 0)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 from tasks.audits.forgetting.external_targets import ExternalTargets
 from tasks.audits.forgetting.target import Target
@@ -14,11 +13,12 @@ from tasks.datasets.mixtures import Part
 from tasks.models import catalog
 from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
-from tasks.training.recipe import OptimiserName, check_schedule
+from tasks.ranges import at_least, share, some_of
+from tasks.training.recipe import OptimiserName, Recipe
 
 MeasureGroup = Literal["scores", "examples"]
 
-LEAST = {"crop": 0, "replicates": 1, "decimals": 1, "epochs": 1, "batch": 1, "resamples": 1, "seed": 0}
+LEAST = {"crop": 0, "replicates": 1, "decimals": 1, "link": 0, "resamples": 1, "seed": 0}
 DEEP = ("densenet100", "resnet18")
 
 # The columns of the paper's tables: D* is the query set, shares of the calibration set, all of it and of the query set.
@@ -43,7 +43,8 @@ class Forgetting:
     `learning_rate` times the factors of `schedule`. It ends small: models that have not come to rest differ from one
     replicate to the next by more than what they were trained on. Where `crop` is above 0 training sees random squares
     of that side, and models are asked about central ones. Each is trained `replicates` times, from other seeds and on
-    other shares.
+    other shares. A training is a chain of links of `link` epochs each, from whose ends it goes on after an
+    interruption; 0: one job.
 
     Confidences are compared to so many `decimals`, or to those of a table that has fewer; from 8 on as float32 has
     them, which is published. Models that know an image differ in how close to 1 they come, by chance and by how long
@@ -66,6 +67,7 @@ class Forgetting:
     crop: int = 0
     replicates: int = 5
     epochs: int = 20
+    link: int = 0
     optimiser: OptimiserName = "adam"
     learning_rate: float = 1e-3
     schedule: tuple[tuple[int, float], ...] = ((16, 0.1),)
@@ -76,16 +78,10 @@ class Forgetting:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_least(self, **LEAST)
-        if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"learning_rate is {self.learning_rate}; it must be a finite number above 0")
-        check_schedule(self.schedule)
-        check_margin(self.margin)
-        if self.optimiser not in get_args(OptimiserName):
-            allowed = ", ".join(get_args(OptimiserName))
-            raise ValueError(f"optimiser is {self.optimiser!r}; it must be one of {allowed}")
-        if not self.measures or any(measure not in get_args(MeasureGroup) for measure in self.measures):
-            raise ValueError(f"measures is {self.measures}; it must be some of {', '.join(get_args(MeasureGroup))}")
+        at_least(self, LEAST)
+        _ = self.recipe  # its ranges are checked on construction
+        share(self, "margin", zero=False, one=False)
+        some_of(self, "measures", MeasureGroup)
         if len(set(self.targets)) < len(self.targets):
             twice = next(target for target in self.targets if self.targets.count(target) > 1)
             raise ValueError(f"targets has {twice} twice; each must be there once")
@@ -100,26 +96,17 @@ class Forgetting:
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
 
     @property
+    def recipe(self) -> Recipe:
+        """How its networks are trained; ValueError where that is impossible."""
+        return Recipe(self.epochs, self.batch, self.learning_rate, 0, self.schedule, self.optimiser)
+
+    @property
     def parts(self) -> Iterator[Part]:
         """The parts of the data that are there: query, calibration and, where any target has it, outside."""
         yield self.query
         yield self.calibration
         if self.outside is not None:
             yield self.outside
-
-
-def check_least(config: object, **least: int) -> None:
-    """ValueError that names the first of these fields that lies below its least value."""
-    for name, lowest in least.items():
-        value = getattr(config, name)
-        if value < lowest:
-            raise ValueError(f"{name} is {value}; it must be at least {lowest}")
-
-
-def check_margin(margin: float) -> None:
-    """ValueError where the margin of the decision is not between 0 and 1."""
-    if not 0 < margin < 1:
-        raise ValueError(f"margin is {margin}; it must be a number between 0 and 1")
 
 
 def tiny(config: Forgetting) -> Forgetting:
@@ -135,5 +122,6 @@ def tiny(config: Forgetting) -> Forgetting:
         crop=(4 if deep else 12) if config.crop else 0,
         replicates=min(config.replicates, 2),
         epochs=min(config.epochs, 1 if deep else 2),
+        link=1 if config.link else 0,
         resamples=min(config.resamples, 20),
     )

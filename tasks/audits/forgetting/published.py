@@ -72,6 +72,7 @@ def training(config: Forgetting) -> Forgetting:
         targets=PUBLISHED,  # without any out of domain, which leaves out its data
         measures=like.measures,
         replicates=like.replicates,
+        link=like.link,
         decimals=like.decimals,
         margin=like.margin,
         resamples=like.resamples,

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from tasks.ranges import share
+
 Source = Literal["training", "model", "outputs"]
 
 SETS = {"calibration": "D_C", "query": "D_Q", "outside": "out of domain"}  # field -> as it is told and may be written
@@ -24,9 +26,7 @@ class Target:
     outside: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("query", "calibration", "outside"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be a share from 0 to 1")
+        share(self, "query", "calibration", "outside")
         if not (self.query or self.calibration or self.outside):
             raise ValueError("a target is trained on nothing; one of query, calibration and outside must be above 0")
 

@@ -18,6 +18,7 @@ from tasks.datasets.dataset import DatasetError
 from tasks.datasets.mixtures import Part, Share
 from tasks.datasets.overlap import overlap
 from tasks.job import Job
+from tasks.training.chains import chain
 from tasks.training.mixed import Mixture, train
 
 Kind = Literal["query", "calibration", "target"]
@@ -66,7 +67,10 @@ def trained(config: Forgetting) -> Iterator[tuple[Model, Job]]:
 
 
 def training(config: Forgetting, target: Target, kind: Kind, replicate: int) -> Job:
-    """One training on the target's shares; its seed depends on these, not on which targets there are beside it."""
+    """The last link of one training on the target's shares.
+
+    Its seed depends on these, not on which targets there are beside it.
+    """
     named = [repr(float(share)) for share in (target.query, target.calibration, target.outside)]
     mixture = Mixture(
         shares=tuple(shares(config, target, replicate)),
@@ -84,7 +88,7 @@ def training(config: Forgetting, target: Target, kind: Kind, replicate: int) -> 
         schedule=config.schedule,
         batch=config.batch,
     )
-    return Job(train, mixture)
+    return chain(train, mixture, config.link)[-1]
 
 
 def shares(config: Forgetting, target: Target, replicate: int) -> Iterator[Share]:

@@ -38,6 +38,7 @@ independent and an interval over them would say nothing of another seed.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -59,7 +60,7 @@ __all__ = ["AUDIT", "PRESETS", "UniqueFeature", "plan", "tiny"]
 
 def plan(config: UniqueFeature) -> Roots:
     """The tables that the measures ask for, and the summary of them."""
-    about = Repeated(repeats(config))
+    about = Repeated(repeats(replace(config, link=0)))  # however its trainings are broken into links
     return roots(MEASURES, config, trainings(config), lambda tables: Job(summary, about, tables))
 
 

@@ -22,7 +22,9 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.datasets.catalog import load
 from tasks.datasets.features import Feature, drawn
 from tasks.job import Inputs, task
+from tasks.ranges import at_least, one_of
 from tasks.training import classifier
+from tasks.training.chains import up_to
 from tasks.training.classifier import Burnt, Training
 
 End = Literal["highest", "lowest"]
@@ -47,10 +49,8 @@ class Ranked:
     rank: int
 
     def __post_init__(self) -> None:
-        if self.end not in get_args(End):
-            raise ValueError(f"end is {self.end!r}; it must be one of {', '.join(get_args(End))}")
-        if self.rank < 1:
-            raise ValueError(f"rank is {self.rank}; it must be at least 1")
+        one_of(self, "end", End)
+        at_least(self, {"rank": 1})
 
 
 def row_of(canary: int | Ranked, inputs: Inputs) -> int:
@@ -113,8 +113,7 @@ class Choice:
     count: int
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise ValueError(f"count is {self.count}; it must be at least 1")
+        at_least(self, {"count": 1})
 
 
 @task(version=1, name="unique_feature.chosen")
@@ -165,12 +164,21 @@ class RankedTraining:
     def __post_init__(self) -> None:
         no_other(self.training)
 
+    @property
+    def epochs(self) -> int:
+        return self.training.epochs
+
 
 def no_other(training: Training) -> None:
     """ValueError where a training to which a canary is added carries features already."""
     if training.burnt:
         rows = ", ".join(str(burnt.row) for burnt in training.burnt)
         raise ValueError(f"training burns a feature into row {rows}; it must burn none beside the canary's")
+
+
+def link(config: RankedTraining, before: int, end: int) -> RankedTraining:
+    """The training up to epoch `end`."""
+    return replace(config, training=up_to(config.training, before, end))
 
 
 def batch_key(config: RankedTraining) -> Training:
@@ -194,9 +202,7 @@ def train_many(
         except ValueError as error:
             yield index, error
     if trainings:
-        order = list(trainings)
-        for place, outcome in classifier.train_many(list(trainings.values()), [()] * len(trainings)):
-            yield order[place], outcome
+        yield from classifier.train_jobs(trainings)
 
 
 @task(version=1, name="unique_feature.train_ranked", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.probe_images import ProbeSplit, RandomKind, Shape
@@ -13,7 +13,8 @@ from tasks.datasets.features import Family, Feature, Glyph
 from tasks.models import catalog
 from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
-from tasks.training.recipe import OptimiserName
+from tasks.ranges import at_least, one_of, some_of
+from tasks.training.recipe import OptimiserName, Recipe
 
 Measure = Literal["scores", "family", "course", "latents", "influence", "pictures"]
 Choice = Literal["random", "self-influence"]
@@ -26,9 +27,7 @@ LEAST = {
     "evaluations": 1,
     "probes": 0,
     "examples": 0,
-    "epochs": 1,
-    "patience": 0,
-    "batch": 1,
+    "link": 0,
     "seed": 0,
 }
 
@@ -40,7 +39,9 @@ class UniqueFeature:
     The defaults are the published setting: `network` trained for up to `epochs`, stopped after `patience` epochs
     without a lower validation loss (0: never), Adam at `learning_rate`, `batch` images a step. `tasks.models.catalog`
     lists the networks; one's own is written package.module:factory. `dropout`, `batch_norm` and `augmentation` are
-    those of the paper's Table 3. Training uses the first `examples` training images (0: all).
+    those of the paper's Table 3. Training uses the first `examples` training images (0: all). A
+    training is a chain of links of `link` epochs each, from whose ends it goes on after an interruption; 0: one job.
+    Those that are traced or followed epoch by epoch are one job always.
 
     The models are asked about `feature`; the canaries carry `burnt`, which is that feature unless another is given.
     With `drawn` every canary carries, and is asked about, a feature of its own, drawn from the family of `feature`: the
@@ -77,6 +78,7 @@ class UniqueFeature:
     beside_plain: bool = False
     examples: int = 0
     epochs: int = 500
+    link: int = 0
     patience: int = 10
     optimiser: OptimiserName = "adam"
     learning_rate: float = 3e-4
@@ -85,17 +87,12 @@ class UniqueFeature:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in LEAST.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
-        if not 0 < self.learning_rate < float("inf"):
-            raise ValueError(f"learning_rate is {self.learning_rate}; it must be a finite number above 0")
-        kinds = {"probe_split": ProbeSplit, "random": RandomKind, "choice": Choice, "optimiser": OptimiserName}
-        for name, kind in kinds.items():
-            if getattr(self, name) not in get_args(kind):
-                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(get_args(kind))}")
-        if not self.measures or any(measure not in get_args(Measure) for measure in self.measures):
-            raise ValueError(f"measures is {self.measures}; it must be some of {', '.join(get_args(Measure))}")
+        at_least(self, LEAST)
+        _ = self.recipe  # its ranges are checked on construction
+        one_of(self, "probe_split", ProbeSplit)
+        one_of(self, "random", RandomKind)
+        one_of(self, "choice", Choice)
+        some_of(self, "measures", Measure)
         if self.drawn and self.burnt is not None:
             raise ValueError("burnt is given and drawn is on; a canary's feature must be the one or the other")
         if self.beside_plain and not self.regularised:
@@ -109,6 +106,11 @@ class UniqueFeature:
         elif self.data is None:
             raise ValueError("data is none; it must be a data set unless models are given")
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
+
+    @property
+    def recipe(self) -> Recipe:
+        """How its networks are trained; ValueError where that is impossible."""
+        return Recipe(self.epochs, self.batch, self.learning_rate, self.patience, self.schedule, self.optimiser)
 
     @property
     def trained_on(self) -> Dataset:
@@ -158,4 +160,5 @@ def tiny(config: UniqueFeature) -> UniqueFeature:
         probes=min(config.probes, 20) or 20,
         examples=60 if slow else 300,
         epochs=min(config.epochs, 1 if deep else 2),
+        link=1 if config.link else 0,
     )

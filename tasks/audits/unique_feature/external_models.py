@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File
+from tasks.ranges import at_least
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class ExternalModels:
             raise ValueError("shape is none; it must be height, width and channels of the images that the models take")
         if self.shape is not None and (min(self.shape[:2]) < 1 or self.shape[2] not in (1, 3)):
             raise ValueError(f"shape is {self.shape}; it must be height, width and 1 or 3 channels")
-        if self.label is not None and self.label < 0:
-            raise ValueError(f"label is {self.label}; it must be at least 0")
+        if self.label is not None:
+            at_least(self, {"label": 0})
         if self.models and self.outputs:
             raise ValueError("models and outputs are both given; they must be audited apart, as one owner's panel each")
 

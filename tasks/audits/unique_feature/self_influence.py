@@ -38,6 +38,7 @@ from tasks.audits.unique_feature.scores import log_probabilities
 from tasks.datasets.catalog import load
 from tasks.datasets.features import Feature
 from tasks.job import Inputs, task
+from tasks.ranges import at_least, share
 from tasks.training import classifier
 from tasks.training.classifier import Training
 
@@ -84,10 +85,8 @@ class Tracing:
             raise ValueError(f"{given} is given and {missing} is not; give both, or neither")
         if self.canary is not None:
             no_other(self.training)
-        if self.checkpoints < 1:
-            raise ValueError(f"checkpoints is {self.checkpoints}; it must be at least 1")
-        if not 0 < self.share <= 1:
-            raise ValueError(f"share is {self.share}; it must be above 0 and at most 1")
+        at_least(self, {"checkpoints": 1})
+        share(self, "share", zero=False)
 
 
 def batch_key(config: Tracing) -> Training:

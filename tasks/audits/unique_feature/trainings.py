@@ -13,6 +13,7 @@ from tasks.audits.unique_feature.canary_selection import (
     RankedTraining,
     canaries,
     chosen,
+    link,
     train_ranked,
 )
 from tasks.audits.unique_feature.config import UniqueFeature
@@ -21,6 +22,7 @@ from tasks.audits.unique_feature.single_models import Asked, asked
 from tasks.datasets.catalog import load
 from tasks.datasets.features import check_fits
 from tasks.job import Job
+from tasks.training.chains import chain
 from tasks.training.classifier import Burnt, Training, train
 
 
@@ -104,10 +106,16 @@ def pairs(config: UniqueFeature, ranking: Ranking | None) -> Iterator[Pair]:
         for replicate in range(config.seeds):
             clean = training(config, training_seed(config, canary.number, replicate))
             if isinstance(canary.image, Ranked):
-                model = Job(train_ranked, RankedTraining(clean, canary.image, canary.carried), chosen_ones)
+                with_canary = RankedTraining(clean, canary.image, canary.carried)
+                model = chain(train_ranked, with_canary, config.link, chosen_ones, link)[-1]
             else:
-                model = Job(train, replace(clean, burnt=(Burnt(canary.image, canary.carried),)))
-            yield Pair(canary, clean, model, Job(train, clean), chosen_ones)
+                model = trained(config, replace(clean, burnt=(Burnt(canary.image, canary.carried),)))
+            yield Pair(canary, clean, model, trained(config, clean), chosen_ones)
+
+
+def trained(config: UniqueFeature, training: Training) -> Job:
+    """The job of the trained network, the last link of its chain."""
+    return chain(train, training, config.link)[-1]
 
 
 def ranked(config: UniqueFeature) -> Ranking:
@@ -129,8 +137,8 @@ def single_models(config: UniqueFeature) -> Iterator[SingleModel]:
     else:
         question = asked(config, 0)
         for replicate in range(config.seeds):
-            trained = Job(train, training(config, training_seed(config, 0, replicate)))
-            yield SingleModel(replace(question, number=replicate), (trained,))
+            model = trained(config, training(config, training_seed(config, 0, replicate)))
+            yield SingleModel(replace(question, number=replicate), (model,))
 
 
 def training_seed(config: UniqueFeature, number: int, replicate: int) -> int:

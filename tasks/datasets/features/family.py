@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from tasks.datasets.features.names import names
 from tasks.datasets.features.picture import Picture
 from tasks.datasets.features.words import Words
 from tasks.files import File, read
+from tasks.ranges import at_least, one_of
 
 Kind = Literal["alike", "letters", "names"]
 
@@ -56,10 +57,8 @@ class Family:
     names: File | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise ValueError(f"kind is {self.kind!r}; it must be one of {', '.join(get_args(Kind))}")
-        if self.count < 1:
-            raise ValueError(f"count is {self.count}; it must be at least 1")
+        one_of(self, "kind", Kind)
+        at_least(self, {"count": 1})
         if self.kind == "letters" and self.count >= len(GLYPHS):
             raise ValueError(f"count is {self.count}; it must be at most {len(GLYPHS) - 1}, a letter's other letters")
         if (self.kind == "names") != (self.names is not None):

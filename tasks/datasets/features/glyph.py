@@ -7,13 +7,14 @@ random glyph is a letter with its cells permuted, so it has the letter's ink and
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks import seeds
 from tasks.datasets.features.patch import Patch
+from tasks.ranges import at_least, one_of
 
 Kind = Literal["letter", "random"]
 
@@ -65,15 +66,12 @@ class Glyph:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise ValueError(f"kind is {self.kind!r}; it must be one of {', '.join(get_args(Kind))}")
+        one_of(self, "kind", Kind)
         if self.text not in GLYPHS:
             raise ValueError(f"text is {self.text!r}; it must be one letter from A to Z")
         if self.size < CELLS or self.size % CELLS:
             raise ValueError(f"size is {self.size}; it must be a multiple of {CELLS}, a letter being {CELLS} x {CELLS}")
-        for name in ("top", "left", "seed"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
+        at_least(self, {"top": 0, "left": 0, "seed": 0})
         # A field that changes nothing would give one feature many keys.
         if self.kind == "letter" and self.seed:
             raise ValueError(f"seed is {self.seed}, but a letter has none; it must be 0 unless kind is random")

@@ -13,6 +13,7 @@ from tasks import seeds
 from tasks.datasets.features.patch import OPAQUE, Patch
 from tasks.datasets.pictures import PictureError, alpha, pixels
 from tasks.files import File, read
+from tasks.ranges import at_least
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,7 @@ class Picture:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("top", "left", "seed"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
+        at_least(self, {"top": 0, "left": 0, "seed": 0})
 
     @staticmethod
     def parse(text: str) -> Picture:

@@ -11,6 +11,7 @@ import numpy as np
 
 from tasks.datasets.features.patch import OPAQUE, Patch
 from tasks.files import WITHHELD, File, read
+from tasks.ranges import at_least
 
 if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont
@@ -56,11 +57,7 @@ class Words:
             raise ValueError(f"words is {self.words!r}; it must be one line, without spaces at its ends")
         if any(unicodedata.bidirectional(character) in ("R", "AL") for character in self.words):
             raise ValueError(f"words is {self.words!r}; it must run from left to right: use a picture instead")
-        if self.size < 4:
-            raise ValueError(f"size is {self.size}; it must be at least 4")
-        for name in ("top", "left", "ink"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
+        at_least(self, {"size": 4, "top": 0, "left": 0, "ink": 0})
         if self.ink > OPAQUE:
             raise ValueError(f"ink is {self.ink}; it must be at most {OPAQUE}")
         if self.box and not self.ink:

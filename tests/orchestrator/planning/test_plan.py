@@ -162,6 +162,31 @@ def test_a_link_before_that_nothing_asks_for_is_not_planned_and_not_waited_for_b
     assert [keys[1], keys[0]] == list(plan.chain(keys[2]))
 
 
+def test_a_link_that_waits_has_those_before_it_planned_though_nothing_reads_them() -> None:
+    links: list[Job] = []
+    for number in range(4):
+        # The first of all is not waited for, and reads something.
+        reads = (Job(leaf, Number(9)),) if number == 1 else ()
+        last = links[-1] if links else None
+        links.append(Job(pair, Number(number), reads, after=last, waits=number > 1))
+    plan = Plan.below({"summary": Job(total, Number(), (links[3],))})
+    planned = [(job.function, job.config.value) for job in plan.jobs.values()]
+    assert [(leaf, 9), (pair, 1), (pair, 2), (pair, 3), (total, 0)] == planned
+    keys = list(plan.jobs)
+    assert [(keys[0],), (keys[1],), (keys[2],)] == [plan.waits(key) for key in keys[1:4]]
+    assert Plan.below({"summary": Job(total, Number(), (replace(links[3], after=None),))}).roots == plan.roots
+    less = plan.without({keys[2]})
+    assert {} == dict(less.jobs)
+
+
+def test_a_link_that_one_reader_waits_for_and_another_does_not_is_planned() -> None:
+    first = Job(leaf, Number(0))
+    second, again = (Job(leaf, Number(1), after=first, waits=waits) for waits in (False, True))
+    third = Job(leaf, Number(2), after=second)
+    assert 3 == len(Plan.below({"summary": (third, again)}).jobs)
+    assert 3 == len(Plan.below({"summary": (again, third)}).jobs)
+
+
 def test_cells_that_reach_different_epochs_share_a_chain_in_its_order() -> None:
     longer, other = (Plan.below({"summary": links}) for links in (a_chain(4)[3], tuple(a_chain(3))))
     union = Plan.union([longer, other])

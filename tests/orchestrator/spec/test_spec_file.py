@@ -32,6 +32,18 @@ def test_every_part_of_a_file_is_taken_over(tmp_path: Path) -> None:
     assert expected == read(tmp_path, text)
 
 
+def test_none_is_a_word_and_null_says_nothing(tmp_path: Path) -> None:
+    text = "audit: toys\npreset: none\nexecution: {address: none, keep: none, store: null, tolerate: ~}\n"
+    assert Spec("toys", "none", execution={"address": "none", "keep": "none"}) == read(tmp_path, text)
+
+
+def test_a_number_or_a_text_where_either_may_be_is_taken_as_it_is(tmp_path: Path) -> None:
+    text = "audit: toys\nexecution: {together: 4, timeout: 90, stop_after: 1.5}\n"
+    assert {"together": 4, "timeout": 90.0, "stop_after": 1.5} == read(tmp_path, text).execution
+    text = "audit: toys\nexecution: {together: '4', timeout: '90'}\n"
+    assert {"together": 4, "timeout": 90.0} == read(tmp_path, text).execution
+
+
 def test_a_part_without_content_says_nothing(tmp_path: Path) -> None:
     assert Spec("toys") == read(tmp_path, "audit: toys\nset:\nsweep:\nexecution:\n")
 
@@ -42,11 +54,24 @@ def test_a_part_without_content_says_nothing(tmp_path: Path) -> None:
         ("", "holds nothing; it must be a mapping with audit, preset, set, sweep, execution"),
         ("- audit: toys", "holds a list"),
         ("preset: few", "'audit' is missing"),
-        ("audit: 3", "audit is 3; it must be a valid string"),
+        ("audit: 3", "audit is 3; it must be text"),
         ("audit: toys\nsweeps: {}", "unknown key 'sweeps'; there are audit, preset, set, sweep, execution; did you"),
         ("audit: toys\nexecution: {adress: none}", "unknown key 'execution.adress'"),
-        ("audit: toys\nexecution: {tolerate: x}", "execution.tolerate is 'x'; it must be a valid integer"),
+        ("audit: toys\nexecution: {tolerate: x}", "execution.tolerate is 'x'; it must be a whole number"),
+        ("audit: toys\nexecution: {tolerate: '3'}", "execution.tolerate is '3', which is text; write it as 3"),
+        ("audit: toys\nexecution: {tolerate: true}", "execution.tolerate is True; it must be a whole number"),
+        ("audit: toys\nexecution: {tolerate: 1.5}", "execution.tolerate is 1.5; it must be a whole number"),
+        ("audit: toys\nexecution: {report: 'no'}", "execution.report is 'no', which is text; write it as false"),
+        ("audit: toys\nexecution: {report: 1}", "execution.report is 1; it must be true or false"),
+        ("audit: toys\nexecution: {address: [none]}", "execution.address is ['none']; it must be text"),
+        ("audit: toys\nexecution: {timeout: true}", "True is not a duration"),
         ("audit: toys\nexecution: {together: x}", "together is 'x'; it must be auto, or 1 or more"),
+        ("audit: toys\nexecution: {together: true}", "together is True; it must be auto, or 1 or more"),
+        ("audit: toys\nexecution: {together: [1]}", "together is [1]; it must be auto, or 1 or more"),
+        ("audit: toys\nexecution: 3", "execution is 3; it must be a mapping, as in execution: {name: value}"),
+        ("audit: toys\npreset: {few: 1}", "preset is {'few': 1}; it must be text"),
+        ("audit: toys\nset: {3: x}", "set has the key 3; it must be text"),
+        ("audit: toys\n3: x", "unknown key '3'; there are audit"),
         ("audit: toys\nsweep: {parts: []}", "sweep.parts has no values"),
         ("audit: toys\naudit: toys", "line 2, column 1: 'audit' is given twice"),
         ("audit: [toys", "line 1, column 13: expected ',' or ']'"),

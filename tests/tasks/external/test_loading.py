@@ -325,7 +325,7 @@ def test_without_onnxruntime_an_onnx_model_says_what_is_missing(tmp_path: Path) 
     (tmp_path / "m.onnx").write_bytes(b"")
     script = f"""
 import sys
-for name in ("ray", "mlflow", "faiss", "pydantic", "onnx", "onnxruntime"):
+for name in ("ray", "mlflow", "faiss", "onnx", "onnxruntime"):
     sys.modules[name] = None
 import numpy as np
 from tasks.external import loading

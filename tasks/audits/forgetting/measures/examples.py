@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from tasks import seeds
-from tasks.audits.forgetting.config import Forgetting, check_least
+from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.trainings import Trainings
 from tasks.datasets.catalog import load
 from tasks.datasets.mixtures import Part
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
+from tasks.ranges import at_least
 from tasks.summaries import Row, alone, row
 
 EXAMPLES = pa.schema(
@@ -46,7 +47,7 @@ class Examples:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_least(self, seed=0)
+        at_least(self, {"seed": 0})
 
     @property
     def parts(self) -> dict[str, Part]:

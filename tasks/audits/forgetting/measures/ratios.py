@@ -20,7 +20,7 @@ import pyarrow as pa
 from tasks import seeds, statistics
 from tasks.audits.forgetting.comparison import compared
 from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix, confidence_matrix
-from tasks.audits.forgetting.config import Forgetting, check_least, check_margin
+from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import Right, right
 from tasks.audits.forgetting.kolmogorov_smirnov import METRIC_PREFIX, SCORES, Score
 from tasks.audits.forgetting.measures import query_confidences
@@ -31,6 +31,7 @@ from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import Model, Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
+from tasks.ranges import at_least, share
 from tasks.statistics import Estimate
 from tasks.summaries import Row, alone, row
 
@@ -84,8 +85,8 @@ class Ratios:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_margin(self.margin)
-        check_least(self, resamples=1, seed=0)
+        share(self, "margin", zero=False, one=False)
+        at_least(self, {"resamples": 1, "seed": 0})
 
 
 @task(version=2, name="forgetting.ratios", gathers=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.features import Feature
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
+from tasks.ranges import one_of
 from tasks.statistics import mean
 from tasks.summaries import Row, row
 from tasks.training import classifier
@@ -81,8 +82,7 @@ class Course:
     carried: Feature | None = None
 
     def __post_init__(self) -> None:
-        if self.model not in get_args(ModelName):
-            raise ValueError(f"model is {self.model!r}; it must be one of {', '.join(get_args(ModelName))}")
+        one_of(self, "model", ModelName)
         for name in ("data", "examples"):
             asked, trained = getattr(self.evaluation, name), getattr(self.training, name)
             if asked != trained:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -51,6 +52,15 @@ def test_the_summary_reads_what_was_made_of_the_confidences_and_neither_these_no
     assert isinstance(summary, Job)
     read = {marks(job.function).name for job in summary.inputs}
     assert {"forgetting.ratios", "forgetting.distances", "forgetting.power", "forgetting.fit"} == read
+
+
+def test_a_training_in_links_has_the_key_of_the_unbroken_one_and_waits_for_those_before() -> None:
+    unbroken, linked = (Plan.below(plan(replace(SMOKE, epochs=5, link=link))) for link in (0, 2))
+    assert unbroken.roots == linked.roots
+    assert {} == dict(unbroken.after)
+    more = [linked.jobs[key] for key in linked.jobs.keys() - unbroken.jobs.keys()]
+    trained = [job for job in unbroken.jobs.values() if marks(job.function).name == "mixed.train"]
+    assert Counter({2: len(trained), 4: len(trained)}) == Counter(job.config.epochs for job in more)
 
 
 def test_one_part_of_the_data_has_one_key_however_it_is_written() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from orchestrator.spec.resolve import Cell, pinned
 from tasks.audits.unique_feature import PRESETS, UniqueFeature, plan
 from tasks.audits.unique_feature.presets import PRINTED, repeats
 from tasks.audits.unique_feature.published import PUBLISHED, numbers
-from tasks.job import marks
+from tasks.job import Job, marks
 from tests.tasks.audits.unique_feature import published_data
 
 PUBLISHED_PRESETS = [name for name in PRESETS if name.startswith(("table", "figure", "section", "estimators"))]
@@ -114,3 +115,10 @@ def test_every_printed_number_stands_beside_the_cell_that_repeats_it() -> None:
     assert 20 == len(PRINTED) == len(PUBLISHED)
     assert 1.7 == numbers(repeats(cells("table3")[-1])).m_where_positive
     assert "" == repeats(PRESETS["quickstart"])  # type: ignore[arg-type]
+
+
+def test_a_cell_whose_trainings_are_in_links_repeats_the_printed_one(digests: dict[str, str]) -> None:
+    (cell,) = pinned([Cell("unique_feature", replace(cells("table1")[0], link=100))], digests)
+    summary = plan(cell.config)["summary"]
+    assert isinstance(summary, Job)
+    assert repeats(cells("table1")[0]) == summary.config.cell != ""

@@ -90,6 +90,20 @@ def test_how_long_a_training_may_take_is_no_part_of_its_evaluation() -> None:
     assert configs(plan(config), score) == configs(plan(replace(config, epochs=9, batch=7)), score)
 
 
+def test_trainings_in_links_have_the_keys_of_unbroken_ones_and_the_same_tables_are_planned() -> None:
+    every = ("scores", "course", "influence", "latents")
+    whole = replace(pinned(PRESETS["smoke"]), choice="self-influence", measures=every, epochs=5)
+    unbroken, linked = (Plan.below(plan(replace(whole, link=link))) for link in (0, 2))
+    assert unbroken.roots == linked.roots
+    assert {} == dict(unbroken.after)
+    more = linked.count(linked.jobs.keys() - unbroken.jobs.keys())
+    trained = {
+        task: 2 * count for task, count in unbroken.count().items() if task.rpartition(".")[2].startswith("train")
+    }
+    assert {"classifier.train", "unique_feature.train_ranked"} == set(trained)
+    assert trained == dict(more)
+
+
 def test_the_null_preset_burns_another_feature_than_it_asks_for() -> None:
     roots = plan(pinned(PRESETS["null"]))
     assert {Glyph()} == {e.feature for e in configs(roots, score)}
@@ -107,6 +121,11 @@ def test_the_null_preset_burns_another_feature_than_it_asks_for() -> None:
         ({"canaries": -1}, "canaries is -1; it must be at least 0"),
         ({"epochs": 0}, "epochs is 0; it must be at least 1"),
         ({"patience": -1}, "patience is -1; it must be at least 0"),
+        ({"link": -1}, "link is -1; it must be at least 0"),
+        (
+            {"schedule": ((5, 0.1), (2, 0.5))},
+            "schedule is ((5, 0.1), (2, 0.5)); it must be pairs of an epoch from 1, ascending, and a factor above 0",
+        ),
         ({"measures": ()}, "measures is (); it must be some of scores, family, course, latents, influence, pictures"),
         (
             {"measures": ("latents",), "network": Network("cnn1")},

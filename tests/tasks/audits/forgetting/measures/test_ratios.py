@@ -74,7 +74,7 @@ def test_the_order_of_the_inputs_makes_no_difference() -> None:
 
 
 def test_what_cannot_be_decided_with_is_refused() -> None:
-    with pytest.raises(ValueError, match="margin is 1; it must be a number between 0 and 1"):
+    with pytest.raises(ValueError, match="margin is 1; it must be between 0 and 1"):
         Ratios(TARGETS, margin=1)
     with pytest.raises(ValueError, match="resamples is 0; it must be at least 1"):
         Ratios(TARGETS, resamples=0)

@@ -1,0 +1,81 @@
+"""Chains: a long training as links, each a job "this training, up to epoch e" that goes on from where another ended.
+
+A link is the same config with fewer `epochs`. Where it goes on from makes no difference to its result: a chain ends
+bit for bit as the unbroken training on a CPU does, also where it has stopped early within an earlier link.
+
+Planning a chain imports no torch; training one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tasks import checkpoints
+from tasks.job import Function, Job
+
+if TYPE_CHECKING:
+    from tasks.training.members import Member, Spec
+    from tasks.training.trainer import Outcome
+
+Part = Callable[[Any, int, int], Any]
+
+
+# Planning
+
+
+def up_to(config: Any, before: int, end: int) -> Any:  # noqa: ARG001 - a link is asked nothing on its way
+    """The training up to epoch `end`."""
+    return replace(config, epochs=end)
+
+
+def chain(
+    function: Function, config: Any, link: int, inputs: tuple[Job, ...] = (), part: Part = up_to
+) -> tuple[Job, ...]:
+    """The training as jobs of `link` epochs each (0: one job), first to last, all of which are computed.
+
+    `part(config, before, end)` is the config of the link from epoch `before` to epoch `end`.
+    """
+    if not 0 < link < config.epochs:
+        return (Job(function, config, inputs),)
+    links: list[Job] = []
+    for before in range(0, config.epochs, link):
+        end = min(before + link, config.epochs)
+        links.append(Job(function, part(config, before, end), inputs, after=links[-1] if links else None, waits=True))
+    return tuple(links)
+
+
+# Training
+
+
+@dataclass(frozen=True)
+class Linked:
+    """What a member of a call goes on from: a state of the same training, that has not passed epoch `latest`.
+
+    `training` tells the training from all others, by whatever bears on it but its length.
+    """
+
+    training: str
+    latest: int
+
+
+def train_linked(spec: Spec, members: Mapping[int, Member], linked: Mapping[int, Linked]) -> Iterator[Outcome]:
+    """`trainer.train_numbered` of members that go on from the checkpoints that their jobs are given.
+
+    Members and `linked` are by the jobs' index in the call. States are left before the outcomes, where they are wanted.
+    """
+    from tasks.training import states, trainer
+
+    going_on = {
+        index: replace(
+            member,
+            start=states.start(index, linked[index].training, spec.learning, linked[index].latest),
+            returns_state=checkpoints.wanted(index),
+        )
+        for index, member in members.items()
+    }
+    for index, outcome in trainer.train_numbered(spec, going_on):
+        if not isinstance(outcome, Exception) and outcome.state is not None:
+            checkpoints.leave(index, states.packed(outcome.state, linked[index].training))
+        yield index, outcome
