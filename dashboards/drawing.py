@@ -54,6 +54,8 @@ SERIES: Sequence[tuple[str, str, Any]] = (
     ("ink", "X", (0, (2, 1, 2, 4))),
     ("muted", "p", (0, (5, 1, 1, 1, 1, 1))),
 )
+# The line at the value that is expected where nothing is memorised.
+NULL: Mapping[str, Any] = {"color": PALETTE["muted"][0], "linewidth": 1.2, "linestyle": (0, (4, 3))}
 WIDTH = 5.2  # inches; a page as narrow as a telephone's shows TEXT at about its size
 TEXT = 10.0  # points
 FAMILY = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
@@ -108,43 +110,42 @@ def style(name: str = "") -> Iterator[None]:
     """
     import matplotlib
 
-    settings = {
-        "font.family": ["DejaVu Sans"],  # comes with matplotlib and is wide: what fits in it fits in others
-        "font.size": TEXT,
-        "text.color": light("ink"),
-        "text.parse_math": False,
-        "axes.titlesize": TEXT,
-        "axes.titlelocation": "left",
-        "axes.labelsize": TEXT,
-        "axes.labelcolor": light("ink"),
-        "axes.edgecolor": light("muted"),
-        "axes.facecolor": "none",
-        "axes.linewidth": 0.8,
-        "axes.grid": True,
-        "axes.unicode_minus": True,
-        "grid.color": light("grid"),
-        "grid.linewidth": 0.8,
-        "xtick.color": light("muted"),
-        "ytick.color": light("muted"),
-        "xtick.labelsize": TEXT - 1,
-        "ytick.labelsize": TEXT - 1,
-        "figure.facecolor": "none",
-        "legend.frameon": False,
-        "legend.fontsize": TEXT - 1,
-        "legend.handlelength": 1.8,
-        "svg.fonttype": "none",
-        "svg.hashsalt": f"engram {name}",
-        "path.simplify": True,
-    }
     defaults: dict[Any, Any] = {key: value for key, value in matplotlib.rcParamsDefault.items() if key not in KEPT}
     with warnings.catch_warnings():
         # Of letters that its font lacks (the reader's has them) and of what is empty, matplotlib warns on the terminal.
         warnings.simplefilter("ignore")
-        with matplotlib.rc_context(defaults | settings):
+        with matplotlib.rc_context(defaults | SETTINGS | {"svg.hashsalt": f"engram {name}"}):
             yield
 
 
 KEPT = frozenset({"backend", "backend_fallback", "interactive", "toolbar", "timezone"})
+SETTINGS: dict[Any, Any] = {
+    "font.family": ["DejaVu Sans"],  # comes with matplotlib and is wide: what fits in it fits in others
+    "font.size": TEXT,
+    "text.color": light("ink"),
+    "text.parse_math": False,
+    "axes.titlesize": TEXT,
+    "axes.titlelocation": "left",
+    "axes.labelsize": TEXT,
+    "axes.labelcolor": light("ink"),
+    "axes.edgecolor": light("muted"),
+    "axes.facecolor": "none",
+    "axes.linewidth": 0.8,
+    "axes.grid": True,
+    "axes.unicode_minus": True,
+    "grid.color": light("grid"),
+    "grid.linewidth": 0.8,
+    "xtick.color": light("muted"),
+    "ytick.color": light("muted"),
+    "xtick.labelsize": TEXT - 1,
+    "ytick.labelsize": TEXT - 1,
+    "figure.facecolor": "none",
+    "legend.frameon": False,
+    "legend.fontsize": TEXT - 1,
+    "legend.handlelength": 1.8,
+    "svg.fonttype": "none",
+    "path.simplify": True,
+}
 
 
 def svg(figure: Figure, name: str) -> str:
@@ -218,6 +219,13 @@ def ticks(axes: Axes, across: int = 5, up: int = 5, whole: bool = False) -> None
 
     axes.xaxis.set_major_locator(MaxNLocator(across, steps=[1, 2, 2.5, 5, 10], integer=whole))
     axes.yaxis.set_major_locator(MaxNLocator(up, steps=[1, 2, 2.5, 5, 10]))
+
+
+def bare(axes: Axes) -> None:
+    """Rows without an axis upwards: no line, no tick marks and no grid; names stay."""
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    axes.spines["left"].set_visible(False)
 
 
 def interval(low: float | None, high: float | None) -> str:

@@ -31,8 +31,8 @@ class Observed:
     @cached_property
     def scores(self) -> dict[str, Array]:
         """Each score there is of all observations."""
-        found = {score: self.column(column) for score, column in COLUMNS.items()}
-        return {score: values for score, values in found.items() if np.isfinite(values).any()}
+        scores = {score: self.column(column) for score, column in COLUMNS.items()}
+        return {score: values for score, values in scores.items() if np.isfinite(values).any()}
 
     @property
     def high(self) -> NDArray[np.bool_]:

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dashboards import drawing
-from dashboards.audits.forgetting import style
+from dashboards import drawing, layout, legend
+from dashboards.audits.forgetting import roles
 from dashboards.audits.forgetting.targets import Who, called, of_models, ordered, span_of
 from dashboards.columns import integers, numbers
 from dashboards.estimates import fitted
@@ -61,8 +61,11 @@ def farthest(one: Asked, other: Asked) -> Farthest:
     coarser = max(one.resolution, other.resolution)
     a, b = rounded(one.confidence, coarser), rounded(other.confidence, coarser)
     at = kolmogorov_smirnov.farthest(a, b, "one-sided").at
-    of_one, of_other = (float(np.searchsorted(each, at, side="right") / len(each)) for each in (a, b))
+    of_one, of_other = (float(np.searchsorted(values, at, side="right") / len(values)) for values in (a, b))
     return Farthest(at, (of_one, of_other))
+
+
+ByWho = Mapping[Who, Sequence[Asked]]
 
 
 def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
@@ -70,100 +73,130 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     asked = read(table)
     if not asked:
         return None
-    of = {who: [each for each in asked if each.who == who] for who in ordered(each.who for each in asked)}
-    targets = [who for who in of if who[0] == "target"]
+    models = {who: [model for model in asked if model.who == who] for who in ordered(model.who for model in asked)}
+    targets = [who for who in models if who[0] == "target"]
     shown = targets[:TARGETS]
     places = Axis.of(asked)
-    references = [of[who][0] for who in of if who[0] != "target"]
-    down = -(-len(shown) // ACROSS)
-    step = PANEL + 0.62
-    foot = step * down + 0.55
-    figure = drawing.canvas(foot + style.ROW + (2.45 if references else 0.1))
+    references = [models[who][0] for who in models if who[0] != "target"]
     distances = {}
+    if len(references) == 2:
+        distances["query and calibration model"] = farthest(references[0], references[1])
+    if references and references[0].who[0] == "query":
+        distances |= {called(who, names): farthest(references[0], models[who][0]) for who in shown}
+    caption = about(models, places, bool(distances), bool(references and shown))
+    caption += f"; no intervals.{layout.rest(len(shown), len(targets), 'targets')}"
+    svg = drawn(models, shown, references, places, names)
+    alt = said({who: of for who, of in models.items() if who in shown or who[0] != "target"}, distances, names)
+    title = "How confident are models about the images of the query set?"
+    return Figure("confidences", title, caption, alt, svg)
+
+
+def drawn(
+    models: ByWho, targets: Sequence[Who], references: Sequence[Asked], places: Axis, names: Mapping[int, str]
+) -> str:
+    """The distributions as SVG: those of the references above, those of the targets below."""
+    step = PANEL + 0.62
+    foot = step * -(-len(targets) // ACROSS) + 0.55
+    figure = drawing.canvas(foot + legend.ROW + (2.45 if references else 0.1))
     if references:
-        axes = drawing.place(figure, style.LEFT, foot + 0.1, drawing.WIDTH - style.LEFT - style.RIGHT, 1.95)
+        axes = layout.wide(figure, foot + 0.1, 1.95)
         axes.set_title("share of images up to c", fontsize=drawing.TEXT)
-        for each in references:
-            lines(axes, of[each.who], places, FINE)
+        for model in references:
+            lines(axes, models[model.who], places, FINE)
         places.ticks(axes, True)
         if len(references) == 2:
-            distances["query and calibration model"] = spread(axes, references[0], references[1], places)
+            spread(axes, references[0], references[1], places)
     width = (drawing.WIDTH - 0.42 - 0.12 - 0.2 * (ACROSS - 1)) / ACROSS
-    for at, who in enumerate(shown):
+    for at, who in enumerate(targets):
         row, column = divmod(at, ACROSS)
-        bottom = 0.55 + step * (down - 1 - row)
-        axes = drawing.place(figure, 0.42 + column * (width + 0.2), bottom, width, PANEL - 0.05)
-        for each in references:
-            lines(axes, [each], places, COARSE, 1.0)
-        lines(axes, of[who], places, COARSE, 0.8)
-        name = called(who, names)
-        axes.set_title(fitted([name], LETTERS), fontsize=drawing.TEXT - 1, y=1.17, pad=0)
-        if references and references[0].who[0] == "query":
-            distances[name] = spread(axes, references[0], of[who][0], places)
-            axes.text(
-                0, 1.05, f"one-sided KS {distances[name].below:.2g}", transform=axes.transAxes,
-                fontsize=drawing.TEXT - 1, color=drawing.light("muted"),
-            )  # fmt: skip
-        places.ticks(axes, at + ACROSS >= len(shown), narrow=True)
+        axes = drawing.place(figure, 0.42 + column * (width + 0.2), foot - step * (row + 1), width, PANEL - 0.05)
+        axes.set_title(fitted([called(who, names)], LETTERS), fontsize=drawing.TEXT - 1, y=1.17, pad=0)
+        of_target(axes, models[who], references, places)
+        places.ticks(axes, at + ACROSS >= len(targets), narrow=True)
         axes.tick_params(labelleft=column == 0)
     figure.text(0.5, 0.08 / figure.get_size_inches()[1], "confidence c in the true class", ha="center")
-    style.legend(figure, key(of, bool(distances)), 2)
-    images = span_of([len(each.confidence) for each in asked])
-    most = max(map(len, of.values()))
-    models = f"{span_of([len(each) for each in of.values()])} model{'s'[: most != 1]}"
+    compared = len(references) == 2 or bool(references and references[0].who[0] == "query" and targets)
+    legend.above(figure, entries(models, compared))
+    return drawing.svg(figure, "confidences")
+
+
+def of_target(axes: Any, target: Sequence[Asked], references: Sequence[Asked], places: Axis) -> None:
+    """The lines of a target's models over those of the references, with the distance to the first query model."""
+    for model in references:
+        lines(axes, [model], places, COARSE, 1.0)
+    lines(axes, target, places, COARSE, 0.8)
+    if references and references[0].who[0] == "query":
+        below = spread(axes, references[0], target[0], places).below
+        axes.text(
+            0, 1.05, f"one-sided KS {below:.2g}", transform=axes.transAxes, fontsize=drawing.TEXT - 1,
+            color=drawing.light("muted"),
+        )  # fmt: skip
+
+
+def about(models: ByWho, places: Axis, compared: bool, has_panels: bool) -> str:
+    """The caption up to the number of images and models; `compared`: distances are marked."""
+    images = span_of([len(model.confidence) for of_who in models.values() for model in of_who])
+    most = max(map(len, models.values()))
+    counts = f"{span_of([len(of_who) for of_who in models.values()])} model{'s'[: most != 1]}"
     cut = f" of the first {LINES} models of each" if most > LINES else ""
     caption = (
         f"Share of the images of D_Q about whose true class a model is at most so confident; a line is a model{cut}, "
         "exact at quantiles and straight between them. The axis is logarithmic towards both ends: log c / (1 - c). "
         f"{places.said()} "
     )
-    if distances:
+    if compared:
         caption += (
             "Upright: where the line of the panel's first model lies farthest above that of the first query model, "
             "which is surer there; by how much is their one-sided KS distance. "
         )
-    if references and shown:
+    if has_panels:
         caption += "In a target's panel, dashed and dotted: the first query and the first calibration model. "
-    caption += f"n: {images} images, {models} of each; no intervals.{style.rest(len(shown), len(targets), 'targets')}"
-    medians = " ".join(
-        f"{called(who, names)}: median c {of_confidence(float(np.median(of_who)))}, "
-        f"{100 * float((of_who >= 1).mean()):.0f} % at 1."
-        for who, of_who in ((who, np.concatenate([each.confidence for each in models])) for who, models in of.items())
-        if who in shown or who[0] != "target"
+    return f"{caption}n: {images} images, {counts} of each"
+
+
+def said(models: ByWho, distances: Mapping[str, Farthest], names: Mapping[int, str]) -> str:
+    """The median confidence of each role and target, and the distances, in words."""
+    together = {who: np.concatenate([model.confidence for model in of_who]) for who, of_who in models.items()}
+    medians = (
+        f"{called(who, names)}: median c {of_confidence(float(np.median(values)))}, "
+        f"{100 * float((values >= 1).mean()):.0f} % at 1."
+        for who, values in together.items()
     )
-    said = " ".join(
-        f"{name}: one-sided KS {drawing.number(each.below)} at c = {of_confidence(each.confidence)}."
-        for name, each in distances.items()
+    apart = (
+        f"{name}: one-sided KS {drawing.number(distance.below)} at c = {of_confidence(distance.confidence)}."
+        for name, distance in distances.items()
     )
-    title = "How confident are models about the images of the query set?"
-    svg = drawing.svg(figure, "confidences")
-    return Figure("confidences", title, caption, f"{medians} {said}".strip(), svg)
+    return " ".join([*medians, *apart])
 
 
 def read(table: pa.Table) -> list[Asked]:
     """Each model's confidences; batch by batch, since there are millions of rows of which few columns are needed."""
     if not set(table.column_names) >= NEEDED:
         return []
-    found: dict[tuple[str, int, int], list[tuple[Array, float]]] = {}
+    parts: dict[tuple[str, int, int], list[tuple[Array, float]]] = {}
     for batch in table.select(sorted(NEEDED)).to_batches():
-        of = pa.Table.from_batches([batch])
+        rows = pa.Table.from_batches([batch])
         role = batch.column("model").dictionary_encode()
         codes = numbers(pa.table({"code": role.indices}), "code")
-        values, resolution = numbers(of, "confidence"), numbers(of, "resolution")
-        keys = np.stack([np.nan_to_num(codes, nan=-1), of_models(of), integers(of, "replicate")]).astype(np.int64)
+        values, resolution = numbers(rows, "confidence"), numbers(rows, "resolution")
+        keys = np.stack([np.nan_to_num(codes, nan=-1), of_models(rows), integers(rows, "replicate")]).astype(np.int64)
         edges = np.flatnonzero(np.any(keys[:, 1:] != keys[:, :-1], axis=0)) + 1
         for first, last in zip([0, *edges], [*edges, len(values)], strict=True):
             there = ~np.isnan(values[first:last])
             if keys[0, first] < 0 or not there.any():
                 continue
             name = role.dictionary[int(keys[0, first])].as_py()
-            of_model = found.setdefault((name, int(keys[1, first]), int(keys[2, first])), [])
+            of_model = parts.setdefault((name, int(keys[1, first]), int(keys[2, first])), [])
             places = resolution[first:last][there]
             of_model.append((values[first:last][there], float(np.nan_to_num(places).max())))
     return [
-        Asked((role, target), replicate, np.sort(np.concatenate([values for values, _ in parts])), last_place)
-        for (role, target, replicate), parts in sorted(found.items())
-        for last_place in [max(each for _, each in parts)]
+        Asked(
+            (role, target),
+            replicate,
+            np.sort(np.concatenate([values for values, _ in of_model])),
+            max(resolution for _, resolution in of_model),
+        )
+        for (role, target, replicate), of_model in sorted(parts.items())
     ]
 
 
@@ -179,26 +212,28 @@ class Axis:
 
     @classmethod
     def of(cls, asked: Sequence[Asked]) -> Axis:
+        """An axis that holds the confidences of these models but for a tail of each."""
         ends = []
         below = saturated = n = 0
-        for each in asked:
-            c = each.confidence
+        for model in asked:
+            c = model.confidence
             inside = c[(c > 0) & (c < 1)]
             n, saturated = n + len(c), saturated + int((c >= 1).sum())
             if len(inside):
                 ends += np.quantile(odds(inside), (TAIL, 1.0), method="lower").tolist()
         low = float(np.clip(min(ends, default=0.0), LOWEST, -1.0))
         high = float(np.clip(max(ends, default=0.0), 1.0, HIGHEST))
-        for each in asked:
-            below += int((odds(each.confidence) < low).sum())
+        for model in asked:
+            below += int((odds(model.confidence) < low).sum())
         return cls(low, high, below, saturated, n)
 
     def place(self, confidence: Array) -> Array:
         """Where these stand: half a decade beyond the others what is below the axis, and 0 and 1 with infinite odds."""
-        found = np.minimum(odds(confidence), self.high + 0.5)
-        return np.where(found < self.low, self.low - 0.5, found)
+        x = np.minimum(odds(confidence), self.high + 0.5)
+        return np.where(x < self.low, self.low - 0.5, x)
 
     def ticks(self, axes: Any, worded: bool, narrow: bool = False) -> None:
+        """Confidences of round odds as ticks, as many as fit; `worded`: with their labels."""
         apart = (0.3 if narrow else 0.13) * self.width
         words = {self.high + 0.5: "1", 0.0: "½"}
         for decade in (2, 4, 6, -2, -4) if self.width > 5 else (1, 2, 3, -1, -2, -3):
@@ -226,8 +261,8 @@ class Axis:
 def odds(confidence: Array) -> Array:
     """log10 of c / (1 - c); infinite at 0 and 1."""
     with np.errstate(divide="ignore"):
-        found: Array = np.log10(confidence) - np.log10(1 - confidence)
-    return found
+        odds: Array = np.log10(confidence) - np.log10(1 - confidence)
+    return odds
 
 
 def tick(decade: int) -> str:
@@ -248,10 +283,10 @@ def share(part: int, whole: int) -> str:
 
 def lines(axes: Any, asked: Sequence[Asked], places: Axis, points: int, width: float = 1.1) -> None:
     """A thin line for each model."""
-    for each in asked[:LINES]:
-        colour, _, dash = style.ROLES[each.who[0]]
+    for model in asked[:LINES]:
+        colour, _, dash = roles.ROLES[model.who[0]]
         axes.plot(
-            *thinned(each.confidence, places, points), color=drawing.light(colour), linewidth=width, linestyle=dash
+            *thinned(model.confidence, places, points), color=drawing.light(colour), linewidth=width, linestyle=dash
         )
 
 
@@ -274,23 +309,22 @@ def thinned(confidence: Array, places: Axis, points: int) -> tuple[Array, Array]
 
 def spread(axes: Any, one: Asked, other: Asked, places: Axis) -> Farthest:
     """An upright line where the other lies farthest below the first; none where it does so nowhere."""
-    found = farthest(one, other)
-    if found.below <= 0:
-        return found
-    (x,) = places.place(np.array([found.confidence]))
-    axes.plot([x, x], found.shares, color=drawing.light("ink"), linewidth=1.6, marker="_", markersize=7, zorder=4)
-    return found
+    distance = farthest(one, other)
+    if distance.below > 0:
+        (x,) = places.place(np.array([distance.confidence]))
+        upright = {"color": drawing.light("ink"), "linewidth": 1.6, "marker": "_", "markersize": 7}
+        axes.plot([x, x], distance.shares, zorder=4, **upright)
+    return distance
 
 
-def key(of: Mapping[Who, Sequence[Asked]], distances: bool) -> list[Any]:
+def entries(models: ByWho, compared: bool) -> list[Any]:
+    """The legend's entries: the roles there are, and distances where they are marked."""
     words = {"query": "trained on D_Q", "calibration": "trained on D_C", "target": "target"}
     handles = []
-    for role in dict.fromkeys(who[0] for who in of):
-        colour, _, dash = style.ROLES[role]
-        handles.append(style.of_line(words[role], color=drawing.light(colour), linestyle=dash, linewidth=1.5))
-    if distances:
-        handles.append(
-            style.of_line("one-sided KS", color=drawing.light("ink"), marker="|", markersize=11, markeredgewidth=1.6,
-                          linewidth=0)
-        )  # fmt: skip
+    for role in dict.fromkeys(who[0] for who in models):
+        colour, _, dash = roles.ROLES[role]
+        handles.append(legend.line(words[role], color=drawing.light(colour), linestyle=dash, linewidth=1.5))
+    if compared:
+        upright = {"marker": "|", "markersize": 11, "markeredgewidth": 1.6, "linewidth": 0}
+        handles.append(legend.line("one-sided KS", color=drawing.light("ink"), **upright))
     return handles

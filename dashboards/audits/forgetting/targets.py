@@ -43,10 +43,10 @@ def grouped(table: pa.Table, column: str) -> dict[Who, NDArray[np.float64]]:
         return {}
     role, number, values = texts(table, "model"), of_models(table), numbers(table, column)
     there = (role != "") & ~np.isnan(values)
-    found = {}
+    by_who = {}
     for who in ordered(zip(role[there].tolist(), number[there].tolist(), strict=True)):
-        found[who] = values[there & (role == who[0]) & (number == who[1])]
-    return found
+        by_who[who] = values[there & (role == who[0]) & (number == who[1])]
+    return by_who
 
 
 def ordered(everybody: Any) -> list[Who]:
@@ -66,8 +66,8 @@ def replicates(distances: pa.Table) -> dict[str, int]:
 
 def margin(run: Run) -> float | None:
     """How far below 1 the ratio of a model that has forgotten may lie; None where the run does not say."""
-    found = sweep.at(run.about.get("config"), "margin")
-    return float(found) if finite(found) else None
+    margin = sweep.at(run.about.get("config"), "margin")
+    return float(margin) if finite(margin) else None
 
 
 def things(number: int, name: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dashboards import drawing
+from dashboards import drawing, legend
 from dashboards.columns import numbers
 
 Array = NDArray[np.float64]
@@ -31,18 +31,18 @@ class Pairs:
 
         One row a pair: of several evaluations, the first. Another one of the same models is no further sample.
         """
-        *found, evaluation = self.evaluated(*names)
-        return [values[evaluation == evaluation.min()] for values in found] if len(evaluation) else found
+        *columns, evaluation = self.evaluated(*names)
+        return [values[evaluation == evaluation.min()] for values in columns] if len(evaluation) else columns
 
     def evaluated(self, *names: str) -> list[Array]:
         """These columns and then that of the evaluation, as above, but with the rows of all evaluations."""
-        found = [numbers(self.table, name) for name in names]
-        if any(len(values) != len(found[0]) for values in found):
+        columns = [numbers(self.table, name) for name in names]
+        if any(len(values) != len(columns[0]) for values in columns):
             return [np.empty(0) for _ in (*names, "evaluation")]
         redrawn = numbers(self.table, "evaluation")
-        found.append(redrawn if len(redrawn) else np.zeros(len(found[0])))
-        there = ~np.isnan(found).any(axis=0)
-        return [values[there] for values in found]
+        columns.append(redrawn if len(redrawn) else np.zeros(len(columns[0])))
+        there = ~np.isnan(columns).any(axis=0)
+        return [values[there] for values in columns]
 
 
 def middle(values: Array) -> tuple[float, float]:
@@ -71,9 +71,15 @@ def mark(model: str, count: int) -> dict[str, Any]:
     }
 
 
-def key(models: dict[str, str] = MODELS, count: int = 1) -> list[Any]:
-    """Entries of a legend, one for each kind of model."""
-    from matplotlib.lines import Line2D
-
+def entries(count: int) -> list[Any]:
+    """The legend's entries of the dots of both kinds of models, where there are so many of each."""
     look = {"markersize": 5.5, "alpha": 1.0}
-    return [Line2D([], [], label=label, **mark(model, count) | look) for model, label in models.items()]
+    return [legend.line(label, **mark(model, count) | look) for model, label in MODELS.items()]
+
+
+def line_entries() -> list[Any]:
+    """The legend's entries of the lines of both kinds of models."""
+    return [
+        legend.line(label, color=drawing.light(model), linewidth=2, linestyle=LINES[model])
+        for model, label in MODELS.items()
+    ]
