@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dashboards.run import Run
 from orchestrator.run_folder.journal import ENDS
+from orchestrator.run_folder.merged_log import MergedLog
 from orchestrator.run_folder.progress import Event, RunProgress, seconds_of
 
 
@@ -26,21 +26,16 @@ def course(run: Run) -> tuple[Start, ...]:
     """The starts of a run, the oldest first; of a sweep, those of its cells together."""
     journals = [cell.journal for cell in run.cells] or [run.journal]
     tasks = {key: task for journal in journals for key, task in journal.tasks().items()}
-    events = [event for journal in journals for event in journal.events()]
-    return tuple(_start(events, len(tasks)) for events in _by_start(events))
+    return tuple(_start(events, len(tasks)) for events in _by_start(MergedLog(journals).read()))
 
 
 def _by_start(events: Iterable[Event]) -> list[list[Event]]:
-    """The events of each start. Cells that are started together share its time, and jobs they share are told twice."""
+    """The events of each start; what precedes the first is left out."""
     starts: list[list[Event]] = []
-    told: set[str] = set()
-    for event in sorted(events, key=lambda each: str(each.get("time", ""))):
-        words = json.dumps({**event, "tasks": None})
-        if event.get("event") == "started" and (not starts or starts[-1][0]["time"] != event["time"]):
+    for event in events:
+        if event["event"] == "started":
             starts.append([event])
-            told = set()
-        elif starts and words not in told and event.get("event") != "started":
-            told.add(words)
+        elif starts:
             starts[-1].append(event)
     return starts
 
