@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import re
 import shlex
 import textwrap
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dashboards.run import Run
 from orchestrator.errors import EngramError
 from orchestrator.inspection import labels
-from orchestrator.spec import audits, specification
-from orchestrator.spec.fields import differing, flat, plain, text
-from orchestrator.spec.resolve import SCALE, configured, wanted
-from orchestrator.spec.specification import Spec
+from orchestrator.spec import audits
+from orchestrator.spec.fields import flat, plain, text
 
 PINNED = re.compile(r"(.+)@([0-9a-f]{16,})")  # a data set and the digest of its content
 
@@ -74,79 +69,16 @@ def data(run: Run) -> list[Data]:
 
 
 def command(run: Run) -> str | None:
-    """The command that asks for the same again; None where no command can, or today's audit is another one."""
-    configs = [_unpinned(each.about["config"]) for each in run.cells or (run,)]
-    same = _alike(configs)
-    for preset in dict.fromkeys((run.about.get("preset") or (run.cells or (run,))[0].about["preset"], None)):
-        with suppress(EngramError, LookupError, TypeError, ValueError):
-            for words in _askings(run, preset, configs):
-                if _alike(_asked(run.audit, preset, *words)) == same:
-                    return _command(run.audit, preset, *words)
-    return None
-
-
-def _askings(
-    run: Run, preset: str | None, configs: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[list[str], list[str]]]:
-    """What may have been set and swept over the preset to come to these configs; whether it was is to be seen."""
-    audit = audits.find(run.audit).audit
-    known = [dict(flat(config)) for config in configs]
-    common = {name: value for name, value in known[0].items() if all(name in k and k[name] == value for k in known)}
-    for scale, whole in itertools.product(("full", "tiny"), (False, True)):
-        bases = [
-            configured(audit, base, {SCALE: scale}) for base in (audit.cells(preset) if preset else [audit.config()])
-        ]
-        before = [dict(flat(_unpinned(plain(base)))) for base in bases]
-        beside = [_fields_beside(fields) for fields in (known[0], *before)]
-        fixed = {
-            name: value
-            for name, value in common.items()
-            if any(b.get(name, ...) != value for b in before)
-            # A feature of another kind has that kind's defaults, and not what the preset's has of the same name.
-            or (whole and any(each.get(name) != beside[0].get(name) for each in beside))
-        }
-        own = set(differing([_unpinned(plain(base)) for base in bases]))  # varies without being swept
-        swept = [name for name in varied(run) if name not in fixed]
-        of_both = [name for name in swept if name in own]
-        for also in ([], *([name] for name in of_both), of_both):
-            yield (
-                [
-                    *([f"{SCALE}=tiny"] if scale == "tiny" else []),
-                    *(f"{n}={text(value)}" for n, value in fixed.items()),
-                ],
-                [f"{n}={','.join(_values(run, n))}" for n in swept if n not in own or n in also],
-            )
-
-
-def _fields_beside(fields: Collection[str]) -> dict[str, frozenset[str]]:
-    """Each dotted field with all those that are parts of the same: they tell a feature's kind."""
-    parts: dict[str, set[str]] = {}
-    for name in fields:
-        parts.setdefault(name.rpartition(".")[0], set()).add(name)
-    return {name: frozenset(parts[name.rpartition(".")[0]]) for name in fields if "." in name}
-
-
-def _values(run: Run, name: str) -> list[str]:
-    return list(dict.fromkeys(text((cell.about.get("setting") or {}).get(name)) for cell in run.cells))
-
-
-def _asked(audit: str, preset: str | None, fixed: Sequence[str], swept: Sequence[str]) -> list[Mapping[str, Any]]:
-    """The configs that these words of a command ask for; none where they cannot be."""
-    try:
-        cells = wanted(Spec(audit, preset, specification.settings(fixed), specification.sweeps(swept)))
-    except EngramError:
-        return []
-    return [_unpinned(plain(cell.config)) for cell in cells]
-
-
-def _alike(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Something that is equal for equal configs in whatever order."""
-    return sorted(json.dumps(config, sort_keys=True) for config in configs)
-
-
-def _command(audit: str, preset: str | None, fixed: Sequence[str], swept: Sequence[str]) -> str:
-    sweeps = itertools.chain.from_iterable(("--sweep", each) for each in swept)
-    return shlex.join(["engram", "run", audit, *(["--preset", preset] if preset else []), *fixed, *sweeps])
+    """The command that asks for the same again; None for a run that was made before this was noted."""
+    asked = run.about.get("asked")
+    if asked is None:
+        return None
+    preset, sweep, tolerate = asked.get("preset"), asked.get("sweep", {}), asked.get("tolerate", 0)
+    words = ["engram", "run", run.audit, *(["--preset", preset] if preset else [])]
+    words += [f"{name}={text(value)}" for name, value in asked.get("set", {}).items()]
+    for name, values in sweep.items():
+        words += ["--sweep", f"{name}={','.join(map(text, values))}"]
+    return shlex.join([*words, *(["--tolerate", str(tolerate)] if tolerate else [])])
 
 
 def documentation(run: Run) -> list[tuple[bool, str]]:
