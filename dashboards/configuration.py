@@ -20,7 +20,7 @@ PINNED = re.compile(r"(.+)@([0-9a-f]{16,})")  # a data set and the digest of its
 
 @dataclass(frozen=True)
 class Setting:
-    """A field of the config. `published` is what the paper has, where that is none of the values."""
+    """A field of the config. `published` is the paper's value, or None if it is among the values."""
 
     name: str
     values: tuple[str, ...]  # several in a sweep
@@ -37,39 +37,39 @@ class Data:
 
 
 def settings(run: Run) -> list[Setting]:
-    """Every field of the run's config, dotted; of a sweep, with the values that its cells have."""
+    """Every field of the run's config by its dotted name; for a sweep, with the values of all cells."""
     runs = run.cells or (run,)
-    configs = [_fields(each) for each in runs]
+    configs = [_fields(of_run) for of_run in runs]
     published = _published(run)
     differing = varied(run)
     names = dict.fromkeys(name for config in configs for name in config)
-    found = []
+    rows = []
     for name in names:
-        values = tuple(dict.fromkeys(_said(config[name]) for config in configs if name in config))
-        paper = None if published is None else _said(_nearest(published, name))
-        found.append(Setting(name, values, None if paper in values else paper, name in differing))
-    return found
+        values = tuple(dict.fromkeys(_shown(config[name]) for config in configs if name in config))
+        paper = None if published is None else _shown(_nearest(published, name))
+        rows.append(Setting(name, values, None if paper in values else paper, name in differing))
+    return rows
 
 
 def varied(run: Run) -> list[str]:
-    """What the cells of a sweep differ in."""
+    """The fields in which the cells of a sweep differ."""
     return list(dict.fromkeys(name for cell in run.cells for name in cell.about.get("setting") or {}))
 
 
 def telling(run: Run) -> list[str]:
-    """As many of the fields in which the cells of a sweep differ as it takes to tell them apart."""
+    """The fewest of the fields that vary in a sweep that still tell its cells apart."""
     return labels.telling([cell.about.get("setting") or {} for cell in run.cells])
 
 
 def data(run: Run) -> list[Data]:
-    """The data sets of the run, each once."""
-    texts = [value for each in run.cells or (run,) for _, value in flat(each.about["config"])]
+    """The distinct data sets of the run."""
+    texts = [value for of_run in run.cells or (run,) for _, value in flat(of_run.about["config"])]
     pins = [PINNED.fullmatch(text) for text in texts if isinstance(text, str)]
     return list(dict.fromkeys(Data(pin[1], pin[2]) for pin in pins if pin))
 
 
 def command(run: Run) -> str | None:
-    """The command that asks for the same again; None for a run that was made before this was noted."""
+    """The command that repeats the run, as it was asked for; None for runs made before this was recorded."""
     asked = run.about.get("asked")
     if asked is None:
         return None
@@ -82,14 +82,14 @@ def command(run: Run) -> str | None:
 
 
 def documentation(run: Run) -> list[tuple[bool, str]]:
-    """What the audit's module says of itself, a paragraph at a time; true for those that are laid out already."""
+    """The paragraphs of the documentation of the audit's module, each with whether it is preformatted."""
     try:
         words = audits.find(run.audit).documentation
     except EngramError:
         return []
     parts = [part.strip("\n") for part in words.split("\n\n")]
     laid_out = [any(line.startswith("    ") for line in part.splitlines()) for part in parts]
-    return [(each, textwrap.dedent(part)) for each, part in zip(laid_out, parts, strict=True) if part]
+    return [(is_laid_out, textwrap.dedent(part)) for is_laid_out, part in zip(laid_out, parts, strict=True) if part]
 
 
 def _fields(run: Run) -> Mapping[str, Any]:
@@ -97,7 +97,7 @@ def _fields(run: Run) -> Mapping[str, Any]:
 
 
 def _published(run: Run) -> Mapping[str, Any] | None:
-    """The audit's defaults, which are the published setting; None where it has none."""
+    """The audit's defaults, which are the published setting; None if it has none."""
     try:
         return dict(flat(_unpinned(plain(audits.find(run.audit).audit.config()))))
     except (EngramError, TypeError, ValueError):
@@ -105,14 +105,14 @@ def _published(run: Run) -> Mapping[str, Any] | None:
 
 
 def _nearest(published: Mapping[str, Any], name: str) -> Any:
-    """The published value of a field, or of what it is a part of where the paper has no such part."""
+    """The published value of a field, or of the nearest enclosing field that the published setting has."""
     while name not in published and "." in name:
         name = name.rpartition(".")[0]
     return published.get(name)
 
 
 def _unpinned(value: Any) -> Any:
-    """The config with its data sets by their names alone."""
+    """The config with data sets named without their digests."""
     if isinstance(value, Mapping):
         return {name: _unpinned(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -121,6 +121,6 @@ def _unpinned(value: Any) -> Any:
     return pin[1] if pin else value
 
 
-def _said(value: Any) -> str:
-    """A value as a table shows it, where nothing at all would look like a value left out."""
+def _shown(value: Any) -> str:
+    """A value as shown in a table; empty text in quotes, so that it does not look missing."""
     return text(value) or '""'

@@ -1,4 +1,4 @@
-"""Estimates with their intervals, one row each: what any audit's summary can be drawn as."""
+"""Forest plots: estimates with their intervals, one row each, as any audit's summary can be drawn."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHARE = 0.3
 
 
 def estimates(rows: Sequence[Row]) -> Iterator[Figure]:
-    """Every estimate of a summary against its null; those that a paper published too in a figure of their own."""
+    """Forest plots of a summary's estimates; those with a published value in a figure of their own."""
     there = [row for row in rows if finite(row["estimate"])]
     ours = [row for row in there if not finite(row["published"])]
     published = [row for row in there if finite(row["published"])]
@@ -52,7 +52,7 @@ def forest(rows: Sequence[Row], name: str, title: str) -> Figure:
         "Dot: estimate. Line: its 95 % interval, hidden where narrower than the dot. Tick: what the estimate is where "
         f"nothing is memorised. {hollow}{scales} Sampling unit: {', '.join(units) or 'not said'}.{left_out}"
     )
-    return Figure(name, title, caption, " ".join(said(row) for row in shown), in_panels(panels, name))
+    return Figure(name, title, caption, " ".join(in_words(row) for row in shown), in_panels(panels, name))
 
 
 def in_panels(panels: Sequence[Sequence[Metric]], name: str) -> str:
@@ -79,7 +79,7 @@ def by_metric(rows: Sequence[Row]) -> list[Metric]:
 
 
 def on_one_scale(metrics: Sequence[Metric]) -> list[list[Metric]]:
-    """Panels of consecutive metrics with the same first word, where they stay readable on one scale."""
+    """Panels of consecutive metrics whose names share their first word and that are readable on one scale."""
     panels: list[list[Metric]] = []
     for metric in metrics:
         together = [*panels[-1], metric] if panels else [metric]
@@ -93,20 +93,20 @@ def on_one_scale(metrics: Sequence[Metric]) -> list[list[Metric]]:
 
 
 def values(rows: Sequence[Row]) -> list[float]:
-    """All numbers of these rows that a scale must hold."""
+    """All values of these rows that an axis must hold."""
     names = ("estimate", "low", "high", "null", "published")
     return [row[name] for row in rows for name in names if finite(row[name])]
 
 
 def wide_apart(rows: Sequence[Row]) -> bool:
-    """Whether these estimates and published values are of such different sizes that a plain scale would hide them."""
+    """Whether these estimates and published values differ so much in size that they need a logarithmic axis."""
     sizes = [row[name] for row in rows for name in ("estimate", "published") if finite(row[name])]
     limit = WIDE if all(finite(row["published"]) for row in rows) else WIDEST
     return bool(min(sizes) > 0 and max(sizes) > limit * min(sizes))
 
 
 def reach(rows: Sequence[Row]) -> float:
-    """The length of the scale that these rows need."""
+    """The length of an axis that holds these rows."""
     return max(values(rows)) - min(values(rows))
 
 
@@ -131,7 +131,7 @@ def drawn(axes: Any, panel: Sequence[Metric], rows: float) -> None:
 
 
 def scaled(axes: Any, rows: Sequence[Row]) -> None:
-    """A scale across that holds these rows, logarithmic where they are far apart."""
+    """Set an x axis that holds these rows, logarithmic if they are far apart."""
     wide = wide_apart(rows)
     axes.set_xlim(*drawing.span([value for value in values(rows) if value > 0 or not wide]))
     drawing.ticks(axes, across=4)
@@ -166,7 +166,7 @@ def entries(published: bool) -> list[Any]:
 
 
 def label(row: Row) -> str:
-    """What was varied, in as few words as tell the rows of a metric apart."""
+    """A label that tells the rows of a metric apart: the values of what was varied."""
     try:
         setting = json.loads(row["setting"] or "{}")
     except ValueError:
@@ -176,7 +176,7 @@ def label(row: Row) -> str:
 
 
 def fitted(words: Sequence[str], most: int = 24) -> str:
-    """The words with commas between, the longest shortened until they fit: what tells rows apart is often the last."""
+    """The words joined by commas, the longest shortened until they fit; the last often tells rows apart."""
     words = list(words)
     while (over := len(", ".join(words)) - most) > 0 and max(map(len, words)) > LEAST:
         at = max(range(len(words)), key=lambda index: len(words[index]))
@@ -185,12 +185,12 @@ def fitted(words: Sequence[str], most: int = 24) -> str:
 
 
 def shortened(text: str, most: int = 24) -> str:
-    """The text, or its beginning with an ellipsis where it has more letters than this."""
+    """The text, truncated with an ellipsis to at most so many letters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def said(row: Row) -> str:
-    """The row in words, for who cannot see it."""
+def in_words(row: Row) -> str:
+    """The row in words, for readers who cannot see the figure."""
     words = f"{row['metric']} ({label(row)}): {drawing.number(row['estimate'])}"
     if finite(row["low"]) and finite(row["high"]):
         words += f", {drawing.number(row['low'])} to {drawing.number(row['high'])}"
@@ -202,5 +202,5 @@ def said(row: Row) -> str:
 
 
 def finite(value: Any) -> bool:
-    """Whether this is a number, and neither infinite nor NaN."""
+    """Whether this is a finite number."""
     return isinstance(value, int | float) and math.isfinite(value)

@@ -1,4 +1,4 @@
-"""The pictures of a run: images that its audit is about, where they may be seen."""
+"""The gallery of a run: the images that its audit is about, as far as they may be shown."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Pixels = NDArray[np.uint8]  # (height, width, channels)
 
 @dataclass(frozen=True)
 class Picture:
-    """An image of the data, one pixel a pixel; whoever shows it enlarges it without smoothing.
+    """An image of the data in its own resolution, to be enlarged without smoothing.
 
-    `group` is what it has in common with those beside it, as a heading; those of a group follow one another.
+    `group` is the heading of the pictures it belongs to, which are consecutive.
     """
 
     png: bytes
@@ -29,7 +29,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Gallery:
-    """A run's pictures, or, where `shown` is false, the note that stands in their place."""
+    """A run's pictures, or the note in their place if `shown` is false."""
 
     caption: str
     shown: bool
@@ -38,24 +38,24 @@ class Gallery:
 
 
 def gallery(run: Run, show_images: bool) -> Gallery | None:
-    """The run's pictures; None where its audit has none, or no result that they would show.
+    """The run's pictures; None if its audit has no gallery or there are no results to show.
 
     Images of embedded data are shown to everybody, the user's own only with `show_images`.
     """
     own = audits.find(run.audit)
     if own is None or run.cells or not hasattr(own, "gallery"):
         return None
-    found: Gallery | None = own.gallery(run, show_images)
-    return found
+    pictures: Gallery | None = own.gallery(run, show_images)
+    return pictures
 
 
 def reason(run: Run, error: Exception) -> str:
-    """What went wrong, unless it may tell what is private in the run."""
+    """The error's message; empty if the run has private fields, which it might quote."""
     return "" if run.withholds else f": {' '.join(str(error).split())}"
 
 
 def encoded(image: Pixels) -> bytes:
-    """The image as PNG, a pixel a pixel."""
+    """The image as PNG in its own resolution."""
     from PIL import Image
 
     written = BytesIO()

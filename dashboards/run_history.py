@@ -1,4 +1,4 @@
-"""The course of a run: each of its starts, what it found and did, and how long it took, from the log of its events."""
+"""The starts of a run, from its log: the results each found, computed and lost, and how long it took."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from orchestrator.run_folder.progress import Event, RunProgress, seconds_of
 
 @dataclass(frozen=True)
 class Start:
-    """One start of a run. `ended` says how; it is empty where the log just ceases."""
+    """One start of a run. `ended` is the event it ended with; empty if it was killed."""
 
     began: str
     ended: str
-    tally: RunProgress
+    progress: RunProgress
     damaged: int  # results that were found damaged or gone
     conflicting: int  # results computed anew that differ from the stored ones
 
 
-def course(run: Run) -> tuple[Start, ...]:
-    """The starts of a run, the oldest first; of a sweep, those of its cells together."""
+def starts(run: Run) -> tuple[Start, ...]:
+    """The starts of a run, the oldest first; for a sweep, those of all its cells merged."""
     journals = [cell.journal for cell in run.cells] or [run.journal]
     tasks = {key: task for journal in journals for key, task in journal.tasks().items()}
     return tuple(_start(events, len(tasks)) for events in _by_start(MergedLog(journals).read()))
 
 
 def _by_start(events: Iterable[Event]) -> list[list[Event]]:
-    """The events of each start; what precedes the first is left out."""
+    """The events of each start; events before the first are dropped."""
     starts: list[list[Event]] = []
     for event in events:
         if event["event"] == "started":
@@ -43,16 +43,16 @@ def _by_start(events: Iterable[Event]) -> list[list[Event]]:
 def _start(events: list[Event], planned: int) -> Start:
     names = [event["event"] for event in events]
     last = seconds_of(events[-1]["time"])
-    tally = RunProgress(clock=lambda: last)
-    tally.take({**events[0], "planned": planned, "stored": names.count("stored")})
+    progress = RunProgress(clock=lambda: last)
+    progress.take({**events[0], "planned": planned, "stored": names.count("stored")})
     for event in events[1:]:
         if event["event"] != "stored":
-            tally.take(event)
+            progress.take(event)
     ends = [event["event"] for event in events if event["event"] in ENDS and "key" not in event]
     return Start(
         began=events[0]["time"],
         ended=min(ends, key=("paused", "interrupted", "failed", "finished").index) if ends else "",
-        tally=tally,
+        progress=progress,
         damaged=names.count("damaged"),
         conflicting=names.count("differs"),
     )

@@ -1,4 +1,4 @@
-"""A sweep's cells in one picture: what the answer rests on, over what was varied."""
+"""A sweep's cells in one figure: the estimates that carry the verdict over what was varied."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Name = tuple[str, str]  # metric and setting of a row of the summary
 
 @dataclass(frozen=True)
 class Cell:
-    """What tells a sweep's cell from the others, each value as text, and its summary by metric and setting."""
+    """The values that tell a sweep's cell from the others, as text, and its summary by metric and setting."""
 
     setting: Mapping[str, str]
     rows: Mapping[Name, Row]
@@ -68,7 +68,7 @@ def sweep(run: Run) -> Iterator[Figure]:
         "sweep",
         f"How does the answer change with {' and '.join(varied)}?",
         f"{drawn.caption}{of_all}",
-        " ".join(said(cell, name) for name in names for cell in there if drawable(cell, name)),
+        " ".join(in_words(cell, name) for name in names for cell in there if drawable(cell, name)),
         drawn.svg,
     )
 
@@ -88,7 +88,7 @@ def by_line(cells: Sequence[Cell], others: Sequence[str]) -> dict[str, list[Cell
 
 
 def varied_in(cells: Sequence[Run]) -> list[Setting]:
-    """Each cell's values of all that is varied. A cell that was a run before the sweep has them in its config alone."""
+    """Each cell's values of all varied fields; read from its config if it was a run before the sweep."""
     settings = [cell.about.get("setting") or {} for cell in cells]
     names = list(dict.fromkeys(name for setting in settings for name in setting))
     return [
@@ -98,14 +98,14 @@ def varied_in(cells: Sequence[Run]) -> list[Setting]:
 
 
 def at(config: Any, path: str) -> Any:
-    """The value of a config's field, dotted where it is nested; None where there is none."""
+    """The value of a config's field by its dotted path; None if there is no such field."""
     for name in path.split("."):
         config = config.get(name) if isinstance(config, Mapping) else None
     return config
 
 
 def carrying(run: Run, cells: Sequence[Cell]) -> list[Name]:
-    """The rows that carry the verdict, or the first of the summary where there is none."""
+    """The summary rows that carry the verdict, or the first rows if there is no verdict."""
     verdict = next((cell.verdict for cell in run.cells if cell.verdict), None)
     if verdict is not None:
         return list(verdict.rows)
@@ -118,7 +118,7 @@ def drawable(cell: Cell, name: Name) -> bool:
 
 
 def fields(settings: Sequence[Setting]) -> list[str]:
-    """What tells the cells apart: numbers with the most values first, since they make the best axis."""
+    """The fields that tell the cells apart; numeric ones with the most values first, which make the best axis."""
     values: dict[str, dict[str, Any]] = {}
     for setting in settings:
         for field, value in setting.items():
@@ -128,7 +128,7 @@ def fields(settings: Sequence[Setting]) -> list[str]:
 
 
 def ordered(values: Sequence[Any]) -> list[str]:
-    """The swept values as text: numbers in their order, others as they were given."""
+    """The distinct values as text: numbers ascending, others in the order given."""
     distinct = {word(value): value for value in values}
     return sorted(distinct, key=lambda text: float(distinct[text])) if numeric(values) else list(distinct)
 
@@ -139,7 +139,7 @@ def numeric(values: Any) -> bool:
 
 
 def word(value: Any) -> str:
-    """A swept value in few letters; a data set without its digest."""
+    """A short label of a swept value; data sets without their digests."""
     if value is None:
         return "none"
     if isinstance(value, str):
@@ -203,7 +203,7 @@ def nulls(axes: Any, cells: Sequence[Cell], name: Name, across: Across) -> None:
 
 
 def listed(cells: Sequence[Cell], names: Sequence[Name]) -> Drawn:
-    """A row for each cell, where there are too many for lines."""
+    """A forest plot with a row for each cell, for more cells than lines can show."""
     rows = [
         {**cell.rows[name], "metric": titled(name), "setting": json.dumps(cell.setting), "published": None}
         for name in names
@@ -215,7 +215,7 @@ def listed(cells: Sequence[Cell], names: Sequence[Name]) -> Drawn:
 
 
 def titled(name: Name) -> str:
-    """A row of the summary by name: its metric and what was varied in it."""
+    """A title for a row of the summary: its metric and its setting."""
     words = estimates.label({"setting": name[1]})
     return name[0] if words == "all" else f"{name[0]}, {words}"
 
@@ -230,7 +230,7 @@ def about_null(cells: Sequence[Cell], names: Sequence[Name]) -> str:
     return f"{dashed}n of each: {n or 'not said'} ({units or 'unit not said'})."
 
 
-def said(cell: Cell, name: Name) -> str:
+def in_words(cell: Cell, name: Name) -> str:
     """An estimate of a cell with its interval, in words."""
     row = cell.rows[name]
     where = ", ".join(f"{field} {value}" for field, value in cell.setting.items())

@@ -26,7 +26,7 @@ def distribution(seen: Observed, statistics: Statistics) -> Figure | None:
         return None
     nulls = {score: statistics.null(score, "median") for score in scores}
     limits = robust(scores.values(), [0.0, *(null for null in nulls.values() if null is not None)])
-    alt = " ".join(said(score, values, statistics, nulls[score]) for score, values in scores.items())
+    alt = " ".join(in_words(score, values, statistics, nulls[score]) for score, values in scores.items())
     title = "How much likelier is an observation to a model because the model was trained on it?"
     return Figure("distribution", title, about(scores, limits, nulls), alt, histograms(scores, limits, nulls))
 
@@ -100,10 +100,10 @@ def about(scores: dict[str, Array], limits: tuple[float, float], nulls: dict[str
     )
 
 
-def said(score: str, values: Array, statistics: Statistics, null: float | None) -> str:
+def in_words(score: str, values: Array, statistics: Statistics, null: float | None) -> str:
     """The distribution of a score in words."""
     followed = statistics.followed(score, "median")
-    median = drawing.number(float(np.median(values))) if followed is None else followed.said()
+    median = drawing.number(float(np.median(values))) if followed is None else followed.in_words()
     least, high, most = (drawing.number(float(value)) for value in np.quantile(values, (0, HIGH, 1)))
     above = kinds.share(int((values > 0).sum()), len(values))
     words = f"{kinds.SCORES[score]}: median {median} nats, from {least} to {most}, {HIGH:.0%} quantile {high}"

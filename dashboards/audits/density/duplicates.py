@@ -34,7 +34,7 @@ def duplicates(table: pa.Table) -> Figure | None:
         f"it.{rest} No intervals: every pair is shown as it is."
     )
     title = "Are there images twice in the training set?"
-    return Figure("duplicates", title, caption, said(table, order), drawn(table, order[:MOST]))
+    return Figure("duplicates", title, caption, in_words(table, order), drawn(table, order[:MOST]))
 
 
 def drawn(table: pa.Table, shown: NDArray[np.int64]) -> str:
@@ -60,7 +60,7 @@ def drawn(table: pa.Table, shown: NDArray[np.int64]) -> str:
     return drawing.svg(figure, "duplicates")
 
 
-def said(table: pa.Table, order: NDArray[np.int64]) -> str:
+def in_words(table: pa.Table, order: NDArray[np.int64]) -> str:
     """How far the pairs are apart, how many are of different labels, and the closest, in words."""
     distance, kind = numbers(table, "distance")[order], alike(table)
     row, other = integers(table, "row")[order], integers(table, "other")[order]

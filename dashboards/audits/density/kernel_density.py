@@ -36,7 +36,7 @@ def kernel_density(table: pa.Table) -> Figure | None:
         "overfitted density, which is wrong everywhere."
     )
     title = "What is meant by memory, and how does it differ from overfitting?"
-    return Figure("kernel", title, caption, said(x, curves), drawn(x, curves))
+    return Figure("kernel", title, caption, in_words(x, curves), drawn(x, curves))
 
 
 def drawn(x: Array, curves: dict[str, Array]) -> str:
@@ -67,7 +67,7 @@ def drawn(x: Array, curves: dict[str, Array]) -> str:
     return drawing.svg(figure, "kernel")
 
 
-def said(x: Array, curves: dict[str, Array]) -> str:
+def in_words(x: Array, curves: dict[str, Array]) -> str:
     with_it, without = curves["with_point"], curves["without_point"]
     at = int((with_it - without).argmax())
     ratio = float(np.log(with_it[at] / without[at])) if without[at] > 0 else None

@@ -33,5 +33,5 @@ def labels(seen: Observed) -> Figure | None:
         f"Dashed: 0. {n} observations of each label, the largest median of the matched-count score first.{rest} How "
         "much observations of a class vary bears on the score: compare runs label by label rather than labels."
     )
-    alt = " ".join(strip.said() for strip in shown)
+    alt = " ".join(strip.in_words() for strip in shown)
     return Figure("labels", "Are some classes memorised more than others?", caption, alt, strips.drawn(shown, "labels"))

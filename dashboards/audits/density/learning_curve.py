@@ -37,8 +37,8 @@ def learning_curve(statistics: Statistics) -> Figure | None:
         for score in of_score
     }
     alt = " ".join(
-        f"{MEASURES[statistic]} of {kinds.SCORES[score]}: {course.said(0)} after epoch {course.epochs[0]}, "
-        f"{course.said()} after epoch {course.epochs[-1]}"
+        f"{MEASURES[statistic]} of {kinds.SCORES[score]}: {course.in_words(0)} after epoch {course.epochs[0]}, "
+        f"{course.in_words()} after epoch {course.epochs[-1]}"
         f"{'' if (null := nulls[statistic, score]) is None else f', null {drawing.number(null)}'}."
         for statistic, of_score in curves.items()
         for score, course in of_score.items()

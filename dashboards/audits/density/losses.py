@@ -66,7 +66,7 @@ def losses(table: pa.Table) -> Figure | None:
     by_kind = read(table)
     if not by_kind:
         return None
-    alt = " ".join(said(by_kind, models) for models in MODELS if any(name == models for name, _ in by_kind))
+    alt = " ".join(in_words(by_kind, models) for models in MODELS if any(name == models for name, _ in by_kind))
     title = "Do the losses show what is memorised?"
     return Figure("losses", title, about(by_kind), alt, drawn(by_kind))
 
@@ -120,7 +120,7 @@ def dash(models: str) -> Any:
     return "-" if models == "folds" else (0, (4, 2))
 
 
-def said(by_kind: Losses, models: str) -> str:
+def in_words(by_kind: Losses, models: str) -> str:
     """The last losses, the gap between them and where the test loss was lowest, in words."""
     splits = {split: by_kind[models, split] for split in SPLITS if (models, split) in by_kind}
     last = {split: float(loss.estimate[-1]) for split, loss in splits.items()}

@@ -27,7 +27,7 @@ class Followed:
     high: Array
     n: int
 
-    def said(self, at: int = -1) -> str:
+    def in_words(self, at: int = -1) -> str:
         """The estimate at one of the epochs, with its interval, in words."""
         low, high = (None if np.isnan(end[at]) else float(end[at]) for end in (self.low, self.high))
         return f"{drawing.number(float(self.estimate[at]))}{drawing.interval(low, high)}"

@@ -32,7 +32,7 @@ def significance(seen: Observed) -> Figure | None:
         return None
     groups = shares(score[there], significant)
     title = "Which scores are more than chance?"
-    return Figure("significance", title, about(p), said(p, int(significant.sum()), groups), drawn(p, groups))
+    return Figure("significance", title, about(p), in_words(p, int(significant.sum()), groups), drawn(p, groups))
 
 
 def drawn(p: Array, groups: Groups) -> str:
@@ -58,7 +58,7 @@ def about(p: Array) -> str:
     )
 
 
-def said(p: Array, significant: int, groups: Groups) -> str:
+def in_words(p: Array, significant: int, groups: Groups) -> str:
     """How many observations are significant, of all and by how high the score is, in words."""
     n, least = len(p), int((p <= LEVEL).sum())
     return (

@@ -25,7 +25,7 @@ class Strip:
         """Of the matched score, or of what there is."""
         return next(self.spreads[score][1] for score in kinds.SCORES if score in self.spreads)
 
-    def said(self) -> str:
+    def in_words(self) -> str:
         """The row in words."""
         words = [
             f"{kinds.SCORES[score]} {drawing.number(middle)}, {drawing.number(low)} to {drawing.number(high)}"

@@ -81,7 +81,7 @@ def densities(cells: list[Cell], what: str) -> Figure | None:
         f"cell's {HIGH:.0%} quantile. Dashed: 0. n: {n} observations of each cell; no intervals."
         f"{cut(everything, limits)}"
     )
-    alt = " ".join(strip.said() for strip in of_cells(there))
+    alt = " ".join(strip.in_words() for strip in of_cells(there))
     return Figure("densities", f"How do the scores change with {what}?", caption, alt, of_densities(there, limits))
 
 
@@ -151,7 +151,7 @@ def courses(cells: list[Cell], what: str) -> Figure | None:
     )
     alt = " ".join(
         f"{name} after epoch {of_name[0][1].epochs[-1]}: "
-        f"{', '.join(f'{cell.name} {course.said()}' for cell, course in of_name)}."
+        f"{', '.join(f'{cell.name} {course.in_words()}' for cell, course in of_name)}."
         for name, of_name in curves.items()
     )
     there = [cell for cell in cells if any(cell is other for of_name in curves.values() for other, _ in of_name)]
@@ -233,7 +233,7 @@ def spreads(cells: list[Cell], what: str) -> Figure | None:
         "A row is a cell. Mark: the median over its observations; line: their middle 90 %, from the 5 % to the 95 % "
         f"quantile. Dashed: 0. No intervals.{rest}"
     )
-    alt = " ".join(row.said() for row in shown)
+    alt = " ".join(row.in_words() for row in shown)
     title = f"How do the scores change with {what}?"
     return Figure("densities", title, caption, alt, strips.drawn(shown, "densities"))
 

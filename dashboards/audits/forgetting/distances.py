@@ -29,7 +29,7 @@ def distances(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     caption = f"{about(table, below)}{layout.rest(len(shown), len(below), 'rows')}"
     title = "How far are models from those that were trained on the query set?"
     svg = drawn(shown, two_sided, titles)
-    return Figure("distances", title, caption, said(shown, two_sided, titles, paired(table)), svg)
+    return Figure("distances", title, caption, in_words(shown, two_sided, titles, paired(table)), svg)
 
 
 def drawn(below: Distances, two_sided: Distances, titles: Mapping[Who, str]) -> str:
@@ -91,7 +91,7 @@ def about(table: pa.Table, below: Distances) -> str:
     )
 
 
-def said(below: Distances, two_sided: Distances, titles: Mapping[Who, str], pairs: int) -> str:
+def in_words(below: Distances, two_sided: Distances, titles: Mapping[Who, str], pairs: int) -> str:
     """The mean distance of each row with the least and the most, in words."""
     rows = (
         f"{titles[who]}, mean {drawing.number(float(values.mean()))}, {drawing.number(float(values.min()))} to "

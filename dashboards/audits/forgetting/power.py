@@ -53,7 +53,7 @@ class Power:
         decisions: Any = dict(zip(self.share.tolist(), self.decision.tolist(), strict=True))
         return smallest_detected(decisions)
 
-    def said(self) -> str:
+    def in_words(self) -> str:
         """The smallest share detected, in words."""
         if self.smallest is None:
             return "no share that was tried is detected by all of its models together"
@@ -83,8 +83,8 @@ def power(table: pa.Table, margin: float | None) -> Figure | None:
     one_sided, two_sided = read(table), read(table, "published")
     if one_sided is None:
         return None
-    words = f"{capital(one_sided.said())}."
-    words += "" if two_sided is None else f" Two-sided, {two_sided.said()}."
+    words = f"{capital(one_sided.in_words())}."
+    words += "" if two_sided is None else f" Two-sided, {two_sided.in_words()}."
     alt = " ".join(points(one_sided))
     alt += "" if two_sided is None else f" Two-sided: {' '.join(points(two_sided))}"
     caption = about(one_sided, two_sided, margin, words)

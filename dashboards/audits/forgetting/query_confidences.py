@@ -86,7 +86,7 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     caption = about(models, places, bool(distances), bool(references and shown))
     caption += f"; no intervals.{layout.rest(len(shown), len(targets), 'targets')}"
     svg = drawn(models, shown, references, places, names)
-    alt = said({who: of for who, of in models.items() if who in shown or who[0] != "target"}, distances, names)
+    alt = in_words({who: of for who, of in models.items() if who in shown or who[0] != "target"}, distances, names)
     title = "How confident are models about the images of the query set?"
     return Figure("confidences", title, caption, alt, svg)
 
@@ -142,7 +142,7 @@ def about(models: ByWho, places: Axis, compared: bool, has_panels: bool) -> str:
     caption = (
         f"Share of the images of D_Q about whose true class a model is at most so confident; a line is a model{cut}, "
         "exact at quantiles and straight between them. The axis is logarithmic towards both ends: log c / (1 - c). "
-        f"{places.said()} "
+        f"{places.in_words()} "
     )
     if compared:
         caption += (
@@ -154,7 +154,7 @@ def about(models: ByWho, places: Axis, compared: bool, has_panels: bool) -> str:
     return f"{caption}n: {images} images, {counts} of each"
 
 
-def said(models: ByWho, distances: Mapping[str, Farthest], names: Mapping[int, str]) -> str:
+def in_words(models: ByWho, distances: Mapping[str, Farthest], names: Mapping[int, str]) -> str:
     """The median confidence of each role and target, and the distances, in words."""
     together = {who: np.concatenate([model.confidence for model in of_who]) for who, of_who in models.items()}
     medians = (
@@ -249,7 +249,7 @@ class Axis:
     def width(self) -> float:
         return self.high - self.low + 1
 
-    def said(self) -> str:
+    def in_words(self) -> str:
         """What is gathered at the edges, in words."""
         words = [f"At the right edge: c of 1 in the precision that is known, {share(self.saturated, self.n)} of all."]
         if self.below:

@@ -70,7 +70,7 @@ class Ratio:
         forgotten, triples = self.other.get("rule_forgotten"), self.other.get("rule_triples")
         return f"{forgotten} of {triples}" if triples and forgotten is not None else ""
 
-    def said(self) -> str:
+    def in_words(self) -> str:
         """The row in words, for who cannot see it."""
         words = f"{self.name}: one-sided rho "
         words += "undefined" if self.rho is None else drawing.number(self.rho)
@@ -100,7 +100,7 @@ def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row], margin:
         return None
     shown = targets[: layout.MOST]
     caption = f"{about(shown, distances, margin)}{layout.rest(len(shown), len(targets), 'targets')}"
-    alt = " ".join(ratio.said() for ratio in shown)
+    alt = " ".join(ratio.in_words() for ratio in shown)
     return Figure("ratios", "Have the models forgotten the query set?", caption, alt, drawn(shown, margin))
 
 

@@ -39,7 +39,7 @@ def powers(curves: list[tuple[str, Power]], what: str) -> Figure:
         f"n: {span_of([int(n) for _, power in shown for n in power.models])} models of each share."
         f"{layout.rest(len(shown), len(curves), 'cells')}"
     )
-    alt = " ".join(f"{name}: {power.said()}. {' '.join(points(power))}" for name, power in shown)
+    alt = " ".join(f"{name}: {power.in_words()}. {' '.join(points(power))}" for name, power in shown)
     return Figure("powers", f"How little of the query set is found, by {what}?", caption, alt, drawn(shown))
 
 

@@ -49,7 +49,7 @@ class Curve:
         """Where the curve is at so many false positives at most."""
         return max(0, int(np.searchsorted(self.false, level + 1e-9, side="right")) - 1)
 
-    def said(self) -> str:
+    def in_words(self) -> str:
         """The detection rate at LEVEL, with its interval."""
         at = self.at(LEVEL)
         return f"{drawing.number(self.detected[at])}{drawing.interval(self.low[at], self.high[at])}"
@@ -72,7 +72,7 @@ def detection(table: pa.Table, called: pa.Table) -> Figure | None:
         f"{marks if operating else ''}Shade on the right: 95 % Wilson intervals. n: {sizes(known)} trainings of each "
         f"kind. The legend is ordered by the detection rate at {LEVEL:.0%}.{more}"
     )
-    rates = ", ".join(f"{curve.estimator} {curve.said()}" for curve in known)
+    rates = ", ".join(f"{curve.estimator} {curve.in_words()}" for curve in known)
     alt = f"Detected at {LEVEL:.0%} false positives: {rates}." + "".join(
         f" {curve.estimator} at p ≤ 0.05: {operating[curve.estimator][1]:.0%} of canary models and "
         f"{operating[curve.estimator][0]:.0%} of twins."
@@ -105,7 +105,7 @@ def drawn(shown: Sequence[Curve], operating: Mapping[str, tuple[float, float]]) 
     figure.axes[0].set_ylabel("detection rate")
     middle = ((0.68 + side + 0.29) / drawing.WIDTH, (foot + 0.1) / figure.get_size_inches()[1])
     figure.text(*middle, "false positive rate", ha="center")
-    entries = [(shortened(curve.estimator), looks[curve.estimator], curve.said()) for curve in shown]
+    entries = [(shortened(curve.estimator), looks[curve.estimator], curve.in_words()) for curve in shown]
     legend.below(figure, foot, entries, f"detected at {LEVEL:.0%}")
     return drawing.svg(figure, "detection")
 

@@ -56,7 +56,7 @@ def family(table: pa.Table) -> Figure | None:
     if not models:
         return None
     title = "Does the model answer to the feature as to no other of its kind?"
-    return Figure("family", title, about(models), said(models), drawn(models[:MOST]))
+    return Figure("family", title, about(models), in_words(models), drawn(models[:MOST]))
 
 
 def drawn(models: Sequence[Ranked]) -> str:
@@ -147,7 +147,7 @@ def about(models: list[Ranked]) -> str:
     )
 
 
-def said(models: list[Ranked]) -> str:
+def in_words(models: list[Ranked]) -> str:
     """Where the feature stands in the family, of each kind of model, in words."""
     words = []
     for kind in KINDS:

@@ -41,7 +41,7 @@ def histories(table: pa.Table) -> Figure | None:
         return None
     several = max(of_kind.models for of_kind in trained.values()) > 1
     title = "Were the models trained alike, and to their end?"
-    alt = " ".join(said(model, of_kind) for model, of_kind in trained.items())
+    alt = " ".join(in_words(model, of_kind) for model, of_kind in trained.items())
     return Figure("histories", title, about(trained) if several else KEPT, alt, curves(trained))
 
 
@@ -117,7 +117,7 @@ def drawn(axes: Any, model: str, trained: Trained, name: str, most: int) -> None
     axes.plot(epochs[half], middle, color=drawing.light(model), linewidth=2, linestyle=LINES[model], zorder=3)
 
 
-def said(model: str, trained: Trained) -> str:
+def in_words(model: str, trained: Trained) -> str:
     """The kept epochs and what the models reached at them, in words."""
     rows = np.arange(trained.models)
     reached = {name: values[rows, trained.kept] for name, values in trained.measures.items()}

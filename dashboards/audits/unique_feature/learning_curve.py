@@ -42,7 +42,7 @@ def course(table: pa.Table) -> Figure | None:
     ]
     if not set(there) & set(SCORES):
         return None
-    alt = " ".join([*(said(model, of_kind, there) for model, of_kind in followed.items()), *onset(followed)])
+    alt = " ".join([*(in_words(model, of_kind, there) for model, of_kind in followed.items()), *onset(followed)])
     title = "When in training does a model begin to answer to the feature?"
     return Figure("course", title, about(followed), alt, curves(followed, there))
 
@@ -141,7 +141,7 @@ def over_trainings(values: Array) -> tuple[NDArray[np.int64], Array, Array, Arra
     return where, mean, mean - half, mean + half
 
 
-def said(model: str, followed: Followed, measures: Sequence[str]) -> str:
+def in_words(model: str, followed: Followed, measures: Sequence[str]) -> str:
     """The kept epochs and the mean scores before training and at them, in words."""
     n, kept = len(followed.names), followed.kept
     rows = np.flatnonzero(kept >= 0)
