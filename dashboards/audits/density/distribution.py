@@ -1,4 +1,4 @@
-"""How the score is distributed over the observations, as published and with matched counts: figure 4c."""
+"""The distribution of both scores over the observations, as in figure 4c."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def entries(null: bool) -> list[Any]:
 
 
 def about(scores: dict[str, Array], limits: tuple[float, float], nulls: dict[str, float | None]) -> str:
-    """The caption."""
+    """The caption of the figure."""
     beyond = {score: outside(values, limits) for score, values in scores.items()}
     cut = "; ".join(f"{kinds.SCORES[score]}: {words}" for score, words in beyond.items() if words)
     counts = sorted({len(values) for values in scores.values()})

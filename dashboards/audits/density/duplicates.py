@@ -1,4 +1,4 @@
-"""The closest pairs inside the training set: a near duplicate of an observation is trained on when it is not."""
+"""Near duplicates in the training set, which are trained on while an observation is held out."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def drawn(table: pa.Table, shown: NDArray[np.int64]) -> str:
 
 
 def in_words(table: pa.Table, order: NDArray[np.int64]) -> str:
-    """How far the pairs are apart, how many are of different labels, and the closest, in words."""
+    """The distances of the pairs, the number with different labels and the closest, in words."""
     distance, kind = numbers(table, "distance")[order], alike(table)
     row, other = integers(table, "row")[order], integers(table, "other")[order]
     closest = ", ".join(
@@ -77,7 +77,7 @@ def in_words(table: pa.Table, order: NDArray[np.int64]) -> str:
 
 
 def alike(table: pa.Table) -> list[str]:
-    """Of each pair whether its labels are the same; just `pairs` where data have none."""
+    """Whether each pair's labels are the same; `pairs` for data without labels."""
     if not {"label", "other_label"} <= set(table.column_names):
         return ["pairs"] * table.num_rows
     label, other = numbers(table, "label"), numbers(table, "other_label")

@@ -1,4 +1,4 @@
-"""Memory and overfitting in one dimension: a kernel density with one point, without it, and overtrained: figure 1."""
+"""Memory and overfitting of kernel densities in one dimension, as in figure 1."""
 
 from __future__ import annotations
 

@@ -28,6 +28,6 @@ def of_area(colour: str, label: str) -> Any:
 
 
 def share(part: int, whole: int) -> str:
-    """So many of so many, in words."""
+    """A part of a whole as counts and percentage."""
     percent = 100 * part / whole if whole else 0.0
     return f"{part:,} of {whole:,} ({percent:.0f} %)" if percent >= 10 else f"{part:,} of {whole:,} ({percent:.2g} %)"

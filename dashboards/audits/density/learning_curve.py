@@ -1,4 +1,4 @@
-"""When in training memory begins: quantiles of both scores over the recorded epochs: figure 4b."""
+"""When in training memory begins: quantiles of both scores by epoch, as in figure 4b."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def drawn(curves: Curves, nulls: Nulls) -> str:
 
 
 def about(curves: Curves, nulls: Nulls) -> str:
-    """The caption."""
+    """The caption of the figure."""
     n = max(course.n for of_score in curves.values() for course in of_score.values())
     shade = (
         f"Shade: 95 % intervals by the jackknife over {n} repetitions. " if n > 1 else "One repetition: no intervals. "
@@ -90,7 +90,7 @@ def about(curves: Curves, nulls: Nulls) -> str:
 
 
 def line(axes: Any, course: Followed, colour: str, marker: str, dash: Any) -> None:
-    """The estimates joined, on the shade of their intervals."""
+    """Draw the estimates as a line over the band of their intervals."""
     look = {"color": drawing.light(colour)}
     whole = ~np.isnan(course.low) & ~np.isnan(course.high)
     if whole.any():

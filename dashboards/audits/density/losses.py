@@ -1,4 +1,4 @@
-"""How the models were trained: their losses on what they were trained on and on the test split: figure 4a."""
+"""Training and test losses by epoch, as in figure 4a."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SKIPPED = 0.1  # of the epochs, at the start, whose losses need not fit: they wo
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss after each epoch, in nats an image, with its interval over so many trainings (NaN: none)."""
+    """The loss after each epoch in nats per image, with its interval over `n` trainings; NaN without one."""
 
     epochs: NDArray[np.int64]
     estimate: Array
@@ -52,7 +52,7 @@ def read(table: pa.Table) -> Losses:
 
 
 def limits(losses: list[Loss]) -> tuple[float, float]:
-    """Of the axis upwards: all losses but those of the first epochs, which are far above the rest."""
+    """Limits of the y axis that hold the losses of all but the first epochs, which are far above the rest."""
     last = max(int(loss.epochs[-1]) for loss in losses)
     kept: list[float] = []
     for loss in losses:
@@ -99,7 +99,7 @@ def drawn(by_kind: Losses) -> str:
 
 
 def about(by_kind: Losses) -> str:
-    """The caption."""
+    """The caption of the figure."""
     high = limits(list(by_kind.values()))[1]
     above = max(int(loss.epochs[loss.estimate > high].max(initial=0)) for loss in by_kind.values())
     cut = f" Losses up to epoch {above} lie above what is drawn." if above else ""

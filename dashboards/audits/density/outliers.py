@@ -1,4 +1,4 @@
-"""Whether what is highly memorised is what the model holds for outliers: figures 3, 10 and 11."""
+"""Whether highly memorised observations are outliers to the model, as in figures 3, 10 and 11."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def drawn(bins: Binned) -> str:
 
 
 def binned(table: pa.Table) -> Binned | None:
-    """The bins of the table from the lowest up; None where no observation is counted."""
+    """The bins of the table in ascending order; None if they are empty."""
     if not set(table.column_names) >= NEEDED or not table.num_rows:
         return None
     order = ordered(table)
@@ -107,7 +107,7 @@ def binned(table: pa.Table) -> Binned | None:
 
 
 def ordered(table: pa.Table) -> NDArray[np.int64]:
-    """The rows of bins from the lowest up; open ends are null."""
+    """The row indices of bins in ascending order; open ends are null."""
     low, high = numbers(table, "low"), numbers(table, "high")
     return np.lexsort((np.where(np.isnan(high), np.inf, high), np.where(np.isnan(low), -np.inf, low)))
 
@@ -159,7 +159,7 @@ def shared(axes: Any, bins: Binned) -> None:
 
 
 def within(seen: Observed) -> str:
-    """How many of the highly memorised are no outliers by their U, in words; empty where it is not known."""
+    """The number of highly memorised observations that are no outliers, in words; empty if U is unknown."""
     u, high = seen.column("log_p_trained"), seen.high
     if not len(u) or len(u) != len(high):
         return ""

@@ -1,4 +1,4 @@
-"""Images of what is memorised least and most, of near duplicates, and of what a model draws: figures 2, 7 to 9."""
+"""Images of the least and most memorised, near duplicates and samples, as in figures 2 and 7 to 9."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAMES = {"lowest": "Least memorised", "median": "In the middle", "highest": "Mos
 
 
 def pictures(run: Run, show_images: bool) -> Gallery | None:
-    """Observations by their score as published, from the lowest up, then examples, duplicates and samples there are."""
+    """Observations by their published score in ascending order, then outliers, duplicates and samples."""
     seen = Observed(run.table("scores"))
     groups = ends(seen)
     if not groups and not run.table("duplicates").num_rows:
@@ -63,7 +63,7 @@ def measured(run: Run, config: Density, seen: Observed, groups: dict[str, NDArra
 
 
 def ends(seen: Observed) -> dict[str, NDArray[np.int64]]:
-    """Places of the observations with the lowest, median and highest scores, each from the lowest up; none twice."""
+    """Indices of the observations with the lowest, median and highest scores, disjoint and ascending."""
     scores = seen.column("m")
     there = np.flatnonzero(~np.isnan(scores))
     if len(there) != 0 and len(seen.rows) != len(scores):
@@ -102,7 +102,7 @@ def of_outliers(run: Run, seen: Observed, observed: Pixels) -> Iterator[Picture]
 
 
 def of_pairs(run: Run, images: Pixels) -> Iterator[Picture]:
-    """The closest pairs, the two images of each beside one another."""
+    """The closest pairs, with the two images of each side by side."""
     table = run.table("duplicates")
     if not {"rank", "row", "other", "distance"} <= set(table.column_names):
         return
@@ -116,7 +116,7 @@ def of_pairs(run: Run, images: Pixels) -> Iterator[Picture]:
 
 
 def of_samples(run: Run, shape: tuple[int, int, int]) -> Iterator[Picture]:
-    """A few images drawn from the model of all data, where it is there and did draw."""
+    """A few samples of the model trained on all data, if it has any."""
     samples = drawn(run, shape)
     for at, image in enumerate([] if samples is None else samples[:SAMPLES]):
         pixels = np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8)
@@ -124,9 +124,9 @@ def of_samples(run: Run, shape: tuple[int, int, int]) -> Iterator[Picture]:
 
 
 def drawn(run: Run, shape: tuple[int, int, int]) -> NDArray[np.float32] | None:
-    """What a model drew, (images, h, w, c) in [0, 1]; None where none did.
+    """The samples of a model, (images, h, w, c) in [0, 1]; None if no model has any.
 
-    Which one drew is in the records: all models' tables together may be larger than memory.
+    The model is found by the records, since all models' tables together may be larger than memory.
     """
     stored = run.store.keys()
     for key in run.journal.roots().get("fits", ()):

@@ -1,4 +1,4 @@
-"""Whether samples lie nearer to what is memorised: the nearest-neighbour ratio against the score: figures 5, 12, 13."""
+"""Nearest-neighbour ratios of samples against the score, as in figures 5, 12 and 13."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Bins:
 
     @property
     def width(self) -> float:
-        """The width of a bin; 1 where none has two ends."""
+        """The median width of the bins; 1 if all are open."""
         widths = self.high - self.low
         return float(np.nanmedian(widths)) if not np.isnan(widths).all() else 1.0
 
@@ -56,7 +56,7 @@ def ratios(table: pa.Table) -> Figure | None:
 
 
 def drawn(bins: Bins | None, groups: Kinds) -> str:
-    """The means above and the distributions below, as SVG; one of them where there is no other."""
+    """The means above the distributions as SVG, as far as there are both."""
     panels = (bins is not None) + bool(groups)
     figure = drawing.canvas((PANEL + 0.6) * panels + legend.ROW + 0.2)
     if bins is not None:
@@ -73,7 +73,7 @@ def look(kind: str) -> dict[str, Any]:
 
 
 def about(bins: Bins | None, groups: Kinds) -> str:
-    """The caption."""
+    """The caption of the figure."""
     above = (
         f"Dots: the mean over the observations of a bin of M with ± {SE} standard errors over them; hollow: a bin with "
         f"one observation, which has none.{left_out(bins)} "
@@ -151,7 +151,7 @@ def left_out(bins: Bins) -> str:
 
 
 def kept(bins: Bins) -> Any:
-    """The bins but those of a few observations far from all others, which would press the rest together."""
+    """Mask of the bins to draw: all but those of a few observations far from the others."""
     share = np.cumsum(bins.n) / bins.n.sum()
     first, last = int((share >= 0.0005).argmax()), int((share >= 0.9995).argmax())
     edge = np.where(np.isnan(bins.low), bins.high, bins.low)

@@ -1,4 +1,4 @@
-"""Whether scores are more than chance: their p-values, and how many remain once many are asked at a time."""
+"""The significance of the scores: p-values, and the share significant after adjustment for multiple testing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def drawn(p: Array, groups: Groups) -> str:
 
 
 def about(p: Array) -> str:
-    """The caption."""
+    """The caption of the figure."""
     n, smallest = len(p), float(p.min())
     needed = math.ceil(n * smallest / LEVEL)
     return (
@@ -87,7 +87,7 @@ def shares(score: Array, significant: Any) -> Groups:
 
 
 def histogram(axes: Any, p: Array) -> None:
-    """How often each p-value occurs, over how often it would by chance."""
+    """The histogram of p-values, with a line at the uniform one."""
     edges = np.linspace(0, 1, BINS + 1)
     counts = np.histogram(p, edges)[0]
     axes.stairs(counts, edges, fill=True, color=drawing.light("twin-band"))

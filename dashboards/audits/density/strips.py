@@ -1,4 +1,4 @@
-"""Rows of spreads: a median with the middle 90 % of values, of both scores, for things that have names."""
+"""Strips: rows with the median and the middle 90 % of both scores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dashboards.audits.density.observed import Array
 
 @dataclass(frozen=True)
 class Strip:
-    """One row: of each score its 5 % quantile, median and 95 % quantile, over so many observations."""
+    """One row: the 5 % quantile, median and 95 % quantile of each score over `n` observations."""
 
     name: str
     spreads: Mapping[str, tuple[float, float, float]]
@@ -22,7 +22,7 @@ class Strip:
 
     @property
     def median(self) -> float:
-        """Of the matched score, or of what there is."""
+        """The median of the matched score, or of the other without it."""
         return next(self.spreads[score][1] for score in kinds.SCORES if score in self.spreads)
 
     def in_words(self) -> str:
@@ -35,7 +35,7 @@ class Strip:
 
 
 def strip(name: str, scores: Mapping[str, Array]) -> Strip | None:
-    """The strip of these scores; None where there is no number among them."""
+    """The strip of these scores; None if they have no value."""
     there = {score: values[~np.isnan(values)] for score, values in scores.items()}
     there = {score: there[score] for score in kinds.SCORES if score in there and len(there[score])}
     if not there:

@@ -1,4 +1,4 @@
-"""A sweep's cells together: their scores, when they rise, and their losses, as in figure 4 with two learning rates."""
+"""A sweep's cells in one figure each of scores, courses and losses, as in figure 4."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FOLLOWED = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell by its setting in words. Its look is its place's, the same in every figure."""
+    """A cell named by its setting. Its look follows from its place, the same in every figure."""
 
     name: str
     run: Run
@@ -51,7 +51,7 @@ class Cell:
 
 
 def cells(run: Run) -> Iterator[Figure]:
-    """What the cells have to compare; of many, their spreads alone."""
+    """Figures that compare the cells; their spreads alone if there are too many for lines."""
     settings = varied_in(run.cells)
     varied = fields(settings)
     names = [", ".join(f"{field} {word(setting[field])}" for field in varied) for setting in settings]

@@ -18,7 +18,7 @@ from dashboards.run import Run
 
 
 def figures(run: Run) -> Iterator[Figure]:
-    """The decisions first, then what they rest on: confidences, distances, power and how well models were trained."""
+    """The decisions first, then what they rest on: confidences, distances, power and training accuracy."""
     of_targets = run.table("ratios")
     names = targets(of_targets)
     drawn = (

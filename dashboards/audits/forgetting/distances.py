@@ -1,4 +1,4 @@
-"""What rho is made of: how far every model's confidences on D_Q are from those of every query model."""
+"""KS distances of every model's confidences on D_Q to those of every query model, from which rho is computed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def drawn(below: Distances, two_sided: Distances, titles: Mapping[Who, str]) -> 
 
 
 def about(table: pa.Table, below: Distances) -> str:
-    """The caption."""
+    """The caption of the figure."""
     models = replicates(table)
     counts = ", ".join(things(models[role], f"{role} model") for role in ("query", "calibration"))
     images = span_of(integers(table, "images").tolist()) if "images" in table.column_names else "not said"
@@ -104,7 +104,7 @@ def in_words(below: Distances, two_sided: Distances, titles: Mapping[Who, str], 
 
 
 def paired(table: pa.Table) -> int:
-    """How many pairs of query models there are; each may be in the table in either order."""
+    """The number of unordered pairs of query models."""
     between = texts(table, "model") == "query"
     ends = (integers(table, name)[between].tolist() for name in ("query", "replicate"))
     return len({frozenset(pair) for pair in zip(*ends, strict=True)})

@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 
 def pictures(run: Run, show_images: bool) -> Gallery | None:
-    """The examples part by part and class by class; of parts that are not to be seen the rows alone."""
+    """The examples by part and class; of private parts only the row numbers."""
     examples = run.table("examples").to_pylist()
     if not examples:
         return None
@@ -53,7 +53,7 @@ def of_part(name: str, part: Part, examples: list[Row]) -> Iterator[Picture]:
 
 
 def counted(row: Row) -> str:
-    """How many images of the class there are, and, where they belong together, in how many groups."""
+    """The number of images of the class, and of groups if images are grouped."""
     images, groups = row["images"], row["groups"]
     count = f"{images:,} image{'s' * (images != 1)}"
     return count if groups == images else f"{count} in {groups:,} group{'s' * (groups != 1)}"

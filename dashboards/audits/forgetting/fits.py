@@ -1,4 +1,4 @@
-"""Whether models learned what they were trained on: what one has not learned it cannot be asked to have forgotten."""
+"""Training accuracies: what a model has not learned it cannot have forgotten."""
 
 from __future__ import annotations
 

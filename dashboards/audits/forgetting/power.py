@@ -1,4 +1,4 @@
-"""How little of the query set in training the audit still finds."""
+"""The power of the audit: the smallest share of the query set in training that it detects."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NEAR = 0.11  # of the axis: ticks that are closer have no words of their own
 
 @dataclass(frozen=True)
 class Power:
-    """What was found of models by the share of D_Q that they were trained on, the smallest first."""
+    """Detection rates and rho by the share of D_Q that models were trained on, ascending."""
 
     share: Array
     models: NDArray[np.int64]
@@ -61,7 +61,7 @@ class Power:
 
 
 def read(table: pa.Table, score: Score = "one-sided") -> Power | None:
-    """The table's rows of this score that have a share and a power; None where there is none."""
+    """The rows of this score that have a share and a power; None without any."""
     if not set(table.column_names) >= NEEDED:
         return None
     of_score = texts(table, "score") == score
@@ -172,7 +172,7 @@ def percent(share: float) -> str:
 
 
 def across(curves: Sequence[Power]) -> dict[float, float]:
-    """Where each share stands on the axis: its logarithm, and none of it apart from all of them."""
+    """The position of each share on the axis: its logarithm; a share of 0 is set apart on the left."""
     shares = sorted({share for curve in curves for share in curve.share.tolist() if share > 0})
     places = {share: float(np.log10(share)) for share in shares}
     if any((curve.share == 0).any() for curve in curves):
@@ -221,7 +221,7 @@ def of_rho(
 
 
 def ticked(axes: Any, places: dict[float, float], worded: bool) -> None:
-    """Words at the shares that were tried, as many as fit; none of D_Q is divided from them by a line."""
+    """Set labelled ticks at the shares, as many as fit, and a line between 0 and the others."""
     low, high = drawing.span(list(places.values()), 0.05)
     if low == high or len(places) == 1:
         low, high = low - 0.5, high + 0.5

@@ -1,4 +1,4 @@
-"""How confident models are of the true class of the images of D_Q, and where two of them differ most."""
+"""Distributions of the models' confidences on D_Q, and where two of them differ most."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TAIL = 0.001  # of a model's values that may be less even where the axis goes on
 
 @dataclass(frozen=True)
 class Asked:
-    """One model's confidences on the images of D_Q, sorted, and the last place to which they are known."""
+    """One model's sorted confidences on the images of D_Q, and their resolution."""
 
     who: Who
     replicate: int
@@ -45,7 +45,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Farthest:
-    """Where the share of images that one model is at most so confident about lies farthest above that of another."""
+    """The confidence at which one model's distribution lies farthest above another's."""
 
     confidence: float
     shares: tuple[float, float]  # of the model that is started from, and of the one that lies below it
@@ -57,7 +57,7 @@ class Farthest:
 
 
 def farthest(one: Asked, other: Asked) -> Farthest:
-    """max over c of F_other(c) - F_one(c), after both are rounded to the coarser of their last places."""
+    """max over c of F_other(c) - F_one(c), with both rounded to the coarser resolution."""
     coarser = max(one.resolution, other.resolution)
     a, b = rounded(one.confidence, coarser), rounded(other.confidence, coarser)
     at = kolmogorov_smirnov.farthest(a, b, "one-sided").at
@@ -77,26 +77,36 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     targets = [who for who in models if who[0] == "target"]
     shown = targets[:TARGETS]
     places = Axis.of(asked)
-    references = [models[who][0] for who in models if who[0] != "target"]
-    distances = {}
-    if len(references) == 2:
-        distances["query and calibration model"] = farthest(references[0], references[1])
-    if references and references[0].who[0] == "query":
-        distances |= {called(who, names): farthest(references[0], models[who][0]) for who in shown}
-    caption = about(models, places, bool(distances), bool(references and shown))
+    distances = compared(models, shown)
+    named = {"query and calibration model" if who[0] != "target" else called(who, names): distance
+             for who, distance in distances.items()}  # fmt: skip
+    caption = about(models, places, bool(distances), bool(shown) and len(models) > len(targets))
     caption += f"; no intervals.{layout.rest(len(shown), len(targets), 'targets')}"
-    svg = drawn(models, shown, references, places, names)
-    alt = in_words({who: of for who, of in models.items() if who in shown or who[0] != "target"}, distances, names)
+    alt = in_words({who: of for who, of in models.items() if who in shown or who[0] != "target"}, named, names)
     title = "How confident are models about the images of the query set?"
-    return Figure("confidences", title, caption, alt, svg)
+    titles = {who: called(who, names) for who in shown}
+    return Figure("confidences", title, caption, alt, drawn(models, titles, distances, places))
 
 
-def drawn(
-    models: ByWho, targets: Sequence[Who], references: Sequence[Asked], places: Axis, names: Mapping[int, str]
-) -> str:
-    """The distributions as SVG: those of the references above, those of the targets below."""
+def first(models: ByWho) -> list[Asked]:
+    """The first query model and the first calibration model, as far as there are any."""
+    return [models[who][0] for who in models if who[0] != "target"]
+
+
+def compared(models: ByWho, targets: Sequence[Who]) -> dict[Who, Farthest]:
+    """The distance of the first query model to the first calibration model and to the first of each target."""
+    references = first(models)
+    if not references or references[0].who[0] != "query":
+        return {}
+    others = [*references[1:], *(models[who][0] for who in targets)]
+    return {other.who: farthest(references[0], other) for other in others}
+
+
+def drawn(models: ByWho, titles: Mapping[Who, str], distances: Mapping[Who, Farthest], places: Axis) -> str:
+    """The distributions as SVG: those of the references above, those of the targets with a title below."""
+    references = first(models)
     step = PANEL + 0.62
-    foot = step * -(-len(targets) // ACROSS) + 0.55
+    foot = step * -(-len(titles) // ACROSS) + 0.55
     figure = drawing.canvas(foot + legend.ROW + (2.45 if references else 0.1))
     if references:
         axes = layout.wide(figure, foot + 0.1, 1.95)
@@ -104,31 +114,32 @@ def drawn(
         for model in references:
             lines(axes, models[model.who], places, FINE)
         places.ticks(axes, True)
-        if len(references) == 2:
-            spread(axes, references[0], references[1], places)
+        for model in references[1:]:
+            spread(axes, distances.get(model.who), places)
     width = (drawing.WIDTH - 0.42 - 0.12 - 0.2 * (ACROSS - 1)) / ACROSS
-    for at, who in enumerate(targets):
+    for at, (who, title) in enumerate(titles.items()):
         row, column = divmod(at, ACROSS)
         axes = drawing.place(figure, 0.42 + column * (width + 0.2), foot - step * (row + 1), width, PANEL - 0.05)
-        axes.set_title(fitted([called(who, names)], LETTERS), fontsize=drawing.TEXT - 1, y=1.17, pad=0)
-        of_target(axes, models[who], references, places)
-        places.ticks(axes, at + ACROSS >= len(targets), narrow=True)
+        axes.set_title(fitted([title], LETTERS), fontsize=drawing.TEXT - 1, y=1.17, pad=0)
+        of_target(axes, models[who], references, distances.get(who), places)
+        places.ticks(axes, at + ACROSS >= len(titles), narrow=True)
         axes.tick_params(labelleft=column == 0)
     figure.text(0.5, 0.08 / figure.get_size_inches()[1], "confidence c in the true class", ha="center")
-    compared = len(references) == 2 or bool(references and references[0].who[0] == "query" and targets)
-    legend.above(figure, entries(models, compared))
+    legend.above(figure, entries(models, bool(distances)))
     return drawing.svg(figure, "confidences")
 
 
-def of_target(axes: Any, target: Sequence[Asked], references: Sequence[Asked], places: Axis) -> None:
+def of_target(
+    axes: Any, target: Sequence[Asked], references: Sequence[Asked], distance: Farthest | None, places: Axis
+) -> None:
     """The lines of a target's models over those of the references, with the distance to the first query model."""
     for model in references:
         lines(axes, [model], places, COARSE, 1.0)
     lines(axes, target, places, COARSE, 0.8)
-    if references and references[0].who[0] == "query":
-        below = spread(axes, references[0], target[0], places).below
+    spread(axes, distance, places)
+    if distance is not None:
         axes.text(
-            0, 1.05, f"one-sided KS {below:.2g}", transform=axes.transAxes, fontsize=drawing.TEXT - 1,
+            0, 1.05, f"one-sided KS {distance.below:.2g}", transform=axes.transAxes, fontsize=drawing.TEXT - 1,
             color=drawing.light("muted"),
         )  # fmt: skip
 
@@ -170,7 +181,7 @@ def in_words(models: ByWho, distances: Mapping[str, Farthest], names: Mapping[in
 
 
 def read(table: pa.Table) -> list[Asked]:
-    """Each model's confidences; batch by batch, since there are millions of rows of which few columns are needed."""
+    """Each model's confidences, read batch by batch, since there may be millions of rows."""
     if not set(table.column_names) >= NEEDED:
         return []
     parts: dict[tuple[str, int, int], list[tuple[Array, float]]] = {}
@@ -228,7 +239,7 @@ class Axis:
         return cls(low, high, below, saturated, n)
 
     def place(self, confidence: Array) -> Array:
-        """Where these stand: half a decade beyond the others what is below the axis, and 0 and 1 with infinite odds."""
+        """The positions of confidences; those beyond the axis half a decade outside its ends."""
         x = np.minimum(odds(confidence), self.high + 0.5)
         return np.where(x < self.low, self.low - 0.5, x)
 
@@ -266,14 +277,14 @@ def odds(confidence: Array) -> Array:
 
 
 def tick(decade: int) -> str:
-    """The confidence with these odds, about: 0.001, 0.9, 0.999, and in short where that takes many digits."""
+    """A tick label of the confidence with these odds, rounded: 0.001, 0.9, 0.999, 1–10⁻⁴."""
     if decade < 0:
         return drawing.power(10.0**decade)
     return f"{1 - 10.0**-decade:.{decade}f}" if decade <= 3 else f"1–{drawing.power(10.0**-decade)}"
 
 
 def of_confidence(value: float) -> str:
-    """A confidence in words, with what it lacks of 1 where it is near 1."""
+    """A confidence as text; near 1 by its difference to 1."""
     return f"1 - {drawing.number(1 - value)}" if 0.99 < value < 1 else drawing.number(value)
 
 
@@ -307,14 +318,12 @@ def thinned(confidence: Array, places: Axis, points: int) -> tuple[Array, Array]
     return np.array([x[0], *x, places.high + 0.5]), np.array([0.0, *y, 1.0])
 
 
-def spread(axes: Any, one: Asked, other: Asked, places: Axis) -> Farthest:
-    """An upright line where the other lies farthest below the first; none where it does so nowhere."""
-    distance = farthest(one, other)
-    if distance.below > 0:
+def spread(axes: Any, distance: Farthest | None, places: Axis) -> None:
+    """An upright line where two distributions lie farthest apart; none for a distance of 0."""
+    if distance is not None and distance.below > 0:
         (x,) = places.place(np.array([distance.confidence]))
         upright = {"color": drawing.light("ink"), "linewidth": 1.6, "marker": "_", "markersize": 7}
         axes.plot([x, x], distance.shares, zorder=4, **upright)
-    return distance
 
 
 def entries(models: ByWho, compared: bool) -> list[Any]:

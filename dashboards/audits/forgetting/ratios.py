@@ -66,12 +66,12 @@ class Ratio:
 
     @property
     def rule(self) -> str:
-        """In how many triples of models the paper's rule calls the target forgotten; empty where it is not known."""
+        """The number of triples in which the paper's rule calls the target forgotten; empty if unknown."""
         forgotten, triples = self.other.get("rule_forgotten"), self.other.get("rule_triples")
         return f"{forgotten} of {triples}" if triples and forgotten is not None else ""
 
     def in_words(self) -> str:
-        """The row in words, for who cannot see it."""
+        """The row in words, for readers who cannot see the figure."""
         words = f"{self.name}: one-sided rho "
         words += "undefined" if self.rho is None else drawing.number(self.rho)
         words += drawing.interval(*self.ends) if self.ends else ""
@@ -148,7 +148,7 @@ def of_target(axes: Any, ratio: Ratio, y: float) -> None:
 
 
 def undefined(axes: Any, ratio: Ratio, y: float) -> None:
-    """The reason for which there is no rho, as far as it fits."""
+    """Write why rho is undefined, shortened to fit."""
     fits = int(axes.get_position().width * drawing.WIDTH / LETTER)
     reason = shortened(f"undefined: {ratio.row['reason']}" if ratio.row.get("reason") else "undefined", fits)
     axes.annotate(
@@ -210,7 +210,7 @@ def entries(shown: Sequence[Ratio], margin: float | None) -> list[Any]:
 
 
 def about(shown: Sequence[Ratio], distances: pa.Table, margin: float | None) -> str:
-    """How to read it: what the interval is over, how it is decided, and what was asked of how many."""
+    """The caption: what is estimated, how it is decided, and the numbers of models and images."""
     others = replicates(distances)
     models = f"{span_of([ratio.row['models'] or 0 for ratio in shown])} of each target"
     if others:

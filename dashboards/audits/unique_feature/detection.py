@@ -1,4 +1,4 @@
-"""Which estimator tells models that saw the feature from models that did not, at which price in false alarms."""
+"""Detection rates of the estimators against their false positive rates."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Curve:
     n: int
 
     def at(self, level: float) -> int:
-        """Where the curve is at so many false positives at most."""
+        """The index of the last point of the curve with at most this false positive rate."""
         return max(0, int(np.searchsorted(self.false, level + 1e-9, side="right")) - 1)
 
     def in_words(self) -> str:
@@ -156,7 +156,7 @@ def sizes(curves: Sequence[Curve]) -> str:
 
 
 def series(names: Sequence[str]) -> Mapping[str, legend.Series]:
-    """How each estimator is drawn: those that the audit has always alike, others as what is left."""
+    """The look of each estimator: fixed for the audit's own, one of the rest for others."""
     own = dict(zip(ESTIMATORS, drawing.SERIES, strict=True))
     left = [look for name, look in own.items() if name not in names]
     return {name: own[name] if name in own else left.pop(0) for name in names}

@@ -1,4 +1,4 @@
-"""What the canary did to its model: the effect, pair by pair, and which score tells the two kinds of model apart."""
+"""The effect of each canary on its model, and how well the scores separate the two kinds of models."""
 
 from __future__ import annotations
 

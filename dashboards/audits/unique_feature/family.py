@@ -1,4 +1,4 @@
-"""The feature among its family: whether one model answers to it as to none of its kind."""
+"""The rank of the feature within its family of similar features, model by model."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Ranked:
 
     @property
     def rank(self) -> int:
-        """How many of the family score at least as high as the feature asked about, itself included."""
+        """The number of members that score at least as high as the feature asked about, including itself."""
         return round(self.p_value * len(self.standing))
 
     @property
@@ -103,7 +103,7 @@ def of_model(axes: Any, model: Ranked, y: float) -> None:
 
 
 def ranked(table: pa.Table) -> Iterator[Ranked]:
-    """The models of the table that were asked about the feature and others: a given one first, then pair by pair."""
+    """The models that were asked about the feature and its family: a given model first, then pair by pair."""
     if not set(NEEDED) <= set(table.column_names) or not table.num_rows:
         return
     columns = [table[name].to_pylist() for name in ("model", "canary", "seed", "label")]
@@ -125,7 +125,7 @@ def ranked(table: pa.Table) -> Iterator[Ranked]:
 
 
 def about(models: list[Ranked]) -> str:
-    """The caption."""
+    """The caption of the figure."""
     sizes = sorted({len(model.scores) - 1 for model in models})
     others = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     labels = {model.label is None for model in models}

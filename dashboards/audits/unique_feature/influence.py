@@ -1,4 +1,4 @@
-"""Whether memory goes with self-influence (TracInCP), and what a feature does to the self-influence of its image."""
+"""Self-influence (TracInCP): its relation to memory, and how the feature changes that of its image."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def histogram(positive: Array, ends: Mapping[str, Array]) -> str:
 
 
 def decades(axes: Any) -> None:
-    """Powers of ten as ticks upwards, as many as fit."""
+    """Set powers of ten as ticks of the y axis, as many as fit."""
     from matplotlib.ticker import LogLocator
 
     axes.yaxis.set_major_locator(LogLocator(numticks=5))

@@ -1,4 +1,4 @@
-"""Where in a network the feature is found: units that it makes active in images where they were silent."""
+"""Units that the feature activates in images where they were silent, by layer."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def drawn(panels: Panels) -> str:
 
 
 def about(models: dict[str, int], seeds: int) -> str:
-    """The caption."""
+    """The caption of the figure."""
     count = " and ".join(f"{n} {kind} model{'s'[: n > 1]}" for kind, n in models.items())
     same = (
         "The models share one training seed, so a unit is comparable from model to model. "

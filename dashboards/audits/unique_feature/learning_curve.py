@@ -72,7 +72,7 @@ def curves(followed: Mapping[str, Followed], measures: Sequence[str]) -> str:
 
 
 def about(followed: Mapping[str, Followed]) -> str:
-    """The caption."""
+    """The caption of the figure."""
     several = max(len(of_kind.names) for of_kind in followed.values()) > 1
     counts = " and ".join(
         f"{len(of_kind.names)} {model} model{'s'[: len(of_kind.names) > 1]}" for model, of_kind in followed.items()

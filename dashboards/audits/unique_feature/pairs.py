@@ -1,4 +1,4 @@
-"""The table of canary scores as columns of numbers, and the marks by which a canary's model and its twin are known."""
+"""The scores of pairs of a canary's model and its twin, and the marks of both."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Pairs:
     table: pa.Table
 
     def columns(self, *names: str) -> list[Array]:
-        """These columns, each with the rows in which all of them have a number; empty where one is not there.
+        """These columns, with the rows in which none is null; empty if one is missing.
 
-        One row a pair: of several evaluations, the first. Another one of the same models is no further sample.
+        One row per pair: of several evaluations only the first, since others are of the same models.
         """
         *columns, evaluation = self.evaluated(*names)
         return [values[evaluation == evaluation.min()] for values in columns] if len(evaluation) else columns
 
     def evaluated(self, *names: str) -> list[Array]:
-        """These columns and then that of the evaluation, as above, but with the rows of all evaluations."""
+        """These columns followed by that of the evaluation, with the rows of all evaluations."""
         columns = [numbers(self.table, name) for name in names]
         if any(len(values) != len(columns[0]) for values in columns):
             return [np.empty(0) for _ in (*names, "evaluation")]

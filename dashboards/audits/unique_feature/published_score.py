@@ -1,4 +1,4 @@
-"""What the published black-box score and its test say, of models that saw the feature and of models that did not."""
+"""The published black-box score and its test, for canary models and twins."""
 
 from __future__ import annotations
 

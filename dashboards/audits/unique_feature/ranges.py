@@ -1,4 +1,4 @@
-"""How far a canary's scores scatter: over training seeds, and over redrawn random patches of one and the same model."""
+"""The scatter of a canary's scores over training seeds, and over random patches for one model."""
 
 from __future__ import annotations
 
@@ -174,12 +174,12 @@ def entries(label: str) -> list[Any]:
 
 
 def thickness(count: int) -> float:
-    """The width of so many lines."""
+    """The linewidth for so many lines."""
     return 2.4 if count <= 30 else 1.4
 
 
 def dot(count: int) -> float:
-    """The size of the dots on so many lines."""
+    """The markersize for so many lines."""
     return 4.5 if count <= 30 else 2.5
 
 
