@@ -50,7 +50,7 @@ def forest(rows: Sequence[Row], name: str, title: str) -> Figure:
     scales = LOGARITHMIC if logarithmic else "Scales differ."
     caption = (
         "Dot: estimate. Line: its 95 % interval, hidden where narrower than the dot. Tick: what the estimate is where "
-        f"nothing is memorised. {hollow}{scales} Sampling unit: {', '.join(units) or 'not said'}.{left_out}"
+        f"nothing is memorised. {hollow}{scales} Sampling unit: {', '.join(units) or 'unknown'}.{left_out}"
     )
     return Figure(name, title, caption, " ".join(in_words(row) for row in shown), in_panels(panels, name))
 

@@ -227,7 +227,7 @@ def about_null(cells: Sequence[Cell], names: Sequence[Name]) -> str:
     counts = sorted({row["n"] for row in rows if row["n"] is not None})
     units = ", ".join(sorted({row["unit"] for row in rows if row["unit"]}))
     n = "" if not counts else f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"{dashed}n of each: {n or 'not said'} ({units or 'unit not said'})."
+    return f"{dashed}n of each: {n or 'unknown'} ({units or 'unknown unit'})."
 
 
 def in_words(cell: Cell, name: Name) -> str:

@@ -67,7 +67,7 @@ def about(table: pa.Table, below: Distances) -> str:
     """The caption of the figure."""
     models = replicates(table)
     counts = ", ".join(things(models[role], f"{role} model") for role in ("query", "calibration"))
-    images = span_of(integers(table, "images").tolist()) if "images" in table.column_names else "not said"
+    images = span_of(integers(table, "images").tolist()) if "images" in table.column_names else "unknown"
     null = power = ""
     if ("query", -1) in below:
         null = "The first row is the null: models that were all trained on D_Q, each pair in either order. "
