@@ -18,7 +18,7 @@ from orchestrator.store.provenance import commit, versions
 
 def described(cell: Cell) -> dict[str, Any]:
     """What `run.json` says of a cell."""
-    return asked(cell.asked_alone) | {
+    about = {
         "audit": cell.audit,
         "preset": cell.preset,
         "setting": dict(cell.setting),
@@ -26,6 +26,7 @@ def described(cell: Cell) -> dict[str, Any]:
         "versions": dict(versions()),
         "commit": commit(),
     }
+    return about | asked(cell.asked_alone)
 
 
 def of_sweep(cells: Sequence[Cell], runs: Sequence[str]) -> dict[str, Any]:
@@ -34,7 +35,7 @@ def of_sweep(cells: Sequence[Cell], runs: Sequence[str]) -> dict[str, Any]:
     whole = specs[0] if all(spec == specs[0] for spec in specs) else None
     # A cell may have been run alone before and know nothing of the sweep, so the sweep keeps what each one is in it.
     settings = [dict(cell.setting) for cell in cells]
-    return asked(whole) | {"audit": cells[0].audit, "cells": list(runs), "settings": settings}
+    return {"audit": cells[0].audit, "cells": list(runs), "settings": settings} | asked(whole)
 
 
 def asked(spec: Spec | None) -> dict[str, Any]:
