@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 def numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
-    """A column of numbers; NaN where there is none or it is infinite, empty where the table has no such column."""
+    """A numeric column, with NaN for nulls and infinities; empty if the table has no such column."""
     if name not in table.column_names:
         return np.empty(0)
     values, there = _parts(table[name], pa.float64())
@@ -18,18 +18,18 @@ def numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
 
 
 def integers(table: pa.Table, name: str) -> NDArray[np.int64]:
-    """A column of whole numbers or truths, exactly; 0 where there is none."""
+    """A column of integers or booleans without rounding, with 0 for nulls."""
     values, there = _parts(table[name], pa.int64())
     return np.where(there, values, 0)
 
 
 def texts(table: pa.Table, name: str) -> NDArray[np.str_]:
-    """A column of texts; empty where there is none."""
+    """A column of strings, with empty strings for nulls."""
     return np.array([text or "" for text in table[name].to_pylist()], np.str_)
 
 
 def _parts(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """The values of a column as this type, and whether each is there."""
+    """The values of a column converted to this type, and a mask of those that are not null."""
     dtype = np.dtype(str(kind).replace("double", "float64"))
     values, there = [np.empty(0, dtype)], [np.empty(0, np.bool_)]
     for chunk in column.cast(kind, safe=False).chunks:

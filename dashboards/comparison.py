@@ -18,15 +18,15 @@ def draw(store: Store, runs: tuple[str, str], path: Path) -> None:
     """Write the page of two runs into this file; SpecError for a sweep, OSError where it cannot be written."""
     disclosure = Disclosure()
     a, b = (open_run(store, run, disclosure) for run in runs)
-    found = compare(store, a.journal, b.journal)
-    planned = [each.journal.tasks().keys() for each in (a, b)]
+    comparison = compare(store, a.journal, b.journal)
+    planned = [run.journal.tasks().keys() for run in (a, b)]
     context = {
-        "found": found,
+        "comparison": comparison,
         "sides": [_side(letter, run) for letter, run in zip("ab", (a, b), strict=True)],
-        "fields": found.fields,
-        "made": list(_made(found, *(_provenance(run) for run in (a, b)))),
+        "fields": comparison.fields,
+        "made": list(_made(comparison, *(_provenance(run) for run in (a, b)))),
         "shared": len(planned[0] & planned[1]),
-        "pairs": [(pair, _difference(pair)) for pair in found.rows],
+        "pairs": [(pair, _difference(pair)) for pair in comparison.rows],
     }
     document.write(path, document.render("comparison.html", **context))
 
@@ -40,12 +40,12 @@ def _provenance(run: Run) -> Provenance:
     return provenance.gather(run.store, (key for key in run.journal.tasks() if key in stored))
 
 
-def _made(found: Comparison, a: Provenance, b: Provenance) -> Iterator[Difference]:
-    """With what the results were computed, where that differs; before there are any, with what the runs were made."""
+def _made(comparison: Comparison, a: Provenance, b: Provenance) -> Iterator[Difference]:
+    """Differences in what the results were computed with, or the runs created with while there are no results."""
     if not (a.ways and b.ways):
-        yield from found.environment
+        yield from comparison.environment
         return
-    sides = [_values(each) for each in (a, b)]
+    sides = [_values(side) for side in (a, b)]
     for name in dict.fromkeys([*sides[0], *sides[1]]):
         values = [side.get(name, "not recorded") for side in sides]
         if values[0] != values[1]:
@@ -53,15 +53,15 @@ def _made(found: Comparison, a: Provenance, b: Provenance) -> Iterator[Differenc
 
 
 def _values(made: Provenance) -> Mapping[str, str]:
-    """Each field with its value, or with its values where results were computed in several ways."""
-    found: dict[str, dict[str, None]] = {}
+    """The value of each field, or all its values if results were computed in several ways."""
+    fields: dict[str, dict[str, None]] = {}
     for way in made.ways:
         for name, value in way.fields.items():
-            found.setdefault(name, {})[value] = None
-    return {name: " and ".join(values) for name, values in found.items()}
+            fields.setdefault(name, {})[value] = None
+    return {name: " and ".join(values) for name, values in fields.items()}
 
 
 def _difference(pair: Pair) -> float | None:
-    """The second estimate minus the first; None where one of them is not there."""
+    """The second estimate minus the first; None if one of them is missing."""
     estimates = [None if row is None else row["estimate"] for row in (pair.a, pair.b)]
     return None if estimates[0] is None or estimates[1] is None else estimates[1] - estimates[0]

@@ -1,4 +1,4 @@
-"""A page as a file: its template filled in, everything that comes from outside escaped, and written whole."""
+"""Pages as files: rendered from a template with all values escaped, and written atomically."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render(template: str, **context: Any) -> str:
-    """The page of this template. Values are escaped, but for those that are markup already."""
+    """The rendered template. Values are escaped unless they are markup."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -48,7 +48,7 @@ def render(template: str, **context: Any) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """The file, whole or as it was; OSError where it cannot be written."""
+    """Write the file atomically; OSError if it cannot be written."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         aside.write_text(text, encoding="utf-8")

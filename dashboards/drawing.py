@@ -1,6 +1,6 @@
 """Drawing: matplotlib's figures in a palette of named colours, as SVG that a page can hold and recolour, or as PNG.
 
-Matplotlib is imported inside functions: whoever imports a dashboard need not wait for it.
+Matplotlib is imported inside functions, so that importing a dashboard does not wait for it.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ SERIES: Sequence[tuple[str, str, Any]] = (
     ("ink", "X", (0, (2, 1, 2, 4))),
     ("muted", "p", (0, (5, 1, 1, 1, 1, 1))),
 )
+# The line at the value that is expected where nothing is memorised.
+NULL: Mapping[str, Any] = {"color": PALETTE["muted"][0], "linewidth": 1.2, "linestyle": (0, (4, 3))}
 WIDTH = 5.2  # inches; a page as narrow as a telephone's shows TEXT at about its size
 TEXT = 10.0  # points
 FAMILY = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
@@ -82,9 +84,9 @@ def place(figure: Figure, left: float, bottom: float, width: float, height: floa
 
 
 def load(folder: Callable[[], Path]) -> None:
-    """Import matplotlib, which keeps a list of the machine's fonts: in `folder()`, unless the user has one at home.
+    """Import matplotlib with its cache of fonts in `folder()`, unless the user has such a cache at home.
 
-    It would otherwise be written into the home of whoever has never used matplotlib.
+    Otherwise the cache would be written into the home of users who have never used matplotlib.
     """
     homes = {"config": "XDG_CONFIG_HOME", "cache": "XDG_CACHE_HOME"}
     config, cache = (
@@ -102,55 +104,54 @@ def load(folder: Callable[[], Path]) -> None:
 
 @contextmanager
 def style(name: str = "") -> Iterator[None]:
-    """Inside it figures are made and written as ours, whatever the user's own settings of matplotlib say.
+    """A context in which figures are drawn in our style, independent of the user's matplotlib settings.
 
-    `name` goes into the ids, so that those of several figures in one page differ.
+    `name` becomes part of the ids, so that those of several figures in one page differ.
     """
     import matplotlib
 
-    settings = {
-        "font.family": ["DejaVu Sans"],  # comes with matplotlib and is wide: what fits in it fits in others
-        "font.size": TEXT,
-        "text.color": light("ink"),
-        "text.parse_math": False,
-        "axes.titlesize": TEXT,
-        "axes.titlelocation": "left",
-        "axes.labelsize": TEXT,
-        "axes.labelcolor": light("ink"),
-        "axes.edgecolor": light("muted"),
-        "axes.facecolor": "none",
-        "axes.linewidth": 0.8,
-        "axes.grid": True,
-        "axes.unicode_minus": True,
-        "grid.color": light("grid"),
-        "grid.linewidth": 0.8,
-        "xtick.color": light("muted"),
-        "ytick.color": light("muted"),
-        "xtick.labelsize": TEXT - 1,
-        "ytick.labelsize": TEXT - 1,
-        "figure.facecolor": "none",
-        "legend.frameon": False,
-        "legend.fontsize": TEXT - 1,
-        "legend.handlelength": 1.8,
-        "svg.fonttype": "none",
-        "svg.hashsalt": f"engram {name}",
-        "path.simplify": True,
-    }
     defaults: dict[Any, Any] = {key: value for key, value in matplotlib.rcParamsDefault.items() if key not in KEPT}
     with warnings.catch_warnings():
         # Of letters that its font lacks (the reader's has them) and of what is empty, matplotlib warns on the terminal.
         warnings.simplefilter("ignore")
-        with matplotlib.rc_context(defaults | settings):
+        with matplotlib.rc_context(defaults | SETTINGS | {"svg.hashsalt": f"engram {name}"}):
             yield
 
 
 KEPT = frozenset({"backend", "backend_fallback", "interactive", "toolbar", "timezone"})
+SETTINGS: dict[Any, Any] = {
+    "font.family": ["DejaVu Sans"],  # comes with matplotlib and is wide: what fits in it fits in others
+    "font.size": TEXT,
+    "text.color": light("ink"),
+    "text.parse_math": False,
+    "axes.titlesize": TEXT,
+    "axes.titlelocation": "left",
+    "axes.labelsize": TEXT,
+    "axes.labelcolor": light("ink"),
+    "axes.edgecolor": light("muted"),
+    "axes.facecolor": "none",
+    "axes.linewidth": 0.8,
+    "axes.grid": True,
+    "axes.unicode_minus": True,
+    "grid.color": light("grid"),
+    "grid.linewidth": 0.8,
+    "xtick.color": light("muted"),
+    "ytick.color": light("muted"),
+    "xtick.labelsize": TEXT - 1,
+    "ytick.labelsize": TEXT - 1,
+    "figure.facecolor": "none",
+    "legend.frameon": False,
+    "legend.fontsize": TEXT - 1,
+    "legend.handlelength": 1.8,
+    "svg.fonttype": "none",
+    "path.simplify": True,
+}
 
 
 def svg(figure: Figure, name: str) -> str:
-    """The figure as one `<svg>` element: text as text, no ground, nothing from outside, the same bytes every time.
+    """The figure as one `<svg>` element with text as text and no background, reproducible byte for byte.
 
-    It has a viewBox and no size of its own, so it is as wide as what holds it. Its ids begin with `name`.
+    It has a viewBox and no size, so it fills the width of its container. Its ids begin with `name`.
     """
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
@@ -161,7 +162,7 @@ def svg(figure: Figure, name: str) -> str:
 
 
 def png(figure: Figure, dots_per_inch: int = 200) -> bytes:
-    """The figure as a picture on light paper."""
+    """The figure as PNG on a light background."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     written = io.BytesIO()
@@ -181,13 +182,13 @@ MARK_STYLE = re.compile(r' style="([^"]*)"')
 
 
 def shrunk(text: str, name: str) -> str:
-    """Matplotlib's SVG without what a page has no use for, at about half its size."""
+    """Matplotlib's SVG without what a page does not need, at about half the size."""
     body = text[text.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.S)
     body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.S)
     body = re.sub(r"<!--.*?-->", "", body, flags=re.S)
     used = set(REFERENCE.findall(body))
-    body = IDENTITY.sub(lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", body)
+    body = IDENTITY.sub(lambda match: f' id="{name}-{match[1]}"' if match[1] in used else "", body)
     body = re.sub(r"(url\(#|xlink:href=\"#)", rf"\g<1>{name}-", body).replace("xlink:href", "href")
     body = TAG.sub(lambda tag: " ".join(DECIMALS.sub(r"\1", tag[0]).split()), body)
     body = FONT.sub(rf"\1{FAMILY}", body)
@@ -200,7 +201,7 @@ def shrunk(text: str, name: str) -> str:
 
 
 def hoisted(marks: re.Match[str]) -> str:
-    """A row of marks with their style said once, where they have one and the same."""
+    """A row of marks with their style moved to a common group if they share it."""
     styles = set(MARK_STYLE.findall(marks[0]))
     if len(styles) != 1 or marks[0].count("<use") < 3:
         return marks[0]
@@ -208,25 +209,32 @@ def hoisted(marks: re.Match[str]) -> str:
 
 
 def number(value: float | None) -> str:
-    """A number in words: three digits, no exponent where none is needed."""
+    """A number as text with three significant digits; `none` for None."""
     return "none" if value is None else f"{value:.3g}"
 
 
 def ticks(axes: Axes, across: int = 5, up: int = 5, whole: bool = False) -> None:
-    """At most so many round ticks on each axis; `whole`: those across are whole numbers."""
+    """Set at most so many round ticks on each axis; integers across if `whole`."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(across, steps=[1, 2, 2.5, 5, 10], integer=whole))
     axes.yaxis.set_major_locator(MaxNLocator(up, steps=[1, 2, 2.5, 5, 10]))
 
 
+def bare(axes: Axes) -> None:
+    """Hide the line, tick marks and grid of the y axis; tick labels stay."""
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    axes.spines["left"].set_visible(False)
+
+
 def interval(low: float | None, high: float | None) -> str:
-    """An interval in words, to stand after its estimate; nothing where there is none."""
+    """An interval as text that follows its estimate; empty if it has no ends."""
     return "" if low is None or high is None else f" [{number(low)}, {number(high)}]"
 
 
 def logarithmic(axes: Axes) -> None:
-    """A logarithmic scale upwards, with plain numbers for ticks."""
+    """Set a logarithmic y axis with plain numbers as tick labels."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axes.set_yscale("log")
@@ -236,7 +244,7 @@ def logarithmic(axes: Axes) -> None:
 
 
 def magnitudes(axes: Axes, values: Sequence[float], most: int = 7) -> None:
-    """A logarithmic scale across that holds these values, all above 0, with powers of ten for ticks where they fit."""
+    """Set a logarithmic x axis that holds these positive values, with powers of ten as tick labels where they fit."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     axes.set_xscale("log")
@@ -249,7 +257,7 @@ def magnitudes(axes: Axes, values: Sequence[float], most: int = 7) -> None:
 
 
 def power(value: float) -> str:
-    """A number for a tick: powers of ten that take more than four digits as such."""
+    """A number as tick label; large and small powers of ten with an exponent."""
     exponent = round(math.log10(value)) if value > 0 else 0
     if abs(exponent) <= 3 or not math.isclose(value, 10.0**exponent, rel_tol=1e-6):
         return f"{value:g}"
@@ -257,14 +265,14 @@ def power(value: float) -> str:
 
 
 def span(values: Sequence[float], margin: float = 0.06) -> tuple[float, float]:
-    """Limits that hold these values with a margin; some room around a single one."""
+    """Axis limits around these values, with a margin relative to their range."""
     low, high = min(values), max(values)
     room = (high - low) * margin or abs(high) * 0.1 or 1.0
     return low - room, high + room
 
 
 def broken(places: ArrayLike, lows: ArrayLike, highs: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Upright lines as one path with gaps: one element of the page, however many there are."""
+    """Vertical lines as one path with gaps, so that they are one element of the page however many there are."""
     x, low, high = (np.asarray(values, np.float64) for values in (places, lows, highs))
     gap = np.full(len(x), np.nan)
     return np.stack([x, x, gap], axis=1).ravel(), np.stack([low, high, gap], axis=1).ravel()

@@ -1,4 +1,4 @@
-"""Estimates with their intervals, one row each: what any audit's summary can be drawn as."""
+"""Forest plots: estimates with their intervals, one row each, as any audit's summary can be drawn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dashboards import drawing
+from dashboards import drawing, legend
 from dashboards.figure import Figure
 
 Row = Mapping[str, Any]
@@ -29,7 +29,7 @@ SHARE = 0.3
 
 
 def estimates(rows: Sequence[Row]) -> Iterator[Figure]:
-    """Every estimate of a summary against its null; those that a paper published too in a figure of their own."""
+    """Forest plots of a summary's estimates; those with a published value in a figure of their own."""
     there = [row for row in rows if finite(row["estimate"])]
     ours = [row for row in there if not finite(row["published"])]
     published = [row for row in there if finite(row["published"])]
@@ -43,6 +43,20 @@ def forest(rows: Sequence[Row], name: str, title: str) -> Figure:
     """Dots with 95 % intervals, each metric below its name; metrics of about the same size share a scale."""
     shown = rows[:MOST]
     panels = on_one_scale(by_metric(shown))
+    units = sorted({str(row["unit"]) for row in shown if row["unit"]})
+    left_out = f" The first {MOST} of {len(rows)} rows are drawn." if len(rows) > MOST else ""
+    hollow = HOLLOW if any(finite(row["published"]) for row in shown) else ""
+    logarithmic = any(wide_apart([row for _, of_metric in panel for row in of_metric]) for panel in panels)
+    scales = LOGARITHMIC if logarithmic else "Scales differ."
+    caption = (
+        "Dot: estimate. Line: its 95 % interval, hidden where narrower than the dot. Tick: what the estimate is where "
+        f"nothing is memorised. {hollow}{scales} Sampling unit: {', '.join(units) or 'unknown'}.{left_out}"
+    )
+    return Figure(name, title, caption, " ".join(in_words(row) for row in shown), in_panels(panels, name))
+
+
+def in_panels(panels: Sequence[Sequence[Metric]], name: str) -> str:
+    """The panels as SVG, from the top down."""
     heights = [ROW * sum(1.3 + len(of_metric) for _, of_metric in panel) for panel in panels]
     height = LEGEND + sum(heights) + FOOT * len(panels)
     figure = drawing.canvas(height)
@@ -51,28 +65,21 @@ def forest(rows: Sequence[Row], name: str, title: str) -> Figure:
         axes = drawing.place(figure, LABELS, top - tall, drawing.WIDTH - LABELS - 0.2, tall)
         drawn(axes, panel, tall / ROW)
         top -= tall + FOOT
-    key(figure, any(finite(row["published"]) for row in shown))
-    units = sorted({str(row["unit"]) for row in shown if row["unit"]})
-    left_out = f" The first {MOST} of {len(rows)} rows are drawn." if len(rows) > MOST else ""
-    hollow = HOLLOW if any(finite(row["published"]) for row in shown) else ""
-    logarithmic = any(wide_apart([row for _, of_metric in panel for row in of_metric]) for panel in panels)
-    scales = LOGARITHMIC if logarithmic else "Scales differ."
-    caption = (
-        "Dot: estimate. Line: its 95 % interval, hidden where narrower than the dot. Tick: what the estimate is where "
-        f"nothing is memorised. {hollow}{scales} Sampling unit: {', '.join(units) or 'not said'}.{left_out}"
-    )
-    return Figure(name, title, caption, " ".join(said(row) for row in shown), drawing.svg(figure, name))
+    published = any(finite(row["published"]) for panel in panels for _, of_metric in panel for row in of_metric)
+    legend.above(figure, entries(published), 3)
+    return drawing.svg(figure, name)
 
 
 def by_metric(rows: Sequence[Row]) -> list[Metric]:
-    found: dict[str, list[Row]] = {}
+    """The rows of each metric, in the order of the first of each."""
+    metrics: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(str(row["metric"]), []).append(row)
-    return list(found.items())
+        metrics.setdefault(str(row["metric"]), []).append(row)
+    return list(metrics.items())
 
 
 def on_one_scale(metrics: Sequence[Metric]) -> list[list[Metric]]:
-    """Panels of consecutive metrics with the same first word, where they stay readable on one scale."""
+    """Panels of consecutive metrics whose names share their first word and that are readable on one scale."""
     panels: list[list[Metric]] = []
     for metric in metrics:
         together = [*panels[-1], metric] if panels else [metric]
@@ -86,56 +93,55 @@ def on_one_scale(metrics: Sequence[Metric]) -> list[list[Metric]]:
 
 
 def values(rows: Sequence[Row]) -> list[float]:
-    """All numbers of these rows that a scale must hold."""
+    """All values of these rows that an axis must hold."""
     names = ("estimate", "low", "high", "null", "published")
     return [row[name] for row in rows for name in names if finite(row[name])]
 
 
 def wide_apart(rows: Sequence[Row]) -> bool:
-    """Whether these estimates and published values are of such different sizes that a plain scale would hide them."""
-    found = [row[name] for row in rows for name in ("estimate", "published") if finite(row[name])]
+    """Whether these estimates and published values differ so much in size that they need a logarithmic axis."""
+    sizes = [row[name] for row in rows for name in ("estimate", "published") if finite(row[name])]
     limit = WIDE if all(finite(row["published"]) for row in rows) else WIDEST
-    return bool(min(found) > 0 and max(found) > limit * min(found))
+    return bool(min(sizes) > 0 and max(sizes) > limit * min(sizes))
 
 
 def reach(rows: Sequence[Row]) -> float:
+    """The length of an axis that holds these rows."""
     return max(values(rows)) - min(values(rows))
 
 
 def drawn(axes: Any, panel: Sequence[Metric], rows: float) -> None:
     """The metrics of a panel from the top down, each below its name."""
     y, labels = rows - 0.5, {}
-    rows_of = [row for _, of_metric in panel for row in of_metric]
-    wide = wide_apart(rows_of)
-    low, high = drawing.span([value for value in values(rows_of) if value > 0 or not wide])
     for metric, of_metric in panel:
         y -= 0.15
-        axes.annotate(
-            metric,
-            (-LABELS * 72 + 6, y),
-            xycoords=("axes points", "data"),
-            va="center",
-            fontweight="bold",
-        )
+        place = (-LABELS * 72 + 6, y)
+        axes.annotate(metric, place, xycoords=("axes points", "data"), va="center", fontweight="bold")
         y -= 0.15
         for row in of_metric:
             y -= 1
             labels[y] = label(row)
             mark(axes, row, y)
         y -= 1
-    axes.set_xlim(low, high)
     axes.set_ylim(-0.5, rows - 0.5)
+    scaled(axes, [row for _, of_metric in panel for row in of_metric])
+    axes.set_yticks(list(labels), list(labels.values()), color=drawing.light("ink"))
+    drawing.bare(axes)
+    axes.tick_params(length=0)
+
+
+def scaled(axes: Any, rows: Sequence[Row]) -> None:
+    """Set an x axis that holds these rows, logarithmic if they are far apart."""
+    wide = wide_apart(rows)
+    axes.set_xlim(*drawing.span([value for value in values(rows) if value > 0 or not wide]))
     drawing.ticks(axes, across=4)
     if wide:
-        positive = [value for row in rows_of for value in (row["estimate"], row["published"]) if finite(value)]
+        positive = [value for row in rows for value in (row["estimate"], row["published"]) if finite(value)]
         drawing.magnitudes(axes, positive, most=5)
-    axes.set_yticks(list(labels), list(labels.values()), color=drawing.light("ink"))
-    axes.tick_params(length=0)
-    axes.grid(axis="y", visible=False)
-    axes.spines["left"].set_visible(False)
 
 
 def mark(axes: Any, row: Row, y: float) -> None:
+    """The null as a tick, the interval as a line, the estimate as a dot and the published value as a diamond."""
     accent = drawing.light("accent")
     if finite(row["null"]):
         axes.plot([row["null"]] * 2, [y - 0.38, y + 0.38], color=drawing.light("muted"), linewidth=1.6)
@@ -147,22 +153,20 @@ def mark(axes: Any, row: Row, y: float) -> None:
         axes.plot([row["published"]], [y], "D", markersize=5.5, color=drawing.light("ink"), markerfacecolor="none")
 
 
-def key(figure: Any, published: bool) -> None:
-    from matplotlib.lines import Line2D
-
+def entries(published: bool) -> list[Any]:
+    """The legend's entries; `published`: with the diamond of published values."""
+    upright = {"marker": "|", "markersize": 9, "markeredgewidth": 1.6, "linewidth": 0}
+    hollow = {"marker": "D", "markersize": 5.5, "markerfacecolor": "none", "linewidth": 0}
     accent, muted, ink = (drawing.light(name) for name in ("accent", "muted", "ink"))
-    handles = [
-        Line2D([], [], color=accent, marker="o", markersize=5.5, linewidth=1.8, label="estimate, 95 % interval"),
-        Line2D([], [], color=muted, marker="|", markersize=9, markeredgewidth=1.6, linewidth=0, label="null"),
+    lines = [
+        legend.line("estimate, 95 % interval", color=accent, marker="o", markersize=5.5, linewidth=1.8),
+        legend.line("null", color=muted, **upright),
     ]
-    if published:
-        hollow = {"marker": "D", "markersize": 5.5, "markerfacecolor": "none", "linewidth": 0}
-        handles.append(Line2D([], [], color=ink, label="published", **hollow))  # type: ignore[arg-type]
-    figure.legend(handles=handles, loc="upper left", ncols=3, bbox_to_anchor=(0, 1), borderaxespad=0.1)
+    return [*lines, legend.line("published", color=ink, **hollow)] if published else lines
 
 
 def label(row: Row) -> str:
-    """What was varied, in as few words as tell the rows of a metric apart."""
+    """A label that tells the rows of a metric apart: the values of what was varied."""
     try:
         setting = json.loads(row["setting"] or "{}")
     except ValueError:
@@ -172,20 +176,21 @@ def label(row: Row) -> str:
 
 
 def fitted(words: Sequence[str], most: int = 24) -> str:
-    """The words with commas between, the longest shortened until they fit: what tells rows apart is often the last."""
+    """The words joined by commas, the longest shortened until they fit; the last often tells rows apart."""
     words = list(words)
     while (over := len(", ".join(words)) - most) > 0 and max(map(len, words)) > LEAST:
-        at = max(range(len(words)), key=lambda each: len(words[each]))
+        at = max(range(len(words)), key=lambda index: len(words[index]))
         words[at] = shortened(words[at], max(LEAST, len(words[at]) - over))
     return shortened(", ".join(words), most)
 
 
 def shortened(text: str, most: int = 24) -> str:
+    """The text, truncated with an ellipsis to at most so many letters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def said(row: Row) -> str:
-    """The row in words, for who cannot see it."""
+def in_words(row: Row) -> str:
+    """The row in words, for readers who cannot see the figure."""
     words = f"{row['metric']} ({label(row)}): {drawing.number(row['estimate'])}"
     if finite(row["low"]) and finite(row["high"]):
         words += f", {drawing.number(row['low'])} to {drawing.number(row['high'])}"
@@ -197,4 +202,5 @@ def said(row: Row) -> str:
 
 
 def finite(value: Any) -> bool:
+    """Whether this is a finite number."""
     return isinstance(value, int | float) and math.isfinite(value)

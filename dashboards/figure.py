@@ -1,4 +1,4 @@
-"""A figure, with the words that belong to it."""
+"""A figure with its title, caption and alternative text."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figure:
-    """One drawing of a page; `name` is also that of its file.
+    """One figure of a page; `name` is also the stem of its file.
 
     `svg` is a whole `<svg>` element in the colours of `dashboards.drawing`, which a page may turn into its own. `alt`
-    says what it shows to who cannot see it, with the numbers that matter; `caption` how to read it: n, units, null.
+    says in words what it shows, with the numbers that matter; `caption` says how to read it: n, units, null.
     """
 
     name: str

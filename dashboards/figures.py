@@ -1,4 +1,4 @@
-"""The figures of a run: its audit's own, then those that need nothing but its summary."""
+"""The figures of a run: its audit's own, then those drawn from its summary alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dashboards.sweep import sweep
 
 
 def figures(run: Run) -> list[Figure]:
-    """What can be drawn of the run as far as it has come. Of a sweep, its cells together; they have their own, too."""
+    """All figures that can be drawn from the results so far. A sweep's show its cells together."""
     drawing.load(lambda: run.store.folder("matplotlib"))
     with drawing.style():
         own = audits.find(run.audit)

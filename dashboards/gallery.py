@@ -1,4 +1,4 @@
-"""What a run's audit is about, where it may be seen: images as pictures, and records as text."""
+"""What a run's audit is about, as far as it may be shown: images, and records as text."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ LONGEST = 600  # characters of a record's field
 
 @dataclass(frozen=True)
 class Picture:
-    """An image of the data, one pixel a pixel; whoever shows it enlarges it without smoothing.
+    """An image of the data in its own resolution, to be enlarged without smoothing.
 
-    `group` is what it has in common with those beside it, as a heading; those of a group follow one another.
+    `group` is the heading of the pictures it belongs to, which are consecutive.
     """
 
     png: bytes
@@ -43,7 +43,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Gallery:
-    """A run's pictures or records, or, where `shown` is false, the note that stands in their place."""
+    """A run's pictures or records, or, if `shown` is false, the note in their place."""
 
     caption: str
     shown: bool
@@ -54,7 +54,7 @@ class Gallery:
 
 
 def gallery(run: Run, show_images: bool) -> Gallery | None:
-    """The run's pictures or records; None where its audit has none, or no result that they would show.
+    """The run's pictures or records; None if its audit has none, or there are no results to show.
 
     Images of embedded data are shown to everybody, the user's own and all records only with `show_images`. An audit
     without a gallery here that asks about records has those that it asks about.
@@ -66,12 +66,12 @@ def gallery(run: Run, show_images: bool) -> Gallery | None:
     own = audits.find(run.audit)
     if own is None or not hasattr(own, "gallery"):
         return asked_records(run, show_images)
-    found: Gallery | None = own.gallery(run, show_images)
-    return found
+    pictures: Gallery | None = own.gallery(run, show_images)
+    return pictures
 
 
 def reason(run: Run, error: Exception) -> str:
-    """What went wrong, unless it may tell what is private in the run."""
+    """The error's message; empty if the run has private fields, which it might quote."""
     return "" if run.withholds else f": {' '.join(str(error).split())}"
 
 
@@ -89,7 +89,7 @@ def shortened(value: Any) -> str:
 
 
 def encoded(image: Pixels) -> bytes:
-    """The image as PNG, a pixel a pixel."""
+    """The image as PNG in its own resolution."""
     from PIL import Image
 
     written = BytesIO()

@@ -1,4 +1,4 @@
-"""Rows of numbers as lines: each an interval, its estimate as a dot and its null as a tick."""
+"""Small drawings of estimates: a line for the interval, a dot for the estimate and a tick for the null."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Row = Mapping[str, Any]
 
 
 def glyph(*rows: Row | None) -> Markup:
-    """The rows, one below the other, on one scale; nothing where lines would say no more than the numbers beside.
+    """The rows below one another on one scale; empty if there are fewer than two distinct numbers.
 
-    It is hidden from screen readers: the numbers are in the table.
+    Hidden from screen readers, since the numbers are in the table.
     """
     there = [row[name] for row in rows if row is not None for name in NAMES if row.get(name) is not None]
     if len(there) < 2 or min(there) == max(there):
@@ -23,8 +23,8 @@ def glyph(*rows: Row | None) -> Markup:
     least, unit = min(there), (WIDTH - 2 * MARGIN) / (max(there) - min(there))
     lines = []
     for at, row in enumerate(rows):
-        found = {name: value for name in NAMES if row is not None and (value := row.get(name)) is not None}
-        lines += _line({name: f"{MARGIN + (value - least) * unit:.1f}" for name, value in found.items()}, HEIGHT * at)
+        numbers = {name: value for name in NAMES if row is not None and (value := row.get(name)) is not None}
+        lines += _line({name: f"{MARGIN + (value - least) * unit:.1f}" for name, value in numbers.items()}, HEIGHT * at)
     # Numbers and our own words only: nothing here comes from outside.
     height = HEIGHT * len(rows)
     size = f'width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'

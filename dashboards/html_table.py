@@ -1,4 +1,4 @@
-"""A table of many rows as HTML, as small as HTML allows: a thousand rows of sixty columns are to open at once."""
+"""Large tables as compact HTML, so that a thousand rows of sixty columns open quickly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST = 1000  # rows that are shown
 
 @dataclass(frozen=True)
 class Sheet:
-    """One of a run's tables. `shown` are its first rows; `columns` are all it has, and `left_out` those not shown."""
+    """One of a run's tables: the first `shown` of its rows, without the columns `left_out`."""
 
     name: str
     rows: int
@@ -31,7 +31,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Unshown:
-    """A table of several results, which a page would be too small for."""
+    """A table with one part for each of many jobs, which is too large for a page."""
 
     name: str
     results: int
@@ -39,7 +39,7 @@ class Unshown:
 
 
 def sheets(run: Run) -> tuple[list[Sheet], list[Unshown]]:
-    """The run's tables but its summary: those that are one result each, as far as they are there, and the others."""
+    """The run's tables except its summary: stored tables of one part each, and those of many parts."""
     shown: list[Sheet] = []
     others: list[Unshown] = []
     if run.cells:
@@ -57,11 +57,11 @@ def sheets(run: Run) -> tuple[list[Sheet], list[Unshown]]:
 
 
 def sheet(name: str, table: pa.Table) -> Sheet:
-    """The table's first rows. Columns of lists, records and bytes are left out: they are for programs."""
+    """The table's first rows, without columns of lists, records and bytes."""
     columns = [at for at, field in enumerate(table.schema) if not _opaque(field.type)]
     first = table.select(columns).slice(0, MOST)
     # Closing tags of cells and rows, and quotes around plain values, may be left out in HTML.
-    head = "".join(f"<th scope=col>{escape(each)}" for each in first.schema.names)
+    head = "".join(f"<th scope=col>{escape(name)}" for name in first.schema.names)
     cells = [[_cell(value) for value in column.to_pylist()] for column in first.columns]
     body = "".join(f"<tr>{''.join(row)}\n" for row in zip(*cells, strict=True))
     names = table.schema.names
@@ -70,7 +70,7 @@ def sheet(name: str, table: pa.Table) -> Sheet:
         rows=table.num_rows,
         columns=table.num_columns,
         shown=first.num_rows,
-        left_out=tuple(each for at, each in enumerate(names) if at not in columns),
+        left_out=tuple(name for at, name in enumerate(names) if at not in columns),
         html=Markup(f"<thead><tr>{head}<tbody>{body}"),
     )
 
@@ -86,7 +86,7 @@ def _opaque(kind: pa.DataType) -> bool:
 
 
 def _cell(value: Any) -> str:
-    """A table cell; a number with a fraction has all its digits in `title`."""
+    """A table cell; a float has all its digits in `title`."""
     if value is None:
         return "<td>"
     if isinstance(value, float):

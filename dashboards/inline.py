@@ -1,4 +1,4 @@
-"""A figure as a part of a page: in the page's own colours, light or dark, and with a name for who cannot see it."""
+"""Figures inside a page: in the page's light or dark colours, with alternative text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dashboards.figure import Figure
 
 
 def inline(figure: Figure) -> Markup:
-    """The figure's `<svg>` element for a page that declares `colours()`."""
+    """The figure's `<svg>` element, for pages that declare `colours()`."""
     drawn = figure.svg
     for name, (light, _) in PALETTE.items():
         drawn = drawn.replace(light, f"var(--{name})")
@@ -19,4 +19,4 @@ def inline(figure: Figure) -> Markup:
 
 def colours(dark: bool) -> Markup:
     """The palette as CSS declarations."""
-    return Markup("".join(f"--{name}:{each[dark]};" for name, each in PALETTE.items()))
+    return Markup("".join(f"--{name}:{colour[dark]};" for name, colour in PALETTE.items()))

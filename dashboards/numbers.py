@@ -1,4 +1,4 @@
-"""Numbers as a page shows them: four digits to read, and the stored value beside them, digit for digit."""
+"""Numbers in pages: four digits to read, with the exact stored value in the markup."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator.counted import counted
 
 
 def number(value: Any) -> Markup:
-    """The value in a `<data>` element that holds it exactly; nothing for None, other values as text."""
+    """The value in a `<data>` element with all its digits; empty for None, other values as text."""
     if value is None:
         return Markup("")
     if isinstance(value, float):
@@ -24,13 +24,13 @@ def number(value: Any) -> Markup:
 
 
 def interval(row: Mapping[str, Any]) -> Markup:
-    """The row's 95 % interval; nothing where it has none."""
+    """The row's 95 % interval; empty if it has none."""
     low, high = row.get("low"), row.get("high")
     return Markup("") if low is None or high is None else Markup("{} to {}").format(number(low), number(high))
 
 
 def sample(row: Mapping[str, Any]) -> Markup:
-    """How many of what the row's estimate is over."""
+    """The sample size of the row's estimate with its unit."""
     n = row.get("n")
     return (
         Markup("") if n is None else Markup('<data value="{}">{}</data>').format(n, counted(n, row.get("unit") or ""))
@@ -38,7 +38,7 @@ def sample(row: Mapping[str, Any]) -> Markup:
 
 
 def short(value: Any) -> str:
-    """The value as text, a float with four digits."""
+    """The value as text, floats with four digits."""
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -56,7 +56,7 @@ def setting(text: str | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """So many seconds in the two units that matter."""
+    """A duration in its two largest units."""
     if seconds < 60:
         return f"{seconds:.3g} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -66,7 +66,7 @@ def duration(seconds: float) -> str:
 
 
 def moment(stamp: str) -> Markup:
-    """A time of the log, to the minute, in UTC."""
+    """A time stamp of the log in UTC, to the minute."""
     try:
         time = datetime.fromisoformat(stamp).astimezone(UTC)
     except ValueError:

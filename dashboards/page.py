@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dashboards import configuration, document, html_table, inline, provenance
+from dashboards import configuration, document, html_table, inline, provenance, run_history
 from dashboards.figure import Figure
 from dashboards.figures import figures
 from dashboards.gallery import Gallery, gallery
 from dashboards.provenance import Provenance
 from dashboards.run import Run, open_run
-from dashboards.run_history import course
 from orchestrator.counted import counted
 from orchestrator.inspection import status
 from orchestrator.inspection.disclosure import Disclosure
@@ -29,7 +28,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Failure:
-    """A failed job. `tolerated`: the tables go without it."""
+    """A failed job; if `tolerated`, tables were computed without it."""
 
     key: str
     task: str
@@ -39,10 +38,10 @@ class Failure:
 
 
 def draw(store: Store, run: str, folder: Path, show_images: bool) -> None:
-    """Write the run's page, as far as the run has come, and its figures as files of their own beside it.
+    """Write the page of the run's results so far, and its figures as separate files beside it.
 
     Images of the user's own data, and words that were burnt in, go into a second page, and only with `show_images`.
-    OSError where nothing can be written.
+    OSError if a file cannot be written.
     """
     seen = open_run(store, run)
     drawn = figures(seen)
@@ -61,7 +60,7 @@ def _page(run: Run, drawn: list[Figure], shown: Gallery | None) -> str:
 
 
 def _write_figures(folder: Path, drawn: list[Figure]) -> None:
-    """The figures as files; those of an earlier page that this one has not go."""
+    """Write the figures as files, and delete those of an earlier page that are gone."""
     folder.mkdir(parents=True, exist_ok=True)
     for figure in drawn:
         document.write(folder / f"{figure.name}.svg", figure.svg + "\n")
@@ -71,24 +70,15 @@ def _write_figures(folder: Path, drawn: list[Figure]) -> None:
 
 
 def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
-    """What the template fills in."""
-    runs = run.cells or (run,)
-    tasks = {key: task for each in runs for key, task in each.journal.tasks().items()}
-    stored = run.store.keys()
-    # Tables that go without tolerated jobs have other keys than were planned.
-    keys = {*tasks, *(key for each in runs for of_root in status.roots(each.journal).values() for key in of_root)}
-    made = provenance.gather(run.store, sorted(keys & stored))
-    starts = course(run)
+    """The template's variables."""
+    made = provenance.gather(run.store, sorted(_planned(run) & run.store.keys()))
+    starts = run_history.starts(run)
     shown, unshown = html_table.sheets(run)
     return {
         "run": run,
         "status": run.status,
         "notices": [*_standing(run), *_notices(made), *_conflicts(sum(start.conflicting for start in starts))],
-        "evidence": evidence(run),
-        "summary": summary(run),
-        "summed": run.table("summary").num_columns > 0,
-        "columns": _columns(run.summary),
-        "evidence_columns": _columns(evidence(run)),
+        **_results(run),
         "figures": [(figure, inline.inline(figure)) for figure in drawn],
         "sheets": shown,
         "unshown": unshown,
@@ -98,9 +88,20 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
         "data": configuration.data(run),
         "command": configuration.command(run),
         "documentation": configuration.documentation(run),
-        "tasks": Counter(tasks.values()),
+        "tasks": Counter(_tasks(run).values()),
         "starts": starts,
         "made": made,
+    }
+
+
+def _results(run: Run) -> dict[str, Any]:
+    """The template's variables of the summary, and of a sweep's cells."""
+    return {
+        "evidence": evidence(run),
+        "summary": summary(run),
+        "summed": run.table("summary").num_columns > 0,
+        "columns": _columns(run.summary),
+        "evidence_columns": _columns(evidence(run)),
         "answers": [(cell, _headline(cell)) for cell in run.cells],
         "telling": configuration.telling(run),
         "counts": _counts(run.cells),
@@ -108,15 +109,26 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
     }
 
 
+def _tasks(run: Run) -> dict[str, str]:
+    """Every planned key of the run, or of a sweep's cells, with its task."""
+    return {key: task for part in run.cells or (run,) for key, task in part.journal.tasks().items()}
+
+
+def _planned(run: Run) -> set[str]:
+    """The planned keys, and those of tables without the jobs that were tolerated, whose keys differ."""
+    parts = run.cells or (run,)
+    return {*_tasks(run), *(key for part in parts for keys in status.roots(part.journal).values() for key in keys)}
+
+
 def evidence(run: Run) -> list[Row]:
     """The summary rows that carry the verdict, the one it rests on first."""
     rows = {(row["metric"], row["setting"] or "{}"): row for row in run.summary}
     wanted = run.verdict.rows if run.verdict else ()
-    return [rows[each] for each in wanted if each in rows]
+    return [rows[name] for name in wanted if name in rows]
 
 
 def summary(run: Run) -> list[tuple[bool, Row]]:
-    """The summary's rows, those that carry the verdict first and marked."""
+    """The summary's rows with whether each carries the verdict; those that do come first."""
     carrying = evidence(run)
     return [*((True, row) for row in carrying), *((False, row) for row in run.summary if row not in carrying)]
 
@@ -124,7 +136,7 @@ def summary(run: Run) -> list[tuple[bool, Row]]:
 def failures(run: Run) -> Iterator[Failure]:
     """The failed jobs of the last start, with what each raised.
 
-    What an error says may quote anything, so of a run with something private only its kind is told.
+    An error's message may quote private fields, so for runs that have some only its type is shown.
     """
     tolerated = _tolerated(run)
     for key, task, error in run.status.failures[:FAILURES]:
@@ -135,7 +147,7 @@ def failures(run: Run) -> Iterator[Failure]:
 
 
 def _kind(error: str) -> str:
-    """The name of what was raised, without its message."""
+    """The type of an error without its message."""
     name = error.partition(":")[0]
     return f"{name if name.isidentifier() else 'An error'}, whose message may quote what is private"
 
@@ -146,18 +158,18 @@ def _columns(rows: Sequence[Row]) -> list[str]:
 
 
 def _counts(cells: tuple[Run, ...]) -> str:
-    """How many of a sweep's cells answer what."""
+    """The number of a sweep's cells for each answer."""
     answers = Counter(cell.verdict.answer if cell.verdict else "without an answer" for cell in cells)
     return f"{counted(len(cells), 'run')}: {', '.join(f'{count} {answer}' for answer, count in answers.items())}."
 
 
 def _headline(cell: Run) -> Row | None:
-    """The row that a cell's answer rests on: its verdict's first, or else the first there is."""
+    """The first row of a cell's evidence, or of its summary if it has none; None without a summary."""
     return next(iter([*evidence(cell), *cell.summary]), None)
 
 
 def _standing(run: Run) -> Iterator[str]:
-    """What keeps the run from being whole."""
+    """Notices of jobs that failed or are not computed yet."""
     planned, stored, failed = (run.status.jobs[name] for name in ("planned", "stored", "failed"))
     absent = planned - stored - failed
     if failed and _tolerated(run):
@@ -177,14 +189,14 @@ def _standing(run: Run) -> Iterator[str]:
 
 
 def _tolerated(run: Run) -> set[str]:
-    """The failed jobs that the last start has gone without."""
+    """The keys of failed jobs that the last start tolerated."""
     journals = [cell.journal for cell in run.cells] or [run.journal]
     events = [event for journal in journals for event in journal.last_start()]
     return {key for event in events if event["event"] == "tolerated" for key in event["keys"]}
 
 
 def _notices(made: Provenance) -> Iterator[str]:
-    """What is to be known of how results were computed before they are read."""
+    """Notices of how results were computed that matter to their interpretation."""
     if len(made.ways) > 1:
         parts = []
         for way in made.ways[:STRATEGIES]:

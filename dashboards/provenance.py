@@ -1,4 +1,4 @@
-"""Where and with what a run's results were computed, as their records say, and whether that was one way for all."""
+"""Provenance: where and with what a run's results were computed, and whether that was the same for all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Fields = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Way:
-    """Jobs that were computed with the same versions, commit, device and threads."""
+    """The number of jobs computed with the same versions, commit, device and threads."""
 
     jobs: int
     fields: Fields
@@ -29,7 +29,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Provenance:
-    """The ways in which stored results were computed, the most frequent first; `differing` are the fields that differ.
+    """The ways in which results were computed, the most frequent first, and the fields in which they differ.
 
     `tasks` counts the results of each task, `seconds` are those of computing them; `together` is the least and most
     jobs of a call.
@@ -47,14 +47,14 @@ class Provenance:
 
     @property
     def common(self) -> Fields:
-        """The fields that are the same for all."""
+        """The fields that are the same in all ways."""
         names = dict.fromkeys(name for way in self.ways for name in way.fields)
         alike = (name for name in names if name not in self.differing)
         return {name: next(way.fields[name] for way in self.ways if name in way.fields) for name in alike}
 
 
 def gather(store: Store, keys: Iterable[str]) -> Provenance:
-    """The provenance of these results. Only the ends of their files are read."""
+    """The provenance of these results. Only the records at the ends of their files are read."""
     records, unread = [], 0
     for key in keys:
         try:
@@ -86,7 +86,7 @@ def gather(store: Store, keys: Iterable[str]) -> Provenance:
 
 
 def _fields(record: Mapping[str, Any]) -> Fields:
-    """What of a record is to be the same for all jobs. Numbers with a fraction are measurements, so they are not."""
+    """The fields of a record that should be the same for all jobs. Floats are measurements and left out."""
     own = {name: value for name, value in record.items() if name not in OF_THE_JOB}
     if "threads" not in own:  # the task has not loaded torch, so its device says nothing
         own.pop("device", None)
@@ -94,11 +94,11 @@ def _fields(record: Mapping[str, Any]) -> Fields:
     return {name: str(value) for name, value in flat.items() if isinstance(value, str | int)}
 
 
-def _ways(found: Mapping[frozenset[tuple[str, str]], int]) -> tuple[Way, ...]:
-    """The ways, the most frequent first. One that says less than another and nothing else is that other one."""
+def _ways(counted: Mapping[frozenset[tuple[str, str]], int]) -> tuple[Way, ...]:
+    """The ways, the most frequent first. One whose fields are a subset of another's counts as the other."""
     counts: dict[frozenset[tuple[str, str]], int] = {}
-    for fields, jobs in sorted(found.items(), key=lambda each: (-len(each[0]), -each[1])):
-        fuller = next((each for each in counts if fields <= each), fields)
+    for fields, jobs in sorted(counted.items(), key=lambda item: (-len(item[0]), -item[1])):
+        fuller = next((known for known in counts if fields <= known), fields)
         counts[fuller] = counts.get(fuller, 0) + jobs
     ways = (Way(jobs, dict(sorted(fields))) for fields, jobs in counts.items())
     return tuple(sorted(ways, key=lambda way: -way.jobs))

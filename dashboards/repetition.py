@@ -1,4 +1,4 @@
-"""A paper's table over the cells of a sweep: each number of ours beside the published one."""
+"""A paper's table as a sweep: each estimate beside the published value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dashboards.run import Run
 
 
 def repetition(run: Run) -> Iterator[Figure]:
-    """The estimates of all cells for which there is a published number, each named by what its cell varied."""
+    """The estimates of all cells that have a published value, labelled by what their cells varied."""
     settings = sweep.varied_in(run.cells)
     fields = sweep.fields(settings)
     rows = [
@@ -25,7 +25,7 @@ def repetition(run: Run) -> Iterator[Figure]:
 
 
 def named(setting: sweep.Setting, fields: list[str]) -> str:
-    """What a cell varied in few words: a switch by its name where it is on."""
+    """A short label of a cell's setting; booleans by their names if true."""
     words = [
         field if setting[field] is True else sweep.word(setting[field])
         for field in fields

@@ -1,4 +1,4 @@
-"""A run as its page sees it: what was asked for, where it stands, its answer in words, and its tables."""
+"""A run as its page shows it: its config, status, verdict and tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tasks.audit import Meaning, Verdict
 
 @dataclass(frozen=True)
 class Run:
-    """One run, or a sweep with its cells, as far as the page's readers may know of it. It only reads."""
+    """One run, or a sweep with its cells, without what is private. Read only."""
 
     journal: Journal
     store: Store
@@ -34,7 +34,7 @@ class Run:
 
     @cached_property
     def about(self) -> Mapping[str, Any]:
-        """What was known when the run was made: audit, preset, setting, config, versions, commit, created."""
+        """The content of `run.json`: audit, preset, setting, config, versions, commit, created, asked."""
         about = self.journal.about()
         return about if self.setting is None else about | {"setting": self.setting}
 
@@ -44,7 +44,7 @@ class Run:
 
     @cached_property
     def question(self) -> str:
-        """What the audit asks; empty where the package that offers it has gone."""
+        """The audit's question; empty if its package is not installed any more."""
         try:
             return audits.find(self.audit).question
         except EngramError:
@@ -52,18 +52,18 @@ class Run:
 
     @cached_property
     def config(self) -> Any:
-        """The audit's config as it may be told, typed; None where the audit has gone or has changed since."""
+        """The audit's config without what is private; None if the audit is gone or has changed since."""
         return typed(self.about)
 
     @cached_property
     def private_config(self) -> Any:
-        """The audit's whole config, typed, to compute with and not to be told; None where the audit has changed."""
+        """The audit's whole config, not for display; None if the audit is gone or has changed since."""
         return typed(Journal(self.journal.folder).about())
 
     @cached_property
     def withholds(self) -> bool:
-        """Whether the run, or one of a sweep's, has something in its config that this page does not tell."""
-        return any(each.private_config is None or each.private_config != each.config for each in self.cells or (self,))
+        """Whether the config of the run, or of a cell, has private values that the page does not show."""
+        return any(run.private_config is None or run.private_config != run.config for run in self.cells or (self,))
 
     @cached_property
     def status(self) -> Status:
@@ -80,11 +80,11 @@ class Run:
 
     @cached_property
     def summary(self) -> list[dict[str, Any]]:
-        """The summary as far as it is there, a mapping for each row; a sweep has its cells' rows, with what varies."""
+        """The rows of the summary that are stored; for a sweep, those of its cells with what varies."""
         return list(self.table("summary").to_pylist())
 
     def table(self, name: str) -> pa.Table:
-        """One of the run's tables as far as it is there; without columns where nothing is, or the run has none such."""
+        """The stored rows of one of the run's tables; without columns if there are none or no such table."""
         try:
             return results.read(self.journal, self.store, name).table
         except SpecError:
@@ -92,7 +92,7 @@ class Run:
 
 
 def open_run(store: Store, name: str, disclosure: Disclosure | None = None) -> Run:
-    """The run or sweep of this name, without what is private in it unless the disclosure says otherwise."""
+    """The run or sweep of this name, without what is private unless `disclosure` allows it."""
     journal = (disclosure or Disclosure()).journal(store.folder("runs", name))
     about = journal.about()
     names = about.get("cells", ())

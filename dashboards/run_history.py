@@ -1,46 +1,41 @@
-"""The course of a run: each of its starts, what it found and did, and how long it took, from the log of its events."""
+"""The starts of a run, from its log: the results each found, computed and lost, and how long it took."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dashboards.run import Run
 from orchestrator.run_folder.journal import ENDS
+from orchestrator.run_folder.merged_log import MergedLog
 from orchestrator.run_folder.progress import Event, RunProgress, seconds_of
 
 
 @dataclass(frozen=True)
 class Start:
-    """One start of a run. `ended` says how; it is empty where the log just ceases."""
+    """One start of a run. `ended` is the event it ended with; empty if it was killed."""
 
     began: str
     ended: str
-    tally: RunProgress
+    progress: RunProgress
     damaged: int  # results that were found damaged or gone
     conflicting: int  # results computed anew that differ from the stored ones
 
 
-def course(run: Run) -> tuple[Start, ...]:
-    """The starts of a run, the oldest first; of a sweep, those of its cells together."""
+def starts(run: Run) -> tuple[Start, ...]:
+    """The starts of a run, the oldest first; for a sweep, those of all its cells merged."""
     journals = [cell.journal for cell in run.cells] or [run.journal]
     tasks = {key: task for journal in journals for key, task in journal.tasks().items()}
-    events = [event for journal in journals for event in journal.events()]
-    return tuple(_start(events, len(tasks)) for events in _by_start(events))
+    return tuple(_start(events, len(tasks)) for events in _by_start(MergedLog(journals).read()))
 
 
 def _by_start(events: Iterable[Event]) -> list[list[Event]]:
-    """The events of each start. Cells that are started together share its time, and jobs they share are told twice."""
+    """The events of each start; events before the first are dropped."""
     starts: list[list[Event]] = []
-    told: set[str] = set()
-    for event in sorted(events, key=lambda each: str(each.get("time", ""))):
-        words = json.dumps({**event, "tasks": None})
-        if event.get("event") == "started" and (not starts or starts[-1][0]["time"] != event["time"]):
+    for event in events:
+        if event["event"] == "started":
             starts.append([event])
-            told = set()
-        elif starts and words not in told and event.get("event") != "started":
-            told.add(words)
+        elif starts:
             starts[-1].append(event)
     return starts
 
@@ -48,16 +43,16 @@ def _by_start(events: Iterable[Event]) -> list[list[Event]]:
 def _start(events: list[Event], planned: int) -> Start:
     names = [event["event"] for event in events]
     last = seconds_of(events[-1]["time"])
-    tally = RunProgress(clock=lambda: last)
-    tally.take({**events[0], "planned": planned, "stored": names.count("stored")})
+    progress = RunProgress(clock=lambda: last)
+    progress.take({**events[0], "planned": planned, "stored": names.count("stored")})
     for event in events[1:]:
         if event["event"] != "stored":
-            tally.take(event)
+            progress.take(event)
     ends = [event["event"] for event in events if event["event"] in ENDS and "key" not in event]
     return Start(
         began=events[0]["time"],
         ended=min(ends, key=("paused", "interrupted", "failed", "finished").index) if ends else "",
-        tally=tally,
+        progress=progress,
         damaged=names.count("damaged"),
         conflicting=names.count("differs"),
     )

@@ -1,4 +1,4 @@
-"""A sweep's cells in one picture: what the answer rests on, over what was varied."""
+"""A sweep's cells in one figure: the estimates that carry the verdict over what was varied."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dashboards import drawing, estimates
+from dashboards import drawing, estimates, layout, legend
 from dashboards.estimates import Row, finite, shortened
 from dashboards.figure import Figure
 from dashboards.run import Run
@@ -15,7 +15,6 @@ from orchestrator.inspection import labels
 
 LINES = 6  # more of them cannot be told apart: then the cells are listed
 LETTERS = 52  # that fit below the panels
-ENTRY = 24  # letters of a legend's entry that leave room for another beside it
 MOST = 4  # rows of the summary where no verdict names any
 PANEL = 1.5  # inches
 Setting = Mapping[str, Any]
@@ -24,10 +23,28 @@ Name = tuple[str, str]  # metric and setting of a row of the summary
 
 @dataclass(frozen=True)
 class Cell:
-    """What tells a sweep's cell from the others, each value as text, and its summary by metric and setting."""
+    """The values that tell a sweep's cell from the others, as text, and its summary by metric and setting."""
 
     setting: Mapping[str, str]
     rows: Mapping[Name, Row]
+
+
+@dataclass(frozen=True)
+class Across:
+    """The field across the panels, its values as text in their order, and whether estimates are joined over them."""
+
+    field: str
+    places: Sequence[str]
+    joined: bool
+
+    @classmethod
+    def of(cls, field: str, values: Sequence[Any]) -> Across:
+        """Numbers are ordered and joined."""
+        return cls(field, ordered(values), numeric(values))
+
+    def place(self, cell: Cell) -> int:
+        """Where a cell stands."""
+        return self.places.index(cell.setting[self.field])
 
 
 def sweep(run: Run) -> Iterator[Figure]:
@@ -37,34 +54,41 @@ def sweep(run: Run) -> Iterator[Figure]:
     if not varied:
         return
     settings = [{name: value for name, value in setting.items() if name in varied} for setting in settings]
-    cells = [cell(each, setting) for each, setting in zip(run.cells, settings, strict=True)]
-    there = [each for each in cells if each.rows]
-    names = [name for name in carrying(run, there) if any(drawable(each, name) for each in there)]
+    cells = [as_cell(of_run, setting) for of_run, setting in zip(run.cells, settings, strict=True)]
+    there = [cell for cell in cells if cell.rows]
+    names = [name for name in carrying(run, there) if any(drawable(cell, name) for cell in there)]
     if not names:
         return
-    across, *others = varied
-    lines = list(dict.fromkeys(tuple(each.setting[field] for field in others) for each in there))
-    places = ordered([setting[across] for setting in settings])
-    fits = len(lines) <= LINES and sum(len(place) + 2 for place in places) <= LETTERS
-    joined = numeric([setting[across] for setting in settings])
-    drawn = in_panels(there, names, across, others, places, joined) if fits else listed(there, names)
+    across = Across.of(varied[0], [setting[varied[0]] for setting in settings])
+    lines = by_line(there, varied[1:])
+    fits = len(lines) <= LINES and sum(len(place) + 2 for place in across.places) <= LETTERS
+    drawn = in_panels(lines, names, across) if fits else listed(there, names)
     of_all = "" if len(there) == len(cells) else f" {len(there)} of {len(cells)} cells are there yet."
     yield Figure(
         "sweep",
         f"How does the answer change with {' and '.join(varied)}?",
         f"{drawn.caption}{of_all}",
-        " ".join(said(each, name) for name in names for each in there if drawable(each, name)),
+        " ".join(in_words(cell, name) for name in names for cell in there if drawable(cell, name)),
         drawn.svg,
     )
 
 
-def cell(run: Run, setting: Setting) -> Cell:
+def as_cell(run: Run, setting: Setting) -> Cell:
+    """A cell's setting in words with its summary."""
     texts = {name: word(value) for name, value in setting.items()}
     return Cell(texts, {(row["metric"], row["setting"]): row for row in run.summary})
 
 
+def by_line(cells: Sequence[Cell], others: Sequence[str]) -> dict[str, list[Cell]]:
+    """The cells of each line, by its label: what they have in common of the fields that are not across."""
+    lines: dict[str, list[Cell]] = {}
+    for cell in cells:
+        lines.setdefault(", ".join(f"{field} {cell.setting[field]}" for field in others), []).append(cell)
+    return lines
+
+
 def varied_in(cells: Sequence[Run]) -> list[Setting]:
-    """Each cell's values of all that is varied. A cell that was a run before the sweep has them in its config alone."""
+    """Each cell's values of all varied fields; read from its config if it was a run before the sweep."""
     settings = [cell.about.get("setting") or {} for cell in cells]
     names = list(dict.fromkeys(name for setting in settings for name in setting))
     return [
@@ -74,26 +98,27 @@ def varied_in(cells: Sequence[Run]) -> list[Setting]:
 
 
 def at(config: Any, path: str) -> Any:
-    """The value of a config's field, dotted where it is nested; None where there is none."""
+    """The value of a config's field by its dotted path; None if there is no such field."""
     for name in path.split("."):
         config = config.get(name) if isinstance(config, Mapping) else None
     return config
 
 
 def carrying(run: Run, cells: Sequence[Cell]) -> list[Name]:
-    """The rows that carry the verdict, or the first of the summary where there is none."""
-    verdict = next((each.verdict for each in run.cells if each.verdict), None)
+    """The summary rows that carry the verdict, or the first rows if there is no verdict."""
+    verdict = next((cell.verdict for cell in run.cells if cell.verdict), None)
     if verdict is not None:
         return list(verdict.rows)
-    return list(dict.fromkeys(name for each in cells for name in each.rows))[:MOST]
+    return list(dict.fromkeys(name for cell in cells for name in cell.rows))[:MOST]
 
 
 def drawable(cell: Cell, name: Name) -> bool:
+    """Whether the cell has an estimate in this row of the summary."""
     return name in cell.rows and finite(cell.rows[name]["estimate"])
 
 
 def fields(settings: Sequence[Setting]) -> list[str]:
-    """What tells the cells apart: numbers with the most values first, since they make the best axis."""
+    """The fields that tell the cells apart; numeric ones with the most values first, which make the best axis."""
     values: dict[str, dict[str, Any]] = {}
     for setting in settings:
         for field, value in setting.items():
@@ -103,17 +128,18 @@ def fields(settings: Sequence[Setting]) -> list[str]:
 
 
 def ordered(values: Sequence[Any]) -> list[str]:
-    """The swept values as text: numbers in their order, others as they were given."""
+    """The distinct values as text: numbers ascending, others in the order given."""
     distinct = {word(value): value for value in values}
     return sorted(distinct, key=lambda text: float(distinct[text])) if numeric(values) else list(distinct)
 
 
 def numeric(values: Any) -> bool:
+    """Whether all of these are numbers."""
     return all(finite(value) and not isinstance(value, bool) for value in values)
 
 
 def word(value: Any) -> str:
-    """A swept value in few letters; a data set without its digest."""
+    """A short label of a swept value; data sets without their digests."""
     if value is None:
         return "none"
     if isinstance(value, str):
@@ -123,112 +149,89 @@ def word(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Drawn:
+    """A drawing with its caption."""
+
     svg: str
     caption: str
 
 
-def in_panels(
-    cells: Sequence[Cell], names: Sequence[Name], across: str, others: list[str], places: list[str], joined: bool
-) -> Drawn:
-    """A panel for each row: its estimate over one field, a line for each value of the others; `joined` over numbers."""
-    lines: dict[tuple[str, ...], list[Cell]] = {}
-    for each in cells:
-        lines.setdefault(tuple(each.setting[field] for field in others), []).append(each)
-    labels = [", ".join(f"{field} {value}" for field, value in zip(others, values, strict=True)) for values in lines]
-    beside = 2 if max(map(len, labels)) <= ENTRY else 1
-    legend = 0.27 * -(-len(lines) // beside) if others else 0.0
-    figure = drawing.canvas(PANEL * len(names) + 0.35 + legend)
-    for at, name in enumerate(names):
-        bottom = 0.5 + PANEL * (len(names) - 1 - at)
-        axes = drawing.place(figure, 0.75, bottom, drawing.WIDTH - 0.95, PANEL - 0.42)
+def in_panels(lines: Mapping[str, Sequence[Cell]], names: Sequence[Name], across: Across) -> Drawn:
+    """A panel for each row of the summary: its estimate over one field, a line for each value of the others."""
+    cells = [cell for of_line in lines.values() for cell in of_line]
+    several = any(lines)
+    beside = legend.columns(list(lines))
+    figure = drawing.canvas(PANEL * len(names) + 0.35 + several * legend.height(len(lines), beside))
+    panels = layout.stacked(figure, len(names), PANEL, gap=0.42)
+    for axes, name in zip(panels, names, strict=True):
         for index, of_line in enumerate(lines.values()):
             offset = (index - (len(lines) - 1) / 2) * 0.09
             colour, marker, dash = drawing.SERIES[index]
-            look = {"color": drawing.light(colour), "marker": marker, "linestyle": dash if joined else "none"}
-            line(axes, [each for each in of_line if drawable(each, name)], name, across, places, offset, look)
-        nulls(axes, cells, name, across, places)
-        axes.set_xlim(-0.5, len(places) - 0.5)
+            look = {"color": drawing.light(colour), "marker": marker, "linestyle": dash if across.joined else "none"}
+            line(axes, [cell for cell in of_line if drawable(cell, name)], name, across, offset, look)
+        nulls(axes, cells, name, across)
+        axes.set_xlim(-0.5, len(across.places) - 0.5)
         drawing.ticks(axes, up=4)
-        axes.set_xticks(range(len(places)), places if at + 1 == len(names) else [""] * len(places))
+        labels = across.places if axes is panels[-1] else [""] * len(across.places)
+        axes.set_xticks(range(len(across.places)), labels)
         axes.grid(axis="x", visible=False)
         axes.set_title(titled(name), fontsize=drawing.TEXT)
-    axes.set_xlabel(across)
-    if others:
-        key(figure, labels, beside, joined)
-    return Drawn(
-        drawing.svg(figure, "sweep"),
-        f"Estimates with their 95 % intervals; values stand evenly apart. {about_null(cells, names)}",
-    )
+    panels[-1].set_xlabel(across.field)
+    if several:
+        labels = [shortened(label, 2 * legend.ENTRY) for label in lines]
+        legend.above(figure, legend.series(labels, across.joined, linewidth=1.2), beside)
+    caption = f"Estimates with their 95 % intervals; values stand evenly apart. {about_null(cells, names)}"
+    return Drawn(drawing.svg(figure, "sweep"), caption)
 
 
-def line(
-    axes: Any, cells: Sequence[Cell], name: Name, across: str, places: list[str], offset: float, look: dict[str, Any]
-) -> None:
-    cells = sorted(cells, key=lambda each: places.index(each.setting[across]))
-    x = [places.index(each.setting[across]) + offset for each in cells]
-    rows = [each.rows[name] for each in cells]
+def line(axes: Any, cells: Sequence[Cell], name: Name, across: Across, offset: float, look: dict[str, Any]) -> None:
+    """The estimates of a line's cells with their intervals, `offset` beside the places of their values."""
+    cells = sorted(cells, key=across.place)
+    x = [across.place(cell) + offset for cell in cells]
+    rows = [cell.rows[name] for cell in cells]
     axes.plot(x, [row["estimate"] for row in rows], linewidth=1.2, **look)
     for at, row in zip(x, rows, strict=True):
         if finite(row["low"]) and finite(row["high"]):
             axes.plot([at, at], [row["low"], row["high"]], color=look["color"], linewidth=1.8, solid_capstyle="butt")
 
 
-def nulls(axes: Any, cells: Sequence[Cell], name: Name, across: str, places: list[str]) -> None:
+def nulls(axes: Any, cells: Sequence[Cell], name: Name, across: Across) -> None:
     """A dashed line where all cells have one null; a dash over each of the values where they differ."""
-    found = [(each.setting[across], each.rows[name]["null"]) for each in cells if drawable(each, name)]
-    for place, null in sorted({(place, null) for place, null in found if finite(null)}):
-        at = places.index(place)
-        axes.plot(
-            [at - 0.5, at + 0.5], [null, null], color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (4, 3))
-        )
+    values = [(cell.setting[across.field], cell.rows[name]["null"]) for cell in cells if drawable(cell, name)]
+    for place, null in sorted({(place, null) for place, null in values if finite(null)}):
+        at = across.places.index(place)
+        axes.plot([at - 0.5, at + 0.5], [null, null], **drawing.NULL)
 
 
 def listed(cells: Sequence[Cell], names: Sequence[Name]) -> Drawn:
-    """A row for each cell, where there are too many for lines."""
+    """A forest plot with a row for each cell, for more cells than lines can show."""
     rows = [
-        {**each.rows[name], "metric": titled(name), "setting": json.dumps(each.setting), "published": None}
+        {**cell.rows[name], "metric": titled(name), "setting": json.dumps(cell.setting), "published": None}
         for name in names
-        for each in cells
-        if drawable(each, name)
+        for cell in cells
+        if drawable(cell, name)
     ]
     figure = estimates.forest(rows, "sweep", "")
     return Drawn(figure.svg, f"A row is a cell: {', '.join(cells[0].setting)}. {figure.caption}")
 
 
-def key(figure: Any, labels: Sequence[str], beside: int, joined: bool) -> None:
-    from matplotlib.lines import Line2D
-
-    handles = [
-        Line2D(
-            [],
-            [],
-            color=drawing.light(colour),
-            marker=marker,
-            linestyle=dash if joined else "none",
-            linewidth=1.2,
-            label=shortened(label, 2 * ENTRY),
-        )
-        for (colour, marker, dash), label in zip(drawing.SERIES, labels, strict=False)
-    ]
-    figure.legend(handles=handles, loc="upper left", ncols=beside, bbox_to_anchor=(0, 1), borderaxespad=0.1)
-
-
 def titled(name: Name) -> str:
-    """A row of the summary by name: its metric and what was varied in it."""
+    """A title for a row of the summary: its metric and its setting."""
     words = estimates.label({"setting": name[1]})
     return name[0] if words == "all" else f"{name[0]}, {words}"
 
 
 def about_null(cells: Sequence[Cell], names: Sequence[Name]) -> str:
-    rows = [each.rows[name] for each in cells for name in names if drawable(each, name)]
+    """What the dashed line is, and how many units each estimate is over."""
+    rows = [cell.rows[name] for cell in cells for name in names if drawable(cell, name)]
     dashed = "Dashed: where nothing is memorised. " if any(finite(row["null"]) for row in rows) else ""
     counts = sorted({row["n"] for row in rows if row["n"] is not None})
     units = ", ".join(sorted({row["unit"] for row in rows if row["unit"]}))
     n = "" if not counts else f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"{dashed}n of each: {n or 'not said'} ({units or 'unit not said'})."
+    return f"{dashed}n of each: {n or 'unknown'} ({units or 'unknown unit'})."
 
 
-def said(cell: Cell, name: Name) -> str:
+def in_words(cell: Cell, name: Name) -> str:
+    """An estimate of a cell with its interval, in words."""
     row = cell.rows[name]
     where = ", ".join(f"{field} {value}" for field, value in cell.setting.items())
     interval = ""

@@ -1,7 +1,7 @@
-"""What one audit draws beside the default figures: a module here with the audit's name.
+"""Figures and galleries of single audits: a module with the audit's name for each.
 
-It may offer `figures(run) -> Iterable[Figure]`, `gallery(run, show_images) -> Gallery | None`, and for a sweep's cells
-together `sweep(run) -> Iterable[Figure]`. An audit without one has the default figures alone.
+A module may define `figures(run) -> Iterable[Figure]`, `gallery(run, show_images) -> Gallery | None`, and, for the
+cells of a sweep, `sweep(run) -> Iterable[Figure]`. Audits without a module have the default figures alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from types import ModuleType
 
 
 def find(name: str) -> ModuleType | None:
-    """The module of the audit of this name, if it has one here."""
+    """The module of this audit; None if it has none."""
     if name not in {each.name for each in pkgutil.iter_modules(__path__)}:
         return None
     return importlib.import_module(f"{__name__}.{name}")

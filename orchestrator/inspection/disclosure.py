@@ -8,7 +8,8 @@ that pattern of it, in angle brackets: `<4 and 3 letters>`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,8 @@ class Disclosure:
             cells = [Journal(folder.with_name(name)).about() for name in about["cells"]]
             settings = about.get("settings") or [cell.get("setting") for cell in cells]
             pairs = zip(cells, settings, strict=True)
-            return {**about, "settings": [self._setting(typed(cell), setting or {}) for cell, setting in pairs]}
+            told = [self._setting(typed(cell), setting or {}) for cell, setting in pairs]
+            return {**about, "settings": told, **self._asked(about, typed(cells[0]), told)}
         if "config" not in about:
             return about
         config = typed(about)
@@ -69,7 +71,20 @@ class Disclosure:
         if config is not None and plain(config) == told:
             told = about["config"]  # as it was written: fields that have come since are no part of the run
         setting = {"setting": self._setting(config, about["setting"])} if about.get("setting") else {}
-        return {**about, "config": told, **setting}
+        return {**about, "config": told, **setting, **self._asked(about, config, [])}
+
+    def _asked(self, about: Mapping[str, Any], config: Any, settings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """What was asked for; values that a sweep varied as its cells' settings have them."""
+        if "asked" not in about:
+            return {}
+        asked = about["asked"]
+        fields = self._setting(config, asked.get("set", {}))
+        sweep = {
+            name: [value for at, value in enumerate(values) if value not in values[:at]]
+            for name in asked.get("sweep", {})
+            for values in [[setting.get(name, UNKNOWN) for setting in settings]]
+        }
+        return {"asked": {**asked, "set": fields, "sweep": sweep}}
 
     def _setting(self, config: Any, setting: Mapping[str, Any]) -> dict[str, Any]:
         """What a sweep varied, each in the form in which it is written down."""
@@ -90,7 +105,8 @@ class Disclosure:
         if held == shown:
             return value
         if isinstance(value, str) and hasattr(type(held), "parse"):  # as it was given: neither pinned nor in full
-            return str(self.public(type(held).parse(value)))
+            with suppress(ValueError):  # it was given as JSON
+                return str(self.public(type(held).parse(value)))
         return plain(shown)
 
 

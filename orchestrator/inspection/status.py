@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -14,6 +13,7 @@ from orchestrator.errors import SpecError, StoreError
 from orchestrator.inspection import pages
 from orchestrator.run_folder import receipt
 from orchestrator.run_folder.journal import ENDS, Journal
+from orchestrator.run_folder.merged_log import MergedLog
 from orchestrator.run_folder.progress import Event
 from orchestrator.spec.fields import nearest
 from orchestrator.store import Store, lease
@@ -150,25 +150,16 @@ def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Eve
     """
     about = journal.about()
     runs = [journal.beside(name) for name in about.get("cells", [journal.run])]
-    positions = [0] * len(runs)
-    begun, shown = "", set[str]()
+    log = MergedLog(runs)
     while True:
         store.folder("runs")  # with what other machines have noted meanwhile
-        driven = any(lease.holder(each.folder) for each in runs)
-        fresh: list[Event] = []
-        for at, each in enumerate(runs):
-            events, positions[at] = each.events_from(positions[at])
-            fresh += events
-        starts = [each["time"] for each in fresh if each["event"] == "started"]
-        if starts and max(starts) > begun:
-            begun, shown = max(starts), set()
-            yield _planned(journal.run, runs, begun)
-        for event in sorted(fresh, key=lambda each: str(each["time"])):
-            words = json.dumps(event)
-            if event["time"] < begun or event["event"] in ("started", "stored") or words in shown:
-                continue
-            shown.add(words)
-            yield event
+        driven = any(lease.holder(run.folder) for run in runs)
+        events = log.read()
+        starts = [at for at, event in enumerate(events) if event["event"] == "started"]
+        if starts:
+            events = events[starts[-1] :]
+            yield _planned(journal.run, runs, events[0]["time"])
+        yield from (event for event in events if event["event"] not in ("started", "stored"))
         if not driven:
             return
         time.sleep(seconds)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.errors import EngramError
+from orchestrator.jsonable import jsonable
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.spec.fields import coerce, plain
 from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Spec
 from orchestrator.store.provenance import commit, versions
 
 
 def described(cell: Cell) -> dict[str, Any]:
     """What `run.json` says of a cell."""
-    return {
+    about = {
         "audit": cell.audit,
         "preset": cell.preset,
         "setting": dict(cell.setting),
@@ -23,6 +26,24 @@ def described(cell: Cell) -> dict[str, Any]:
         "versions": dict(versions()),
         "commit": commit(),
     }
+    return about | asked(cell.asked_alone)
+
+
+def of_sweep(cells: Sequence[Cell], runs: Sequence[str]) -> dict[str, Any]:
+    """What `run.json` says of a sweep of these cells, each of which is one of the runs."""
+    specs = [cell.asked for cell in cells]
+    whole = specs[0] if all(spec == specs[0] for spec in specs) else None
+    # A cell may have been run alone before and know nothing of the sweep, so the sweep keeps what each one is in it.
+    settings = [dict(cell.setting) for cell in cells]
+    return {"audit": cells[0].audit, "cells": list(runs), "settings": settings} | asked(whole)
+
+
+def asked(spec: Spec | None) -> dict[str, Any]:
+    """The specification as `run.json` keeps it: what of it bears on results."""
+    if spec is None:
+        return {}
+    fields = {"set": jsonable(spec.set), "sweep": jsonable(spec.sweep)}
+    return {"asked": {"preset": spec.preset, **fields, "tolerate": spec.execution.get("tolerate", 0)}}
 
 
 def reopened(journal: Journal) -> tuple[Cell, Plan]:

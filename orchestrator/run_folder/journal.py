@@ -1,6 +1,6 @@
 """A run's folder: its config and plan, written once, and the log of its events, only ever appended to.
 
-runs/ID/run.json       audit, preset, config, what a sweep varied; or the cells of a sweep
+runs/ID/run.json       audit, preset, config, what a sweep varied, or the cells of a sweep; and what was asked for
 runs/ID/plan.json      the keys behind each root, every key with its task, and the link before each link of a chain;
                        both with a digest of themselves
 runs/ID/events.jsonl   one event a line

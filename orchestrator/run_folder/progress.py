@@ -19,6 +19,7 @@ class RunProgress:
     clock: Callable[[], float] = time.time
     planned: int = 0
     stored: int = 0  # there when the run was started
+    found: set[str] = field(default_factory=set)  # of these, the keys that the log has named so far
     done: int = 0
     failed: int = 0
     gone: set[str] = field(default_factory=set)  # found absent or damaged, and not computed again yet
@@ -38,9 +39,13 @@ class RunProgress:
                 self.tasks = Counter(event.get("tasks", {}))
                 self.done = self.failed = self.lost = self.models = self.found_gone = 0
                 self.gone.clear()
+                self.found.clear()
                 self.seconds.clear()
                 self.since = self._time(event)
                 self.end = None
+            case "stored":  # of a sweep, the first of its cells has counted its own alone
+                self.found.add(event["key"])
+                self.stored = max(self.stored, len(self.found))
             case "done":
                 self.done += 1
                 self.gone.discard(event["key"])

@@ -95,6 +95,18 @@ def _settings(value: Any) -> bool:
     return isinstance(value, list) and all(map(_maybe(_mapping), value))
 
 
+def _asked(value: Any) -> bool:
+    """What was asked for: a preset, fields that were set and fields that were swept, each with its values."""
+    if not isinstance(value, dict) or not _maybe(_text)(value.get("preset")):
+        return False
+    sweep = value.get("sweep", {})
+    return (
+        _mapping(value.get("set", {}))
+        and (_mapping(sweep) and all(isinstance(values, list) for values in sweep.values()))
+        and _count(value.get("tolerate", 0))
+    )
+
+
 def _seconds(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
 
@@ -108,6 +120,7 @@ ABOUT: Mapping[str, Check] = {
     "versions": _mapping,
     "cells": _cells,
     "settings": _settings,
+    "asked": _asked,
 }
 # Of events: what any of them may hold, and what those of one kind must.
 ANY: Mapping[str, Check] = {

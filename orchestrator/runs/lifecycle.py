@@ -18,7 +18,7 @@ from orchestrator.planning.plan import plan_of
 from orchestrator.run_folder import timings
 from orchestrator.run_folder.checkpoint_gc import CheckpointGc
 from orchestrator.run_folder.concurrent_runs import ConcurrentRuns
-from orchestrator.run_folder.description import described, reopened
+from orchestrator.run_folder.description import described, of_sweep, reopened
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs import finalise
 from orchestrator.runs.report import Report, reported
@@ -62,10 +62,7 @@ def start(
     names = sorted(part.journal.run for part in parts)
     name = f"{cells[0].audit}-sweep-{hashlib.sha256(' '.join(names).encode()).hexdigest()[:8]}"
     sweep = Journal(runs / name)
-    # A cell may have been run alone before and know nothing of the sweep, so the sweep keeps what each one is in it.
-    settings = [dict(cell.setting) for cell in cells]
-    about = {"audit": cells[0].audit, "cells": [part.journal.run for part in parts], "settings": settings}
-    sweep.create(about, None)
+    sweep.create(of_sweep(cells, [part.journal.run for part in parts]), None)
     sweep.check()
     return _run(parts, store, execution, observe, sweep, clock)
 

@@ -21,12 +21,22 @@ SCALES = ("tiny", "full")
 
 @dataclass(frozen=True)
 class Cell:
-    """One audit with one config; `setting` is what a sweep varied."""
+    """One audit with one config; `setting` is what a sweep varied.
+
+    `asked` is the specification that it is one of the cells of; None where there was none.
+    """
 
     audit: str
     config: Any
     preset: str | None = None
     setting: Mapping[str, Any] = field(default_factory=dict)
+    asked: Spec | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def asked_alone(self) -> Spec | None:
+        """The specification of this cell and no other."""
+        asked = self.asked
+        return None if asked is None else replace(asked, set={**asked.set, **self.setting}, sweep={})
 
 
 def specified(source: str, flags: Spec) -> Spec:
@@ -66,7 +76,7 @@ def wanted(spec: Spec) -> list[Cell]:
                 name: varied[name] if name == SCALE else _shown(_at(config, name), varied.get(name)) for name in names
             }
             if not any(cell.config == config and cell.setting == setting for cell in found):  # 1 and 1.0 are one value
-                found.append(Cell(spec.audit, config, spec.preset, setting))
+                found.append(Cell(spec.audit, config, spec.preset, setting, spec))
     return found
 
 

@@ -6,18 +6,13 @@ two who write them down write the same. A start that found nothing to do adds no
 
 from __future__ import annotations
 
-import json
-import math
-import time
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from orchestrator.run_folder.journal import ENDS, Journal
+from orchestrator.run_folder.journal import ENDS
+from orchestrator.run_folder.merged_log import MergedLog
 from orchestrator.run_folder.progress import Event, RunProgress, seconds_of
 
 SECONDS = 5.0  # of the log between two points
-SETTLED = 2.0  # seconds after which no cell's log can still get an event that others have
 DULL = {"started", "stored"}  # events that are no news: a start has them though it finds nothing to do
 
 
@@ -32,54 +27,6 @@ class Point:
     models_per_minute: float | None
 
 
-class Log:
-    """The log of a run, or those of a sweep's cells merged by time, with shared events once.
-
-    `since` is the time before which a sweep's cells were none: runs on their own.
-    """
-
-    def __init__(self, journals: Sequence[Journal], since: str = "") -> None:
-        self.position = 0  # in the log of a single run, in bytes
-        self._journals = journals
-        self._positions = [0] * len(journals)
-        self._since = since
-        self._waiting: list[Event] = []
-        self._start: dict[str, Any] | None = None
-        self._stored: set[str] = set()
-        self._told: set[str] = set()
-
-    def read(self, settled: bool) -> list[Event]:
-        """The new events; of several logs only those that no event can still precede, unless `settled`.
-
-        A driver writes an event into all of them at once, so that 2 s are plenty.
-        """
-        found: list[Event] = []
-        for at, journal in enumerate(self._journals):
-            events, self._positions[at] = journal.events_from(self._positions[at])
-            found += (event for event in events if isinstance(event, dict) and "event" in event and "time" in event)
-        if len(self._journals) == 1:
-            self.position = self._positions[0]
-            return found
-        self._waiting = sorted([*self._waiting, *found], key=lambda event: str(event["time"]))
-        until = math.inf if settled else time.time() - SETTLED
-        ready = [event for event in self._waiting if seconds_of(event["time"]) <= until]
-        self._waiting = self._waiting[len(ready) :]
-        return [each for event in ready if event["time"] >= self._since for each in self._as_one(event)]
-
-    def _as_one(self, event: Event) -> Iterator[Event]:
-        """The event as in one log: the starts of several cells merged, with the results that any of them found."""
-        if event["event"] == "started":
-            if self._start is None or self._start["time"] != event["time"]:
-                self._start, self._stored, self._told = {**event, "tasks": {}}, set(), set()
-        elif event["event"] == "stored":
-            self._stored.add(event["key"])
-        elif (words := json.dumps(event, sort_keys=True)) not in self._told:
-            if self._start is not None and not self._told:
-                yield self._start | {"stored": len(self._stored)}
-            self._told.add(words)
-            yield event
-
-
 class ProgressLog:
     """Follows a log; `read` processes what was added to it.
 
@@ -87,7 +34,7 @@ class ProgressLog:
     when the run was first started, and when something was last done in it.
     """
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: MergedLog) -> None:
         self.points: list[Point] = []
         self.state: str | None = None
         self.began: float | None = None

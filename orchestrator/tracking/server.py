@@ -19,12 +19,13 @@ from orchestrator.errors import EngramError
 from orchestrator.inspection.status import WORST
 from orchestrator.run_folder import receipt
 from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.merged_log import MergedLog
 from orchestrator.run_folder.progress import seconds_of
 from orchestrator.run_folder.receipt import Receipt
 from orchestrator.store import Store
 from orchestrator.store.lock import locked
 from orchestrator.tracking import artifacts, database, facts, note
-from orchestrator.tracking.progress_log import Log, Point, ProgressLog
+from orchestrator.tracking.progress_log import Point, ProgressLog
 from orchestrator.tracking.target import ARTIFACTS, DATABASE, FOLDER, LOCK, Target, rehome
 
 METRICS, PARAMS = 1000, 100  # in one request at most
@@ -99,7 +100,7 @@ class Entry:
         self.journal, self.store, self.cells = journal, store, cells
         self.about = journal.about()
         logs = [cell.journal for cell in cells] or [journal]
-        self.course = ProgressLog(Log(logs, str(self.about.get("created", "")) if cells else ""))
+        self.course = ProgressLog(MergedLog(logs, str(self.about.get("created", "")) if cells else ""))
         self.receipt: Receipt | None = None
         self._server: Server | None = None
         self._step = -1  # the last one that MLflow has

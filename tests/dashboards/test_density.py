@@ -159,7 +159,10 @@ def test_the_course_says_where_it_began_and_ended(store: Store) -> None:
     assert followed is not None
     assert [5, 10, 20] == followed.epochs.tolist()
     assert high == pytest.approx(followed.estimate[-1])
-    assert f"95 % quantile of M as published: {followed.said(0)} after epoch 5, {followed.said()} after" in found.alt
+    assert (
+        f"95 % quantile of M as published: {followed.in_words(0)} after epoch 5, {followed.in_words()} after"
+        in found.alt
+    )
     assert "10 repetitions" in found.caption
     assert "null 2.8" in found.alt
 

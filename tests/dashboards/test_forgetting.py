@@ -149,7 +149,7 @@ def test_confidences_at_either_end_are_gathered_at_the_edges_and_said() -> None:
     assert [places.low - 0.5, places.low - 0.5, 0.0, places.high + 0.5] == places.place(
         np.array([0.0, 1e-30, 0.5, 1.0])
     ).tolist()
-    assert "c of 1 in the precision that is known, 25 % of all. At the left: c below 0.0001, 50 %." in places.said()
+    assert "c of 1 in the precision that is known, 25 % of all. At the left: c below 0.0001, 50 %." in places.in_words()
     assert ["10⁻⁴", "0.01", "0.99", "1–10⁻⁶"] == [tick(decade) for decade in (-4, -2, 2, 6)]
 
 
@@ -206,7 +206,7 @@ def test_power_says_from_which_share_on_models_are_detected(store: Store) -> Non
     assert {"one-sided, 95 % interval", "two-sided, as published"} <= set(words(found))
     none = read_power(forgotten.power((0, 9), (0.0, 0.5), falls=0.1))
     assert none is not None
-    assert "no share that was tried is detected by all of its models together" == none.said()
+    assert "no share that was tried is detected by all of its models together" == none.in_words()
 
 
 def test_the_smallest_share_is_that_of_the_summary(store: Store) -> None:

@@ -20,6 +20,7 @@ from dashboards import configuration, page
 from dashboards.drawing import PALETTE
 from dashboards.run import Run, open_run
 from orchestrator.planning.plan import plan_of
+from orchestrator.run_folder.description import described
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec import specification
@@ -232,11 +233,31 @@ def test_of_a_failure_in_a_run_about_somebodys_name_only_its_kind_is_told(store:
     assert (False, False) == ("JANE" in text, "/home/ann" in text)
 
 
-def test_the_command_for_a_feature_of_another_kind_says_all_of_its_fields(store: Store) -> None:
-    config = made.embedded(feature=Words("JANE DOE", size=5))
-    run = made.run(store, "unique_feature-1", made.tables(2), config)
-    command = shlex.split(configuration.command(run) or "")
-    assert {"feature.words=<4 and 3 letters>", "feature.size=5", "feature.ink=255"} <= set(command)
+def asked(store: Store, spec: Spec) -> Run:
+    """A run of what is asked for, before anything of it is computed."""
+    (cell,) = pinned(wanted(spec), {})
+    journal = Journal(store.folder("runs") / f"{spec.audit}-1")
+    journal.create(described(cell), plan_of(cell))
+    return open_run(store, journal.run)
+
+
+def test_the_command_tells_of_a_private_field_what_the_page_tells(store: Store, tmp_path: Path) -> None:
+    spec = Spec("unique_feature", "quickstart", {"feature": '{"words": "JANE DOE", "size": 5}', "scale": "tiny"})
+    words = shlex.split(configuration.command(asked(store, spec)) or "")
+    assert ["engram", "run", "unique_feature", "--preset", "quickstart"] == words[:5]
+    assert ("<4 and 3 letters>", 5) == tuple(json.loads(words[5].partition("=")[2])[name] for name in ("words", "size"))
+    assert ["scale=tiny"] == words[6:]
+
+
+def test_the_command_of_a_run_that_notes_none_is_unknown(store: Store) -> None:
+    run = made.run(store, "unique_feature-1", made.tables(2))
+    assert None is configuration.command(run)
+    assert "Command that repeats this" not in pages.draw(run).read_text()
+
+
+def test_a_command_that_tolerates_failures_says_so(store: Store) -> None:
+    run = asked(store, Spec("toys", "few", {"label": "x"}, execution={"tolerate": 2, "together": 3}))
+    assert "engram run toys --preset few label=x --tolerate 2" == configuration.command(run)
 
 
 def test_a_run_that_is_not_finished_says_how_far_it_has_come(store: Store) -> None:
@@ -271,7 +292,7 @@ def test_the_command_on_the_page_asks_for_the_same_again(smoke: Run, swept: Run,
     ("asked", "words"),
     [
         (Spec("toys", "three"), ""),
-        (Spec("toys", "three", {"label": "x", "scale": "tiny"}), " parts=2 label=x"),
+        (Spec("toys", "three", {"label": "x", "scale": "tiny"}), " label=x scale=tiny"),
         (Spec("toys", "three", {"label": "x"}, {"at": (7, 8)}), " label=x --sweep at=7,8"),
         (Spec("toys", "three", {"first": 0}, {"label": ("x", "y")}), " first=0 --sweep label=x,y"),
     ],

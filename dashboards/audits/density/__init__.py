@@ -23,7 +23,7 @@ from dashboards.run import Run
 
 
 def figures(run: Run) -> Iterator[Figure]:
-    """The score first and whether it is more than chance, then when it rises and what goes with it."""
+    """The score and its significance first, then its course over training and what goes with it."""
     seen, statistics = Observed(run.table("scores")), Statistics(run.table("distribution"))
     drawn = (
         distribution(seen, statistics),
@@ -40,10 +40,10 @@ def figures(run: Run) -> Iterator[Figure]:
 
 
 def sweep(run: Run) -> Iterator[Figure]:
-    """The scores, their course and the losses of all cells together."""
+    """The scores, their courses and the losses of all cells."""
     yield from cells(run)
 
 
 def gallery(run: Run, show_images: bool) -> Gallery | None:
-    """The least, the median and the most memorised observations, and what else there is to see of the data."""
+    """The least, median and most memorised observations, with outliers, duplicates and samples."""
     return pictures(run, show_images)

@@ -1,4 +1,4 @@
-"""Limits of an axis that a few far values do not stretch, and what then lies outside."""
+"""Axis limits that are robust against a few far values, and the values beyond them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STRETCHED = 1.5  # times as long as the rest makes it: then an axis is cut
 
 
 def robust(groups: Iterable[Array], including: Sequence[float] = ()) -> tuple[float, float]:
-    """Limits that hold these numbers and all values of each group, or all but its tails where those are far."""
+    """Limits that hold these numbers and each group's values; without its tails if they are far."""
     lows, highs = list(including), list(including)
     for values in groups:
         least, low, high, most = np.quantile(values, (0, TAIL, 1 - TAIL, 1))
@@ -26,7 +26,7 @@ def robust(groups: Iterable[Array], including: Sequence[float] = ()) -> tuple[fl
 
 
 def outside(values: Array, limits: tuple[float, float]) -> str:
-    """How many values lie beyond the limits, in words; nothing where none does."""
+    """The number of values beyond the limits, in words; empty if there are none."""
     below, above = int((values < limits[0]).sum()), int((values > limits[1]).sum())
     words = [
         f"{count:,} {name} it, {'down' if name == 'below' else 'up'} to {drawing.number(float(end))}"

@@ -1,4 +1,4 @@
-"""How the score is distributed over the observations, as published and with matched counts: figure 4c."""
+"""The distribution of both scores over the observations, as in figure 4c."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dashboards import drawing
-from dashboards.audits.density import style
+from dashboards import drawing, layout, legend
+from dashboards.audits.density import kinds
 from dashboards.audits.density.axis_limits import outside, robust
 from dashboards.audits.density.observed import HIGH, Array, Observed
 from dashboards.audits.density.score_statistics import Statistics
@@ -20,72 +20,75 @@ NULLS: dict[str, Any] = {"linewidth": 1.8, "linestyle": (0, (1, 1.5))}
 
 def distribution(seen: Observed, statistics: Statistics) -> Figure | None:
     """Histograms of both scores on one axis, with 0, the median and what the median is where nothing is memorised."""
-    found = {score: values[~np.isnan(values)] for score, values in seen.scores.items()}
-    found = {score: found[score] for score in style.SCORES if score in found}
-    if not found:
+    known = {score: values[~np.isnan(values)] for score, values in seen.scores.items()}
+    scores = {score: known[score] for score in kinds.SCORES if score in known}
+    if not scores:
         return None
-    nulls = {score: statistics.null(score, "median") for score in found}
-    limits = robust(found.values(), [0.0, *(null for null in nulls.values() if null is not None)])
-    n = max(len(values) for values in found.values())
+    nulls = {score: statistics.null(score, "median") for score in scores}
+    limits = robust(scores.values(), [0.0, *(null for null in nulls.values() if null is not None)])
+    alt = " ".join(in_words(score, values, statistics, nulls[score]) for score, values in scores.items())
+    title = "How much likelier is an observation to a model because the model was trained on it?"
+    return Figure("distribution", title, about(scores, limits, nulls), alt, histograms(scores, limits, nulls))
+
+
+def histograms(scores: dict[str, Array], limits: tuple[float, float], nulls: dict[str, float | None]) -> str:
+    """The figure as SVG: a panel for each score."""
+    n = max(len(values) for values in scores.values())
     edges = np.linspace(*limits, int(np.clip(1.5 * n**0.5, 12, BINS)) + 1)
-    top = 2 * style.ROW + 0.05
-    figure = drawing.canvas(PANEL * len(found) + top + 0.32)
-    for at, (score, values) in enumerate(found.items()):
-        bottom = 0.5 + PANEL * (len(found) - 1 - at)
-        axes = drawing.place(figure, style.LEFT, bottom, drawing.WIDTH - style.LEFT - style.RIGHT, PANEL - 0.4)
-        axes.set_title(style.SCORES[score], fontsize=drawing.TEXT)
+    figure = drawing.canvas(PANEL * len(scores) + 2 * legend.ROW + 0.37)
+    panels = layout.stacked(figure, len(scores), PANEL)
+    for axes, (score, values) in zip(panels, scores.items(), strict=True):
+        axes.set_title(kinds.SCORES[score], fontsize=drawing.TEXT)
         histogram(axes, values, edges)
-        axes.axvline(0, **style.null())
+        axes.axvline(0, **drawing.NULL)
         axes.axvline(float(np.median(values)), color=drawing.light("ink"), linewidth=1.4)
         null = nulls[score]
         if null is not None:
             axes.axvline(null, color=drawing.light("violet"), **NULLS)
         axes.set_xlim(*limits)
         drawing.ticks(axes, 6, 4)
-        axes.tick_params(labelbottom=at + 1 == len(found))
-    axes.set_xlabel("nats")
-    figure.text(
-        0.13 / drawing.WIDTH, (0.5 + PANEL * len(found) / 2 - 0.2) / figure.get_size_inches()[1], "observations",
-        rotation=90, va="center", ha="left",
-    )  # fmt: skip
-    key(figure, any(null is not None for null in nulls.values()))
-    alt = " ".join(said(score, values, statistics, nulls[score]) for score, values in found.items())
-    title = "How much likelier is an observation to a model because the model was trained on it?"
-    return Figure("distribution", title, about(found, limits, nulls), alt, drawing.svg(figure, "distribution"))
+        axes.tick_params(labelbottom=axes is panels[-1])
+    panels[-1].set_xlabel("nats")
+    middle = (0.5 + PANEL * len(scores) / 2 - 0.2) / figure.get_size_inches()[1]
+    figure.text(0.13 / drawing.WIDTH, middle, "observations", rotation=90, va="center", ha="left")
+    legend.above(figure, entries(any(null is not None for null in nulls.values())))
+    return drawing.svg(figure, "distribution")
 
 
 def histogram(axes: Any, values: Array, edges: Array) -> None:
     """Counts in bins, with those above the 95 % quantile in the colour of the highly memorised."""
     high = values > np.quantile(values, HIGH)
     for kind, part in (("regular", values), ("memorised", values[high])):
-        colour = style.OF_KIND[kind]
+        colour = kinds.OF_KIND[kind]
         counts = np.histogram(part, edges)[0]
         first = int((counts > 0).argmax())  # no line along the axis where there is none of this kind
         axes.stairs(counts[first:], edges[first:], fill=True, color=drawing.light(f"{colour}-band"))
         axes.stairs(counts[first:], edges[first:], color=drawing.light(colour), linewidth=1)
 
 
-def key(figure: Any, null: bool) -> None:
-    handles = [
-        style.of_patch(style.OF_KIND["memorised"], f"above the {HIGH:.0%} quantile"),
-        style.of_line("median", color=drawing.light("ink"), linewidth=1.4),
-        style.of_line("0", **style.null()),
+def entries(null: bool) -> list[Any]:
+    """The legend's entries; `null`: with the median where nothing is memorised."""
+    lines = [
+        kinds.of_area(kinds.OF_KIND["memorised"], f"above the {HIGH:.0%} quantile"),
+        legend.line("median", color=drawing.light("ink"), linewidth=1.4),
+        legend.line("0", **drawing.NULL),
     ]
     if null:
         label = "median where nothing is memorised"
-        handles.insert(1, style.of_line(label, color=drawing.light("violet"), **NULLS))
-    style.legend(figure, handles)
+        lines.insert(1, legend.line(label, color=drawing.light("violet"), **NULLS))
+    return lines
 
 
-def about(found: dict[str, Array], limits: tuple[float, float], nulls: dict[str, float | None]) -> str:
-    beyond = {score: outside(values, limits) for score, values in found.items()}
-    cut = "; ".join(f"{style.SCORES[score]}: {words}" for score, words in beyond.items() if words)
-    counts = sorted({len(values) for values in found.values()})
+def about(scores: dict[str, Array], limits: tuple[float, float], nulls: dict[str, float | None]) -> str:
+    """The caption of the figure."""
+    beyond = {score: outside(values, limits) for score, values in scores.items()}
+    cut = "; ".join(f"{kinds.SCORES[score]}: {words}" for score, words in beyond.items() if words)
+    counts = sorted({len(values) for values in scores.values()})
     observations = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
     null = (
         "Dotted: the median where nothing is memorised, found by drawing anew which models held an observation out; "
         "what the published score has there is its bias. "
-        if any(each is not None for each in nulls.values())
+        if any(null is not None for null in nulls.values())
         else ""
     )
     return (
@@ -97,10 +100,11 @@ def about(found: dict[str, Array], limits: tuple[float, float], nulls: dict[str,
     )
 
 
-def said(score: str, values: Array, statistics: Statistics, null: float | None) -> str:
+def in_words(score: str, values: Array, statistics: Statistics, null: float | None) -> str:
+    """The distribution of a score in words."""
     followed = statistics.followed(score, "median")
-    median = drawing.number(float(np.median(values))) if followed is None else followed.said()
-    least, high, most = (drawing.number(float(each)) for each in np.quantile(values, (0, HIGH, 1)))
-    above = style.share(int((values > 0).sum()), len(values))
-    words = f"{style.SCORES[score]}: median {median} nats, from {least} to {most}, {HIGH:.0%} quantile {high}"
+    median = drawing.number(float(np.median(values))) if followed is None else followed.in_words()
+    least, high, most = (drawing.number(float(value)) for value in np.quantile(values, (0, HIGH, 1)))
+    above = kinds.share(int((values > 0).sum()), len(values))
+    words = f"{kinds.SCORES[score]}: median {median} nats, from {least} to {most}, {HIGH:.0%} quantile {high}"
     return f"{words}; {above} lie above 0{'' if null is None else f'; null of the median {drawing.number(null)}'}."

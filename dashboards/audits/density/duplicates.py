@@ -1,4 +1,4 @@
-"""The closest pairs inside the training set: a near duplicate of an observation is trained on when it is not."""
+"""Near duplicates in the training set, which are trained on while an observation is held out."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from dashboards import drawing
-from dashboards.audits.density import style
+from dashboards import drawing, layout, legend
 from dashboards.columns import integers, numbers
 from dashboards.figure import Figure
 
@@ -27,53 +27,57 @@ def duplicates(table: pa.Table) -> Figure | None:
     order = order[~np.isnan(distance[order])]
     if not len(order):
         return None
-    shown, distance = order[:MOST], distance[order]
-    figure = drawing.canvas(3.0)
-    axes = drawing.place(figure, style.LEFT, 0.55, drawing.WIDTH - style.LEFT - style.RIGHT, 2.05)
-    rank = integers(table, "rank")[shown]
-    kinds = alike(table)
-    names = np.array(kinds)[shown]
-    handles = []
-    for name, (colour, marker) in ALIKE.items():
-        of = names == name
-        if of.any():
-            look: dict[str, Any] = {
-                "color": drawing.light(colour),
-                "linestyle": "none",
-                "markeredgewidth": 0,
-                "marker": marker,
-            }
-            axes.plot(rank[of], distance[: len(shown)][of], markersize=4.5 if len(shown) <= 100 else 3, **look)
-            handles.append(style.of_line(f"{name}, {int(of.sum())}", markersize=5, **look))
-    axes.set_xlim(*drawing.span([1.0, float(rank.max())], 0.03))
-    axes.set_ylim(*drawing.span([0.0, float(distance[: len(shown)].max())]))
-    drawing.ticks(axes, 6, 5, whole=True)
-    axes.set_xlabel("pair, the closest first")
-    axes.set_ylabel("distance")
-    style.legend(figure, handles)
     rest = f" The first {MOST} of {len(order)} pairs are drawn." if len(order) > MOST else ""
     caption = (
         "Each mark is a pair of training images and their Euclidean distance; at 0 they are the same image. What has "
         "such a twin is still trained on when it is held out, so its score M is low though the model may reproduce "
         f"it.{rest} No intervals: every pair is shown as it is."
     )
-    rows, others = integers(table, "row")[order], integers(table, "other")[order]
+    title = "Are there images twice in the training set?"
+    return Figure("duplicates", title, caption, in_words(table, order), drawn(table, order[:MOST]))
+
+
+def drawn(table: pa.Table, shown: NDArray[np.int64]) -> str:
+    """These pairs as SVG: their distance over their rank."""
+    figure = drawing.canvas(3.0)
+    axes = layout.wide(figure, 0.55, 2.05)
+    rank, distance = integers(table, "rank")[shown], numbers(table, "distance")[shown]
+    names = np.array(alike(table))[shown]
+    entries = []
+    for name, (colour, marker) in ALIKE.items():
+        named = names == name
+        if named.any():
+            look: dict[str, Any] = {"color": drawing.light(colour), "marker": marker, "markeredgewidth": 0}
+            look |= {"linestyle": "none"}
+            axes.plot(rank[named], distance[named], markersize=4.5 if len(shown) <= 100 else 3, **look)
+            entries.append(legend.line(f"{name}, {int(named.sum())}", markersize=5, **look))
+    axes.set_xlim(*drawing.span([1.0, float(rank.max())], 0.03))
+    axes.set_ylim(*drawing.span([0.0, float(distance.max())]))
+    drawing.ticks(axes, 6, 5, whole=True)
+    axes.set_xlabel("pair, the closest first")
+    axes.set_ylabel("distance")
+    legend.above(figure, entries)
+    return drawing.svg(figure, "duplicates")
+
+
+def in_words(table: pa.Table, order: NDArray[np.int64]) -> str:
+    """The distances of the pairs, the number with different labels and the closest, in words."""
+    distance, kind = numbers(table, "distance")[order], alike(table)
+    row, other = integers(table, "row")[order], integers(table, "other")[order]
     closest = ", ".join(
-        f"{row} and {other} ({drawing.number(float(apart))})"
-        for row, other, apart in zip(rows[:NAMED], others[:NAMED], distance[:NAMED], strict=True)
+        f"{one} and {two} ({drawing.number(float(apart))})"
+        for one, two, apart in zip(row[:NAMED], other[:NAMED], distance[:NAMED], strict=True)
     )
-    different = sum(kinds[at] == "different labels" for at in order)
-    alt = (
+    different = sum(kind[at] == "different labels" for at in order)
+    return (
         f"{len(order)} pairs, distance {drawing.number(float(distance[0]))} to {drawing.number(float(distance[-1]))}; "
         f"{int((distance == 0).sum())} pairs at 0"
-        f"{f'; {different} of different labels' if 'pairs' not in kinds else ''}. Closest: rows {closest}."
+        f"{f'; {different} of different labels' if 'pairs' not in kind else ''}. Closest: rows {closest}."
     )
-    title = "Are there images twice in the training set?"
-    return Figure("duplicates", title, caption, alt, drawing.svg(figure, "duplicates"))
 
 
 def alike(table: pa.Table) -> list[str]:
-    """Of each pair whether its labels are the same; just `pairs` where data have none."""
+    """Whether each pair's labels are the same; `pairs` for data without labels."""
     if not {"label", "other_label"} <= set(table.column_names):
         return ["pairs"] * table.num_rows
     label, other = numbers(table, "label"), numbers(table, "other_label")

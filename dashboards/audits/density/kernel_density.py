@@ -1,14 +1,11 @@
-"""Memory and overfitting in one dimension: a kernel density with one point, without it, and overtrained: figure 1."""
+"""Memory and overfitting of kernel densities in one dimension, as in figure 1."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dashboards import drawing
-from dashboards.audits.density import style
+from dashboards import drawing, layout, legend
 from dashboards.audits.density.observed import Array
 from dashboards.columns import numbers
 from dashboards.figure import Figure
@@ -27,51 +24,50 @@ def kernel_density(table: pa.Table) -> Figure | None:
     """The density with and without the point, and beside the overfitted one."""
     if not {"x", *NAMES} <= set(table.column_names):
         return None
-    x, *rest = (numbers(table, name) for name in ("x", *NAMES))
-    there = ~np.isnan([x, *rest]).any(axis=0)
-    if there.sum() < 2:
+    columns = np.stack([numbers(table, name) for name in ("x", *NAMES)])
+    columns = columns[:, ~np.isnan(columns).any(axis=0)]
+    if columns.shape[1] < 2:
         return None
-    order = np.argsort(x[there], kind="stable")
-    x, curves = x[there][order], {name: each[there][order] for name, each in zip(NAMES, rest, strict=True)}
-    top = 2 * style.ROW + 0.05
-    figure = drawing.canvas(PANEL * len(PANELS) + top + 0.32)
-    most = max(float(each.max()) for each in curves.values())
-    for at, (names, title) in enumerate(zip(PANELS, TITLES, strict=True)):
-        bottom = 0.5 + PANEL * (len(PANELS) - 1 - at)
-        axes = drawing.place(figure, style.LEFT, bottom, drawing.WIDTH - style.LEFT - style.RIGHT, PANEL - 0.4)
-        axes.set_title(title, fontsize=drawing.TEXT)
-        if "without_point" in names:
-            axes.fill_between(
-                x, curves["without_point"], curves["with_point"], color=drawing.light("canary-band"), linewidth=0
-            )
-        for name in names:
-            drawn(axes, x, curves[name], name)
-        axes.set_xlim(float(x[0]), float(x[-1]))
-        axes.set_ylim(0, 1.06 * most)
-        drawing.ticks(axes, 6, 4)
-        axes.tick_params(labelbottom=at + 1 == len(PANELS))
-        axes.set_ylabel("density")
-    axes.set_xlabel("x")
-    handles = [
-        style.of_line(label, color=drawing.light(colour), linewidth=1.8, linestyle=dash)
-        for label, colour, dash in NAMES.values()
-    ]
-    style.legend(figure, handles)
+    x, *values = columns[:, np.argsort(columns[0], kind="stable")]
+    curves = dict(zip(NAMES, values, strict=True))
     caption = (
         "A kernel density of points on a line, exact and without chance. Shade: what one point does to it. M of that "
         "point is the logarithm of the ratio of the two densities where it lies: memory is local, and differs from an "
         "overfitted density, which is wrong everywhere."
     )
     title = "What is meant by memory, and how does it differ from overfitting?"
-    return Figure("kernel", title, caption, said(x, curves), drawing.svg(figure, "kernel"))
+    return Figure("kernel", title, caption, in_words(x, curves), drawn(x, curves))
 
 
-def drawn(axes: Any, x: Array, values: Array, name: str) -> None:
-    _, colour, dash = NAMES[name]
-    axes.plot(x, values, color=drawing.light(colour), linewidth=1.8, linestyle=dash)
+def drawn(x: Array, curves: dict[str, Array]) -> str:
+    """The densities as SVG, two in each panel."""
+    figure = drawing.canvas(PANEL * len(PANELS) + 2 * legend.ROW + 0.37)
+    most = max(float(values.max()) for values in curves.values())
+    panels = layout.stacked(figure, len(PANELS), PANEL)
+    for axes, names, title in zip(panels, PANELS, TITLES, strict=True):
+        axes.set_title(title, fontsize=drawing.TEXT)
+        if "without_point" in names:
+            axes.fill_between(
+                x, curves["without_point"], curves["with_point"], color=drawing.light("canary-band"), linewidth=0
+            )
+        for name in names:
+            _, colour, dash = NAMES[name]
+            axes.plot(x, curves[name], color=drawing.light(colour), linewidth=1.8, linestyle=dash)
+        axes.set_xlim(float(x[0]), float(x[-1]))
+        axes.set_ylim(0, 1.06 * most)
+        drawing.ticks(axes, 6, 4)
+        axes.tick_params(labelbottom=axes is panels[-1])
+        axes.set_ylabel("density")
+    panels[-1].set_xlabel("x")
+    lines = [
+        legend.line(label, color=drawing.light(colour), linewidth=1.8, linestyle=dash)
+        for label, colour, dash in NAMES.values()
+    ]
+    legend.above(figure, lines)
+    return drawing.svg(figure, "kernel")
 
 
-def said(x: Array, curves: dict[str, Array]) -> str:
+def in_words(x: Array, curves: dict[str, Array]) -> str:
     with_it, without = curves["with_point"], curves["without_point"]
     at = int((with_it - without).argmax())
     ratio = float(np.log(with_it[at] / without[at])) if without[at] > 0 else None

@@ -1,4 +1,4 @@
-"""When in training memory begins: quantiles of both scores over the recorded epochs: figure 4b."""
+"""When in training memory begins: quantiles of both scores by epoch, as in figure 4b."""
 
 from __future__ import annotations
 
@@ -6,49 +6,74 @@ from typing import Any
 
 import numpy as np
 
-from dashboards import drawing
-from dashboards.audits.density import style
+from dashboards import drawing, layout, legend
+from dashboards.audits.density import kinds
 from dashboards.audits.density.score_statistics import Followed, Statistics
 from dashboards.figure import Figure
 
 MEASURES = {"quantile 0.999": "99.9 % quantile", "quantile 0.95": "95 % quantile", "median": "median"}
 PANEL = 1.5  # inches
 MARKED = 12  # epochs with a mark each
+Curves = dict[str, dict[str, Followed]]  # statistic -> score -> its course
+Nulls = dict[tuple[str, str], float | None]  # (statistic, score) -> its value where nothing is memorised
 
 
 def learning_curve(statistics: Statistics) -> Figure | None:
     """The highest quantiles and the median of both scores by epoch, with jackknife intervals."""
-    found = {
-        statistic: {score: each for score in style.SCORES if (each := statistics.followed(score, statistic))}
+    known = {
+        statistic: {score: course for score in kinds.SCORES if (course := statistics.followed(score, statistic))}
         for statistic in MEASURES
     }
-    there = {
-        statistic: of for statistic, of in found.items() if of and max(len(each.epochs) for each in of.values()) > 1
+    curves = {
+        statistic: of_score
+        for statistic, of_score in known.items()
+        if of_score and max(len(course.epochs) for course in of_score.values()) > 1
     }
-    if not there:
+    if not curves:
         return None
-    nulls = {(statistic, score): statistics.null(score, statistic) for statistic, of in there.items() for score in of}
-    figure = drawing.canvas(PANEL * len(there) + style.ROW + 0.4)
-    last = max(int(each.epochs[-1]) for of in there.values() for each in of.values())
-    for at, (statistic, of) in enumerate(there.items()):
-        bottom = 0.5 + PANEL * (len(there) - 1 - at)
-        axes = drawing.place(figure, style.LEFT, bottom, drawing.WIDTH - style.LEFT - style.RIGHT, PANEL - 0.38)
+    nulls = {
+        (statistic, score): statistics.null(score, statistic)
+        for statistic, of_score in curves.items()
+        for score in of_score
+    }
+    alt = " ".join(
+        f"{MEASURES[statistic]} of {kinds.SCORES[score]}: {course.in_words(0)} after epoch {course.epochs[0]}, "
+        f"{course.in_words()} after epoch {course.epochs[-1]}"
+        f"{'' if (null := nulls[statistic, score]) is None else f', null {drawing.number(null)}'}."
+        for statistic, of_score in curves.items()
+        for score, course in of_score.items()
+    )
+    title = "When in training do models begin to memorise?"
+    return Figure("course", title, about(curves, nulls), alt, drawn(curves, nulls))
+
+
+def drawn(curves: Curves, nulls: Nulls) -> str:
+    """The curves as SVG, a panel for each statistic."""
+    figure = drawing.canvas(PANEL * len(curves) + legend.ROW + 0.4)
+    last = max(int(course.epochs[-1]) for of_score in curves.values() for course in of_score.values())
+    panels = layout.stacked(figure, len(curves), PANEL, gap=0.38)
+    for axes, (statistic, of_score) in zip(panels, curves.items(), strict=True):
         axes.set_title(f"{MEASURES[statistic]}, nats", fontsize=drawing.TEXT)
-        axes.axhline(0, **style.null())
-        for score, each in of.items():
-            colour, marker, dash = style.OF_SCORE[score]
-            line(axes, each, colour, marker, dash)
+        axes.axhline(0, **drawing.NULL)
+        for score, course in of_score.items():
+            colour, marker, dash = kinds.OF_SCORE[score]
+            line(axes, course, colour, marker, dash)
             null = nulls[statistic, score]
             if null is not None:
-                end = int(each.epochs[-1])
-                axes.plot([end], [null], marker, color=drawing.light(colour), markerfacecolor="none", markersize=6)
+                look: dict[str, Any] = {"color": drawing.light(colour), "markerfacecolor": "none", "markersize": 6}
+                axes.plot([int(course.epochs[-1])], [null], marker, **look)
         axes.set_xlim(*drawing.span([0.0, float(last)], 0.03))
         drawing.ticks(axes, 6, 4, whole=True)
-        axes.tick_params(labelbottom=at + 1 == len(there))
-    axes.set_xlabel("epoch")
-    scores = [score for score in style.SCORES if any(score in of for of in there.values())]
-    style.legend(figure, [style.of_score(score) for score in scores])
-    n = max(each.n for of in there.values() for each in of.values())
+        axes.tick_params(labelbottom=axes is panels[-1])
+    panels[-1].set_xlabel("epoch")
+    scores = [score for score in kinds.SCORES if any(score in of_score for of_score in curves.values())]
+    legend.above(figure, [kinds.of_score(score) for score in scores])
+    return drawing.svg(figure, "course")
+
+
+def about(curves: Curves, nulls: Nulls) -> str:
+    """The caption of the figure."""
+    n = max(course.n for of_score in curves.values() for course in of_score.values())
     shade = (
         f"Shade: 95 % intervals by the jackknife over {n} repetitions. " if n > 1 else "One repetition: no intervals. "
     )
@@ -57,27 +82,18 @@ def learning_curve(statistics: Statistics) -> Figure | None:
         if any(null is not None for null in nulls.values())
         else ""
     )
-    caption = (
+    return (
         "Over all observations, after the epochs at which the models were asked. "
         f"{shade}{hollow}Dashed: 0. Where the high quantiles rise while training and test loss still fall together, "
         "early stopping does not prevent memory."
     )
-    alt = " ".join(
-        f"{MEASURES[statistic]} of {style.SCORES[score]}: {each.said(0)} after epoch {each.epochs[0]}, "
-        f"{each.said()} after epoch {each.epochs[-1]}"
-        f"{'' if (null := nulls[statistic, score]) is None else f', null {drawing.number(null)}'}."
-        for statistic, of in there.items()
-        for score, each in of.items()
-    )
-    title = "When in training do models begin to memorise?"
-    return Figure("course", title, caption, alt, drawing.svg(figure, "course"))
 
 
-def line(axes: Any, each: Followed, colour: str, marker: str, dash: Any) -> None:
-    """The estimates joined, on the shade of their intervals."""
+def line(axes: Any, course: Followed, colour: str, marker: str, dash: Any) -> None:
+    """Draw the estimates as a line over the band of their intervals."""
     look = {"color": drawing.light(colour)}
-    whole = ~np.isnan(each.low) & ~np.isnan(each.high)
+    whole = ~np.isnan(course.low) & ~np.isnan(course.high)
     if whole.any():
-        axes.fill_between(each.epochs[whole], each.low[whole], each.high[whole], alpha=0.15, linewidth=0, **look)
-    size = 4.5 if len(each.epochs) <= MARKED else 0
-    axes.plot(each.epochs, each.estimate, marker=marker, markersize=size, linestyle=dash, linewidth=1.5, **look)
+        axes.fill_between(course.epochs[whole], course.low[whole], course.high[whole], alpha=0.15, linewidth=0, **look)
+    size = 4.5 if len(course.epochs) <= MARKED else 0
+    axes.plot(course.epochs, course.estimate, marker=marker, markersize=size, linestyle=dash, linewidth=1.5, **look)

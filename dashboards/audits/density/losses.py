@@ -1,4 +1,4 @@
-"""How the models were trained: their losses on what they were trained on and on the test split: figure 4a."""
+"""Training and test losses by epoch, as in figure 4a."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dashboards import drawing
-from dashboards.audits.density import style
+from dashboards import drawing, layout, legend
 from dashboards.audits.density.observed import Array
 from dashboards.columns import integers, numbers, texts
 from dashboards.figure import Figure
@@ -23,7 +22,7 @@ SKIPPED = 0.1  # of the epochs, at the start, whose losses need not fit: they wo
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss after each epoch, in nats an image, with its interval over so many trainings (NaN: none)."""
+    """The loss after each epoch in nats per image, with its interval over `n` trainings; NaN without one."""
 
     epochs: NDArray[np.int64]
     estimate: Array
@@ -32,94 +31,102 @@ class Loss:
     n: int
 
 
-def read(table: pa.Table) -> dict[tuple[str, str], Loss]:
-    """(models, split) -> its losses, in the order of the epochs."""
+Losses = dict[tuple[str, str], Loss]  # by models and split
+
+
+def read(table: pa.Table) -> Losses:
+    """The losses by models and split, in the order of the epochs."""
     if not set(table.column_names) >= NEEDED:
         return {}
     models, split, epoch = texts(table, "models"), texts(table, "split"), integers(table, "epoch")
     estimate, low, high = (numbers(table, name) for name in ("estimate", "low", "high"))
-    found = {}
-    for which in MODELS:
-        for of in SPLITS:
-            rows = np.flatnonzero((models == which) & (split == of) & ~np.isnan(estimate))
+    losses = {}
+    for models_kind in MODELS:
+        for split_kind in SPLITS:
+            rows = np.flatnonzero((models == models_kind) & (split == split_kind) & ~np.isnan(estimate))
             rows = rows[np.argsort(epoch[rows], kind="stable")]
             if len(rows):
                 n = int(integers(table, "n")[rows].max())
-                found[which, of] = Loss(epoch[rows], estimate[rows], low[rows], high[rows], n)
-    return found
+                losses[models_kind, split_kind] = Loss(epoch[rows], estimate[rows], low[rows], high[rows], n)
+    return losses
 
 
-def limits(found: list[Loss]) -> tuple[float, float]:
-    """Of the axis upwards: all losses but those of the first epochs, which are far above the rest."""
-    last = max(int(each.epochs[-1]) for each in found)
+def limits(losses: list[Loss]) -> tuple[float, float]:
+    """Limits of the y axis that hold the losses of all but the first epochs, which are far above the rest."""
+    last = max(int(loss.epochs[-1]) for loss in losses)
     kept: list[float] = []
-    for each in found:
-        late = each.epochs > SKIPPED * last
-        kept += [float(value) for values in (each.estimate, each.low, each.high) for value in values[late]]
+    for loss in losses:
+        late = loss.epochs > SKIPPED * last
+        kept += [float(value) for values in (loss.estimate, loss.low, loss.high) for value in values[late]]
     return drawing.span([value for value in kept if not np.isnan(value)])
 
 
 def losses(table: pa.Table) -> Figure | None:
     """Both losses by epoch: the mean of the models with a fold left out, and the model of all data."""
-    found = read(table)
-    if not found:
+    by_kind = read(table)
+    if not by_kind:
         return None
-    figure = drawing.canvas(2.2 + 2 * style.ROW + 0.65)
-    axes = drawing.place(figure, style.LEFT, 0.5, drawing.WIDTH - style.LEFT - style.RIGHT, 2.2)
-    for (models, split), each in found.items():
+    alt = " ".join(in_words(by_kind, models) for models in MODELS if any(name == models for name, _ in by_kind))
+    title = "Do the losses show what is memorised?"
+    return Figure("losses", title, about(by_kind), alt, drawn(by_kind))
+
+
+def drawn(by_kind: Losses) -> str:
+    """The losses as SVG."""
+    figure = drawing.canvas(2.2 + 2 * legend.ROW + 0.65)
+    axes = layout.wide(figure, 0.5, 2.2)
+    for (models, split), loss in by_kind.items():
         look: dict[str, Any] = {"color": drawing.light(SPLITS[split])}
-        whole = ~np.isnan(each.low) & ~np.isnan(each.high)
+        whole = ~np.isnan(loss.low) & ~np.isnan(loss.high)
         if whole.any():
-            axes.fill_between(each.epochs[whole], each.low[whole], each.high[whole], alpha=0.18, linewidth=0, **look)
-        alone: dict[str, Any] = {"marker": "o", "markersize": 4} if len(each.epochs) == 1 else {}
-        axes.plot(each.epochs, each.estimate, linewidth=1.5, linestyle=dash(models), **look, **alone)
-    last = max(int(each.epochs[-1]) for each in found.values())
-    low, high = limits(list(found.values()))
-    axes.set_ylim(low, high)
-    axes.set_xlim(*drawing.span([0.0, float(last)], 0.03))
+            axes.fill_between(loss.epochs[whole], loss.low[whole], loss.high[whole], alpha=0.18, linewidth=0, **look)
+        alone: dict[str, Any] = {"marker": "o", "markersize": 4} if len(loss.epochs) == 1 else {}
+        axes.plot(loss.epochs, loss.estimate, linewidth=1.5, linestyle=dash(models), **look, **alone)
+    axes.set_ylim(*limits(list(by_kind.values())))
+    axes.set_xlim(*drawing.span([0.0, float(max(int(loss.epochs[-1]) for loss in by_kind.values()))], 0.03))
     drawing.ticks(axes, 6, 5, whole=True)
     axes.set_xlabel("epoch")
     axes.set_ylabel("loss, nats per image")
-    style.legend(figure, key(found))
-    above = max(int(each.epochs[each.estimate > high].max(initial=0)) for each in found.values())
+    short = {"folds": "a fold left out", "whole": "of all data"}
+    entries = [
+        legend.line(
+            f"{split}, {short[models]}", color=drawing.light(SPLITS[split]), linewidth=1.5, linestyle=dash(models)
+        )
+        for models, split in by_kind
+    ]
+    legend.above(figure, entries)
+    return drawing.svg(figure, "losses")
+
+
+def about(by_kind: Losses) -> str:
+    """The caption of the figure."""
+    high = limits(list(by_kind.values()))[1]
+    above = max(int(loss.epochs[loss.estimate > high].max(initial=0)) for loss in by_kind.values())
     cut = f" Losses up to epoch {above} lie above what is drawn." if above else ""
-    trainings = max((each.n for (models, _), each in found.items() if models == "folds"), default=0)
+    trainings = max((loss.n for (models, _), loss in by_kind.items() if models == "folds"), default=0)
     shade = (
         f" Shade: 95 % t intervals over {trainings} trainings, hidden where narrower than the line."
         if trainings > 1
         else ""
     )
-    caption = (
+    return (
         "What is minimised (the negative lower bound of log P), in nats per image: of the images trained on as they "
         f"were seen in the epoch, and of the test split after it.{shade} Where the two part, models overfit; memory "
         f"needs no such gap.{cut}"
     )
-    alt = " ".join(said(found, models) for models in MODELS if any(name == models for name, _ in found))
-    title = "Do the losses show what is memorised?"
-    return Figure("losses", title, caption, alt, drawing.svg(figure, "losses"))
 
 
 def dash(models: str) -> Any:
     return "-" if models == "folds" else (0, (4, 2))
 
 
-def key(found: dict[tuple[str, str], Loss]) -> list[Any]:
-    short = {"folds": "a fold left out", "whole": "of all data"}
-    return [
-        style.of_line(
-            f"{split}, {short[models]}", color=drawing.light(SPLITS[split]), linewidth=1.5, linestyle=dash(models)
-        )
-        for models, split in found
-    ]
-
-
-def said(found: dict[tuple[str, str], Loss], models: str) -> str:
+def in_words(by_kind: Losses, models: str) -> str:
     """The last losses, the gap between them and where the test loss was lowest, in words."""
-    splits = {split: found[models, split] for split in SPLITS if (models, split) in found}
-    last = {split: float(each.estimate[-1]) for split, each in splits.items()}
-    n = max(each.n for each in splits.values())
+    splits = {split: by_kind[models, split] for split in SPLITS if (models, split) in by_kind}
+    last = {split: float(loss.estimate[-1]) for split, loss in splits.items()}
+    n = max(loss.n for loss in splits.values())
     words = f"{MODELS[models].capitalize()}, {n} training{'s'[: n > 1]}, after epoch "
-    words += f"{max(int(each.epochs[-1]) for each in splits.values())}: "
+    words += f"{max(int(loss.epochs[-1]) for loss in splits.values())}: "
     words += ", ".join(f"{split} loss {drawing.number(value)}" for split, value in last.items())
     if len(last) == 2:
         words += f", gap {drawing.number(last['test'] - last['train'])}"

@@ -1,4 +1,4 @@
-"""The table of scores as columns of numbers, and which observations are highly memorised."""
+"""The scores of observations by column, and which observations are highly memorised."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HIGH = 0.95  # the quantile of the published score above which an observation is
 
 @dataclass(frozen=True)
 class Observed:
-    """One row per observation; columns are empty where the table has none such, and NaN where there is no number."""
+    """One row per observation. Columns that the table lacks are empty; nulls are NaN."""
 
     table: pa.Table
 
@@ -30,13 +30,13 @@ class Observed:
 
     @cached_property
     def scores(self) -> dict[str, Array]:
-        """Each score there is of all observations."""
-        found = {score: self.column(column) for score, column in COLUMNS.items()}
-        return {score: values for score, values in found.items() if np.isfinite(values).any()}
+        """The scores that have any value, over all observations."""
+        scores = {score: self.column(column) for score, column in COLUMNS.items()}
+        return {score: values for score, values in scores.items() if np.isfinite(values).any()}
 
     @property
     def high(self) -> NDArray[np.bool_]:
-        """Whether each observation is highly memorised; nobody is where there are no published scores."""
+        """Whether each observation is highly memorised; all false without published scores."""
         values = self.column(COLUMNS["published"])
         there = values[~np.isnan(values)]
         return values > np.quantile(there, HIGH) if len(there) else np.zeros(len(values), np.bool_)

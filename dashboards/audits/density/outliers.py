@@ -1,4 +1,4 @@
-"""Whether what is highly memorised is what the model holds for outliers: figures 3, 10 and 11."""
+"""Whether highly memorised observations are outliers to the model, as in figures 3, 10 and 11."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dashboards import drawing
-from dashboards.audits.density import style
+from dashboards import drawing, legend
+from dashboards.audits.density import kinds
 from dashboards.audits.density.observed import HIGH, Array, Observed
 from dashboards.columns import integers, numbers
 from dashboards.figure import Figure
@@ -52,32 +52,11 @@ def signed(value: float) -> str:
 
 def outliers(table: pa.Table, seen: Observed) -> Figure | None:
     """Counts of highly memorised and regular observations by log P where trained on, and the share of the former."""
-    found = binned(table)
-    if found is None:
+    bins = binned(table)
+    if bins is None:
         return None
-    n = len(found.low)
-    legible = n <= LEGIBLE
-    height = min(TALL, (0.24 if n <= 24 else 0.19) * n)
-    figure = drawing.canvas(height + style.ROW + 0.85)
-    left = drawing.place(figure, LEFT, 0.55, COUNTS, height)
-    right = drawing.place(figure, LEFT + COUNTS + APART, 0.55, SHARES, height)
-    counted(left, found, legible)
-    shared(right, found)
-    for axes in (left, right):
-        axes.set_ylim(-0.5, n - 0.5)
-        axes.grid(axis="y", visible=False)
-        axes.tick_params(axis="y", length=0)
-        axes.spines["left"].set_visible(False)
-    ticks = range(n) if legible else np.unique(np.linspace(0, n - 1, 12).astype(np.int64)).tolist()
-    left.set_yticks(list(ticks), [found.name(at) for at in ticks], color=drawing.light("ink"))
-    right.set_yticks([])
-    left.annotate(
-        "U, nats", (-LEFT * 72 + 6, height * 72 + 8), xycoords="axes points", color=drawing.light("muted"),
-        fontsize=drawing.TEXT - 1,
-    )  # fmt: skip
-    style.legend(figure, [style.of_patch(colour, style.KINDS[kind]) for kind, colour in style.OF_KIND.items()])
     inside = within(seen)
-    total = {kind: int(counts.sum()) for kind, counts in found.counts.items()}
+    total = {kind: int(counts.sum()) for kind, counts in bins.counts.items()}
     caption = (
         "U: log P of an observation to models trained on it; the outermost bins are open. Left: observations in each "
         f"bin, on a logarithmic scale, with the number of highly memorised ones (M above its {HIGH:.0%} quantile). "
@@ -85,43 +64,69 @@ def outliers(table: pa.Table, seen: Observed) -> Figure | None:
         "bin would have if memory had nothing to do with U. "
         f"{total['memorised']:,} highly memorised and {total['regular']:,} regular observations.{inside}"
     )
-    alt = f"{words(found)}{inside} {' '.join(examples(table))}".strip()
+    alt = f"{words(bins)}{inside} {' '.join(examples(table))}".strip()
     title = "Are the highly memorised those that the model holds for outliers?"
-    return Figure("outliers", title, caption, alt, drawing.svg(figure, "outliers"))
+    return Figure("outliers", title, caption, alt, drawn(bins))
+
+
+def drawn(bins: Binned) -> str:
+    """The bins as SVG, from the lowest up: counts on the left, shares on the right."""
+    n = len(bins.low)
+    legible = n <= LEGIBLE
+    height = min(TALL, (0.24 if n <= 24 else 0.19) * n)
+    figure = drawing.canvas(height + legend.ROW + 0.85)
+    left = drawing.place(figure, LEFT, 0.55, COUNTS, height)
+    right = drawing.place(figure, LEFT + COUNTS + APART, 0.55, SHARES, height)
+    counted(left, bins, legible)
+    shared(right, bins)
+    for axes in (left, right):
+        axes.set_ylim(-0.5, n - 0.5)
+        drawing.bare(axes)
+    ticks = range(n) if legible else np.unique(np.linspace(0, n - 1, 12).astype(np.int64)).tolist()
+    left.set_yticks(list(ticks), [bins.name(at) for at in ticks], color=drawing.light("ink"))
+    right.set_yticks([])
+    left.annotate(
+        "U, nats", (-LEFT * 72 + 6, height * 72 + 8), xycoords="axes points", color=drawing.light("muted"),
+        fontsize=drawing.TEXT - 1,
+    )  # fmt: skip
+    legend.above(figure, [kinds.of_area(colour, kinds.KINDS[kind]) for kind, colour in kinds.OF_KIND.items()])
+    return drawing.svg(figure, "outliers")
 
 
 def binned(table: pa.Table) -> Binned | None:
+    """The bins of the table in ascending order; None if they are empty."""
     if not set(table.column_names) >= NEEDED or not table.num_rows:
         return None
     order = ordered(table)
     low, high = numbers(table, "low"), numbers(table, "high")
-    counts = {kind: integers(table, kind)[order].astype(np.float64) for kind in style.KINDS}
-    if not sum(float(each.sum()) for each in counts.values()):
+    counts = {kind: integers(table, kind)[order].astype(np.float64) for kind in kinds.KINDS}
+    if not sum(float(of_kind.sum()) for of_kind in counts.values()):
         return None
     share = (numbers(table, name)[order] for name in ("share", "share_low", "share_high"))
     return Binned(low[order], high[order], counts, *share)
 
 
 def ordered(table: pa.Table) -> NDArray[np.int64]:
-    """The rows of bins from the lowest up; open ends are null."""
+    """The row indices of bins in ascending order; open ends are null."""
     low, high = numbers(table, "low"), numbers(table, "high")
     return np.lexsort((np.where(np.isnan(high), np.inf, high), np.where(np.isnan(low), -np.inf, low)))
 
 
-def counted(axes: Any, found: Binned, legible: bool) -> None:
-    y = np.arange(len(found.low))
-    most = max(float(each.max()) for each in found.counts.values())
+def counted(axes: Any, bins: Binned, legible: bool) -> None:
+    """Bars of both kinds; `legible`: with the number of highly memorised observations."""
+    y = np.arange(len(bins.low))
+    most = max(float(counts.max()) for counts in bins.counts.values())
     axes.set_xscale("log")
     axes.set_xlim(0.6, most * 1.15)
     axes.set_axisbelow(True)
     for kind, offset in (("memorised", 0.2), ("regular", -0.2)):
-        there = found.counts[kind] > 0
-        colour = style.OF_KIND[kind]
-        bars = found.counts[kind][there] - 0.6
+        there = bins.counts[kind] > 0
+        colour = kinds.OF_KIND[kind]
+        bars = bins.counts[kind][there] - 0.6
         look = {"color": drawing.light(f"{colour}-band"), "edgecolor": drawing.light(colour), "linewidth": 0.9}
         axes.barh(y[there] + offset, bars, 0.38, left=0.6, **look)
     if legible:
-        for at, count in enumerate(found.counts["memorised"]):
+        for at, count in enumerate(bins.counts["memorised"]):
             if count:
                 axes.annotate(
                     f"{int(count):,}", (count, at + 0.2), (3, 0), textcoords="offset points", va="center",
@@ -135,25 +140,26 @@ def counted(axes: Any, found: Binned, legible: bool) -> None:
     axes.set_xlabel("observations")
 
 
-def shared(axes: Any, found: Binned) -> None:
-    there = ~np.isnan(found.share)
-    y = np.arange(len(found.low))[there]
-    colour = drawing.light(style.OF_KIND["memorised"])
-    memorised, regular = (float(each.sum()) for each in found.counts.values())
-    axes.axvline(memorised / (memorised + regular), **style.null())
-    heights, ends = drawing.broken(y, found.share_low[there], found.share_high[there])
+def shared(axes: Any, bins: Binned) -> None:
+    """The share of highly memorised observations with its interval, and a line at that of all."""
+    there = ~np.isnan(bins.share)
+    y = np.arange(len(bins.low))[there]
+    colour = drawing.light(kinds.OF_KIND["memorised"])
+    memorised, regular = (float(counts.sum()) for counts in bins.counts.values())
+    axes.axvline(memorised / (memorised + regular), **drawing.NULL)
+    heights, ends = drawing.broken(y, bins.share_low[there], bins.share_high[there])
     axes.plot(ends, heights, color=colour, linewidth=2, solid_capstyle="butt")
-    axes.plot(found.share[there], y, "o", color=colour, markersize=4.5)
+    axes.plot(bins.share[there], y, "o", color=colour, markersize=4.5)
     # Of a few observations an interval says little and reaches far: it may run off.
-    many = np.sum(list(found.counts.values()), axis=0)[there] >= MANY
-    top = float(found.share_high[there][many].max()) if many.any() else 1.0
+    many = np.sum(list(bins.counts.values()), axis=0)[there] >= MANY
+    top = float(bins.share_high[there][many].max()) if many.any() else 1.0
     axes.set_xlim(-0.04 * top, 1.06 * top)
     drawing.ticks(axes, across=3)
     axes.set_xlabel("share memorised")
 
 
 def within(seen: Observed) -> str:
-    """How many of the highly memorised are no outliers by their U, in words; nothing where it is not known."""
+    """The number of highly memorised observations that are no outliers, in words; empty if U is unknown."""
     u, high = seen.column("log_p_trained"), seen.high
     if not len(u) or len(u) != len(high):
         return ""
@@ -161,42 +167,43 @@ def within(seen: Observed) -> str:
     u, high = u[there], high[there]
     if not high.any():
         return ""
-    low, top = (float(each) for each in np.quantile(u, MIDDLE))
+    low, top = (float(end) for end in np.quantile(u, MIDDLE))
     inside = int(((u >= low) & (u <= top) & high).sum())
     return (
-        f" {style.share(inside, int(high.sum()))} of the highly memorised lie in the middle 90 % of U, "
+        f" {kinds.share(inside, int(high.sum()))} of the highly memorised lie in the middle 90 % of U, "
         f"{signed(float(f'{low:.4g}'))} to {signed(float(f'{top:.4g}'))}."
     )
 
 
-def words(found: Binned) -> str:
-    said = []
-    for index in dict.fromkeys((0, int(found.counts["regular"].argmax()), len(found.low) - 1)):
-        memorised, regular = (int(each[index]) for each in found.counts.values())
-        said.append(f"U {found.name(index)}: {style.share(memorised, memorised + regular)} highly memorised")
-    return f"{'; '.join(said)}."
+def words(bins: Binned) -> str:
+    """The share of highly memorised observations in the lowest, the fullest and the highest bin, in words."""
+    shares = []
+    for index in dict.fromkeys((0, int(bins.counts["regular"].argmax()), len(bins.low) - 1)):
+        memorised, regular = (int(counts[index]) for counts in bins.counts.values())
+        shares.append(f"U {bins.name(index)}: {kinds.share(memorised, memorised + regular)} highly memorised")
+    return f"{'; '.join(shares)}."
 
 
 def examples(table: pa.Table) -> Iterator[str]:
     """Rows of both kinds from a few bins, in words."""
     for name, rows in chosen(table, SHOWN):
-        named = [f"{style.KINDS[kind]} rows {', '.join(map(str, some[:NAMED]))}" for kind, some in rows.items() if some]
+        named = [f"{kinds.KINDS[kind]} rows {', '.join(map(str, some[:NAMED]))}" for kind, some in rows.items() if some]
         if named:
             yield f"Among U {name}: {'; '.join(named)}."
 
 
 def chosen(table: pa.Table, most: int) -> Iterator[tuple[str, dict[str, list[int]]]]:
     """Some bins with examples of both kinds, from the lowest up: the bin's name, and the rows of each kind."""
-    columns = {kind: f"{kind}_rows" for kind in style.KINDS}
-    found = binned(table)
-    if found is None or not set(columns.values()) <= set(table.column_names):
+    columns = {kind: f"{kind}_rows" for kind in kinds.KINDS}
+    bins = binned(table)
+    if bins is None or not set(columns.values()) <= set(table.column_names):
         return
     order = ordered(table).tolist()
     rows = {kind: table[column].to_pylist() for kind, column in columns.items()}
-    there = [
-        (found.name(at), {kind: list(some[index] or ()) for kind, some in rows.items()})
+    examples = [
+        (bins.name(at), {kind: list(of_kind[index] or ()) for kind, of_kind in rows.items()})
         for at, index in enumerate(order)
     ]
-    both = [each for each in there if all(each[1].values())]
+    both = [(name, of_bin) for name, of_bin in examples if all(of_bin.values())]
     if both:
         yield from (both[at] for at in np.unique(np.linspace(0, len(both) - 1, most).round().astype(np.int64)))

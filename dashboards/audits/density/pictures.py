@@ -1,4 +1,4 @@
-"""Images of what is memorised least and most, of near duplicates, and of what a model draws: figures 2, 7 to 9."""
+"""Images of the least and most memorised, near duplicates and samples, as in figures 2 and 7 to 9."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashboards import drawing
-from dashboards.audits.density import style
+from dashboards.audits.density import kinds
 from dashboards.audits.density.observed import Observed
 from dashboards.audits.density.outliers import chosen
 from dashboards.columns import integers, numbers
@@ -24,56 +24,56 @@ PAIRS = 8  # of near duplicates
 BINS = 5  # of log P, with examples of both kinds
 EXAMPLES = 4  # of each kind in a bin
 SAMPLES = 15
+CAPTION = (
+    f"Observations with the {EACH} lowest, the {EACH} median and the {EACH} highest scores M as published, in "
+    "nats, each with its p-value; examples of highly memorised and regular ones by log P; the closest pairs of "
+    "training images; and images drawn from the model of all data: as far as each was measured."
+)
 NAMES = {"lowest": "Least memorised", "median": "In the middle", "highest": "Most memorised"}
 
 
 def pictures(run: Run, show_images: bool) -> Gallery | None:
-    """Observations by their score as published, from the lowest up, then examples, duplicates and samples there are."""
+    """Observations by their published score in ascending order, then outliers, duplicates and samples."""
     seen = Observed(run.table("scores"))
     groups = ends(seen)
-    duplicates = run.table("duplicates")
-    if not groups and not duplicates.num_rows:
+    if not groups and not run.table("duplicates").num_rows:
         return None
-    caption = (
-        f"Observations with the {EACH} lowest, the {EACH} median and the {EACH} highest scores M as published, in "
-        "nats, each with its p-value; examples of highly memorised and regular ones by log P; the closest pairs of "
-        "training images; and images drawn from the model of all data: as far as each was measured."
-    )
     config = run.private_config
     if not isinstance(config, Density):
-        return Gallery(caption, False, "The pictures cannot be drawn: the audit has changed since the run was made.")
-    rows = " ".join(f"{NAMES[name]}: {', '.join(str(seen.rows[at]) for at in each)}." for name, each in groups.items())
+        return Gallery(CAPTION, False, "The pictures cannot be drawn: the audit has changed since the run was made.")
+    places = " ".join(f"{NAMES[name]}: {', '.join(str(seen.rows[at]) for at in of)}." for name, of in groups.items())
+    rows = f"Rows of observations. {places}"
     if not (show_images or is_embedded(config.data.name)):
         hidden = f"Images of {config.data.named().name} are yours and are not shown unless asked for with --show-images"
-        return Gallery(caption, False, f"{hidden}. Rows of observations. {rows}")
+        return Gallery(CAPTION, False, f"{hidden}. {rows}")
     try:
-        images = load(config.data)
-        observed = images.test_images if config.asked == "test" else images.train_images
-        shown = (
-            *of_scores(seen, groups, observed),
-            *of_outliers(run, seen, observed),
-            *of_pairs(run, images.train_images),
-            *of_samples(run, images.shape),
-        )
+        return Gallery(CAPTION, True, "", tuple(measured(run, config, seen, groups)))
     except (ValueError, OSError, IndexError, StoreError) as error:  # DatasetError among them
-        return Gallery(
-            caption, False, f"The pictures cannot be drawn{reason(run, error)}. Rows of observations. {rows}"
-        )
-    return Gallery(caption, True, "", shown)
+        return Gallery(CAPTION, False, f"The pictures cannot be drawn{reason(run, error)}. {rows}")
+
+
+def measured(run: Run, config: Density, seen: Observed, groups: dict[str, NDArray[np.int64]]) -> Iterator[Picture]:
+    """The pictures of all that the run has measured."""
+    images = load(config.data)
+    observed = images.test_images if config.asked == "test" else images.train_images
+    yield from of_scores(seen, groups, observed)
+    yield from of_outliers(run, seen, observed)
+    yield from of_pairs(run, images.train_images)
+    yield from of_samples(run, images.shape)
 
 
 def ends(seen: Observed) -> dict[str, NDArray[np.int64]]:
-    """Places of the observations with the lowest, median and highest scores, each from the lowest up; none twice."""
+    """Indices of the observations with the lowest, median and highest scores, disjoint and ascending."""
     scores = seen.column("m")
     there = np.flatnonzero(~np.isnan(scores))
     if len(there) != 0 and len(seen.rows) != len(scores):
         return {}
     order = there[np.argsort(scores[there], kind="stable")]
-    each = min(EACH, len(order) // 3)
-    if not each:
+    count = min(EACH, len(order) // 3)
+    if not count:
         return {"highest": order} if len(order) else {}
-    middle = (len(order) - each) // 2
-    return {"lowest": order[:each], "median": order[middle : middle + each], "highest": order[-each:]}
+    middle = (len(order) - count) // 2
+    return {"lowest": order[:count], "median": order[middle : middle + count], "highest": order[-count:]}
 
 
 def of_scores(seen: Observed, groups: dict[str, NDArray[np.int64]], observed: Pixels) -> Iterator[Picture]:
@@ -96,13 +96,13 @@ def of_outliers(run: Run, seen: Observed, observed: Pixels) -> Iterator[Picture]
     for name, rows in chosen(run.table("outliers"), BINS):
         for kind, some in rows.items():
             for row in islice((row for row in some if row in places), EXAMPLES):
-                title = f"{style.KINDS[kind]}, {scored(seen, places[row])}"
+                title = f"{kinds.KINDS[kind]}, {scored(seen, places[row])}"
                 group = f"Highly memorised and regular, U {name} nats"
                 yield Picture(encoded(observed[row]), title, f"Observation, {title}, U {name}", group)
 
 
 def of_pairs(run: Run, images: Pixels) -> Iterator[Picture]:
-    """The closest pairs, the two images of each beside one another."""
+    """The closest pairs, with the two images of each side by side."""
     table = run.table("duplicates")
     if not {"rank", "row", "other", "distance"} <= set(table.column_names):
         return
@@ -111,12 +111,12 @@ def of_pairs(run: Run, images: Pixels) -> Iterator[Picture]:
     for at in np.argsort(rank, kind="stable")[:PAIRS]:
         pair = (int(row[at]), int(other[at]))
         title = f"rows {pair[0]} and {pair[1]}, distance {drawing.number(float(distance[at]))}"
-        beside = np.concatenate([images[each] for each in pair], axis=1)
+        beside = np.concatenate([images[image] for image in pair], axis=1)
         yield Picture(encoded(beside), title, f"Two training images, {title}", "Closest pairs of training images")
 
 
 def of_samples(run: Run, shape: tuple[int, int, int]) -> Iterator[Picture]:
-    """A few images drawn from the model of all data, where it is there and did draw."""
+    """A few samples of the model trained on all data, if it has any."""
     samples = drawn(run, shape)
     for at, image in enumerate([] if samples is None else samples[:SAMPLES]):
         pixels = np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8)
@@ -124,9 +124,9 @@ def of_samples(run: Run, shape: tuple[int, int, int]) -> Iterator[Picture]:
 
 
 def drawn(run: Run, shape: tuple[int, int, int]) -> NDArray[np.float32] | None:
-    """What a model drew, (images, h, w, c) in [0, 1]; None where none did.
+    """The samples of a model, (images, h, w, c) in [0, 1]; None if no model has any.
 
-    Which one drew is in the records: all models' tables together may be larger than memory.
+    The model is found by the records, since all models' tables together may be larger than memory.
     """
     stored = run.store.keys()
     for key in run.journal.roots().get("fits", ()):
@@ -136,8 +136,9 @@ def drawn(run: Run, shape: tuple[int, int, int]) -> NDArray[np.float32] | None:
         if not count:
             continue
         table = run.store.read(key)
-        found = [each for each in table["samples"].to_pylist() if each] if "samples" in table.column_names else []
-        values = np.frombuffer(found[-1], np.float32) if found else np.empty(0, np.float32)
+        samples = table["samples"].to_pylist() if "samples" in table.column_names else []
+        written = [sample for sample in samples if sample]
+        values = np.frombuffer(written[-1], np.float32) if written else np.empty(0, np.float32)
         if len(values) and len(values) % int(np.prod(shape)) == 0:
             return values.reshape(-1, *shape)
     return None

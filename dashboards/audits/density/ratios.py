@@ -1,4 +1,4 @@
-"""Whether samples lie nearer to what is memorised: the nearest-neighbour ratio against the score: figures 5, 12, 13."""
+"""Nearest-neighbour ratios of samples against the score, as in figures 5, 12 and 13."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dashboards import drawing
-from dashboards.audits.density import style
+from dashboards import drawing, layout, legend
+from dashboards.audits.density import kinds
 from dashboards.audits.density.observed import HIGH, Array
 from dashboards.columns import integers, numbers, texts
 from dashboards.figure import Figure
@@ -17,6 +17,7 @@ from dashboards.figure import Figure
 NEEDED = {"group", "low", "high", "mean", "standard_error", "n", "quantiles"}
 PANEL = 1.75  # inches
 SE = 1.96
+Kinds = dict[str, tuple[Array, int]]  # kind -> the quantiles of its ratios, and how many it has
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,18 @@ class Bins:
     error: Array
     n: Array
 
+    @property
+    def width(self) -> float:
+        """The median width of the bins; 1 if all are open."""
+        widths = self.high - self.low
+        return float(np.nanmedian(widths)) if not np.isnan(widths).all() else 1.0
+
+    @property
+    def starts(self) -> Array:
+        """The lower end of each bin, as if the open ones were as wide as the others."""
+        starts: Array = np.where(np.isnan(self.low), self.high - self.width, self.low)
+        return starts
+
 
 def ratios(table: pa.Table) -> Figure | None:
     """The mean ratio by score with 1.96 standard errors, and its distribution for both kinds of observations."""
@@ -37,45 +50,49 @@ def ratios(table: pa.Table) -> Figure | None:
     bins, groups = of_bins(table), of_kinds(table)
     if bins is None and not groups:
         return None
+    alt = [*([] if bins is None else [of_means(bins)]), *(of_quantiles(kind, *group) for kind, group in groups.items())]
+    title = "Does the model draw images nearer to what it memorised?"
+    return Figure("neighbours", title, about(bins, groups), " ".join(alt), drawn(bins, groups))
+
+
+def drawn(bins: Bins | None, groups: Kinds) -> str:
+    """The means above the distributions as SVG, as far as there are both."""
     panels = (bins is not None) + bool(groups)
-    figure = drawing.canvas((PANEL + 0.6) * panels + style.ROW + 0.2)
-    width, cut, said = drawing.WIDTH - style.LEFT - style.RIGHT, "", []
+    figure = drawing.canvas((PANEL + 0.6) * panels + legend.ROW + 0.2)
     if bins is not None:
-        axes = drawing.place(figure, style.LEFT, (PANEL + 0.6) * bool(groups) + 0.55, width, PANEL)
-        cut = by_score(axes, bins)
-        said.append(of_means(bins))
+        by_score(layout.wide(figure, (PANEL + 0.6) * bool(groups) + 0.55, PANEL), bins)
     if groups:
-        axes = drawing.place(figure, style.LEFT, 0.55, width, PANEL)
-        cumulative(axes, groups)
-        handles = [
-            style.of_line(
-                style.KINDS[kind], color=drawing.light(style.OF_KIND[kind]), linewidth=2, linestyle=style.DASHES[kind]
-            )
-            for kind in groups
-        ]
-        style.legend(figure, handles)
-        said += [of_quantiles(kind, *each) for kind, each in groups.items()]
+        cumulative(layout.wide(figure, 0.55, PANEL), groups)
+        legend.above(figure, [legend.line(kinds.KINDS[kind], linewidth=2, **look(kind)) for kind in groups])
+    return drawing.svg(figure, "neighbours")
+
+
+def look(kind: str) -> dict[str, Any]:
+    """The line of a kind of observations."""
+    return {"color": drawing.light(kinds.OF_KIND[kind]), "linestyle": kinds.DASHES[kind]}
+
+
+def about(bins: Bins | None, groups: Kinds) -> str:
+    """The caption of the figure."""
     above = (
         f"Dots: the mean over the observations of a bin of M with ± {SE} standard errors over them; hollow: a bin with "
-        f"one observation, which has none.{cut} "
+        f"one observation, which has none.{left_out(bins)} "
         if bins is not None
         else ""
     )
     below = (
         "Below: the share of observations whose ratio is at most so much: the further right a line lies, the nearer "
         f"samples come. Highly memorised: M above its {HIGH:.0%} quantile, n "
-        + ", ".join(f"{n:,} {style.KINDS[kind]}" for kind, (_, n) in groups.items())
+        + ", ".join(f"{n:,} {kinds.KINDS[kind]}" for kind, (_, n) in groups.items())
         + ". "
         if groups
         else ""
     )
-    caption = (
+    return (
         "The ratio of an observation: its distance to the nearest validation image over that to the nearest image "
         "drawn from the model, as many of both; Euclidean, at half the resolution. Dashed: 1, both equally near. "
         f"{above}{below}One set of samples of one model: its chance is in no interval here."
     )
-    title = "Does the model draw images nearer to what it memorised?"
-    return Figure("neighbours", title, caption, " ".join(said), drawing.svg(figure, "neighbours"))
 
 
 def of_bins(table: pa.Table) -> Bins | None:
@@ -89,28 +106,25 @@ def of_bins(table: pa.Table) -> Bins | None:
     return Bins(low[rows], high[rows], mean[rows], np.where(n > 1, error[rows], np.nan), n)
 
 
-def of_kinds(table: pa.Table) -> dict[str, tuple[Array, int]]:
-    """Kind -> the quantiles of its ratios, at even steps from the smallest to the largest, and how many it has."""
+def of_kinds(table: pa.Table) -> Kinds:
+    """The quantiles of each kind's ratios, at even steps from the smallest to the largest, and how many it has."""
     group, n, quantiles = texts(table, "group"), integers(table, "n"), table["quantiles"].to_pylist()
-    found = {}
-    for kind in style.KINDS:
+    groups = {}
+    for kind in kinds.KINDS:
         for row in np.flatnonzero(group == kind):
             values = np.array(quantiles[row] or [], np.float64)
             if len(values) > 1 and np.isfinite(values).all():
-                found[kind] = (values, int(n[row]))
-    return found
+                groups[kind] = (values, int(n[row]))
+    return groups
 
 
-def by_score(axes: Any, bins: Bins) -> str:
-    """The mean of each bin; what of it is not drawn, in words."""
+def by_score(axes: Any, bins: Bins) -> None:
+    """The mean of each bin that is drawn."""
     shown = kept(bins)
-    widths = bins.high - bins.low
-    width = float(np.nanmedian(widths)) if not np.isnan(widths).all() else 1.0
-    low = np.where(np.isnan(bins.low), bins.high - width, bins.low)
-    middle = (low + np.where(np.isnan(bins.high), low + width, bins.high)) / 2
+    middle = (bins.starts + np.where(np.isnan(bins.high), bins.starts + bins.width, bins.high)) / 2
     alone = np.isnan(bins.error)
     accent = drawing.light("accent")
-    axes.axhline(1, **style.null())
+    axes.axhline(1, **drawing.NULL)
     several, single = shown & ~alone, shown & alone
     half = SE * bins.error[several]
     axes.plot(
@@ -124,15 +138,20 @@ def by_score(axes: Any, bins: Bins) -> str:
     drawing.ticks(axes, 6, 5)
     axes.set_xlabel("M as published, nats")
     axes.set_ylabel("mean ratio")
-    left = ~shown
+
+
+def left_out(bins: Bins) -> str:
+    """The observations of the bins that are not drawn, in words; empty where all are."""
+    left = ~kept(bins)
     if not left.any():
         return ""
-    count, far = int(bins.n[left].sum()), low[left][np.abs(low[left]).argmax()]
+    starts = bins.starts[left]
+    count, far = int(bins.n[left].sum()), starts[np.abs(starts).argmax()]
     return f" Not drawn: {count:,} observation{'s'[: count > 1]} in far bins, to {drawing.number(float(far))} nats."
 
 
 def kept(bins: Bins) -> Any:
-    """The bins but those of a few observations far from all others, which would press the rest together."""
+    """Mask of the bins to draw: all but those of a few observations far from the others."""
     share = np.cumsum(bins.n) / bins.n.sum()
     first, last = int((share >= 0.0005).argmax()), int((share >= 0.9995).argmax())
     edge = np.where(np.isnan(bins.low), bins.high, bins.low)
@@ -140,13 +159,12 @@ def kept(bins: Bins) -> Any:
     return (edge >= edge[first] - 0.5 * reach) & (edge <= edge[last] + 0.5 * reach)
 
 
-def cumulative(axes: Any, groups: dict[str, tuple[Array, int]]) -> None:
-    axes.axvline(1, **style.null())
+def cumulative(axes: Any, groups: Kinds) -> None:
+    """The share of observations up to each ratio, a line for each kind."""
+    axes.axvline(1, **drawing.NULL)
     ends = [1.0]
     for kind, (values, _) in groups.items():
-        steps = np.linspace(0, 1, len(values))
-        look = {"color": drawing.light(style.OF_KIND[kind]), "linestyle": style.DASHES[kind]}
-        axes.plot(values, steps, linewidth=2, **look)
+        axes.plot(values, np.linspace(0, 1, len(values)), linewidth=2, **look(kind))
         ends += np.quantile(values, (0.01, 0.99)).tolist()
     axes.set_xlim(*drawing.span(ends))
     axes.set_ylim(-0.02, 1.02)
@@ -156,9 +174,10 @@ def cumulative(axes: Any, groups: dict[str, tuple[Array, int]]) -> None:
 
 
 def of_means(bins: Bins) -> str:
+    """The mean ratio and in how many bins it differs from 1, in words."""
     mean = float(np.average(bins.mean, weights=bins.n))
     half = SE * bins.error
-    above, below = (int(each.sum()) for each in (bins.mean - half > 1, bins.mean + half < 1))
+    above, below = (int(differing.sum()) for differing in (bins.mean - half > 1, bins.mean + half < 1))
     return (
         f"Mean ratio {drawing.number(mean)} over {int(bins.n.sum()):,} observations in {len(bins.n)} bins of M; in "
         f"{above} bins it is above 1 and in {below} below 1 by more than {SE} standard errors."
@@ -166,5 +185,6 @@ def of_means(bins: Bins) -> str:
 
 
 def of_quantiles(kind: str, values: Array, n: int) -> str:
-    low, middle, high = (drawing.number(float(each)) for each in np.quantile(values, (0.05, 0.5, 0.95)))
-    return f"{style.KINDS[kind].capitalize()} (n {n:,}): median ratio {middle}, middle 90 % {low} to {high}."
+    """The median ratio of a kind and its middle 90 %, in words."""
+    low, middle, high = (drawing.number(float(value)) for value in np.quantile(values, (0.05, 0.5, 0.95)))
+    return f"{kinds.KINDS[kind].capitalize()} (n {n:,}): median ratio {middle}, middle 90 % {low} to {high}."

@@ -1,4 +1,4 @@
-"""Statistics of the scores, by epoch and label, from the table that holds them."""
+"""Statistics of the scores by epoch and label."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEEDED = {"epoch", "score", "label", "statistic", "estimate", "low", "high", "n"
 
 @dataclass(frozen=True)
 class Followed:
-    """A statistic over the recorded epochs, with its interval (NaN: none) and over how many repetitions."""
+    """A statistic by epoch, with its interval over `n` repetitions; NaN without one."""
 
     epochs: NDArray[np.int64]
     estimate: Array
@@ -27,15 +27,15 @@ class Followed:
     high: Array
     n: int
 
-    def said(self, at: int = -1) -> str:
+    def in_words(self, at: int = -1) -> str:
         """The estimate at one of the epochs, with its interval, in words."""
-        low, high = (None if np.isnan(each[at]) else float(each[at]) for each in (self.low, self.high))
+        low, high = (None if np.isnan(end[at]) else float(end[at]) for end in (self.low, self.high))
         return f"{drawing.number(float(self.estimate[at]))}{drawing.interval(low, high)}"
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """One row per epoch, score, label and statistic; those of all labels together have none."""
+    """One row per epoch, score, label and statistic; label is null for all labels together."""
 
     table: pa.Table
 
@@ -54,7 +54,7 @@ class Statistics:
         return set(self.table.column_names) >= NEEDED
 
     def followed(self, score: str, statistic: str) -> Followed | None:
-        """A statistic of a score, of all labels together, over the epochs that have it."""
+        """A statistic of a score over all labels by epoch; None if it was not recorded."""
         if not self.there:
             return None
         of = self._columns
@@ -67,7 +67,7 @@ class Statistics:
         return Followed(of["epoch"][rows], estimate, low, high, int(of["n"][rows].max()))
 
     def null(self, score: str, statistic: str) -> float | None:
-        """What the statistic of all labels together is where nothing is memorised; None where it is not known."""
+        """The value of the statistic over all labels where nothing is memorised; None if unknown."""
         if not self.there or "null" not in self.table.column_names:
             return None
         of, null = self._columns, numbers(self.table, "null")

@@ -1,4 +1,4 @@
-"""Whether scores are more than chance: their p-values, and how many remain once many are asked at a time."""
+"""The significance of the scores: p-values, and the share significant after adjustment for multiple testing."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from dashboards import drawing
-from dashboards.audits.density import style
+from dashboards import drawing, layout
+from dashboards.audits.density import kinds
 from dashboards.audits.density.observed import Array, Observed
 from dashboards.figure import Figure
 from tasks.statistics import proportion
 
 LEVEL = 0.05  # of false discoveries
+Groups = list[tuple[str, int, int]]  # name, significant and all observations of each
 BINS = 20
 # Quantiles of the published score between which observations are asked together how many are significant.
 GROUPS = (0.0, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
@@ -26,23 +27,28 @@ def significance(seen: Observed) -> Figure | None:
     if not len(p) or not len(adjusted) or not len(score):
         return None
     there = ~np.isnan(p) & ~np.isnan(adjusted) & ~np.isnan(score)
-    p, adjusted, score = p[there], adjusted[there], score[there]
-    n = len(p)
-    if not n:
+    p, significant = p[there], adjusted[there] <= LEVEL
+    if not len(p):
         return None
-    significant = adjusted <= LEVEL
-    groups = list(shares(score, significant))
+    groups = shares(score[there], significant)
+    title = "Which scores are more than chance?"
+    return Figure("significance", title, about(p), in_words(p, int(significant.sum()), groups), drawn(p, groups))
+
+
+def drawn(p: Array, groups: Groups) -> str:
+    """The histogram above and the shares below, as SVG."""
     panel, apart = 1.5, 0.95
     figure = drawing.canvas(2 * panel + apart + 0.68)
-    width = drawing.WIDTH - style.LEFT - style.RIGHT
-    axes = drawing.place(figure, style.LEFT, 0.55 + panel + apart, width, panel)
-    histogram(axes, p)
-    below = drawing.place(figure, style.LEFT, 0.55, width, panel)
-    by_score(below, groups)
-    smallest = float(p.min())
+    histogram(layout.wide(figure, 0.55 + panel + apart, panel), p)
+    by_score(layout.wide(figure, 0.55, panel), groups)
+    return drawing.svg(figure, "significance")
+
+
+def about(p: Array) -> str:
+    """The caption of the figure."""
+    n, smallest = len(p), float(p.min())
     needed = math.ceil(n * smallest / LEVEL)
-    count = int(significant.sum())
-    caption = (
+    return (
         f"Above: p-values of {n:,} observations: how often M would be as large had other models held the "
         f"observation out, drawn anew. Dashed: {n / BINS:,.4g} in each bar, where nothing is memorised. Below: the "
         f"share significant at a false discovery rate of {LEVEL:.0%} (Benjamini-Hochberg) by where the published score "
@@ -50,57 +56,59 @@ def significance(seen: Observed) -> Figure | None:
         f"{drawing.number(smallest)}; at this p {counted(needed)} would have to have it before any is significant. The "
         "same models are asked of all observations, so p-values are not independent of one another."
     )
-    least = int((p <= LEVEL).sum())
-    alt = (
-        f"{style.share(count, n)} observations are significant at a false discovery rate of {LEVEL:.0%}; "
-        f"{style.share(least, n)} have p at most {LEVEL}, {LEVEL:.0%} expected by chance. Smallest p "
-        f"{drawing.number(smallest)}, median {drawing.number(float(np.median(p)))}. Significant by percentile of the "
-        "published score: " + ", ".join(f"{name} {style.share(hits, of)}" for name, hits, of in groups) + "."
+
+
+def in_words(p: Array, significant: int, groups: Groups) -> str:
+    """How many observations are significant, of all and by how high the score is, in words."""
+    n, least = len(p), int((p <= LEVEL).sum())
+    return (
+        f"{kinds.share(significant, n)} observations are significant at a false discovery rate of {LEVEL:.0%}; "
+        f"{kinds.share(least, n)} have p at most {LEVEL}, {LEVEL:.0%} expected by chance. Smallest p "
+        f"{drawing.number(float(p.min()))}, median {drawing.number(float(np.median(p)))}. Significant by percentile of "
+        "the published score: " + ", ".join(f"{name} {kinds.share(hits, of)}" for name, hits, of in groups) + "."
     )
-    title = "Which scores are more than chance?"
-    return Figure("significance", title, caption, alt, drawing.svg(figure, "significance"))
 
 
 def counted(needed: int) -> str:
+    """So many observations, in words."""
     return f"{needed:,} observation{'s'[: needed != 1]}"
 
 
-def shares(score: Array, significant: Any) -> list[tuple[str, int, int]]:
-    """Name, significant and all observations of each group that has some, the lowest scores first."""
+def shares(score: Array, significant: Any) -> Groups:
+    """The groups that have observations, the lowest scores first."""
     edges = np.quantile(score, GROUPS[1:-1])
     group = np.searchsorted(edges, score, side="left")
-    found = []
+    groups = []
     for at, name in enumerate(NAMES):
         chosen = group == at
         if chosen.any():
-            found.append((name, int(significant[chosen].sum()), int(chosen.sum())))
-    return found
+            groups.append((name, int(significant[chosen].sum()), int(chosen.sum())))
+    return groups
 
 
 def histogram(axes: Any, p: Array) -> None:
+    """The histogram of p-values, with a line at the uniform one."""
     edges = np.linspace(0, 1, BINS + 1)
     counts = np.histogram(p, edges)[0]
     axes.stairs(counts, edges, fill=True, color=drawing.light("twin-band"))
     axes.stairs(counts, edges, color=drawing.light("twin"), linewidth=1.2)
-    axes.axhline(len(p) / BINS, **style.null())
+    axes.axhline(len(p) / BINS, **drawing.NULL)
     axes.set_xlim(-0.01, 1.01)
     drawing.ticks(axes, up=4)
     axes.set_xlabel("p-value of the published score")
     axes.set_ylabel("observations")
 
 
-def by_score(axes: Any, groups: list[tuple[str, int, int]]) -> None:
+def by_score(axes: Any, groups: Groups) -> None:
+    """The share significant in each group, with its interval, over that of all."""
     places = np.arange(len(groups))
-    found = [proportion(hits, of) for _, hits, of in groups]
+    rates = [proportion(hits, of) for _, hits, of in groups]
     value, low, high = (
-        np.array([getattr(each, end) for each in found], np.float64) for end in ("value", "low", "high")
+        np.array([getattr(rate, end) for rate in rates], np.float64) for end in ("value", "low", "high")
     )
     accent = drawing.light("accent")
-    axes.axhline(sum(hits for _, hits, _ in groups) / max(1, sum(of for *_, of in groups)), **style.null())
-    axes.plot(
-        *drawing.broken(places, low, high),
-        color=accent, linewidth=2, solid_capstyle="butt",
-    )  # fmt: skip
+    axes.axhline(sum(hits for _, hits, _ in groups) / max(1, sum(of for *_, of in groups)), **drawing.NULL)
+    axes.plot(*drawing.broken(places, low, high), color=accent, linewidth=2, solid_capstyle="butt")
     axes.plot(places, value, "o", color=accent, markersize=5.5)
     axes.set_xlim(-0.5, len(groups) - 0.5)
     axes.set_ylim(-0.03, 1.03)

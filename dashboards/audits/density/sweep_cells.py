@@ -1,4 +1,4 @@
-"""A sweep's cells together: their scores, when they rise, and their losses, as in figure 4 with two learning rates."""
+"""A sweep's cells in one figure each of scores, courses and losses, as in figure 4."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from dashboards import drawing
-from dashboards.audits.density import strips, style
+from dashboards import drawing, layout, legend
+from dashboards.audits.density import kinds, strips
 from dashboards.audits.density.axis_limits import robust
 from dashboards.audits.density.learning_curve import line
-from dashboards.audits.density.losses import limits as of_losses
-from dashboards.audits.density.losses import read
+from dashboards.audits.density.losses import Loss, limits, read
 from dashboards.audits.density.observed import HIGH, Array, Observed
 from dashboards.audits.density.score_statistics import Followed, Statistics
 from dashboards.estimates import shortened
 from dashboards.figure import Figure
 from dashboards.run import Run
-from dashboards.sweep import ENTRY, LINES, fields, varied_in, word
+from dashboards.sweep import LINES, fields, varied_in, word
 
 BINS = 60
 PANEL = 1.6  # inches
@@ -34,7 +33,7 @@ FOLLOWED = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell by its setting in words. Its look is its place's, the same in every figure."""
+    """A cell named by its setting. Its look follows from its place, the same in every figure."""
 
     name: str
     run: Run
@@ -42,8 +41,9 @@ class Cell:
 
     @cached_property
     def scores(self) -> dict[str, Array]:
-        found = Observed(self.run.table("scores")).scores
-        return {score: values[~np.isnan(values)] for score, values in found.items()}
+        """Each score of all observations that have it."""
+        scores = Observed(self.run.table("scores")).scores
+        return {score: values[~np.isnan(values)] for score, values in scores.items()}
 
     @property
     def look(self) -> tuple[str, str, Any]:
@@ -51,62 +51,73 @@ class Cell:
 
 
 def cells(run: Run) -> Iterator[Figure]:
-    """What the cells have to compare; of many, their spreads alone."""
+    """Figures that compare the cells; their spreads alone if there are too many for lines."""
     settings = varied_in(run.cells)
     varied = fields(settings)
     names = [", ".join(f"{field} {word(setting[field])}" for field in varied) for setting in settings]
-    found = [Cell(name, each, at) for at, (name, each) in enumerate(zip(names, run.cells, strict=True))]
-    if not varied or len(found) < 2:
+    cells = [Cell(name, cell, at) for at, (name, cell) in enumerate(zip(names, run.cells, strict=True))]
+    if not varied or len(cells) < 2:
         return
     what = " and ".join(varied)
     drawn = (
-        (densities(found, what), courses(found, what), losses(found, what))
-        if len(found) <= LINES
-        else (spreads(found, what),)
+        (densities(cells, what), courses(cells, what), losses(cells, what))
+        if len(cells) <= LINES
+        else (spreads(cells, what),)
     )
     yield from (figure for figure in drawn if figure is not None)
 
 
 def densities(cells: list[Cell], what: str) -> Figure | None:
     """A line for each cell: how its scores are distributed, with its 95 % quantile marked: figure 4c."""
-    there = [each for each in cells if each.scores]
-    scores = [score for score in style.SCORES if any(score in each.scores for each in there)]
+    there = [cell for cell in cells if cell.scores]
     if len(there) < 2:
         return None
-    limits = robust((values for each in there for values in each.scores.values()), [0.0])
+    everything = [values for cell in there for values in cell.scores.values()]
+    limits = robust(everything, [0.0])
+    sizes = sorted({len(values) for values in everything})
+    n = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
+    caption = (
+        f"The share of observations in each of {BINS} bins of M, as a line; the upright stroke with the mark is a "
+        f"cell's {HIGH:.0%} quantile. Dashed: 0. n: {n} observations of each cell; no intervals."
+        f"{cut(everything, limits)}"
+    )
+    alt = " ".join(strip.in_words() for strip in of_cells(there))
+    return Figure("densities", f"How do the scores change with {what}?", caption, alt, of_densities(there, limits))
+
+
+def of_densities(cells: list[Cell], limits: tuple[float, float]) -> str:
+    """The densities as SVG, a panel for each score."""
+    scores = [score for score in kinds.SCORES if any(score in cell.scores for cell in cells)]
     edges = np.linspace(*limits, BINS + 1)
-    figure, panels = canvas(there, len(scores))
+    figure, panels = canvas(cells, len(scores))
     for axes, score in zip(panels, scores, strict=True):
-        axes.set_title(style.SCORES[score], fontsize=drawing.TEXT)
-        axes.axvline(0, **style.null())
-        for each in there:
-            if score in each.scores:
-                smooth(axes, each, each.scores[score], edges)
+        axes.set_title(kinds.SCORES[score], fontsize=drawing.TEXT)
+        axes.axvline(0, **drawing.NULL)
+        for cell in cells:
+            if score in cell.scores:
+                smooth(axes, cell, cell.scores[score], edges)
         axes.set_xlim(*limits)
         axes.set_ylim(bottom=0)
         drawing.ticks(axes, 6, 4)
         axes.set_ylabel("share per nat")
-    axes.set_xlabel("nats")
-    beyond = [values[(values < limits[0]) | (values > limits[1])] for each in there for values in each.scores.values()]
+    panels[-1].set_xlabel("nats")
+    return drawing.svg(figure, "densities")
+
+
+def cut(everything: list[Array], limits: tuple[float, float]) -> str:
+    """The scores beyond the axis, in words; empty where there is none."""
+    beyond = [values[(values < limits[0]) | (values > limits[1])] for values in everything]
     most, far = max(map(len, beyond)), np.concatenate(beyond)
-    cut = (
+    if not len(far):
+        return ""
+    return (
         f" The axis is cut: beyond it lie at most {most:,} scores of a cell, from {drawing.number(float(far.min()))} "
         f"to {drawing.number(float(far.max()))}."
-        if len(far)
-        else ""
     )
-    sizes = sorted({len(values) for each in there for values in each.scores.values()})
-    n = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
-    caption = (
-        f"The share of observations in each of {BINS} bins of M, as a line; the upright stroke with the mark is a "
-        f"cell's {HIGH:.0%} quantile. Dashed: 0. n: {n} observations of each cell; no intervals.{cut}"
-    )
-    alt = " ".join(row.said() for row in of_cells(there))
-    title = f"How do the scores change with {what}?"
-    return Figure("densities", title, caption, alt, drawing.svg(figure, "densities"))
 
 
 def smooth(axes: Any, cell: Cell, values: Array, edges: Array) -> None:
+    """The density of a cell's scores, with its 95 % quantile."""
     colour, marker, dash = cell.look
     look = {"color": drawing.light(colour), "linewidth": 1.5}
     heights = np.histogram(values, edges)[0] / len(values) / (edges[1] - edges[0])
@@ -118,69 +129,65 @@ def smooth(axes: Any, cell: Cell, values: Array, edges: Array) -> None:
     axes.plot([high], [top], marker, markersize=6, **look)
 
 
+Courses = dict[str, list[tuple[Cell, Followed]]]  # what is followed -> the cells with it
+
+
 def courses(cells: list[Cell], what: str) -> Figure | None:
     """High quantiles of the scores by epoch, a line for each cell: figure 4b."""
-    statistics = [Statistics(each.run.table("distribution")) for each in cells]
-    found: dict[str, list[tuple[Cell, Followed]]] = {}
+    statistics = [Statistics(cell.run.table("distribution")) for cell in cells]
+    curves: Courses = {}
     for (score, statistic), name in FOLLOWED.items():
-        each_of = ((each, of.followed(score, statistic)) for each, of in zip(cells, statistics, strict=True))
-        followed = [(each, of) for each, of in each_of if of is not None]
-        if len(followed) > 1 and max(len(of.epochs) for _, of in followed) > 1:
-            found[name] = followed
-    if not found:
+        of_cells = ((cell, of.followed(score, statistic)) for cell, of in zip(cells, statistics, strict=True))
+        followed = [(cell, course) for cell, course in of_cells if course is not None]
+        if len(followed) > 1 and max(len(course.epochs) for _, course in followed) > 1:
+            curves[name] = followed
+    if not curves:
         return None
-    there = [each for each in cells if any(each is cell for of in found.values() for cell, _ in of)]
-    figure, panels = canvas(there, len(found))
-    last = max(int(each.epochs[-1]) for of in found.values() for _, each in of)
-    for axes, (name, of) in zip(panels, found.items(), strict=True):
-        axes.set_title(f"{name}, nats", fontsize=drawing.TEXT)
-        axes.axhline(0, **style.null())
-        for cell, each in of:
-            line(axes, each, *cell.look)
-        axes.set_xlim(*drawing.span([0.0, float(last)], 0.03))
-        drawing.ticks(axes, 6, 4, whole=True)
-    axes.set_xlabel("epoch")
-    n = sorted({each.n for of in found.values() for _, each in of})
+    n = sorted({course.n for of_name in curves.values() for _, course in of_name})
     repetitions = f"{n[0]}" if len(n) == 1 else f"{n[0]} to {n[-1]}"
     caption = (
         "Over all observations, after the epochs at which the models were asked. Shade: 95 % intervals by the "
         f"jackknife; n: {repetitions} repetitions of each cell. Dashed: 0."
     )
     alt = " ".join(
-        f"{name} after epoch {of[0][1].epochs[-1]}: {', '.join(f'{cell.name} {each.said()}' for cell, each in of)}."
-        for name, of in found.items()
+        f"{name} after epoch {of_name[0][1].epochs[-1]}: "
+        f"{', '.join(f'{cell.name} {course.in_words()}' for cell, course in of_name)}."
+        for name, of_name in curves.items()
     )
+    there = [cell for cell in cells if any(cell is other for of_name in curves.values() for other, _ in of_name)]
     title = f"When do models begin to memorise, by {what}?"
-    return Figure("courses", title, caption, alt, drawing.svg(figure, "courses"))
+    return Figure("courses", title, caption, alt, of_courses(there, curves))
+
+
+def of_courses(cells: list[Cell], curves: Courses) -> str:
+    """The courses as SVG, a panel for each quantile."""
+    figure, panels = canvas(cells, len(curves))
+    last = max(int(course.epochs[-1]) for of_name in curves.values() for _, course in of_name)
+    for axes, (name, of_name) in zip(panels, curves.items(), strict=True):
+        axes.set_title(f"{name}, nats", fontsize=drawing.TEXT)
+        axes.axhline(0, **drawing.NULL)
+        for cell, course in of_name:
+            line(axes, course, *cell.look)
+        axes.set_xlim(*drawing.span([0.0, float(last)], 0.03))
+        drawing.ticks(axes, 6, 4, whole=True)
+    panels[-1].set_xlabel("epoch")
+    return drawing.svg(figure, "courses")
+
+
+Trained = list[tuple[Cell, dict[str, Loss]]]  # cells, each with its losses by split
 
 
 def losses(cells: list[Cell], what: str) -> Figure | None:
     """Training and test loss by epoch, of the models with a fold left out or of that of all data: figure 4a."""
-    found = {}
-    for each in cells:
-        all_of = read(each.run.table("losses"))
-        models = "folds" if ("folds", "test") in all_of else "whole"
-        if {(models, "train"), (models, "test")} <= set(all_of):
-            found[each.name] = (each, {split: all_of[models, split] for split in ("test", "train")})
-    if len(found) < 2:
+    trained: Trained = []
+    for cell in cells:
+        by_kind = read(cell.run.table("losses"))
+        models = "folds" if ("folds", "test") in by_kind else "whole"
+        if {(models, "train"), (models, "test")} <= set(by_kind):
+            trained.append((cell, {split: by_kind[models, split] for split in ("test", "train")}))
+    if len(trained) < 2:
         return None
-    there = [each for each, _ in found.values()]
-    figure, (axes,) = canvas(there, 1, 2.4)
-    for cell, of in found.values():
-        colour, _, dash = cell.look
-        for split, width in (("test", 2.2), ("train", 0.9)):
-            axes.plot(
-                of[split].epochs, of[split].estimate, color=drawing.light(colour), linewidth=width, linestyle=dash
-            )
-    low, high = of_losses([each for _, of in found.values() for each in of.values()])
-    axes.set_ylim(low, high)
-    last = max(int(each.epochs[-1]) for _, of in found.values() for each in of.values())
-    axes.set_xlim(*drawing.span([0.0, float(last)], 0.03))
-    drawing.ticks(axes, 6, 5, whole=True)
-    axes.set_xlabel("epoch")
-    axes.set_ylabel("loss, nats per image")
-    axes.set_title("thick: test split; thin: trained on", fontsize=drawing.TEXT)
-    n = sorted({each.n for _, of in found.values() for each in of.values()})
+    n = sorted({loss.n for _, of_cell in trained for loss in of_cell.values()})
     trainings = f"{n[0]}" if len(n) == 1 else f"{n[0]} to {n[-1]}"
     caption = (
         "Thick: the loss on the test split; thin: on the images trained on, as they were seen in the epoch. Nats per "
@@ -188,13 +195,31 @@ def losses(cells: list[Cell], what: str) -> Figure | None:
         "the first epochs may lie above what is drawn."
     )
     alt = " ".join(
-        f"{name} after epoch {of['test'].epochs[-1]}: test {drawing.number(float(of['test'].estimate[-1]))}, train "
-        f"{drawing.number(float(of['train'].estimate[-1]))}, gap "
-        f"{drawing.number(float(of['test'].estimate[-1] - of['train'].estimate[-1]))}."
-        for name, (_, of) in found.items()
+        f"{cell.name} after epoch {of_cell['test'].epochs[-1]}: test "
+        f"{drawing.number(float(of_cell['test'].estimate[-1]))}, train "
+        f"{drawing.number(float(of_cell['train'].estimate[-1]))}, gap "
+        f"{drawing.number(float(of_cell['test'].estimate[-1] - of_cell['train'].estimate[-1]))}."
+        for cell, of_cell in trained
     )
-    title = f"Do the losses part, by {what}?"
-    return Figure("losses", title, caption, alt, drawing.svg(figure, "losses"))
+    return Figure("losses", f"Do the losses part, by {what}?", caption, alt, of_losses(trained))
+
+
+def of_losses(trained: Trained) -> str:
+    """The losses as SVG."""
+    figure, (axes,) = canvas([cell for cell, _ in trained], 1, 2.4)
+    for cell, of_cell in trained:
+        colour, _, dash = cell.look
+        for split, width in (("test", 2.2), ("train", 0.9)):
+            loss = of_cell[split]
+            axes.plot(loss.epochs, loss.estimate, color=drawing.light(colour), linewidth=width, linestyle=dash)
+    everything = [loss for _, of_cell in trained for loss in of_cell.values()]
+    axes.set_ylim(*limits(everything))
+    axes.set_xlim(*drawing.span([0.0, float(max(int(loss.epochs[-1]) for loss in everything))], 0.03))
+    drawing.ticks(axes, 6, 5, whole=True)
+    axes.set_xlabel("epoch")
+    axes.set_ylabel("loss, nats per image")
+    axes.set_title("thick: test split; thin: trained on", fontsize=drawing.TEXT)
+    return drawing.svg(figure, "losses")
 
 
 def spreads(cells: list[Cell], what: str) -> Figure | None:
@@ -202,38 +227,34 @@ def spreads(cells: list[Cell], what: str) -> Figure | None:
     rows = of_cells(cells)
     if len(rows) < 2:
         return None
-    shown = rows[: strips.MOST]
+    shown = rows[: layout.MOST]
     rest = f" The first {len(shown)} of {len(rows)} cells." if len(rows) > len(shown) else ""
     caption = (
         "A row is a cell. Mark: the median over its observations; line: their middle 90 %, from the 5 % to the 95 % "
         f"quantile. Dashed: 0. No intervals.{rest}"
     )
-    alt = " ".join(row.said() for row in shown)
+    alt = " ".join(row.in_words() for row in shown)
     title = f"How do the scores change with {what}?"
     return Figure("densities", title, caption, alt, strips.drawn(shown, "densities"))
 
 
 def of_cells(cells: list[Cell]) -> list[strips.Strip]:
-    found = (strips.strip(each.name, each.scores) for each in cells)
-    return [each for each in found if each is not None]
+    """The strips of the cells that have scores."""
+    rows = (strips.strip(cell.name, cell.scores) for cell in cells)
+    return [row for row in rows if row is not None]
 
 
 def canvas(cells: list[Cell], panels: int, panel: float = PANEL) -> tuple[Any, list[Any]]:
     """A figure with its axes from the top down, the ticks of epochs or nats below the last, and the cells' legend."""
-    labels = [each.name for each in cells]
-    beside = 2 if max(map(len, labels)) <= ENTRY else 1
-    foot = style.ROW * -(-len(labels) // beside)
-    figure = drawing.canvas(panel * panels + foot + 0.4)
-    placed = []
-    for at in range(panels):
-        bottom = 0.5 + panel * (panels - 1 - at)
-        axes = drawing.place(figure, style.LEFT, bottom, drawing.WIDTH - style.LEFT - style.RIGHT, panel - 0.4)
-        axes.tick_params(labelbottom=at + 1 == panels)
-        placed.append(axes)
-    handles = []
-    for each in cells:
-        colour, marker, dash = each.look
+    beside = legend.columns([cell.name for cell in cells])
+    figure = drawing.canvas(panel * panels + legend.height(len(cells), beside) + 0.4)
+    placed = layout.stacked(figure, panels, panel)
+    for axes in placed[:-1]:
+        axes.tick_params(labelbottom=False)
+    entries = []
+    for cell in cells:
+        colour, marker, dash = cell.look
         look = {"color": drawing.light(colour), "marker": marker, "linestyle": dash, "linewidth": 1.5, "markersize": 5}
-        handles.append(style.of_line(shortened(each.name, 2 * ENTRY), **look))
-    style.legend(figure, handles, beside)
+        entries.append(legend.line(shortened(cell.name, 2 * legend.ENTRY), **look))
+    legend.above(figure, entries, beside)
     return figure, placed

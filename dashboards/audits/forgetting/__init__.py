@@ -18,11 +18,11 @@ from dashboards.run import Run
 
 
 def figures(run: Run) -> Iterator[Figure]:
-    """The decisions first, then what they rest on: confidences, distances, power and how well models were trained."""
-    found = run.table("ratios")
-    names = targets(found)
+    """The decisions first, then what they rest on: confidences, distances, power and training accuracy."""
+    of_targets = run.table("ratios")
+    names = targets(of_targets)
     drawn = (
-        ratios(found, run.table("distances"), run.summary, margin(run)),
+        ratios(of_targets, run.table("distances"), run.summary, margin(run)),
         confidences(run.table("confidences"), names),
         distances(run.table("distances"), names),
         power(run.table("power"), margin(run)),

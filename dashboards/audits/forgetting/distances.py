@@ -1,57 +1,78 @@
-"""What rho is made of: how far every model's confidences on D_Q are from those of every query model."""
+"""KS distances of every model's confidences on D_Q to those of every query model, from which rho is computed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from dashboards import drawing
-from dashboards.audits.forgetting import style
-from dashboards.audits.forgetting.targets import called, grouped, replicates, span_of, things
+from dashboards import drawing, layout, legend
+from dashboards.audits.forgetting import roles
+from dashboards.audits.forgetting.targets import Who, called, grouped, replicates, span_of, things
 from dashboards.columns import integers, texts
 from dashboards.figure import Figure
+
+Array = NDArray[np.float64]
+Distances = Mapping[Who, Array]
 
 
 def distances(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     """A strip for each role: between query models, which is the null, to calibration models, and to each target."""
-    found, two_sided = grouped(table, "below"), grouped(table, "ks")
-    if not found or not two_sided:
+    below, two_sided = grouped(table, "below"), grouped(table, "ks")
+    if not below or not two_sided:
         return None
-    shown = dict(list(found.items())[: style.MOST])
+    shown = dict(list(below.items())[: layout.MOST])
     titles = {who: "between query models" if who[0] == "query" else called(who, names) for who in shown}
-    farthest = float(found["query", -1].max()) if ("query", -1) in found else None
-    figure, axes, y = style.rows(list(titles.values()), 2)
+    caption = f"{about(table, below)}{layout.rest(len(shown), len(below), 'rows')}"
+    title = "How far are models from those that were trained on the query set?"
+    svg = drawn(shown, two_sided, titles)
+    return Figure("distances", title, caption, in_words(shown, two_sided, titles, paired(table)), svg)
+
+
+def drawn(below: Distances, two_sided: Distances, titles: Mapping[Who, str]) -> str:
+    """The distances as SVG, a row for each role and target."""
+    farthest = float(below["query", -1].max()) if ("query", -1) in below else None
+    figure, axes, y = layout.rows(list(titles.values()), roles.above(2))
     if farthest is not None:
-        axes.axvline(farthest, **style.null())
-    for (who, values), height in zip(shown.items(), y.tolist(), strict=True):
-        colour, marker, _ = style.ROLES[who[0]]
-        look = {"color": drawing.light(colour), "linestyle": "none"}
+        axes.axvline(farthest, **drawing.NULL)
+    for (who, values), height in zip(below.items(), y.tolist(), strict=True):
+        colour, marker, _ = roles.ROLES[who[0]]
+        look: dict[str, Any] = {"color": drawing.light(colour), "linestyle": "none"}
         # Several values at one place are told apart by where they stand in their row, in the table's order.
         apart = height + np.linspace(-0.22, 0.22, len(values)) if len(values) > 1 else [height]
         axes.plot(values, apart, marker, markersize=4.2, alpha=0.7, markeredgewidth=0, **look)
         axes.plot([values.mean()] * 2, [height - 0.36, height + 0.36], color=drawing.light("ink"), linewidth=1.6)
         if who in two_sided:  # between query models it is the same in either order, so its mean counts each pair once
-            axes.plot([two_sided[who].mean()], [height - 0.36], linestyle="none", zorder=4, **style.two_sided(4.5))
-    everything = (float(values.max()) for each in (shown, two_sided) for who, values in each.items() if who in shown)
+            axes.plot([two_sided[who].mean()], [height - 0.36], linestyle="none", zorder=4, **roles.two_sided(4.5))
+    everything = (
+        float(values.max()) for by_who in (below, two_sided) for who, values in by_who.items() if who in below
+    )
     axes.set_xlim(*drawing.span([0.0, *everything], 0.03))
-    style.named_ticks(axes)
     axes.set_xlabel("one-sided KS to query models, 0 to 1")
-    handles = [style.of_line("mean", color=drawing.light("ink"), linewidth=0, marker="|", markersize=11,
-                             markeredgewidth=1.6),
-               style.of_line("mean of the two-sided", linewidth=0, **style.two_sided(4.5))]  # fmt: skip
+    upright = {"color": drawing.light("ink"), "linewidth": 0, "marker": "|", "markersize": 11, "markeredgewidth": 1.6}
+    entries = [
+        legend.line("mean", **upright),
+        legend.line("mean of the two-sided", linewidth=0, **roles.two_sided(4.5)),
+    ]
     if farthest is not None:
-        handles.append(style.of_line("farthest query models", **style.null()))
-    style.legend(figure, handles)
-    models, pairs = replicates(table), paired(table)
+        entries.append(legend.line("farthest query models", **drawing.NULL))
+    legend.above(figure, entries)
+    return drawing.svg(figure, "distances")
+
+
+def about(table: pa.Table, below: Distances) -> str:
+    """The caption of the figure."""
+    models = replicates(table)
     counts = ", ".join(things(models[role], f"{role} model") for role in ("query", "calibration"))
-    images = span_of(integers(table, "images").tolist()) if "images" in table.column_names else "not said"
+    images = span_of(integers(table, "images").tolist()) if "images" in table.column_names else "unknown"
     null = power = ""
-    if farthest is not None:
+    if ("query", -1) in below:
         null = "The first row is the null: models that were all trained on D_Q, each pair in either order. "
-    if farthest is not None and ("calibration", -1) in found:
-        nearest = float(found["calibration", -1].min())
+    if ("query", -1) in below and ("calibration", -1) in below:
+        farthest, nearest = float(below["query", -1].max()), float(below["calibration", -1].min())
         power = (
             f"The nearest calibration model is {drawing.number(nearest)} away, the farthest two query models "
             f"{drawing.number(farthest)}: "
@@ -61,27 +82,29 @@ def distances(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
             if nearest > farthest
             else "the audit has no power, since models of D_C say of D_Q what its own do. "
         )
-    caption = (
+    return (
         "Each mark is a pair: a query model and the model of the row, and how far the latter's confidences on D_Q lie "
         "below the former's: by how much the share of images that it is at most so confident about is larger, at "
         "most. Hollow: the mean of the published KS, which counts differences to either side. "
         f"{null}{power}No intervals: all pairs are shown, and pairs that share a model are "
         f"not independent. n: {counts}, {images} images."
-        f"{style.rest(len(shown), len(found), 'rows')}"
     )
-    alt = "One-sided KS distances to query models: " + " ".join(
+
+
+def in_words(below: Distances, two_sided: Distances, titles: Mapping[Who, str], pairs: int) -> str:
+    """The mean distance of each row with the least and the most, in words."""
+    rows = (
         f"{titles[who]}, mean {drawing.number(float(values.mean()))}, {drawing.number(float(values.min()))} to "
         f"{drawing.number(float(values.max()))}, two-sided mean "
         f"{drawing.number(float(two_sided[who].mean()))}, "
-        f"{things(pairs if who[0] == 'query' else len(values), 'pair')};"
-        for who, values in shown.items()
+        f"{things(pairs if who[0] == 'query' else len(values), 'pair')}"
+        for who, values in below.items()
     )
-    title = "How far are models from those that were trained on the query set?"
-    return Figure("distances", title, caption, f"{alt[:-1]}.", drawing.svg(figure, "distances"))
+    return f"One-sided KS distances to query models: {'; '.join(rows)}."
 
 
 def paired(table: pa.Table) -> int:
-    """How many pairs of query models there are; each may be in the table in either order."""
+    """The number of unordered pairs of query models."""
     between = texts(table, "model") == "query"
     ends = (integers(table, name)[between].tolist() for name in ("query", "replicate"))
     return len({frozenset(pair) for pair in zip(*ends, strict=True)})

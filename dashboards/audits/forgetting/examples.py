@@ -18,42 +18,42 @@ Row = Mapping[str, Any]
 
 
 def pictures(run: Run, show_images: bool) -> Gallery | None:
-    """The examples part by part and class by class; of parts that are not to be seen the rows alone."""
-    found = run.table("examples").to_pylist()
-    if not found:
+    """The examples by part and class; of private parts only the row numbers."""
+    examples = run.table("examples").to_pylist()
+    if not examples:
         return None
     config = run.private_config
     if not isinstance(config, Forgetting):
         return Gallery(CAPTION, False, "The pictures cannot be drawn: the audit has changed since the run was made.")
     parts = dict(zip(PARTS, config.parts, strict=False))
     hidden = [name for name, part in parts.items() if not (show_images or is_embedded(part.data.name))]
-    note = " ".join(withheld(name, parts[name], found) for name in hidden)
+    note = " ".join(withheld(name, parts[name], examples) for name in hidden)
     try:
         shown = tuple(
-            picture for name, part in parts.items() if name not in hidden for picture in of_part(name, part, found)
+            picture for name, part in parts.items() if name not in hidden for picture in of_part(name, part, examples)
         )
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
         return Gallery(CAPTION, False, f"The pictures cannot be drawn{reason(run, error)}.")
     return Gallery(CAPTION, bool(shown), note, shown)
 
 
-def withheld(name: str, part: Part, found: list[Row]) -> str:
-    rows = ", ".join(str(row["row"]) for row in found if row["part"] == name)
+def withheld(name: str, part: Part, examples: list[Row]) -> str:
+    rows = ", ".join(str(row["row"]) for row in examples if row["part"] == name)
     yours = f"Images of {part.data.named().name} are yours and are not shown unless asked for with --show-images."
     return f"{PARTS[name]}: {yours} Their rows, class by class: {rows}."
 
 
-def of_part(name: str, part: Part, found: list[Row]) -> Iterator[Picture]:
+def of_part(name: str, part: Part, examples: list[Row]) -> Iterator[Picture]:
     """The part's examples, classes ascending."""
     images = load(part.data)
-    for row in sorted((row for row in found if row["part"] == name), key=lambda row: row["label"]):
+    for row in sorted((row for row in examples if row["part"] == name), key=lambda row: row["label"]):
         title = f"{row['name'] or row['label']}, {counted(row)}, row {row['row']}"
         shown = encoded(images.train_images[row["row"]])
         yield Picture(shown, title, f"{PARTS[name]}, {title}", f"{PARTS[name]}: {part.data.named().name}")
 
 
 def counted(row: Row) -> str:
-    """How many images of the class there are, and, where they belong together, in how many groups."""
+    """The number of images of the class, and of groups if images are grouped."""
     images, groups = row["images"], row["groups"]
     count = f"{images:,} image{'s' * (images != 1)}"
     return count if groups == images else f"{count} in {groups:,} group{'s' * (groups != 1)}"

@@ -1,4 +1,4 @@
-"""How confident models are of the true class of the images of D_Q, and where two of them differ most."""
+"""Distributions of the models' confidences on D_Q, and where two of them differ most."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dashboards import drawing
-from dashboards.audits.forgetting import style
+from dashboards import drawing, layout, legend
+from dashboards.audits.forgetting import roles
 from dashboards.audits.forgetting.targets import Who, called, of_models, ordered, span_of
 from dashboards.columns import integers, numbers
 from dashboards.estimates import fitted
@@ -35,7 +35,7 @@ TAIL = 0.001  # of a model's values that may be less even where the axis goes on
 
 @dataclass(frozen=True)
 class Asked:
-    """One model's confidences on the images of D_Q, sorted, and the last place to which they are known."""
+    """One model's sorted confidences on the images of D_Q, and their resolution."""
 
     who: Who
     replicate: int
@@ -45,7 +45,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Farthest:
-    """Where the share of images that one model is at most so confident about lies farthest above that of another."""
+    """The confidence at which one model's distribution lies farthest above another's."""
 
     confidence: float
     shares: tuple[float, float]  # of the model that is started from, and of the one that lies below it
@@ -57,12 +57,15 @@ class Farthest:
 
 
 def farthest(one: Asked, other: Asked) -> Farthest:
-    """max over c of F_other(c) - F_one(c), after both are rounded to the coarser of their last places."""
+    """max over c of F_other(c) - F_one(c), with both rounded to the coarser resolution."""
     coarser = max(one.resolution, other.resolution)
     a, b = rounded(one.confidence, coarser), rounded(other.confidence, coarser)
     at = kolmogorov_smirnov.farthest(a, b, "one-sided").at
-    of_one, of_other = (float(np.searchsorted(each, at, side="right") / len(each)) for each in (a, b))
+    of_one, of_other = (float(np.searchsorted(values, at, side="right") / len(values)) for values in (a, b))
     return Farthest(at, (of_one, of_other))
+
+
+ByWho = Mapping[Who, Sequence[Asked]]
 
 
 def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
@@ -70,100 +73,141 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     asked = read(table)
     if not asked:
         return None
-    of = {who: [each for each in asked if each.who == who] for who in ordered(each.who for each in asked)}
-    targets = [who for who in of if who[0] == "target"]
+    models = {who: [model for model in asked if model.who == who] for who in ordered(model.who for model in asked)}
+    targets = [who for who in models if who[0] == "target"]
     shown = targets[:TARGETS]
     places = Axis.of(asked)
-    references = [of[who][0] for who in of if who[0] != "target"]
-    down = -(-len(shown) // ACROSS)
+    distances = compared(models, shown)
+    named = {"query and calibration model" if who[0] != "target" else called(who, names): distance
+             for who, distance in distances.items()}  # fmt: skip
+    caption = about(models, places, bool(distances), bool(shown) and len(models) > len(targets))
+    caption += f"; no intervals.{layout.rest(len(shown), len(targets), 'targets')}"
+    alt = in_words({who: of for who, of in models.items() if who in shown or who[0] != "target"}, named, names)
+    title = "How confident are models about the images of the query set?"
+    titles = {who: called(who, names) for who in shown}
+    return Figure("confidences", title, caption, alt, drawn(models, titles, distances, places))
+
+
+def first(models: ByWho) -> list[Asked]:
+    """The first query model and the first calibration model, as far as there are any."""
+    return [models[who][0] for who in models if who[0] != "target"]
+
+
+def compared(models: ByWho, targets: Sequence[Who]) -> dict[Who, Farthest]:
+    """The distance of the first query model to the first calibration model and to the first of each target."""
+    references = first(models)
+    if not references or references[0].who[0] != "query":
+        return {}
+    others = [*references[1:], *(models[who][0] for who in targets)]
+    return {other.who: farthest(references[0], other) for other in others}
+
+
+def drawn(models: ByWho, titles: Mapping[Who, str], distances: Mapping[Who, Farthest], places: Axis) -> str:
+    """The distributions as SVG: those of the references above, those of the targets with a title below."""
+    references = first(models)
     step = PANEL + 0.62
-    foot = step * down + 0.55
-    figure = drawing.canvas(foot + style.ROW + (2.45 if references else 0.1))
-    distances = {}
+    foot = step * -(-len(titles) // ACROSS) + 0.55
+    figure = drawing.canvas(foot + legend.ROW + (2.45 if references else 0.1))
     if references:
-        axes = drawing.place(figure, style.LEFT, foot + 0.1, drawing.WIDTH - style.LEFT - style.RIGHT, 1.95)
+        axes = layout.wide(figure, foot + 0.1, 1.95)
         axes.set_title("share of images up to c", fontsize=drawing.TEXT)
-        for each in references:
-            lines(axes, of[each.who], places, FINE)
+        for model in references:
+            lines(axes, models[model.who], places, FINE)
         places.ticks(axes, True)
-        if len(references) == 2:
-            distances["query and calibration model"] = spread(axes, references[0], references[1], places)
+        for model in references[1:]:
+            spread(axes, distances.get(model.who), places)
     width = (drawing.WIDTH - 0.42 - 0.12 - 0.2 * (ACROSS - 1)) / ACROSS
-    for at, who in enumerate(shown):
+    for at, (who, title) in enumerate(titles.items()):
         row, column = divmod(at, ACROSS)
-        bottom = 0.55 + step * (down - 1 - row)
-        axes = drawing.place(figure, 0.42 + column * (width + 0.2), bottom, width, PANEL - 0.05)
-        for each in references:
-            lines(axes, [each], places, COARSE, 1.0)
-        lines(axes, of[who], places, COARSE, 0.8)
-        name = called(who, names)
-        axes.set_title(fitted([name], LETTERS), fontsize=drawing.TEXT - 1, y=1.17, pad=0)
-        if references and references[0].who[0] == "query":
-            distances[name] = spread(axes, references[0], of[who][0], places)
-            axes.text(
-                0, 1.05, f"one-sided KS {distances[name].below:.2g}", transform=axes.transAxes,
-                fontsize=drawing.TEXT - 1, color=drawing.light("muted"),
-            )  # fmt: skip
-        places.ticks(axes, at + ACROSS >= len(shown), narrow=True)
+        axes = drawing.place(figure, 0.42 + column * (width + 0.2), foot - step * (row + 1), width, PANEL - 0.05)
+        axes.set_title(fitted([title], LETTERS), fontsize=drawing.TEXT - 1, y=1.17, pad=0)
+        of_target(axes, models[who], references, distances.get(who), places)
+        places.ticks(axes, at + ACROSS >= len(titles), narrow=True)
         axes.tick_params(labelleft=column == 0)
     figure.text(0.5, 0.08 / figure.get_size_inches()[1], "confidence c in the true class", ha="center")
-    style.legend(figure, key(of, bool(distances)), 2)
-    images = span_of([len(each.confidence) for each in asked])
-    most = max(map(len, of.values()))
-    models = f"{span_of([len(each) for each in of.values()])} model{'s'[: most != 1]}"
+    legend.above(figure, entries(models, bool(distances)))
+    return drawing.svg(figure, "confidences")
+
+
+def of_target(
+    axes: Any, target: Sequence[Asked], references: Sequence[Asked], distance: Farthest | None, places: Axis
+) -> None:
+    """The lines of a target's models over those of the references, with the distance to the first query model."""
+    for model in references:
+        lines(axes, [model], places, COARSE, 1.0)
+    lines(axes, target, places, COARSE, 0.8)
+    spread(axes, distance, places)
+    if distance is not None:
+        axes.text(
+            0, 1.05, f"one-sided KS {distance.below:.2g}", transform=axes.transAxes, fontsize=drawing.TEXT - 1,
+            color=drawing.light("muted"),
+        )  # fmt: skip
+
+
+def about(models: ByWho, places: Axis, compared: bool, has_panels: bool) -> str:
+    """The caption up to the number of images and models; `compared`: distances are marked."""
+    images = span_of([len(model.confidence) for of_who in models.values() for model in of_who])
+    most = max(map(len, models.values()))
+    counts = f"{span_of([len(of_who) for of_who in models.values()])} model{'s'[: most != 1]}"
     cut = f" of the first {LINES} models of each" if most > LINES else ""
     caption = (
         f"Share of the images of D_Q about whose true class a model is at most so confident; a line is a model{cut}, "
         "exact at quantiles and straight between them. The axis is logarithmic towards both ends: log c / (1 - c). "
-        f"{places.said()} "
+        f"{places.in_words()} "
     )
-    if distances:
+    if compared:
         caption += (
             "Upright: where the line of the panel's first model lies farthest above that of the first query model, "
             "which is surer there; by how much is their one-sided KS distance. "
         )
-    if references and shown:
+    if has_panels:
         caption += "In a target's panel, dashed and dotted: the first query and the first calibration model. "
-    caption += f"n: {images} images, {models} of each; no intervals.{style.rest(len(shown), len(targets), 'targets')}"
-    medians = " ".join(
-        f"{called(who, names)}: median c {of_confidence(float(np.median(of_who)))}, "
-        f"{100 * float((of_who >= 1).mean()):.0f} % at 1."
-        for who, of_who in ((who, np.concatenate([each.confidence for each in models])) for who, models in of.items())
-        if who in shown or who[0] != "target"
+    return f"{caption}n: {images} images, {counts} of each"
+
+
+def in_words(models: ByWho, distances: Mapping[str, Farthest], names: Mapping[int, str]) -> str:
+    """The median confidence of each role and target, and the distances, in words."""
+    together = {who: np.concatenate([model.confidence for model in of_who]) for who, of_who in models.items()}
+    medians = (
+        f"{called(who, names)}: median c {of_confidence(float(np.median(values)))}, "
+        f"{100 * float((values >= 1).mean()):.0f} % at 1."
+        for who, values in together.items()
     )
-    said = " ".join(
-        f"{name}: one-sided KS {drawing.number(each.below)} at c = {of_confidence(each.confidence)}."
-        for name, each in distances.items()
+    apart = (
+        f"{name}: one-sided KS {drawing.number(distance.below)} at c = {of_confidence(distance.confidence)}."
+        for name, distance in distances.items()
     )
-    title = "How confident are models about the images of the query set?"
-    svg = drawing.svg(figure, "confidences")
-    return Figure("confidences", title, caption, f"{medians} {said}".strip(), svg)
+    return " ".join([*medians, *apart])
 
 
 def read(table: pa.Table) -> list[Asked]:
-    """Each model's confidences; batch by batch, since there are millions of rows of which few columns are needed."""
+    """Each model's confidences, read batch by batch, since there may be millions of rows."""
     if not set(table.column_names) >= NEEDED:
         return []
-    found: dict[tuple[str, int, int], list[tuple[Array, float]]] = {}
+    parts: dict[tuple[str, int, int], list[tuple[Array, float]]] = {}
     for batch in table.select(sorted(NEEDED)).to_batches():
-        of = pa.Table.from_batches([batch])
+        rows = pa.Table.from_batches([batch])
         role = batch.column("model").dictionary_encode()
         codes = numbers(pa.table({"code": role.indices}), "code")
-        values, resolution = numbers(of, "confidence"), numbers(of, "resolution")
-        keys = np.stack([np.nan_to_num(codes, nan=-1), of_models(of), integers(of, "replicate")]).astype(np.int64)
+        values, resolution = numbers(rows, "confidence"), numbers(rows, "resolution")
+        keys = np.stack([np.nan_to_num(codes, nan=-1), of_models(rows), integers(rows, "replicate")]).astype(np.int64)
         edges = np.flatnonzero(np.any(keys[:, 1:] != keys[:, :-1], axis=0)) + 1
         for first, last in zip([0, *edges], [*edges, len(values)], strict=True):
             there = ~np.isnan(values[first:last])
             if keys[0, first] < 0 or not there.any():
                 continue
             name = role.dictionary[int(keys[0, first])].as_py()
-            of_model = found.setdefault((name, int(keys[1, first]), int(keys[2, first])), [])
+            of_model = parts.setdefault((name, int(keys[1, first]), int(keys[2, first])), [])
             places = resolution[first:last][there]
             of_model.append((values[first:last][there], float(np.nan_to_num(places).max())))
     return [
-        Asked((role, target), replicate, np.sort(np.concatenate([values for values, _ in parts])), last_place)
-        for (role, target, replicate), parts in sorted(found.items())
-        for last_place in [max(each for _, each in parts)]
+        Asked(
+            (role, target),
+            replicate,
+            np.sort(np.concatenate([values for values, _ in of_model])),
+            max(resolution for _, resolution in of_model),
+        )
+        for (role, target, replicate), of_model in sorted(parts.items())
     ]
 
 
@@ -179,26 +223,28 @@ class Axis:
 
     @classmethod
     def of(cls, asked: Sequence[Asked]) -> Axis:
+        """An axis that holds the confidences of these models but for a tail of each."""
         ends = []
         below = saturated = n = 0
-        for each in asked:
-            c = each.confidence
+        for model in asked:
+            c = model.confidence
             inside = c[(c > 0) & (c < 1)]
             n, saturated = n + len(c), saturated + int((c >= 1).sum())
             if len(inside):
                 ends += np.quantile(odds(inside), (TAIL, 1.0), method="lower").tolist()
         low = float(np.clip(min(ends, default=0.0), LOWEST, -1.0))
         high = float(np.clip(max(ends, default=0.0), 1.0, HIGHEST))
-        for each in asked:
-            below += int((odds(each.confidence) < low).sum())
+        for model in asked:
+            below += int((odds(model.confidence) < low).sum())
         return cls(low, high, below, saturated, n)
 
     def place(self, confidence: Array) -> Array:
-        """Where these stand: half a decade beyond the others what is below the axis, and 0 and 1 with infinite odds."""
-        found = np.minimum(odds(confidence), self.high + 0.5)
-        return np.where(found < self.low, self.low - 0.5, found)
+        """The positions of confidences; those beyond the axis half a decade outside its ends."""
+        x = np.minimum(odds(confidence), self.high + 0.5)
+        return np.where(x < self.low, self.low - 0.5, x)
 
     def ticks(self, axes: Any, worded: bool, narrow: bool = False) -> None:
+        """Confidences of round odds as ticks, as many as fit; `worded`: with their labels."""
         apart = (0.3 if narrow else 0.13) * self.width
         words = {self.high + 0.5: "1", 0.0: "½"}
         for decade in (2, 4, 6, -2, -4) if self.width > 5 else (1, 2, 3, -1, -2, -3):
@@ -214,7 +260,7 @@ class Axis:
     def width(self) -> float:
         return self.high - self.low + 1
 
-    def said(self) -> str:
+    def in_words(self) -> str:
         """What is gathered at the edges, in words."""
         words = [f"At the right edge: c of 1 in the precision that is known, {share(self.saturated, self.n)} of all."]
         if self.below:
@@ -226,19 +272,19 @@ class Axis:
 def odds(confidence: Array) -> Array:
     """log10 of c / (1 - c); infinite at 0 and 1."""
     with np.errstate(divide="ignore"):
-        found: Array = np.log10(confidence) - np.log10(1 - confidence)
-    return found
+        odds: Array = np.log10(confidence) - np.log10(1 - confidence)
+    return odds
 
 
 def tick(decade: int) -> str:
-    """The confidence with these odds, about: 0.001, 0.9, 0.999, and in short where that takes many digits."""
+    """A tick label of the confidence with these odds, rounded: 0.001, 0.9, 0.999, 1–10⁻⁴."""
     if decade < 0:
         return drawing.power(10.0**decade)
     return f"{1 - 10.0**-decade:.{decade}f}" if decade <= 3 else f"1–{drawing.power(10.0**-decade)}"
 
 
 def of_confidence(value: float) -> str:
-    """A confidence in words, with what it lacks of 1 where it is near 1."""
+    """A confidence as text; near 1 by its difference to 1."""
     return f"1 - {drawing.number(1 - value)}" if 0.99 < value < 1 else drawing.number(value)
 
 
@@ -248,10 +294,10 @@ def share(part: int, whole: int) -> str:
 
 def lines(axes: Any, asked: Sequence[Asked], places: Axis, points: int, width: float = 1.1) -> None:
     """A thin line for each model."""
-    for each in asked[:LINES]:
-        colour, _, dash = style.ROLES[each.who[0]]
+    for model in asked[:LINES]:
+        colour, _, dash = roles.ROLES[model.who[0]]
         axes.plot(
-            *thinned(each.confidence, places, points), color=drawing.light(colour), linewidth=width, linestyle=dash
+            *thinned(model.confidence, places, points), color=drawing.light(colour), linewidth=width, linestyle=dash
         )
 
 
@@ -272,25 +318,22 @@ def thinned(confidence: Array, places: Axis, points: int) -> tuple[Array, Array]
     return np.array([x[0], *x, places.high + 0.5]), np.array([0.0, *y, 1.0])
 
 
-def spread(axes: Any, one: Asked, other: Asked, places: Axis) -> Farthest:
-    """An upright line where the other lies farthest below the first; none where it does so nowhere."""
-    found = farthest(one, other)
-    if found.below <= 0:
-        return found
-    (x,) = places.place(np.array([found.confidence]))
-    axes.plot([x, x], found.shares, color=drawing.light("ink"), linewidth=1.6, marker="_", markersize=7, zorder=4)
-    return found
+def spread(axes: Any, distance: Farthest | None, places: Axis) -> None:
+    """An upright line where two distributions lie farthest apart; none for a distance of 0."""
+    if distance is not None and distance.below > 0:
+        (x,) = places.place(np.array([distance.confidence]))
+        upright = {"color": drawing.light("ink"), "linewidth": 1.6, "marker": "_", "markersize": 7}
+        axes.plot([x, x], distance.shares, zorder=4, **upright)
 
 
-def key(of: Mapping[Who, Sequence[Asked]], distances: bool) -> list[Any]:
+def entries(models: ByWho, compared: bool) -> list[Any]:
+    """The legend's entries: the roles there are, and distances where they are marked."""
     words = {"query": "trained on D_Q", "calibration": "trained on D_C", "target": "target"}
     handles = []
-    for role in dict.fromkeys(who[0] for who in of):
-        colour, _, dash = style.ROLES[role]
-        handles.append(style.of_line(words[role], color=drawing.light(colour), linestyle=dash, linewidth=1.5))
-    if distances:
-        handles.append(
-            style.of_line("one-sided KS", color=drawing.light("ink"), marker="|", markersize=11, markeredgewidth=1.6,
-                          linewidth=0)
-        )  # fmt: skip
+    for role in dict.fromkeys(who[0] for who in models):
+        colour, _, dash = roles.ROLES[role]
+        handles.append(legend.line(words[role], color=drawing.light(colour), linestyle=dash, linewidth=1.5))
+    if compared:
+        upright = {"marker": "|", "markersize": 11, "markeredgewidth": 1.6, "linewidth": 0}
+        handles.append(legend.line("one-sided KS", color=drawing.light("ink"), **upright))
     return handles

@@ -4,61 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dashboards import drawing
-from dashboards.audits.forgetting import style
+from dashboards import drawing, layout, legend
 from dashboards.audits.forgetting.power import Power, across, curve, points, read, ticked
 from dashboards.audits.forgetting.targets import span_of
 from dashboards.estimates import shortened
 from dashboards.figure import Figure
 from dashboards.run import Run
-from dashboards.sweep import ENTRY, fields, varied_in, word
+from dashboards.sweep import fields, varied_in, word
 
-LETTERS = 2 * ENTRY
+LETTERS = 2 * legend.ENTRY
 
 
 def cells(run: Run) -> Iterator[Figure]:
     """The power curves of the cells, one line each, named by what varies."""
     settings = varied_in(run.cells)
     varied = fields(settings)
-    found = []
-    for each, setting in zip(run.cells, settings, strict=True):
-        curve_of = read(each.table("power"))
-        if curve_of is not None:
-            found.append((", ".join(f"{field} {word(setting[field])}" for field in varied), curve_of))
-    if varied and len(found) > 1:
-        yield powers(found, " and ".join(varied))
+    curves = []
+    for cell, setting in zip(run.cells, settings, strict=True):
+        power = read(cell.table("power"))
+        if power is not None:
+            curves.append((", ".join(f"{field} {word(setting[field])}" for field in varied), power))
+    if varied and len(curves) > 1:
+        yield powers(curves, " and ".join(varied))
 
 
-def powers(found: list[tuple[str, Power]], what: str) -> Figure:
+def powers(curves: list[tuple[str, Power]], what: str) -> Figure:
     """The curves over one another, a little apart at each share so that their intervals are seen."""
-    shown = found[: len(drawing.SERIES)]
-    beside = 2 if max(len(name) for name, _ in shown) <= ENTRY else 1
-    foot = style.ROW * -(-len(shown) // beside)
-    figure = drawing.canvas(3.0 + foot)
-    axes = drawing.place(figure, style.LEFT, 0.55, drawing.WIDTH - style.LEFT - style.RIGHT, 2.3)
-    everything = [each for _, each in shown]
-    places = across(everything)
-    step = 0.012 * (max(places.values()) - min(places.values()))
-    handles = []
-    for at, ((name, each), look) in enumerate(zip(shown, drawing.SERIES, strict=False)):
-        curve(axes, each, places, *look, offset=step * (at - (len(shown) - 1) / 2))
-        colour, marker, dash = look
-        line = {"color": drawing.light(colour), "marker": marker, "linestyle": dash, "linewidth": 1.3, "markersize": 5}
-        handles.append(style.of_line(shortened(name, LETTERS), **line))
-    axes.set_ylim(-0.03, 1.05)
-    drawing.ticks(axes, up=5)
-    ticked(axes, places, True)
-    axes.set_xlabel("share of D_Q trained on, beside all of D_C")
-    axes.set_ylabel("models detected, share")
-    style.legend(figure, handles, beside)
+    shown = curves[: len(drawing.SERIES)]
     caption = (
         "Of models that were trained on so much of D_Q beside all of D_C, the share that the audit calls not "
         "forgotten, each model audited alone by its one-sided rho, with 95 % Wilson intervals; hollow, none of D_Q: "
         "false alarms. Lines "
         "stand a little apart so that intervals do not hide one another; the axis is logarithmic, with none apart. "
-        f"n: {span_of([int(n) for each in everything for n in each.models])} models of each share."
-        f"{style.rest(len(shown), len(found), 'cells')}"
+        f"n: {span_of([int(n) for _, power in shown for n in power.models])} models of each share."
+        f"{layout.rest(len(shown), len(curves), 'cells')}"
     )
-    alt = " ".join(f"{name}: {each.said()}. {' '.join(points(each))}" for name, each in shown)
-    title = f"How little of the query set is found, by {what}?"
-    return Figure("powers", title, caption, alt, drawing.svg(figure, "powers"))
+    alt = " ".join(f"{name}: {power.in_words()}. {' '.join(points(power))}" for name, power in shown)
+    return Figure("powers", f"How little of the query set is found, by {what}?", caption, alt, drawn(shown))
+
+
+def drawn(curves: list[tuple[str, Power]]) -> str:
+    """The curves as SVG, each with an entry in the legend."""
+    labels = [shortened(name, LETTERS) for name, _ in curves]
+    beside = legend.columns([name for name, _ in curves])
+    figure = drawing.canvas(3.0 + legend.height(len(curves), beside))
+    axes = layout.wide(figure, 0.55, 2.3)
+    places = across([power for _, power in curves])
+    step = 0.012 * (max(places.values()) - min(places.values()))
+    for at, ((_, power), look) in enumerate(zip(curves, drawing.SERIES, strict=False)):
+        curve(axes, power, places, *look, offset=step * (at - (len(curves) - 1) / 2))
+    axes.set_ylim(-0.03, 1.05)
+    drawing.ticks(axes, up=5)
+    ticked(axes, places, True)
+    axes.set_xlabel("share of D_Q trained on, beside all of D_C")
+    axes.set_ylabel("models detected, share")
+    legend.above(figure, legend.series(labels, linewidth=1.3, markersize=5), beside)
+    return drawing.svg(figure, "powers")

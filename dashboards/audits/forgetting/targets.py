@@ -1,4 +1,4 @@
-"""Who is asked about the query set: the models of each role, and the targets by name."""
+"""The roles of models and the names of targets."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ def targets(ratios: pa.Table) -> dict[int, str]:
 
 
 def called(who: Who, names: Mapping[int, str]) -> str:
-    """A role, or a target, in words."""
+    """The name of a role or a target."""
     role, number = who
     return NAMES.get(role) or names.get(number) or f"target {number}"
 
 
 def of_models(table: pa.Table) -> NDArray[np.int64]:
-    """Of each row the target's number, -1 where the model is none."""
+    """The target's number of each row; -1 for query and calibration models."""
     number = numbers(table, "target")
     return np.where(np.isnan(number), -1, number).astype(np.int64)
 
 
 def grouped(table: pa.Table, column: str) -> dict[Who, NDArray[np.float64]]:
-    """The numbers of a column by who they are of: query models, calibration models, and targets in their order."""
+    """The values of a column by role and target: query models, calibration models, then targets."""
     if not {"model", "target", column} <= set(table.column_names):
         return {}
     role, number, values = texts(table, "model"), of_models(table), numbers(table, column)
     there = (role != "") & ~np.isnan(values)
-    found = {}
+    by_who = {}
     for who in ordered(zip(role[there].tolist(), number[there].tolist(), strict=True)):
-        found[who] = values[there & (role == who[0]) & (number == who[1])]
-    return found
+        by_who[who] = values[there & (role == who[0]) & (number == who[1])]
+    return by_who
 
 
 def ordered(everybody: Any) -> list[Who]:
@@ -56,7 +56,7 @@ def ordered(everybody: Any) -> list[Who]:
 
 
 def replicates(distances: pa.Table) -> dict[str, int]:
-    """How many query and calibration models there are, as far as the distances between them are there."""
+    """The numbers of query and calibration models in the table of distances; empty without it."""
     if not {"query", "model", "replicate"} <= set(distances.column_names) or not distances.num_rows:
         return {}
     role, replicate = texts(distances, "model"), integers(distances, "replicate")
@@ -65,9 +65,9 @@ def replicates(distances: pa.Table) -> dict[str, int]:
 
 
 def margin(run: Run) -> float | None:
-    """How far below 1 the ratio of a model that has forgotten may lie; None where the run does not say."""
-    found = sweep.at(run.about.get("config"), "margin")
-    return float(found) if finite(found) else None
+    """The margin of the decision: how far below 1 the ratio of a forgotten target may lie; None if unknown."""
+    margin = sweep.at(run.about.get("config"), "margin")
+    return float(margin) if finite(margin) else None
 
 
 def things(number: int, name: str) -> str:

@@ -21,7 +21,7 @@ from dashboards.run import Run
 
 
 def figures(run: Run) -> Iterator[Figure]:
-    """The answer first, then which score gives it and what the published one says, then what memory goes with."""
+    """The effect first, then how well each score detects it, then what memory is associated with."""
     pairs = Pairs(run.table("canary_scores"))
     chosen, retraced = run.table("chosen"), run.table("traced")
     drawn = (

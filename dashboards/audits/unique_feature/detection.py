@@ -1,4 +1,4 @@
-"""Which estimator tells models that saw the feature from models that did not, at which price in false alarms."""
+"""Detection rates of the estimators against their false positive rates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dashboards import drawing
+from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.pairs import Array
 from dashboards.columns import integers, numbers, texts
 from dashboards.estimates import finite
@@ -46,10 +46,10 @@ class Curve:
     n: int
 
     def at(self, level: float) -> int:
-        """Where the curve is at so many false positives at most."""
+        """The index of the last point of the curve with at most this false positive rate."""
         return max(0, int(np.searchsorted(self.false, level + 1e-9, side="right")) - 1)
 
-    def said(self) -> str:
+    def in_words(self) -> str:
         """The detection rate at LEVEL, with its interval."""
         at = self.at(LEVEL)
         return f"{drawing.number(self.detected[at])}{drawing.interval(self.low[at], self.high[at])}"
@@ -57,61 +57,66 @@ class Curve:
 
 def detection(table: pa.Table, called: pa.Table) -> Figure | None:
     """Detection rate against false positive rate, whole and near 0, the estimator that detects most at 5 % first."""
-    found = curves(table)
-    if not found:
+    known = curves(table)
+    if not known:
         return None
-    shown = found[: len(drawing.SERIES)]
-    looks = series([each.estimator for each in shown])
-    side, foot = 1.88, 0.25 * (len(shown) + 1) + 0.12
-    figure = drawing.canvas(side + foot + 0.85)
+    shown = known[: len(drawing.SERIES)]
     operating = operated(called)
-    for left, most in ((0.68, 1.0), (3.14, ZOOM)):
-        axes = drawing.place(figure, left, foot + 0.55, side, side)
-        axes.plot([0, 1], [0, 1], color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (1, 2)))
-        axes.axvline(LEVEL, color=drawing.light("muted"), linewidth=0.9)
-        for curve in reversed(shown):
-            colour, marker, dash = looks[curve.estimator]
-            look: dict[str, Any] = {"color": drawing.light(colour)}
-            if most == ZOOM:
-                axes.fill_between(curve.false, curve.low, curve.high, step="post", alpha=0.1, linewidth=0, **look)
-            axes.step(curve.false, curve.detected, where="post", linewidth=1.5, linestyle=dash, **look)
-            if curve.estimator in operating and operating[curve.estimator][0] <= most:
-                axes.plot(*operating[curve.estimator], marker, markersize=6, clip_on=False, zorder=3, **look)
-        axes.set_xlim(0, most)
-        axes.set_ylim(0, 1.02)
-        drawing.ticks(axes, 5, 5)
-        axes.set_title("all" if most == 1.0 else f"up to {ZOOM:.0%}", fontsize=drawing.TEXT)
-    figure.axes[0].set_ylabel("detection rate")
-    figure.text(
-        (0.68 + side + 0.29) / drawing.WIDTH,
-        (foot + 0.1) / figure.get_size_inches()[1],
-        "false positive rate",
-        ha="center",
-    )
-    key(figure, shown, foot)
-    more = f" {len(found) - len(shown)} that detect less are not drawn." if len(found) > len(shown) else ""
+    more = f" {len(known) - len(shown)} that detect less are not drawn." if len(known) > len(shown) else ""
     marks = (
         "Mark: where p ≤ 0.05 by the estimator's own test puts it; right of the upright line it calls too many twins. "
     )
     caption = (
         "Share of canary models that an estimator calls, over the share of their twins, which never saw the feature, "
         f"that it then calls too. Dotted: chance; upright: {LEVEL:.0%} false positives. "
-        f"{marks if operating else ''}Shade on the right: 95 % Wilson intervals. n: {sizes(found)} trainings of each "
+        f"{marks if operating else ''}Shade on the right: 95 % Wilson intervals. n: {sizes(known)} trainings of each "
         f"kind. The legend is ordered by the detection rate at {LEVEL:.0%}.{more}"
     )
-    alt = (
-        f"Detected at {LEVEL:.0%} false positives: "
-        + ", ".join(f"{each.estimator} {each.said()}" for each in found)
-        + "."
-    )
-    alt += "".join(
-        f" {each.estimator} at p ≤ 0.05: {operating[each.estimator][1]:.0%} of canary models and "
-        f"{operating[each.estimator][0]:.0%} of twins."
-        for each in found
-        if each.estimator in operating
+    rates = ", ".join(f"{curve.estimator} {curve.in_words()}" for curve in known)
+    alt = f"Detected at {LEVEL:.0%} false positives: {rates}." + "".join(
+        f" {curve.estimator} at p ≤ 0.05: {operating[curve.estimator][1]:.0%} of canary models and "
+        f"{operating[curve.estimator][0]:.0%} of twins."
+        for curve in known
+        if curve.estimator in operating
     )
     title = "Which estimator finds the models that saw the feature, at how many false alarms?"
-    return Figure("detection", title, caption, alt, drawing.svg(figure, "detection"))
+    return Figure("detection", title, caption, alt, drawn(shown, operating))
+
+
+def drawn(shown: Sequence[Curve], operating: Mapping[str, tuple[float, float]]) -> str:
+    """The curves as SVG, whole on the left and near 0 on the right, with the legend below."""
+    looks = series([curve.estimator for curve in shown])
+    side, foot = 1.88, legend.LISTED * (len(shown) + 1) + 0.12
+    figure = drawing.canvas(side + foot + 0.85)
+    for left, most in ((0.68, 1.0), (3.14, ZOOM)):
+        axes = drawing.place(figure, left, foot + 0.55, side, side)
+        axes.plot([0, 1], [0, 1], color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (1, 2)))
+        axes.axvline(LEVEL, color=drawing.light("muted"), linewidth=0.9)
+        for curve in reversed(shown):
+            of_curve(axes, curve, looks[curve.estimator], most == ZOOM)
+            if curve.estimator in operating and operating[curve.estimator][0] <= most:
+                colour, marker, _ = looks[curve.estimator]
+                look: dict[str, Any] = {"color": drawing.light(colour), "markersize": 6}
+                axes.plot(*operating[curve.estimator], marker, clip_on=False, zorder=3, **look)
+        axes.set_xlim(0, most)
+        axes.set_ylim(0, 1.02)
+        drawing.ticks(axes, 5, 5)
+        axes.set_title("all" if most == 1.0 else f"up to {ZOOM:.0%}", fontsize=drawing.TEXT)
+    figure.axes[0].set_ylabel("detection rate")
+    middle = ((0.68 + side + 0.29) / drawing.WIDTH, (foot + 0.1) / figure.get_size_inches()[1])
+    figure.text(*middle, "false positive rate", ha="center")
+    entries = [(shortened(curve.estimator), looks[curve.estimator], curve.in_words()) for curve in shown]
+    legend.below(figure, foot, entries, f"detected at {LEVEL:.0%}")
+    return drawing.svg(figure, "detection")
+
+
+def of_curve(axes: Any, curve: Curve, series: legend.Series, shaded: bool) -> None:
+    """A curve in steps; `shaded`: on the shade of its intervals."""
+    colour, _, dash = series
+    look: dict[str, Any] = {"color": drawing.light(colour)}
+    if shaded:
+        axes.fill_between(curve.false, curve.low, curve.high, step="post", alpha=0.1, linewidth=0, **look)
+    axes.step(curve.false, curve.detected, where="post", linewidth=1.5, linestyle=dash, **look)
 
 
 def curves(table: pa.Table) -> list[Curve]:
@@ -121,14 +126,14 @@ def curves(table: pa.Table) -> list[Curve]:
         return []
     estimator, counts = texts(table, "estimator"), integers(table, "n")
     columns = [numbers(table, name) for name in names]
-    found = []
+    curves = []
     for name in dict.fromkeys(estimator.tolist()):
         chosen = (estimator == name) & ~np.isnan(columns).any(axis=0)
         if chosen.any():
             order = np.lexsort((columns[1][chosen], columns[0][chosen]))
             false, detected, low, high = (column[chosen][order] for column in columns)
-            found.append(Curve(str(name), false, detected, low, high, int(counts[chosen].max())))
-    return sorted(found, key=lambda each: -float(each.detected[each.at(LEVEL)]))
+            curves.append(Curve(str(name), false, detected, low, high, int(counts[chosen].max())))
+    return sorted(curves, key=lambda curve: -float(curve.detected[curve.at(LEVEL)]))
 
 
 def operated(table: pa.Table) -> dict[str, tuple[float, float]]:
@@ -136,44 +141,28 @@ def operated(table: pa.Table) -> dict[str, tuple[float, float]]:
     if not {"estimator", "model", "called"} <= set(table.column_names):
         return {}
     estimator, model, called = texts(table, "estimator"), texts(table, "model"), integers(table, "called")
-    found = {}
+    shares = {}
     for name in dict.fromkeys(estimator.tolist()):
-        kinds = [called[(estimator == name) & (model == kind)] for kind in ("twin", "canary")]
-        if all(len(each) for each in kinds):
-            found[str(name)] = (float(kinds[0].mean()), float(kinds[1].mean()))
-    return found
+        twins, canaries = (called[(estimator == name) & (model == kind)] for kind in ("twin", "canary"))
+        if len(twins) and len(canaries):
+            shares[str(name)] = (float(twins.mean()), float(canaries.mean()))
+    return shares
 
 
-def sizes(found: Sequence[Curve]) -> str:
-    counts = sorted({each.n for each in found})
+def sizes(curves: Sequence[Curve]) -> str:
+    """The number of trainings of each kind, in words."""
+    counts = sorted({curve.n for curve in curves})
     return f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
-def key(figure: Any, shown: Sequence[Curve], foot: float) -> None:
-    """Below the panels, a line for each estimator with its mark, its name and its detection rate at LEVEL."""
-    axes = drawing.place(figure, 0, 0, drawing.WIDTH, foot)
-    axes.set_axis_off()
-    axes.set_xlim(0, drawing.WIDTH)
-    axes.set_ylim(0, foot)
-    small: dict[str, Any] = {"fontsize": drawing.TEXT - 1, "va": "center"}
-    y = foot - 0.2
-    axes.text(drawing.WIDTH - 0.1, y, f"detected at {LEVEL:.0%}", ha="right", color=drawing.light("muted"), **small)
-    looks = series([each.estimator for each in shown])
-    for curve in shown:
-        colour, marker, dash = looks[curve.estimator]
-        y -= 0.25
-        look: dict[str, Any] = {"color": drawing.light(colour)}
-        axes.plot([0.1, 0.6], [y, y], linestyle=dash, linewidth=1.5, **look)
-        axes.plot([0.35], [y], marker, markersize=6, **look)
-        axes.text(0.72, y, shortened(curve.estimator), **small)
-        axes.text(drawing.WIDTH - 0.1, y, curve.said(), ha="right", **small)
-
-
-def series(names: Sequence[str]) -> Mapping[str, tuple[str, str, Any]]:
-    """How each estimator is drawn: those that the audit has always alike, others as what is left."""
+def series(names: Sequence[str]) -> Mapping[str, legend.Series]:
+    """The look of each estimator: fixed for the audit's own, one of the rest for others."""
     own = dict(zip(ESTIMATORS, drawing.SERIES, strict=True))
-    left = [each for name, each in own.items() if name not in names]
+    left = [look for name, look in own.items() if name not in names]
     return {name: own[name] if name in own else left.pop(0) for name in names}
+
+
+Lines = list[tuple[str, list[dict[str, Any]]]]  # estimators, each with its rows of the summary
 
 
 def shortened(text: str) -> str:
@@ -182,23 +171,37 @@ def shortened(text: str) -> str:
 
 def by_models(summary: Sequence[Row]) -> Figure | None:
     """The detection rate over the number of models that are asked together, a line for each estimator."""
-    lines = dict(of_estimators(summary))
-    if not lines:
+    of_estimator = list(of_estimators(summary))
+    if not of_estimator:
         return None
-    ordered = sorted(lines.items(), key=lambda each: -each[1][-1]["estimate"])[: len(drawing.SERIES)]
-    foot = 0.25 * len(ordered) + 0.12
+    lines = sorted(of_estimator, key=lambda line: -line[1][-1]["estimate"])[: len(drawing.SERIES)]
+    caption = (
+        f"How often an estimator detects the feature when so many models are asked together, at {LEVEL:.0%} false "
+        "positives (dotted: what it would be without memory). Lines: 95 % intervals, hidden where narrower than the "
+        "mark; marks stand evenly apart."
+    )
+    alt = " ".join(
+        f"{name}: " + ", ".join(f"{drawing.number(row['estimate'])} with {row['models']:g}" for row in rows) + "."
+        for name, rows in lines
+    )
+    title = "How many models does it take to find the feature?"
+    return Figure("by-models", title, caption, alt, over_models(lines))
+
+
+def over_models(lines: Lines) -> str:
+    """The detection rates as SVG, with the legend below."""
+    foot = legend.LISTED * len(lines) + 0.12
     figure = drawing.canvas(foot + 2.6)
-    axes = drawing.place(figure, 0.75, foot + 0.55, drawing.WIDTH - 0.95, 1.95)
-    places = sorted({row["models"] for _, rows in ordered for row in rows})
+    axes = layout.wide(figure, foot + 0.55, 1.95)
+    places = sorted({row["models"] for _, rows in lines for row in rows})
     axes.axhline(LEVEL, color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (1, 2)))
-    looks = series([name for name, _ in ordered])
-    for at, (name, rows) in enumerate(ordered):
+    looks = series([name for name, _ in lines])
+    for at, (name, rows) in enumerate(lines):
         colour, marker, dash = looks[name]
-        x = np.array([places.index(row["models"]) for row in rows]) + (at - (len(ordered) - 1) / 2) * 0.07
+        x = np.array([places.index(row["models"]) for row in rows]) + (at - (len(lines) - 1) / 2) * 0.07
         look: dict[str, Any] = {"color": drawing.light(colour)}
-        axes.plot(
-            x, [row["estimate"] for row in rows], marker=marker, markersize=5.5, linestyle=dash, linewidth=1.2, **look
-        )
+        values = [row["estimate"] for row in rows]
+        axes.plot(x, values, marker=marker, markersize=5.5, linestyle=dash, linewidth=1.2, **look)
         for place, row in zip(x, rows, strict=True):
             if finite(row["low"]) and finite(row["high"]):
                 axes.plot([place] * 2, [row["low"], row["high"]], linewidth=1.6, solid_capstyle="butt", **look)
@@ -209,18 +212,8 @@ def by_models(summary: Sequence[Row]) -> Figure | None:
     axes.grid(axis="x", visible=False)
     axes.set_xlabel("models with the canary, each of another seed")
     axes.set_ylabel("detection rate")
-    named(figure, [name for name, _ in ordered], foot)
-    caption = (
-        f"How often an estimator detects the feature when so many models are asked together, at {LEVEL:.0%} false "
-        "positives (dotted: what it would be without memory). Lines: 95 % intervals, hidden where narrower than the "
-        "mark; marks stand evenly apart."
-    )
-    alt = " ".join(
-        f"{name}: " + ", ".join(f"{drawing.number(row['estimate'])} with {row['models']:g}" for row in rows) + "."
-        for name, rows in ordered
-    )
-    title = "How many models does it take to find the feature?"
-    return Figure("by-models", title, caption, alt, drawing.svg(figure, "by-models"))
+    legend.below(figure, foot, [(name, looks[name], "") for name, _ in lines])
+    return drawing.svg(figure, "by-models")
 
 
 def of_estimators(summary: Sequence[Row]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
@@ -233,17 +226,3 @@ def of_estimators(summary: Sequence[Row]) -> Iterator[tuple[str, list[dict[str, 
                 lines.setdefault(str(setting["estimator"]), []).append({**row, "models": setting["models"]})
     for name, rows in lines.items():
         yield name, sorted(rows, key=lambda row: row["models"])
-
-
-def named(figure: Any, names: Sequence[str], foot: float) -> None:
-    axes = drawing.place(figure, 0, 0, drawing.WIDTH, foot)
-    axes.set_axis_off()
-    axes.set_xlim(0, drawing.WIDTH)
-    axes.set_ylim(0, foot)
-    looks = series(names)
-    for at, name in enumerate(names):
-        colour, marker, dash = looks[name]
-        y = foot - 0.1 - 0.25 * at
-        axes.plot([0.1, 0.6], [y, y], linestyle=dash, linewidth=1.5, color=drawing.light(colour))
-        axes.plot([0.35], [y], marker, markersize=6, color=drawing.light(colour))
-        axes.text(0.72, y, name, fontsize=drawing.TEXT - 1, va="center")

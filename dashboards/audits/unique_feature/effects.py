@@ -1,4 +1,4 @@
-"""What the canary did to its model: the effect, pair by pair, and which score tells the two kinds of model apart."""
+"""The effect of each canary on its model, and how well the scores separate the two kinds of models."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dashboards import drawing
-from dashboards.audits.unique_feature.pairs import Array, Pairs, counted, key, mark, middle
+from dashboards import drawing, legend
+from dashboards.audits.unique_feature.pairs import Array, Pairs, counted, entries, mark, middle
 from dashboards.figure import Figure
 
 EFFECT = ("M_w effect", json.dumps({"images": "probe"}))  # what the audit's answer rests on
@@ -18,34 +18,18 @@ SCORES = {"m": "M, the published black-box score", "m_w_probe": "M_w, towards th
 GOLDEN = 0.6180339887
 
 
+Interval = tuple[float, float]
+
+
 def effect(pairs: Pairs, summary: Sequence[Mapping[str, Any]]) -> Figure | None:
     """Each pair's effect on M_w over the probe images, sorted, and their mean with its interval."""
     canary, effects = pairs.columns("canary", "m_w_probe_effect")
     if not len(effects):
         return None
-    ordered, alone = np.sort(effects), len(np.unique(canary)) == len(canary)
-    n, above = len(ordered), int((ordered > 0).sum())
-    mean = float(ordered.mean())
+    effects = np.sort(effects)
+    n, mean = len(effects), float(effects.mean())
     row = next((row for row in summary if (row["metric"], row["setting"]) == EFFECT), None)
     interval = None if row is None or row["low"] is None or row["n"] != n else (row["low"], row["high"])
-    figure = drawing.canvas(2.9)
-    axes = drawing.place(figure, 0.15, 0.55, drawing.WIDTH - 0.3, 2.1)
-    axes.axvline(0, color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (4, 3)))
-    ranks = (np.arange(n) + 0.5) / n
-    axes.plot(ordered, ranks, **mark("canary", n))
-    accent = drawing.light("accent")
-    if interval:
-        axes.plot(interval, [1.2, 1.2], color=accent, linewidth=2.4, solid_capstyle="butt")
-    axes.plot([mean], [1.2], "D", color=accent, markersize=7)
-    low, high = drawing.span([0.0, *ordered.tolist(), *(interval or ())])
-    axes.set_xlim(low, high)
-    axes.set_ylim(-0.06, 1.36)
-    drawing.ticks(axes)
-    axes.set_yticks([])
-    axes.spines["left"].set_visible(False)
-    axes.set_xlabel("effect of the canary on M_w, nats")
-    ends = f" [{drawing.number(interval[0])}, {drawing.number(interval[1])}]" if interval else ", no interval"
-    axes.set_title(f"mean {drawing.number(mean)}{ends}; {above} of {n} above 0", fontsize=drawing.TEXT)
     pairs_of = f"{n} pair{'s' if n != 1 else ''} of trainings"
     between = (
         f"The diamond is their mean, its line the 95 % interval over {pairs_of}."
@@ -53,36 +37,58 @@ def effect(pairs: Pairs, summary: Sequence[Mapping[str, Any]]) -> Figure | None:
         else f"The diamond is their mean; it has no interval{', which takes two pairs' if n == 1 else ' here'}."
     )
     caption = (
-        f"Each dot is one {'canary' if alone else 'canary in one training'}: M_w of the model trained with it minus "
-        "M_w of its twin, which had the same seed and the clean image. Dots are sorted; a single pair has no interval. "
-        + between
-        + " Dashed at 0: nothing "
+        f"Each dot is one {'canary' if len(np.unique(canary)) == n else 'canary in one training'}: M_w of the model "
+        "trained with it minus M_w of its twin, which had the same seed and the clean image. Dots are sorted; a single "
+        f"pair has no interval. {between} Dashed at 0: nothing "
         "memorised. Nats: 0.1 changes the label's probability by about a tenth. Images the models never saw."
     )
-    numbers = f"{above} of {n} effects lie above 0; mean {drawing.number(mean)} nats"
+    numbers = f"{int((effects > 0).sum())} of {n} effects lie above 0; mean {drawing.number(mean)} nats"
     numbers += f", 95 % interval {drawing.number(interval[0])} to {drawing.number(interval[1])}" if interval else ""
-    low, median, high = np.quantile(ordered, (0, 0.5, 1))
-    alt = f"{numbers}; median {drawing.number(median)}, from {drawing.number(low)} to {drawing.number(high)}."
+    low, median, high = (drawing.number(value) for value in np.quantile(effects, (0, 0.5, 1)))
+    alt = f"{numbers}; median {median}, from {low} to {high}."
     title = "Does a model answer to the feature because one image of it was trained on?"
-    return Figure("effect", title, caption, alt, drawing.svg(figure, "effect"))
+    return Figure("effect", title, caption, alt, sorted_effects(effects, interval))
+
+
+def sorted_effects(effects: Array, interval: Interval | None) -> str:
+    """The effects as SVG, from the smallest up, below their mean with its interval."""
+    n, mean = len(effects), float(effects.mean())
+    figure = drawing.canvas(2.9)
+    axes = drawing.place(figure, 0.15, 0.55, drawing.WIDTH - 0.3, 2.1)
+    axes.axvline(0, **drawing.NULL)
+    axes.plot(effects, (np.arange(n) + 0.5) / n, **mark("canary", n))
+    accent = drawing.light("accent")
+    if interval:
+        axes.plot(interval, [1.2, 1.2], color=accent, linewidth=2.4, solid_capstyle="butt")
+    axes.plot([mean], [1.2], "D", color=accent, markersize=7)
+    axes.set_xlim(*drawing.span([0.0, *effects.tolist(), *(interval or ())]))
+    axes.set_ylim(-0.06, 1.36)
+    drawing.ticks(axes)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel("effect of the canary on M_w, nats")
+    ends = drawing.interval(*interval) if interval else ", no interval"
+    above = int((effects > 0).sum())
+    axes.set_title(f"mean {drawing.number(mean)}{ends}; {above} of {n} above 0", fontsize=drawing.TEXT)
+    return drawing.svg(figure, "effect")
 
 
 def separation(pairs: Pairs) -> Figure | None:
     """Both scores of the canaries' models over those of the twins, with the band that the twins span."""
-    found = {title: pairs.columns(name, f"twin_{name}") for name, title in SCORES.items()}
-    there = {title: both for title, both in found.items() if len(both[0])}
+    columns = {title: pairs.columns(name, f"twin_{name}") for name, title in SCORES.items()}
+    there = {title: both for title, both in columns.items() if len(both[0])}
     if not there:
         return None
     panel, n = 1.5, max(len(canary) for canary, _ in there.values())
     height = panel * len(there) + 0.55
     figure = drawing.canvas(height)
-    said = []
+    words = []
     for at, (title, (canary, twin)) in enumerate(there.items()):
         axes = drawing.place(figure, 0.15, 0.5 + panel * (len(there) - 1 - at), drawing.WIDTH - 0.3, panel - 0.6)
-        said.append(f"{title}: {strips(axes, canary, twin)}")
+        words.append(f"{title}: {strips(axes, canary, twin)}")
         axes.set_title(title, fontsize=drawing.TEXT)
     axes.set_xlabel("nats")
-    figure.legend(handles=key(count=n), loc="upper left", ncols=2, bbox_to_anchor=(0, 1), borderaxespad=0.1)
+    legend.above(figure, entries(n))
     band = (
         "The shaded band holds the middle 95 % of the twins (for a few twins: all of them). A score that sees memory "
         "puts canary models to the right of it; one in forty would lie there by chance. "
@@ -92,7 +98,7 @@ def separation(pairs: Pairs) -> Figure | None:
         "each: no intervals."
     )
     title = "Which score tells a model that saw the feature from one that never did?"
-    return Figure("separation", title, caption, " ".join(said), drawing.svg(figure, "separation"))
+    return Figure("separation", title, caption, " ".join(words), drawing.svg(figure, "separation"))
 
 
 def strips(axes: Any, canary: Array, twin: Array) -> str:

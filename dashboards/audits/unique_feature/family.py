@@ -1,15 +1,15 @@
-"""The feature among its family: whether one model answers to it as to none of its kind."""
+"""The rank of the feature within its family of similar features, model by model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dashboards import drawing
+from dashboards import drawing, legend
 from dashboards.audits.unique_feature.effects import GOLDEN
 from dashboards.audits.unique_feature.pairs import Array
 from dashboards.columns import integers
@@ -38,7 +38,7 @@ class Ranked:
 
     @property
     def rank(self) -> int:
-        """How many of the family score at least as high as the feature asked about, itself included."""
+        """The number of members that score at least as high as the feature asked about, including itself."""
         return round(self.p_value * len(self.standing))
 
     @property
@@ -55,53 +55,55 @@ def family(table: pa.Table) -> Figure | None:
     models = list(ranked(table))
     if not models:
         return None
-    shown = models[:MOST]
-    step = 0.45 if len(shown) <= 3 else 0.27
-    figure = drawing.canvas(step * len(shown) + 1.0)
-    axes = drawing.place(figure, 1.12, 0.55, drawing.WIDTH - 2.2, step * len(shown))
-    for at, each in enumerate(shown):
-        y = len(shown) - 1 - at
-        others = each.scores[1:]
-        scatter = (np.arange(len(others)) * GOLDEN) % 1 - 0.5
-        colour = drawing.light(KINDS[each.kind])
-        # Short strokes look like dots, and those of a row are one element of the page.
-        strokes = drawing.broken(others, y + 0.55 * scatter - 0.03, y + 0.55 * scatter + 0.03)
-        axes.plot(*strokes, color=drawing.light("muted"), linewidth=2, solid_capstyle="butt", alpha=0.6)
-        axes.plot([each.scores[0]] * 2, [y - 0.42, y + 0.42], color=colour, linewidth=1.2, zorder=3)
-        axes.plot([each.scores[0]], [y], "D", markersize=6.5, color=colour, zorder=3)
-        axes.annotate(
-            f"{each.rank}, p {each.p_value:.2g}",
-            (1.03, y),
-            xycoords=("axes fraction", "data"),
-            va="center",
-            fontsize=drawing.TEXT - 1,
-        )
-    axes.set_xlim(*drawing.span([float(value) for each in shown for value in each.scores]))
-    axes.set_ylim(-0.5, len(shown) - 0.5)
-    drawing.ticks(axes)
-    axes.set_yticks(
-        [len(shown) - 1 - at for at in range(len(shown))], [each.name for each in shown], color=drawing.light("ink")
-    )
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="y", visible=False)
-    axes.spines["left"].set_visible(False)
-    axes.set_xlabel("standard deviations from the rest of the family")
-    axes.annotate(
-        f"rank of {len(shown[0].scores)}" if len({len(each.scores) for each in shown}) == 1 else "rank",
-        (1.03, 1),
-        (0, 3),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        fontsize=drawing.TEXT - 1,
-        color=drawing.light("muted"),
-    )
-    key(figure)
     title = "Does the model answer to the feature as to no other of its kind?"
-    return Figure("family", title, about(models), said(models), drawing.svg(figure, "family"))
+    return Figure("family", title, about(models), in_words(models), drawn(models[:MOST]))
+
+
+def drawn(models: Sequence[Ranked]) -> str:
+    """The models as SVG, a row for each with its rank beside it."""
+    step = 0.45 if len(models) <= 3 else 0.27
+    figure = drawing.canvas(step * len(models) + 1.0)
+    axes = drawing.place(figure, 1.12, 0.55, drawing.WIDTH - 2.2, step * len(models))
+    y = list(range(len(models)))[::-1]
+    for height, model in zip(y, models, strict=True):
+        of_model(axes, model, height)
+    axes.set_xlim(*drawing.span([float(value) for model in models for value in model.scores]))
+    axes.set_ylim(-0.5, len(models) - 0.5)
+    drawing.ticks(axes)
+    axes.set_yticks(y, [model.name for model in models], color=drawing.light("ink"))
+    drawing.bare(axes)
+    axes.set_xlabel("standard deviations from the rest of the family")
+    sizes = {len(model.scores) for model in models}
+    axes.annotate(
+        f"rank of {sizes.pop()}" if len(sizes) == 1 else "rank", (1.03, 1), (0, 3), xycoords="axes fraction",
+        textcoords="offset points", fontsize=drawing.TEXT - 1, color=drawing.light("muted"),
+    )  # fmt: skip
+    entries = [
+        legend.line("the feature asked about", color=drawing.light("ink"), marker="D", markersize=6, linewidth=0),
+        legend.line("others of its family", color=drawing.light("muted"), marker="o", markersize=3, linewidth=0),
+    ]
+    legend.above(figure, entries)
+    return drawing.svg(figure, "family")
+
+
+def of_model(axes: Any, model: Ranked, y: float) -> None:
+    """One row: the family scattered, the feature asked about, and its rank."""
+    others = model.scores[1:]
+    scatter = (np.arange(len(others)) * GOLDEN) % 1 - 0.5
+    colour = drawing.light(KINDS[model.kind])
+    # Short strokes look like dots, and those of a row are one element of the page.
+    strokes = drawing.broken(others, y + 0.55 * scatter - 0.03, y + 0.55 * scatter + 0.03)
+    axes.plot(*strokes, color=drawing.light("muted"), linewidth=2, solid_capstyle="butt", alpha=0.6)
+    axes.plot([model.scores[0]] * 2, [y - 0.42, y + 0.42], color=colour, linewidth=1.2, zorder=3)
+    axes.plot([model.scores[0]], [y], "D", markersize=6.5, color=colour, zorder=3)
+    axes.annotate(
+        f"{model.rank}, p {model.p_value:.2g}", (1.03, y), xycoords=("axes fraction", "data"), va="center",
+        fontsize=drawing.TEXT - 1,
+    )  # fmt: skip
 
 
 def ranked(table: pa.Table) -> Iterator[Ranked]:
-    """The models of the table that were asked about the feature and others: a given one first, then pair by pair."""
+    """The models that were asked about the feature and its family: a given model first, then pair by pair."""
     if not set(NEEDED) <= set(table.column_names) or not table.num_rows:
         return
     columns = [table[name].to_pylist() for name in ("model", "canary", "seed", "label")]
@@ -111,7 +113,7 @@ def ranked(table: pa.Table) -> Iterator[Ranked]:
     which = np.array([index.get(name, -1) for name in names])
     log_p = table["log_p"].to_pylist()
     places = {pair: at for at, pair in enumerate(dict.fromkeys(name[1:] for name in names))}
-    for name, at in sorted(index.items(), key=lambda each: (places[each[0][1:]], list(KINDS).index(each[0][0]))):
+    for name, at in sorted(index.items(), key=lambda item: (places[item[0][1:]], list(KINDS).index(item[0][0]))):
         rows = np.flatnonzero(which == at)
         rows = rows[np.argsort(member[rows], kind="stable")]
         values = np.array([log_p[row] for row in rows], np.float64)  # (members, classes)
@@ -123,9 +125,10 @@ def ranked(table: pa.Table) -> Iterator[Ranked]:
 
 
 def about(models: list[Ranked]) -> str:
-    sizes = sorted({len(each.scores) - 1 for each in models})
+    """The caption of the figure."""
+    sizes = sorted({len(model.scores) - 1 for model in models})
     others = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
-    labels = {each.label is None for each in models}
+    labels = {model.label is None for model in models}
     towards = (
         "the label of the canary"
         if labels == {False}
@@ -144,34 +147,23 @@ def about(models: list[Ranked]) -> str:
     )
 
 
-def said(models: list[Ranked]) -> str:
+def in_words(models: list[Ranked]) -> str:
+    """Where the feature stands in the family, of each kind of model, in words."""
     words = []
     for kind in KINDS:
-        of_kind = [each for each in models if each.kind == kind]
+        of_kind = [model for model in models if model.kind == kind]
         if len(of_kind) == 1:
-            (each,) = of_kind
+            (model,) = of_kind
             words.append(
-                f"The {each.name}: the feature lies {drawing.number(float(each.scores[0]))} standard "
-                f"deviations from the rest, rank {each.rank} of {len(each.scores)}, p {drawing.number(each.p_value)}."
+                f"The {model.name}: the feature lies {drawing.number(float(model.scores[0]))} standard "
+                f"deviations from the rest, rank {model.rank} of {len(model.scores)}, p "
+                f"{drawing.number(model.p_value)}."
             )
         elif of_kind:
-            called = sum(each.p_value <= LEVEL for each in of_kind)
-            median = float(np.median([each.scores[0] for each in of_kind]))
+            called = sum(model.p_value <= LEVEL for model in of_kind)
+            median = float(np.median([model.scores[0] for model in of_kind]))
             words.append(
                 f"{called} of {len(of_kind)} {kind} models have p at most {LEVEL}; the feature lies "
                 f"{drawing.number(median)} standard deviations from the rest in their median."
             )
     return " ".join(words)
-
-
-def key(figure: Any) -> None:
-    from matplotlib.lines import Line2D
-
-    ink = drawing.light("ink")
-    handles = [
-        Line2D([], [], color=ink, marker="D", markersize=6, linewidth=0, label="the feature asked about"),
-        Line2D(
-            [], [], color=drawing.light("muted"), marker="o", markersize=3, linewidth=0, label="others of its family"
-        ),
-    ]
-    figure.legend(handles=handles, loc="upper left", ncols=2, bbox_to_anchor=(0, 1), borderaxespad=0.1)

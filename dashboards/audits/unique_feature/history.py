@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dashboards import drawing
-from dashboards.audits.unique_feature.pairs import LINES, MODELS, Array
-from dashboards.audits.unique_feature.published_score import legend
+from dashboards import drawing, layout, legend
+from dashboards.audits.unique_feature.pairs import LINES, MODELS, Array, line_entries
 from dashboards.columns import integers, numbers, texts
 from dashboards.figure import Figure
 
@@ -37,31 +36,34 @@ def histories(table: pa.Table) -> Figure | None:
     """Thin lines for some models, the median of all with their middle 80 %, and the epoch that each was kept from."""
     if not set(NEEDED) <= set(table.column_names) or not table.num_rows:
         return None
-    trained = {model: each for model in MODELS if (each := of_models(table, model)) is not None}
+    trained = {model: of_kind for model in MODELS if (of_kind := of_models(table, model)) is not None}
     if not trained:
         return None
-    panel = 1.75
-    figure = drawing.canvas(panel * len(MEASURES) + 0.75)
-    for at, (name, label) in enumerate(MEASURES.items()):
-        bottom = 0.5 + (panel + 0.05) * (len(MEASURES) - 1 - at)
-        axes = drawing.place(figure, 0.75, bottom, drawing.WIDTH - 0.95, panel - 0.2)
-        for model, each in trained.items():
-            drawn(axes, model, each, name, DRAWN // len(trained))
+    several = max(of_kind.models for of_kind in trained.values()) > 1
+    title = "Were the models trained alike, and to their end?"
+    alt = " ".join(in_words(model, of_kind) for model, of_kind in trained.items())
+    return Figure("histories", title, about(trained) if several else KEPT, alt, curves(trained))
+
+
+def curves(trained: Mapping[str, Trained]) -> str:
+    """The histories as SVG, a panel for each measure."""
+    panel = 1.8
+    figure = drawing.canvas(panel * len(MEASURES) + 0.65)
+    panels = layout.stacked(figure, len(MEASURES), panel, gap=0.25)
+    for axes, (name, label) in zip(panels, MEASURES.items(), strict=True):
+        for model, of_kind in trained.items():
+            drawn(axes, model, of_kind, name, DRAWN // len(trained))
         drawing.ticks(axes, 6, 4, whole=True)
         if name == "validation_loss":
             drawing.logarithmic(axes)
         axes.set_ylabel(label)
-        if at + 1 < len(MEASURES):
+        if axes is not panels[-1]:
             axes.tick_params(labelbottom=False)
-        axes.set_xlim(
-            *drawing.span([1.0, *(1.0 + each.measures[name].shape[1] - 1 for each in trained.values())], 0.02)
-        )
-    axes.set_xlabel("epoch")
-    legend(figure)
-    several = max(each.models for each in trained.values()) > 1
-    title = "Were the models trained alike, and to their end?"
-    alt = " ".join(said(model, each) for model, each in trained.items())
-    return Figure("histories", title, about(trained) if several else KEPT, alt, drawing.svg(figure, "histories"))
+        last = max(of_kind.measures[name].shape[1] for of_kind in trained.values())
+        axes.set_xlim(*drawing.span([1.0, float(last)], 0.02))
+    panels[-1].set_xlabel("epoch")
+    legend.above(figure, line_entries())
+    return drawing.svg(figure, "histories")
 
 
 KEPT = "A dot marks the epoch that a model was kept from, the one with the lowest validation loss."
@@ -69,8 +71,8 @@ KEPT = "A dot marks the epoch that a model was kept from, the one with the lowes
 
 def about(trained: Mapping[str, Trained]) -> str:
     """How to read the lines of several models."""
-    lined = sum(min(each.models, DRAWN // len(trained)) for each in trained.values())
-    counts = " and ".join(f"{each.models} {model}" for model, each in trained.items())
+    lined = sum(min(of_kind.models, DRAWN // len(trained)) for of_kind in trained.values())
+    counts = " and ".join(f"{of_kind.models} {model}" for model, of_kind in trained.items())
     return (
         f"Thin lines: {lined} models. {KEPT} Thick: the median over {counts} models as long as half of them still "
         "train; shade: their middle 80 %. A canary and its twin share a seed: the two kinds should train alike."
@@ -115,7 +117,7 @@ def drawn(axes: Any, model: str, trained: Trained, name: str, most: int) -> None
     axes.plot(epochs[half], middle, color=drawing.light(model), linewidth=2, linestyle=LINES[model], zorder=3)
 
 
-def said(model: str, trained: Trained) -> str:
+def in_words(model: str, trained: Trained) -> str:
     """The kept epochs and what the models reached at them, in words."""
     rows = np.arange(trained.models)
     reached = {name: values[rows, trained.kept] for name, values in trained.measures.items()}

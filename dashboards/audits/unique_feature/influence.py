@@ -1,4 +1,4 @@
-"""Whether memory goes with self-influence (TracInCP), and what a feature does to the self-influence of its image."""
+"""Self-influence (TracInCP): its relation to memory, and how the feature changes that of its image."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dashboards import drawing
+from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.effects import SCORES
-from dashboards.audits.unique_feature.pairs import Array, Pairs, key, mark
+from dashboards.audits.unique_feature.pairs import Array, Pairs, entries, mark
 from dashboards.columns import integers, numbers, texts
 from dashboards.figure import Figure
 
@@ -24,36 +24,25 @@ ENDS: Mapping[str, tuple[str, str]] = {"highest": ("canary", "o"), "lowest": ("v
 Row = Mapping[str, Any]
 
 
+Marks = dict[str, tuple[Array, Array, Array]]  # score -> self-influence, and the scores of canaries and of twins
+
+
 def influence(pairs: Pairs, chosen: pa.Table, traced: pa.Table, summary: Sequence[Row]) -> Figure | None:
     """The scores of the canaries over the self-influence that their images had before they carried the feature."""
     before = of_rows(chosen) or of_rows(traced)
-    found = {}
+    marks: Marks = {}
     for score in reversed(SCORES):
         canary, values, twin = pairs.columns("canary", score, f"twin_{score}")
         x = np.array([before.get(int(row), 0.0) for row in canary])
         if (x > 0).any():
-            found[score] = (x[x > 0], values[x > 0], twin[x > 0])
-    if not found:
+            marks[score] = (x[x > 0], values[x > 0], twin[x > 0])
+    if not marks:
         return None
-    n = max(len(x) for x, _, _ in found.values())
-    figure = drawing.canvas(PANEL * len(found) + 0.72)
-    said = []
-    for at, (score, (x, values, twin)) in enumerate(found.items()):
-        bottom = 0.5 + PANEL * (len(found) - 1 - at)
-        axes = drawing.place(figure, 0.75, bottom, drawing.WIDTH - 0.95, PANEL - 0.45)
-        axes.axhline(0, color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
-        for model, y in (("twin", twin), ("canary", values)):
-            axes.plot(x, y, **mark(model, n) | ({"alpha": 0.6} if model == "twin" else {}))
-        drawing.ticks(axes, up=4)
-        drawing.magnitudes(axes, x.tolist())
-        axes.tick_params(labelbottom=at + 1 == len(found))
-        rest = f"; Pearson's r {correlation(summary)}" if score == "m" and correlation(summary) else ""
-        axes.set_title(f"{SCORES[score].partition(',')[0]}, nats{rest}", fontsize=drawing.TEXT)
-        said.append(f"{SCORES[score]}: {halves(x, values, twin)}")
-    axes.set_xlabel("self-influence of the clean image")
-    figure.legend(handles=key(count=n), loc="upper left", ncols=2, bbox_to_anchor=(0, 1), borderaxespad=0.1)
-    rows = [f"Pearson's r {row}." for row in (correlation(summary), correlation(summary, "twin")) if row]
-    rows = [word if at == 0 else f"Of the twins: {word}" for at, word in enumerate(rows)]
+    n = max(len(x) for x, _, _ in marks.values())
+    of_canaries, of_twins = correlation(summary), correlation(summary, "twin")
+    words = [f"Pearson's r {r}." for r in (of_canaries, of_twins) if r]
+    words = [line if at == 0 else f"Of the twins: {line}" for at, line in enumerate(words)]
+    words += [f"{SCORES[score]}: {halves(*of_score)}" for score, of_score in marks.items()]
     caption = (
         f"Each mark is one of {n} canary models: its score over the self-influence (TracInCP) that its training "
         "image had before it carried the feature, on a logarithmic scale. The twins, trained on the clean images, are "
@@ -61,7 +50,25 @@ def influence(pairs: Pairs, chosen: pa.Table, traced: pa.Table, summary: Sequenc
         "numbers themselves, not of their logarithms, with its 95 % interval over trainings where the summary gives it."
     )
     title = "Are features better remembered from images that are hard to learn?"
-    return Figure("influence", title, caption, " ".join([*rows, *said]), drawing.svg(figure, "influence"))
+    return Figure("influence", title, caption, " ".join(words), scattered(marks, n, of_canaries))
+
+
+def scattered(marks: Marks, n: int, correlation: str) -> str:
+    """The scores over self-influence as SVG, a panel for each score."""
+    figure = drawing.canvas(PANEL * len(marks) + 0.72)
+    panels = layout.stacked(figure, len(marks), PANEL, gap=0.45)
+    for axes, (score, (x, values, twin)) in zip(panels, marks.items(), strict=True):
+        axes.axhline(0, zorder=1, **drawing.NULL)
+        for model, y in (("twin", twin), ("canary", values)):
+            axes.plot(x, y, **mark(model, n) | ({"alpha": 0.6} if model == "twin" else {}))
+        drawing.ticks(axes, up=4)
+        drawing.magnitudes(axes, x.tolist())
+        axes.tick_params(labelbottom=axes is panels[-1])
+        rest = f"; Pearson's r {correlation}" if score == "m" and correlation else ""
+        axes.set_title(f"{SCORES[score].partition(',')[0]}, nats{rest}", fontsize=drawing.TEXT)
+    panels[-1].set_xlabel("self-influence of the clean image")
+    legend.above(figure, entries(n))
+    return drawing.svg(figure, "influence")
 
 
 def of_rows(table: pa.Table) -> dict[int, float]:
@@ -87,7 +94,7 @@ def halves(x: Array, values: Array, twin: Array) -> str:
     """The mean scores of the canaries below and above the median self-influence, in words."""
     above = x > np.median(x)
     if not above.any():
-        means = [drawing.number(float(each.mean())) for each in (values, twin)]
+        means = [drawing.number(float(scores.mean())) for scores in (values, twin)]
         return f"mean {means[0]} of canary models, {means[1]} of twins."
     words = [
         f"mean {drawing.number(float(values[part].mean()))} of {int(part.sum())} canary models with {name} "
@@ -106,8 +113,30 @@ def influences(everything: pa.Table, chosen: pa.Table) -> Figure | None:
     positive = values[values > 0]
     if not len(positive):
         return None
+    ends = dict(of_ends(chosen))
+    zero = f" {len(values) - len(positive)} have none and are not drawn." if len(positive) < len(values) else ""
+    caption = (
+        "Self-influence (TracInCP: learning rate times squared length of the loss's slope, summed over checkpoints) of "
+        f"all {len(values)} training images in one model that never saw the feature; both scales are "
+        f"logarithmic.{zero} An image has much of it when its label must be learnt from itself alone."
+    )
+    words = [
+        f"{len(values)} training images, self-influence from {drawing.number(float(values.min()))} to "
+        f"{drawing.number(float(values.max()))}, median {drawing.number(float(np.median(values)))}."
+    ]
+    words += [
+        f"The {len(rows)} {end} were chosen, {drawing.number(float(rows.min()))} to "
+        f"{drawing.number(float(rows.max()))}."
+        for end, rows in ends.items()
+    ]
+    title = "Which training images were chosen to carry the feature?"
+    return Figure("influences", title, caption, " ".join(words), histogram(positive, ends))
+
+
+def histogram(positive: Array, ends: Mapping[str, Array]) -> str:
+    """The distribution of self-influence as SVG, with a mark for each chosen image."""
     figure = drawing.canvas(2.9)
-    axes = drawing.place(figure, 0.75, 0.55, drawing.WIDTH - 0.95, 1.95)
+    axes = layout.wide(figure, 0.55, 1.95)
     low, high = np.log10(positive.min()), np.log10(positive.max())
     edges = np.logspace(low, high if high > low else low + 1, BINS + 1)
     counts = np.histogram(positive, edges)[0]
@@ -119,34 +148,17 @@ def influences(everything: pa.Table, chosen: pa.Table) -> Figure | None:
     decades(axes)
     axes.set_xlabel("self-influence")
     axes.set_ylabel("training images")
-    ends = dict(of_ends(chosen))
     for end, rows in ends.items():
         colour, marker = ENDS[end]
         heights = np.full(len(rows), 2.2 * float(counts.max()))
         axes.plot(rows, heights, marker, color=drawing.light(colour), markersize=5.5, markeredgewidth=0, alpha=0.8)
     if ends:
-        entries(figure, {end: f"canaries: the {len(rows)} {end}" for end, rows in ends.items()})
-    median = drawing.number(float(np.median(values)))
-    zero = f" {len(values) - len(positive)} have none and are not drawn." if len(positive) < len(values) else ""
-    caption = (
-        "Self-influence (TracInCP: learning rate times squared length of the loss's slope, summed over checkpoints) of "
-        f"all {len(values)} training images in one model that never saw the feature; both scales are "
-        f"logarithmic.{zero} An image has much of it when its label must be learnt from itself alone."
-    )
-    said = [
-        f"The {len(rows)} {end} were chosen, {drawing.number(float(rows.min()))} to "
-        f"{drawing.number(float(rows.max()))}."
-        for end, rows in ends.items()
-    ]
-    alt = (
-        f"{len(values)} training images, self-influence from {drawing.number(float(values.min()))} to "
-        f"{drawing.number(float(values.max()))}, median {median}. {' '.join(said)}"
-    ).strip()
-    title = "Which training images were chosen to carry the feature?"
-    return Figure("influences", title, caption, alt, drawing.svg(figure, "influences"))
+        legend.above(figure, of_chosen({end: f"canaries: the {len(rows)} {end}" for end, rows in ends.items()}))
+    return drawing.svg(figure, "influences")
 
 
 def decades(axes: Any) -> None:
+    """Set powers of ten as ticks of the y axis, as many as fit."""
     from matplotlib.ticker import LogLocator
 
     axes.yaxis.set_major_locator(LogLocator(numticks=5))
@@ -158,9 +170,12 @@ def of_ends(chosen: pa.Table) -> Iterator[tuple[str, Array]]:
         return
     end, values = texts(chosen, "end"), numbers(chosen, "self_influence")
     for name in ENDS:
-        found = values[(end == name) & (values > 0)]
-        if len(found):
-            yield name, found
+        of_end = values[(end == name) & (values > 0)]
+        if len(of_end):
+            yield name, of_end
+
+
+Arrow = tuple[int, str, float, float]  # image, end, and its squared slopes without and with the feature
 
 
 def traced(table: pa.Table) -> Figure | None:
@@ -170,41 +185,16 @@ def traced(table: pa.Table) -> Figure | None:
     pairs = list(both_ways(table))
     if not pairs:
         return None
-    step = 0.13 if len(pairs) > NAMED else 0.24
-    figure = drawing.canvas(step * len(pairs) + 1.05)
-    axes = drawing.place(figure, 1.05, 0.55, drawing.WIDTH - 1.25, step * len(pairs) + 0.1)
-    for y, (_, end, without, with_it) in enumerate(pairs):
-        colour = drawing.light(ENDS[end][0])
-        arrow = {
-            "arrowstyle": "-|>",
-            "color": colour,
-            "linewidth": 1.3,
-            "shrinkA": 2.5,
-            "shrinkB": 0,
-            "mutation_scale": 8,
-        }
-        axes.annotate("", (with_it, y), (without, y), arrowprops=arrow)
-        axes.plot([without], [y], ENDS[end][1], markersize=4.5, color=colour, markerfacecolor=drawing.light("paper"))
-    axes.set_ylim(-0.8, len(pairs) - 0.2)
-    drawing.magnitudes(axes, [value for _, _, *both in pairs for value in both])
-    few = len(pairs) <= NAMED
-    axes.set_yticks(range(len(pairs)) if few else [], [f"image {row}" for row, *_ in pairs] if few else [])
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="y", visible=False)
-    axes.set_xlabel("self-influence, sum of squared slopes")
-    if not few:
-        axes.set_ylabel("training images")
-    ends = {end: [each for each in pairs if each[1] == end] for end in ENDS}
-    ends = {end: of for end, of in ends.items() if of}
-    entries(figure, {end: f"{end} before" for end in ends})
-    said = []
-    for end, of in ends.items():
-        medians = [float(np.median([each[at] for each in of])) for at in (2, 3)]
-        risen = sum(with_it > without for _, _, without, with_it in of)
-        said.append(
-            f"Of {len(of)} image{'s' if len(of) > 1 else ''} with the {end} self-influence {risen} rose: in the median "
-            f"from {drawing.number(medians[0])} without the feature to {drawing.number(medians[1])} with it."
-        )
+    words = []
+    for name in ENDS:
+        of_end = [(without, with_it) for _, end, without, with_it in pairs if end == name]
+        if of_end:
+            before, after = (drawing.number(float(np.median(values))) for values in zip(*of_end, strict=True))
+            risen = sum(with_it > without for without, with_it in of_end)
+            words.append(
+                f"Of {len(of_end)} image{'s' if len(of_end) > 1 else ''} with the {name} self-influence {risen} rose: "
+                f"in the median from {before} without the feature to {after} with it."
+            )
     caption = (
         "Each arrow is one training image in two trainings of the same seed: from its self-influence without the "
         "feature (hollow) to that with it (tip), on a logarithmic scale. Squared slopes of the loss summed over the "
@@ -212,11 +202,35 @@ def traced(table: pa.Table) -> Figure | None:
         "intervals."
     )
     title = "Does the feature make its image a highly influential one?"
-    return Figure("traced", title, caption, " ".join(said), drawing.svg(figure, "traced"))
+    return Figure("traced", title, caption, " ".join(words), arrows(pairs))
 
 
-def both_ways(table: pa.Table) -> Iterator[tuple[int, str, float, float]]:
-    """Image, end, and its squared slopes without and with the feature; the smallest end and slope first."""
+def arrows(pairs: Sequence[Arrow]) -> str:
+    """The arrows as SVG, a row for each image."""
+    few = len(pairs) <= NAMED
+    step = 0.24 if few else 0.13
+    figure = drawing.canvas(step * len(pairs) + 1.05)
+    axes = drawing.place(figure, 1.05, 0.55, drawing.WIDTH - 1.25, step * len(pairs) + 0.1)
+    look = {"arrowstyle": "-|>", "linewidth": 1.3, "shrinkA": 2.5, "shrinkB": 0, "mutation_scale": 8}
+    for y, (_, end, without, with_it) in enumerate(pairs):
+        colour = drawing.light(ENDS[end][0])
+        axes.annotate("", (with_it, y), (without, y), arrowprops={"color": colour, **look})
+        axes.plot([without], [y], ENDS[end][1], markersize=4.5, color=colour, markerfacecolor=drawing.light("paper"))
+    axes.set_ylim(-0.8, len(pairs) - 0.2)
+    drawing.magnitudes(axes, [value for _, _, *both in pairs for value in both])
+    axes.set_yticks(range(len(pairs)) if few else [], [f"image {row}" for row, *_ in pairs] if few else [])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel("self-influence, sum of squared slopes")
+    if not few:
+        axes.set_ylabel("training images")
+    there = {end for _, end, *_ in pairs}
+    legend.above(figure, of_chosen({end: f"{end} before" for end in ENDS if end in there}))
+    return drawing.svg(figure, "traced")
+
+
+def both_ways(table: pa.Table) -> Iterator[Arrow]:
+    """The images with squared slopes both without and with the feature; the smallest end and slope first."""
     columns = zip(
         integers(table, "row").tolist(),
         texts(table, "end").tolist(),
@@ -224,19 +238,17 @@ def both_ways(table: pa.Table) -> Iterator[tuple[int, str, float, float]]:
         numbers(table, "squared_slopes").tolist(),
         strict=True,
     )
-    found: dict[tuple[str, int], dict[int, float]] = {}
+    slopes: dict[tuple[str, int], dict[int, float]] = {}
     for row, end, carries, value in columns:
         if end in ENDS and value > 0:
-            found.setdefault((end, row), {})[carries] = value
-    whole = [(row, end, both[0], both[1]) for (end, row), both in found.items() if len(both) == 2]
-    yield from sorted(whole, key=lambda each: (each[1] == "highest", each[2]))
+            slopes.setdefault((end, row), {})[carries] = value
+    whole = [(row, end, both[0], both[1]) for (end, row), both in slopes.items() if len(both) == 2]
+    yield from sorted(whole, key=lambda arrow: (arrow[1] == "highest", arrow[2]))
 
 
-def entries(figure: Any, labels: Mapping[str, str]) -> None:
-    from matplotlib.lines import Line2D
-
-    handles = [
-        Line2D([], [], color=drawing.light(ENDS[end][0]), marker=ENDS[end][1], linewidth=0, label=label)
+def of_chosen(labels: Mapping[str, str]) -> list[Any]:
+    """The legend's entries of the chosen images, by their end."""
+    return [
+        legend.line(label, color=drawing.light(ENDS[end][0]), marker=ENDS[end][1], linewidth=0)
         for end, label in labels.items()
     ]
-    figure.legend(handles=handles, loc="upper left", ncols=2, bbox_to_anchor=(0, 1), borderaxespad=0.1)

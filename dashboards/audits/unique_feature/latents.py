@@ -1,4 +1,4 @@
-"""Where in a network the feature is found: units that it makes active in images where they were silent."""
+"""Units that the feature activates in images where they were silent, by layer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dashboards import drawing
+from dashboards import drawing, layout
 from dashboards.audits.unique_feature.pairs import MODELS, Array
 from dashboards.columns import integers, numbers, texts
 from dashboards.figure import Figure
@@ -21,51 +21,66 @@ NEEDED = ("canary", "seed", "model", "layer", "units", "unit", "unique", "random
 Excited = tuple[Array, Array]  # how often the feature and a random patch excite each unit, mean over models
 
 
+Panels = dict[tuple[str, str], Excited]  # layer and kind of model
+
+
 def latents(table: pa.Table) -> Figure | None:
     """Per layer, how often the feature (up) and random patches (down) excite each unit: figure 3b, and the twins'."""
     if not set(NEEDED) <= set(table.column_names) or not table.num_rows:
         return None
     layer, model = texts(table, "layer"), texts(table, "model")
-    layers = [str(name) for name in dict.fromkeys(layer.tolist())][-LAYERS:]
     models = of_kinds(table)
-    found = {
+    panels = {
         (name, kind): excited(table, (layer == name) & (model == kind), models[kind])
-        for name in layers
+        for name in [str(name) for name in dict.fromkeys(layer.tolist())][-LAYERS:]
         for kind in MODELS
         if ((layer == name) & (model == kind)).any()
     }
-    if not found:
+    if not panels:
         return None
-    last = {name: (name, kind) for name, kind in found}.values()  # panels below which the units are numbered
-    figure = drawing.canvas((PANEL + 0.35) * len(found) + 0.25 * len(layers) + 0.25)
+    alt = " ".join(
+        f"{name}, {len(both[0])} units, {kind} models, {words(labelled(both[0] - both[1]), both)}"
+        for (name, kind), both in panels.items()
+    )
+    title = "Is there a unit that only the feature excites, and was it there without the canary?"
+    seeds = len(np.unique(integers(table, "seed")))
+    return Figure("latents", title, about(models, seeds), alt, drawn(panels))
+
+
+def drawn(panels: Panels) -> str:
+    """The units as SVG, a panel for each layer and kind of model, on one scale in each layer."""
+    layers = list(dict.fromkeys(name for name, _ in panels))
+    last = {name: (name, kind) for name, kind in panels}.values()  # panels below which the units are numbered
+    figure = drawing.canvas((PANEL + 0.35) * len(panels) + 0.25 * len(layers) + 0.25)
     top = float(figure.get_size_inches()[1])
-    said = []
-    for (name, kind), both in found.items():
-        most = max(float(np.max(each)) for (of, _), pair in found.items() if of == name for each in pair) or 1.0
+    for (name, kind), both in panels.items():
+        of_layer = [share for (layer, _), pair in panels.items() if layer == name for share in pair]
+        most = max(float(np.max(share)) for share in of_layer) or 1.0
         top -= PANEL + 0.35
-        axes = drawing.place(figure, 0.75, top, drawing.WIDTH - 0.95, PANEL)
+        axes = layout.wide(figure, top, PANEL)
         axes.set_title(f"{name}, {MODELS[kind]}", fontsize=drawing.TEXT)
-        units = stems(axes, kind, (both[0] / most, both[1] / most))
+        stems(axes, kind, (both[0] / most, both[1] / most))
         axes.tick_params(labelbottom=(name, kind) in last)
         top -= 0.25 if (name, kind) in last else 0
-        said.append(f"{name}, {len(both[0])} units, {kind} models, {words(units, both)}")
     axes.set_xlabel("unit")
+    return drawing.svg(figure, "latents")
+
+
+def about(models: dict[str, int], seeds: int) -> str:
+    """The caption of the figure."""
     count = " and ".join(f"{n} {kind} model{'s'[: n > 1]}" for kind, n in models.items())
-    seeds = len(np.unique(integers(table, "seed")))
     same = (
         "The models share one training seed, so a unit is comparable from model to model. "
         if seeds == 1
         else f"The models have {seeds} training seeds: a unit of one is not that of another, and means say little. "
     )
-    caption = (
+    return (
         f"Mean over {count}: how often a unit that is silent on a probe image becomes active when the feature (up) or "
         "a random patch (down) is put into it; 1 is the layer's most excited unit. A number names a unit that the "
         f"feature excites by at least {LEAST:g} more than random patches do. {same}In the twins such units answer to "
         "the feature's shape without memory. The paper's units 41 and 175 are those of another network: no index here "
         "can match them."
     )
-    title = "Is there a unit that only the feature excites, and was it there without the canary?"
-    return Figure("latents", title, caption, " ".join(said), drawing.svg(figure, "latents"))
 
 
 def excited(table: pa.Table, chosen: Any, models: int) -> Excited:
@@ -80,37 +95,36 @@ def excited(table: pa.Table, chosen: Any, models: int) -> Excited:
     return unique, random
 
 
-def stems(axes: Any, kind: str, both: Excited) -> list[int]:
-    """Lines up and down from the axis, and the labelled units."""
+def stems(axes: Any, kind: str, both: Excited) -> None:
+    """Lines up and down from the axis, with the numbers of the units that the feature excites most."""
     unique, random = both
-    places = np.arange(len(unique))
-    colours = (drawing.light(kind), drawing.light("muted"))
-    nothing = np.zeros(len(unique))
-    for values, sign, colour in ((unique, 1, colours[0]), (random, -1, colours[1])):
+    units = len(unique)
+    places, nothing = np.arange(units), np.zeros(units)
+    for values, sign, colour in ((unique, 1, kind), (random, -1, "muted")):
         there = values > 0.002
         path = drawing.broken(places[there], nothing[there], sign * values[there])
-        axes.plot(*path, color=colour, linewidth=1.1 if len(unique) <= 300 else 0.6, solid_capstyle="butt")
+        width = 1.1 if units <= 300 else 0.6
+        axes.plot(*path, color=drawing.light(colour), linewidth=width, solid_capstyle="butt")
     axes.axhline(0, color=drawing.light("muted"), linewidth=0.8)
-    units = labelled(unique - random)
-    shown: list[int] = []
-    for unit in units:
-        if (unique - random)[unit] >= LEAST and all(abs(unit - other) > APART * len(unique) for other in shown):
-            shown.append(unit)
-            axes.annotate(
-                f"{unit}",
-                (unit, unique[unit]),
-                xytext=(0, 1),
-                textcoords="offset points",
-                ha="center",
-                va="bottom",
-                fontsize=drawing.TEXT - 1,
-            )
-    axes.set_xlim(-0.01 * len(unique) - 1, 1.01 * len(unique))
+    for unit in numbered(unique - random):
+        axes.annotate(
+            f"{unit}", (unit, unique[unit]), xytext=(0, 1), textcoords="offset points", ha="center", va="bottom",
+            fontsize=drawing.TEXT - 1,
+        )  # fmt: skip
+    axes.set_xlim(-0.01 * units - 1, 1.01 * units)
     axes.set_ylim(-1.15, 1.4)
     drawing.ticks(axes, 6, whole=True)
     axes.set_yticks([-1, 0, 1], ["random", "0", "feature"])
     axes.grid(axis="x", visible=False)
-    return units
+
+
+def numbered(excess: Array) -> list[int]:
+    """The labelled units that have a number: those far beyond random patches, and far enough from one another."""
+    shown: list[int] = []
+    for unit in labelled(excess):
+        if excess[unit] >= LEAST and all(abs(unit - other) > APART * len(excess) for other in shown):
+            shown.append(unit)
+    return shown
 
 
 def labelled(excess: Array) -> list[int]:
@@ -120,13 +134,14 @@ def labelled(excess: Array) -> list[int]:
 
 
 def words(units: list[int], both: Excited) -> str:
+    """How often the labelled units are excited, in words."""
     unique, random = both
-    each = [
+    shares = [
         f"unit {unit} in {drawing.number(float(unique[unit]))} of the images with the feature and "
         f"{drawing.number(float(random[unit]))} with a random patch"
         for unit in units
     ]
-    return f"most beyond random patches: {'; '.join(each)}." if each else "none more often by the feature."
+    return f"most beyond random patches: {'; '.join(shares)}." if shares else "none more often by the feature."
 
 
 def of_kinds(table: pa.Table) -> dict[str, int]:

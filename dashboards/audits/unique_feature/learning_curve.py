@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dashboards import drawing
+from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.effects import SCORES
-from dashboards.audits.unique_feature.pairs import LINES, MODELS, Array
-from dashboards.audits.unique_feature.published_score import legend
+from dashboards.audits.unique_feature.pairs import LINES, MODELS, Array, line_entries
 from dashboards.columns import integers, numbers, texts
 from dashboards.figure import Figure
 
@@ -37,38 +36,46 @@ def course(table: pa.Table) -> Figure | None:
     """M_w, M and the validation loss over the epochs, with the epoch each model was kept from: figure 3c."""
     if not set(NEEDED) <= set(table.column_names) or not table.num_rows:
         return None
-    followed = {model: each for model in MODELS if (each := of_models(table, model)) is not None}
-    there = [name for name in MEASURES if any(np.isfinite(each.measures[name]).any() for each in followed.values())]
+    followed = {model: of_kind for model in MODELS if (of_kind := of_models(table, model)) is not None}
+    there = [
+        name for name in MEASURES if any(np.isfinite(of_kind.measures[name]).any() for of_kind in followed.values())
+    ]
     if not set(there) & set(SCORES):
         return None
-    heights = [HEIGHTS.get(name, TALL) for name in there]
-    figure = drawing.canvas(sum(heights) + 0.38 * len(there) + 0.75)
-    last = max(each.measures[there[0]].shape[1] - 1 for each in followed.values())
+    alt = " ".join([*(in_words(model, of_kind, there) for model, of_kind in followed.items()), *onset(followed)])
+    title = "When in training does a model begin to answer to the feature?"
+    return Figure("course", title, about(followed), alt, curves(followed, there))
+
+
+def curves(followed: Mapping[str, Followed], measures: Sequence[str]) -> str:
+    """The courses as SVG, a panel for each measure."""
+    heights = [HEIGHTS.get(name, TALL) for name in measures]
+    figure = drawing.canvas(sum(heights) + 0.38 * len(measures) + 0.75)
+    last = max(of_kind.measures[measures[0]].shape[1] - 1 for of_kind in followed.values())
     top = float(figure.get_size_inches()[1]) - 0.3
-    for name, tall in zip(there, heights, strict=True):
+    for name, tall in zip(measures, heights, strict=True):
         top -= tall + 0.38
-        axes = drawing.place(figure, 0.75, top + 0.05, drawing.WIDTH - 0.95, tall)
+        axes = layout.wide(figure, top + 0.05, tall)
         axes.set_title(f"{MEASURES[name]}, nats", fontsize=drawing.TEXT)
         if name in SCORES:
-            axes.axhline(0, color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (4, 3)))
-        for model, each in followed.items():
-            drawn(axes, model, each, name)
+            axes.axhline(0, **drawing.NULL)
+        for model, of_kind in followed.items():
+            drawn(axes, model, of_kind, name)
         drawing.ticks(axes, 6, 4, whole=True)
         if name == "validation_loss":
             drawing.logarithmic(axes)
         axes.set_xlim(*drawing.span([0.0, float(last)], 0.02))
-        axes.tick_params(labelbottom=name == there[-1])
+        axes.tick_params(labelbottom=name == measures[-1])
     axes.set_xlabel("epoch, 0: before training")
-    legend(figure)
-    alt = " ".join([*(said(model, each, there) for model, each in followed.items()), *onset(followed)])
-    title = "When in training does a model begin to answer to the feature?"
-    return Figure("course", title, about(followed), alt, drawing.svg(figure, "course"))
+    legend.above(figure, line_entries())
+    return drawing.svg(figure, "course")
 
 
 def about(followed: Mapping[str, Followed]) -> str:
-    several = max(len(each.names) for each in followed.values()) > 1
+    """The caption of the figure."""
+    several = max(len(of_kind.names) for of_kind in followed.values()) > 1
     counts = " and ".join(
-        f"{len(each.names)} {model} model{'s'[: len(each.names) > 1]}" for model, each in followed.items()
+        f"{len(of_kind.names)} {model} model{'s'[: len(of_kind.names) > 1]}" for model, of_kind in followed.items()
     )
     read = (
         "Thin: models; thick: their mean as long as half of them still train; shade: its 95 % interval over trainings. "
@@ -101,8 +108,9 @@ def of_models(table: pa.Table, model: str) -> Followed | None:
     return Followed(tuple((int(canary), int(seed)) for canary, seed in names), measures, kept)
 
 
-def drawn(axes: Any, model: str, each: Followed, name: str) -> None:
-    values, n = each.measures[name], len(each.names)
+def drawn(axes: Any, model: str, followed: Followed, name: str) -> None:
+    """A thin line for some models with a dot where each was kept from, over the mean of all with its interval."""
+    values, n = followed.measures[name], len(followed.names)
     epochs = np.arange(values.shape[1])
     lined = np.unique(np.linspace(0, n - 1, min(DRAWN, n)).astype(np.int64))
     alone = n == 1
@@ -111,8 +119,8 @@ def drawn(axes: Any, model: str, each: Followed, name: str) -> None:
     axes.plot(
         epochs, values[lined].T, color=colour, linewidth=width, linestyle=LINES[model] if alone else "-", zorder=2
     )
-    dotted = lined[each.kept[lined] >= 0]
-    kept = each.kept[dotted]
+    dotted = lined[followed.kept[lined] >= 0]
+    kept = followed.kept[dotted]
     axes.plot(kept, values[dotted, kept], "o", color=drawing.light(model), markersize=5.5 if alone else 3, zorder=4)
     if alone:
         return
@@ -133,17 +141,17 @@ def over_trainings(values: Array) -> tuple[NDArray[np.int64], Array, Array, Arra
     return where, mean, mean - half, mean + half
 
 
-def said(model: str, each: Followed, there: list[str]) -> str:
+def in_words(model: str, followed: Followed, measures: Sequence[str]) -> str:
     """The kept epochs and the mean scores before training and at them, in words."""
-    n, kept = len(each.names), each.kept
+    n, kept = len(followed.names), followed.kept
     rows = np.flatnonzero(kept >= 0)
     words = []
-    for name in there:
+    for name in measures:
         if name in SCORES:
-            before, at = each.measures[name][:, 0], each.measures[name][rows, kept[rows]]
+            before, at = followed.measures[name][:, 0], followed.measures[name][rows, kept[rows]]
             means = [
-                drawing.number(float(found.mean()) if len(found := some[~np.isnan(some)]) else None)
-                for some in (before, at)
+                drawing.number(float(there.mean()) if len(there := values[~np.isnan(values)]) else None)
+                for values in (before, at)
             ]
             words.append(f"{MEASURES[name].partition(',')[0]} {means[0]} before training and {means[1]} where kept")
     epochs = f"kept from epoch {kept[rows].min()} to {kept[rows].max()}" if len(rows) else "none was kept"
@@ -159,9 +167,9 @@ def onset(followed: Mapping[str, Followed]) -> Iterator[str]:
     if len(both) < 2:
         return
     score = next(iter(MEASURES))
-    wide = min(each.measures[score].shape[1] for each in (canary, twin))
+    wide = min(of_kind.measures[score].shape[1] for of_kind in (canary, twin))
     with_it, without = (
-        each.measures[score][[each.names.index(name) for name in both], :wide] for each in (canary, twin)
+        of_kind.measures[score][[of_kind.names.index(name) for name in both], :wide] for of_kind in (canary, twin)
     )
     where, _, low, _ = over_trainings(with_it - without)
     above = low > 0

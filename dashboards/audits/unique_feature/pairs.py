@@ -1,4 +1,4 @@
-"""The table of canary scores as columns of numbers, and the marks by which a canary's model and its twin are known."""
+"""The scores of pairs of a canary's model and its twin, and the marks of both."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dashboards import drawing
+from dashboards import drawing, legend
 from dashboards.columns import numbers
 
 Array = NDArray[np.float64]
@@ -27,22 +27,22 @@ class Pairs:
     table: pa.Table
 
     def columns(self, *names: str) -> list[Array]:
-        """These columns, each with the rows in which all of them have a number; empty where one is not there.
+        """These columns, with the rows in which none is null; empty if one is missing.
 
-        One row a pair: of several evaluations, the first. Another one of the same models is no further sample.
+        One row per pair: of several evaluations only the first, since others are of the same models.
         """
-        *found, evaluation = self.evaluated(*names)
-        return [values[evaluation == evaluation.min()] for values in found] if len(evaluation) else found
+        *columns, evaluation = self.evaluated(*names)
+        return [values[evaluation == evaluation.min()] for values in columns] if len(evaluation) else columns
 
     def evaluated(self, *names: str) -> list[Array]:
-        """These columns and then that of the evaluation, as above, but with the rows of all evaluations."""
-        found = [numbers(self.table, name) for name in names]
-        if any(len(values) != len(found[0]) for values in found):
+        """These columns followed by that of the evaluation, with the rows of all evaluations."""
+        columns = [numbers(self.table, name) for name in names]
+        if any(len(values) != len(columns[0]) for values in columns):
             return [np.empty(0) for _ in (*names, "evaluation")]
         redrawn = numbers(self.table, "evaluation")
-        found.append(redrawn if len(redrawn) else np.zeros(len(found[0])))
-        there = ~np.isnan(found).any(axis=0)
-        return [values[there] for values in found]
+        columns.append(redrawn if len(redrawn) else np.zeros(len(columns[0])))
+        there = ~np.isnan(columns).any(axis=0)
+        return [values[there] for values in columns]
 
 
 def middle(values: Array) -> tuple[float, float]:
@@ -71,9 +71,15 @@ def mark(model: str, count: int) -> dict[str, Any]:
     }
 
 
-def key(models: dict[str, str] = MODELS, count: int = 1) -> list[Any]:
-    """Entries of a legend, one for each kind of model."""
-    from matplotlib.lines import Line2D
-
+def entries(count: int) -> list[Any]:
+    """The legend's entries of the dots of both kinds of models, where there are so many of each."""
     look = {"markersize": 5.5, "alpha": 1.0}
-    return [Line2D([], [], label=label, **mark(model, count) | look) for model, label in models.items()]
+    return [legend.line(label, **mark(model, count) | look) for model, label in MODELS.items()]
+
+
+def line_entries() -> list[Any]:
+    """The legend's entries of the lines of both kinds of models."""
+    return [
+        legend.line(label, color=drawing.light(model), linewidth=2, linestyle=LINES[model])
+        for model, label in MODELS.items()
+    ]

@@ -26,9 +26,9 @@ VARIED = 500  # probe images among which the most varied ones are looked for
 
 
 def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
-    """The canaries with the largest and the smallest effects, and a few probe images three times over: figure 2.
+    """The canaries with the largest and smallest effects, and probe images clean and with patches: figure 2.
 
-    Of models that others have trained there are no canaries: then the probe images alone.
+    Audits of others' models have no canaries, and then the probe images alone.
     """
     rows, labels, effects = pairs.columns("canary", "label", "m_w_probe_effect")
     if not len(rows):
@@ -71,7 +71,7 @@ def of_given(run: Run, show_images: bool) -> Gallery | None:
 
 
 def are_public(config: UniqueFeature, data: Dataset) -> bool:
-    """Whether anybody may see images of the data set with the features in them: nothing of either is the user's own."""
+    """Whether neither the data set nor the feature is the user's own, so that everybody may see the images."""
     return is_embedded(data.name) and not is_private((config.feature, config.burnt))
 
 
@@ -91,7 +91,7 @@ def of_canaries(config: UniqueFeature, shown: list[tuple[int, int, float]]) -> I
 
 
 def of_probe(config: UniqueFeature, show_images: bool) -> Iterator[Picture]:
-    """Probe images clean, with the feature that was asked for, and with random patches: those with most to see."""
+    """The probe images with most contrast: clean, with the feature and with a random patch."""
     if not (show_images or are_public(config, config.probe)):
         return
     images = load(config.probe).test_images

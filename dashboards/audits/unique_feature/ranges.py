@@ -1,4 +1,4 @@
-"""How far a canary's scores scatter: over training seeds, and over redrawn random patches of one and the same model."""
+"""The scatter of a canary's scores over training seeds, and over random patches for one model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dashboards import drawing
+from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.effects import SCORES
 from dashboards.audits.unique_feature.pairs import Array, Pairs, mark, middle
 from dashboards.figure import Figure
@@ -21,41 +21,52 @@ def ranges(pairs: Pairs) -> Figure | None:
 
     Figures 3a, 5 and 6 of the paper, with the twins for a null.
     """
-    found = {}
+    scores = {}
     for score in reversed(SCORES):
         canary, values, twin = pairs.columns("canary", score, f"twin_{score}")
         several = groups(canary, values)
         if several:
-            found[score] = (several, twin)
-    if not found:
+            scores[score] = (several, twin)
+    if not scores:
         return None
-    most = max(len(several) for several, _ in found.values())
-    figure = drawing.canvas(PANEL * len(found) + 0.72)
-    said = []
-    for at, (score, (several, twin)) in enumerate(found.items()):
-        bottom = 0.48 + PANEL * (len(found) - 1 - at)
-        axes = drawing.place(figure, 0.75, bottom, drawing.WIDTH - 0.95, PANEL - 0.45)
-        axes.set_title(SCORES[score], fontsize=drawing.TEXT)
-        said.append(f"{SCORES[score]}: {of_seeds(axes, several, twin)}")
-    axes.set_xlabel(f"{most} canaries, sorted by their mean")
-    key(figure)
-    seeds = sorted({len(values) for several, _ in found.values() for values in several.values()})
+    figure, panels = canvas(list(scores))
+    words = [
+        f"{SCORES[score]}: {of_seeds(axes, *of_score)}"
+        for axes, (score, of_score) in zip(panels, scores.items(), strict=True)
+    ]
+    panels[-1].set_xlabel(f"{max(len(several) for several, _ in scores.values())} canaries, sorted by their mean")
+    legend.above(figure, entries("canary: a dot for each training seed"))
+    seeds = sorted({len(values) for several, _ in scores.values() for values in several.values()})
     trainings = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    caption = (
+    title = "Does one canary get the same score from every training?"
+    return Figure("ranges", title, about_seeds(trainings), " ".join(words), drawing.svg(figure, "ranges"))
+
+
+def about_seeds(trainings: str) -> str:
+    """The caption of the ranges over training seeds."""
+    return (
         f"Each upright line is one training image that carries the feature, in {trainings} trainings that differ by "
         "their seed alone: from its smallest to its largest score, a dot for each. Shaded: the middle 95 % of the "
         "twins, which never saw the feature (for a few: all of them); dashed: 0. A line that crosses the dashes is one "
         "canary that the paper's rule would call memorised or not by its seed. Nats; no intervals, all values are "
         "shown."
     )
-    title = "Does one canary get the same score from every training?"
-    return Figure("ranges", title, caption, " ".join(said), drawing.svg(figure, "ranges"))
+
+
+def canvas(scores: Sequence[str]) -> tuple[Any, list[Any]]:
+    """A figure with axes for each of these scores, below one another."""
+    figure = drawing.canvas(PANEL * len(scores) + 0.72)
+    panels = layout.stacked(figure, len(scores), PANEL, gap=0.45, foot=0.48)
+    for axes, score in zip(panels, scores, strict=True):
+        axes.set_title(SCORES[score], fontsize=drawing.TEXT)
+    return figure, panels
 
 
 def groups(canary: Array, values: Array) -> dict[int, Array]:
     """Each canary's values, sorted, the smallest mean first: of canaries that have several."""
-    which = [(int(each), np.sort(values[canary == each])) for each in np.unique(canary)]
-    return dict(sorted(((each, of) for each, of in which if len(of) > 1), key=lambda pair: pair[1].mean()))
+    of_canaries = ((int(name), np.sort(values[canary == name])) for name in np.unique(canary))
+    several = [(name, scores) for name, scores in of_canaries if len(scores) > 1]
+    return dict(sorted(several, key=lambda item: item[1].mean()))
 
 
 def of_seeds(axes: Any, several: dict[int, Array], twin: Array) -> str:
@@ -85,24 +96,22 @@ def of_seeds(axes: Any, several: dict[int, Array], twin: Array) -> str:
 
 def evaluations(pairs: Pairs) -> Figure | None:
     """Each canary model's M_w and M as mean and standard deviation over evaluations: figure 4 of the paper."""
-    found = {}
+    scores = {}
     for score in reversed(SCORES):
         canary, seed, values, twin, evaluation = pairs.evaluated("canary", "seed", score, f"twin_{score}")
         table = redrawn(canary, seed, values, evaluation)
         if table is not None:
-            found[score] = (*table, twin[evaluation == evaluation.min()])
-    if not found:
+            scores[score] = (*table, twin[evaluation == evaluation.min()])
+    if not scores:
         return None
-    figure = drawing.canvas(PANEL * len(found) + 0.72)
-    said = []
-    for at, (score, (names, values, twin)) in enumerate(found.items()):
-        bottom = 0.48 + PANEL * (len(found) - 1 - at)
-        axes = drawing.place(figure, 0.75, bottom, drawing.WIDTH - 0.95, PANEL - 0.45)
-        axes.set_title(SCORES[score], fontsize=drawing.TEXT)
-        said.append(f"{SCORES[score]}: {of_evaluations(axes, names, values, twin)}")
-    count, models = values.shape[1], len(values)
-    axes.set_xlabel(f"{models} canary models, sorted by their mean")
-    key(figure, "canary model: mean ± 1 standard deviation")
+    figure, panels = canvas(list(scores))
+    words = [
+        f"{SCORES[score]}: {of_evaluations(axes, *of_score)}"
+        for axes, (score, of_score) in zip(panels, scores.items(), strict=True)
+    ]
+    models, count = [values.shape for _, values, _ in scores.values()][-1]
+    panels[-1].set_xlabel(f"{models} canary models, sorted by their mean")
+    legend.above(figure, entries("canary model: mean ± 1 standard deviation"))
     caption = (
         f"Each dot is one trained model, asked {count} times with other random patches: the mean of its scores with "
         "one standard deviation to either side, hidden where narrower than the dot. Shaded: the middle 95 % of the "
@@ -110,12 +119,14 @@ def evaluations(pairs: Pairs) -> Figure | None:
         "short against the band, the score is as exact as it need be, and what varies is the training. Nats."
     )
     title = "Does the score depend on which random patches were drawn?"
-    return Figure("evaluations", title, caption, " ".join(said), drawing.svg(figure, "evaluations"))
+    return Figure("evaluations", title, caption, " ".join(words), drawing.svg(figure, "evaluations"))
 
 
 def redrawn(canary: Array, seed: Array, values: Array, evaluation: Array) -> tuple[list[int], Array] | None:
-    """Canaries and (models, evaluations), one model each, of those that all evaluations have; the smallest mean "
-    "first."""
+    """Canaries and scores (models, evaluations), one model each, of those that all evaluations have.
+
+    The smallest mean comes first.
+    """
     several = np.unique(evaluation)
     if len(several) < 2:
         return None
@@ -127,7 +138,7 @@ def redrawn(canary: Array, seed: Array, values: Array, evaluation: Array) -> tup
     if not whole.any():
         return None
     order = np.argsort(table[whole].mean(axis=1), kind="stable")
-    return [int(each) for each in names[whole, 0][order]], table[whole][order]
+    return [int(name) for name in names[whole, 0][order]], table[whole][order]
 
 
 def of_evaluations(axes: Any, names: list[int], values: Array, twin: Array) -> str:
@@ -151,35 +162,32 @@ def banded(axes: Any, twin: Array) -> tuple[float, float]:
     """The twins' band behind what follows, and the line at 0."""
     low, high = middle(twin)
     axes.axhspan(low, high, color=drawing.light("twin-band"), linewidth=0, zorder=0)
-    axes.axhline(0, color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
+    axes.axhline(0, zorder=1, **drawing.NULL)
     return low, high
 
 
+def entries(label: str) -> list[Any]:
+    """The legend's entries: a dot on its line under this label, and the band of the twins."""
+    thread = {"markersize": 4.5, "linestyle": "-", "linewidth": 2.4, "color": drawing.light("canary-thread")}
+    look = mark("canary", 1) | thread | {"markerfacecolor": drawing.light("canary")}
+    return [legend.line(label, **look), legend.area("twins", color=drawing.light("twin-band"))]
+
+
 def thickness(count: int) -> float:
+    """The linewidth for so many lines."""
     return 2.4 if count <= 30 else 1.4
 
 
 def dot(count: int) -> float:
+    """The markersize for so many lines."""
     return 4.5 if count <= 30 else 2.5
 
 
 def framed(axes: Any, names: list[int], values: Sequence[float]) -> None:
+    """Axes that hold these values, with the canaries' rows below them where there are few."""
     axes.set_xlim(-1, len(names))
     axes.set_ylim(*drawing.span([0.0, *values]))
     drawing.ticks(axes, up=4)
     axes.set_xticks(range(len(names)) if len(names) <= NAMED else [], names if len(names) <= NAMED else [])
     axes.tick_params(axis="x", length=0)
     axes.grid(axis="x", visible=False)
-
-
-def key(figure: Any, label: str = "canary: a dot for each training seed") -> None:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    thread = {"markersize": 4.5, "linestyle": "-", "linewidth": 2.4}
-    look = mark("canary", 1) | thread | {"markerfacecolor": drawing.light("canary")}
-    handles = [
-        Line2D([], [], label=label, **look | {"color": drawing.light("canary-thread")}),
-        Patch(color=drawing.light("twin-band"), label="twins"),
-    ]
-    figure.legend(handles=handles, loc="upper left", ncols=2, bbox_to_anchor=(0, 1), borderaxespad=0.1)

@@ -107,3 +107,30 @@ def test_the_config_of_an_audit_that_has_gone_is_told_without_text(tmp_path: Pat
 def test_a_config_without_anything_private_is_told_as_it_was_written(tmp_path: Path) -> None:
     folder = written(tmp_path / "run", config={"canaries": 3})
     assert Journal(folder).about() == Disclosure().journal(folder).about()
+
+
+def test_what_was_asked_for_is_told_as_the_config_is(tmp_path: Path) -> None:
+    config = plain(replace(UniqueFeature(), data=Dataset("folder:/home/ann/scans#20x20", DIGEST), feature=JANE))
+    fields = {"feature.words": "JANE DOE", "data": "folder:/home/ann/scans#20x20", "canaries": "4"}
+    kept = {"preset": "quickstart", "set": fields, "sweep": {}, "tolerate": 0}
+    told = Disclosure().journal(written(tmp_path / "one", config=config, asked=kept)).about()["asked"]
+    public = {"feature.words": "<4 and 3 letters>", "data": "folder:scans#20x20", "canaries": "4"}
+    assert {**kept, "set": public} == told
+
+
+def test_of_an_audit_that_is_gone_no_text_that_was_asked_for_is_told(tmp_path: Path) -> None:
+    kept = {"set": {"words": "JANE DOE", "size": 5}, "sweep": {}}
+    folder = written(tmp_path / "one", config={"gone": "x"}, asked=kept)
+    assert {"words": "<withheld>", "size": 5} == Disclosure().journal(folder).about()["asked"]["set"]
+
+
+def test_a_sweeps_values_that_were_asked_for_are_told_as_its_cells_have_them(tmp_path: Path) -> None:
+    names = ("JANE DOE", "JOHN ROE")
+    for name in names:
+        config = plain(UniqueFeature(feature=replace(JANE, words=name)))
+        written(tmp_path / name, config=config, setting={"feature.words": name})
+    settings = [{"feature.words": name, "canaries": 2} for name in names]
+    kept = {"set": {}, "sweep": {"feature.words": list(names), "canaries": ["2", "2.0"]}}
+    about = {"cells": list(names), "settings": settings, "asked": kept}
+    told = Disclosure().journal(written(tmp_path / "sweep", **about)).about()["asked"]["sweep"]
+    assert {"feature.words": ["<4 and 3 letters>", "<4 and 3 letters (2)>"], "canaries": [2]} == told

@@ -83,3 +83,13 @@ def test_another_start_counts_from_nothing() -> None:
     for event in (PLANNED, done(), FAILED, {"event": "interrupted"}, PLANNED | {"event": "started", "stored": 3}):
         tally.take(event)
     assert (3, 0, 0, False) == (tally.stored, tally.done, tally.failed, tally.over)
+
+
+def test_results_that_were_stored_are_counted_by_the_start_or_by_their_events_whichever_are_more() -> None:
+    tally = RunProgress(Clock())
+    started = {"event": "started", "time": "2026-01-01T00:00:00+00:00", "planned": 10, "stored": 2}
+    counts = []
+    for event in (started, *({"event": "stored", "key": key} for key in "abc"), started):
+        tally.take(event)
+        counts.append(tally.stored)
+    assert [2, 2, 2, 3, 2] == counts

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.run_folder.journal import Journal, now
-from orchestrator.tracking.progress_log import Log, Point, ProgressLog
+from orchestrator.run_folder.merged_log import MergedLog
+from orchestrator.tracking.progress_log import Point, ProgressLog
 
 ZERO = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 
@@ -30,7 +31,7 @@ def course(folder: Path, events: list[dict[str, Any]]) -> ProgressLog:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "events.jsonl").unlink(missing_ok=True)
     Journal(folder).append(events)
-    found = ProgressLog(Log([Journal(folder)]))
+    found = ProgressLog(MergedLog([Journal(folder)]))
     found.read()
     return found
 
@@ -62,7 +63,7 @@ def test_a_longer_log_has_the_points_of_a_shorter_one_and_more_behind_them(tmp_p
 
 def test_a_log_read_in_pieces_has_the_same_points(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    pieces = ProgressLog(Log([journal]))
+    pieces = ProgressLog(MergedLog([journal]))
     for event in FIRST + SECOND:
         journal.append([event])
         pieces.read()
@@ -95,7 +96,7 @@ def test_the_logs_of_a_sweeps_cells_are_one_with_what_they_share_once(tmp_path: 
     alone = [*started(-50), done(-40, 0), at(-39, "finished", jobs={})]  # before the sweep was made
     one.append([*alone, *started(0, stored=2), done(1, 5), done(7, 6), at(9, "finished", jobs={})])
     other.append([*started(0, stored=3), done(1, 5), done(8, 7), at(9.1, "finished", jobs={})])
-    found = ProgressLog(Log([one, other], at(0, "")["time"]))
+    found = ProgressLog(MergedLog([one, other], at(0, "")["time"]))
     found.read()
     assert [(0, 0, 3), (1, 7, 5), (2, 9, 6)] == counts(found.points)
     assert (ZERO, ZERO + 9.1) == (found.began, found.ended)
@@ -107,7 +108,7 @@ def test_what_a_log_may_still_get_is_awaited(tmp_path: Path) -> None:
     for journal in (one, other):
         journal.folder.mkdir()
         journal.append([started(0)[0] | stamp, done(0, 0) | stamp])
-    found = ProgressLog(Log([one, other]))
+    found = ProgressLog(MergedLog([one, other]))
     found.read(settled=False)
     assert [] == found.points
     found.read()

@@ -1,0 +1,79 @@
+"""Legends: what the lines, marks and areas of a figure stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dashboards import drawing
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.figure import Figure
+
+ROW = 0.27  # inches of a row above the axes
+LISTED = 0.25  # inches of a row below them
+ENTRY = 24  # letters of a label that leave room for another beside it
+Series = tuple[str, str, Any]  # colour, mark and dash
+
+
+def line(label: str, **look: Any) -> Artist:
+    """An entry for a line, a mark or both, with matplotlib's properties of a line."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], label=label, **look)
+
+
+def area(label: str, **look: Any) -> Artist:
+    """An entry for a filled area, with matplotlib's properties of a patch."""
+    from matplotlib.patches import Patch
+
+    return Patch(label=label, **look)
+
+
+def series(labels: Sequence[str], joined: bool = True, **look: Any) -> list[Artist]:
+    """An entry for each line of `drawing.SERIES`, in that order; marks alone unless `joined`."""
+    return [
+        line(label, color=drawing.light(colour), marker=marker, linestyle=dash if joined else "none", **look)
+        for (colour, marker, dash), label in zip(drawing.SERIES, labels, strict=False)
+    ]
+
+
+def columns(labels: Sequence[str]) -> int:
+    """The number of columns in which these labels fit."""
+    return 2 if max(map(len, labels)) <= ENTRY else 1
+
+
+def height(entries: int, beside: int = 2) -> float:
+    """The height of a legend above the axes, in inches."""
+    return ROW * -(-entries // beside)
+
+
+def above(figure: Figure, entries: Sequence[Artist], beside: int = 2) -> None:
+    """Put the entries into the upper left corner of the figure, in so many columns."""
+    figure.legend(
+        handles=list(entries), loc="upper left", ncols=beside, bbox_to_anchor=(0, 1), borderaxespad=0.1,
+        columnspacing=1.2,
+    )  # fmt: skip
+
+
+def below(figure: Figure, room: float, entries: Sequence[tuple[str, Series, str]], heading: str = "") -> None:
+    """List label, look and value of each entry in the lowest `room` inches of the figure; `heading` is the values'."""
+    axes = drawing.place(figure, 0, 0, drawing.WIDTH, room)
+    axes.set_axis_off()
+    axes.set_xlim(0, drawing.WIDTH)
+    axes.set_ylim(0, room)
+    text: dict[str, Any] = {"fontsize": drawing.TEXT - 1, "va": "center"}
+    right = drawing.WIDTH - 0.1
+    y = room - 0.1
+    if heading:
+        y -= 0.1
+        axes.text(right, y, heading, ha="right", color=drawing.light("muted"), **text)
+        y -= LISTED
+    for label, (colour, marker, dash), value in entries:
+        axes.plot([0.1, 0.6], [y, y], linestyle=dash, linewidth=1.5, color=drawing.light(colour))
+        axes.plot([0.35], [y], marker, markersize=6, color=drawing.light(colour))
+        axes.text(0.72, y, label, **text)
+        if value:
+            axes.text(right, y, value, ha="right", **text)
+        y -= LISTED
