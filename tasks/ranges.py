@@ -26,3 +26,10 @@ def one_of(config: Any, name: str, allowed: Any) -> None:
     values = get_args(allowed)
     if getattr(config, name) not in values:
         raise ValueError(f"{name} is {getattr(config, name)!r}; it must be one of {', '.join(values)}")
+
+
+def share(config: Any, *names: str) -> None:
+    """ValueError unless each of these fields is a number from 0 to below 1."""
+    for name in names:
+        if not 0 <= getattr(config, name) < 1:
+            raise ValueError(f"{name} is {getattr(config, name)}; it must be from 0 to below 1")

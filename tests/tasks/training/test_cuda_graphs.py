@@ -12,6 +12,7 @@ from tasks.training import stack
 from tasks.training.cuda_graphs import REHEARSALS
 from tasks.training.device_data import resident
 from tasks.training.members import Member
+from tasks.training.step import Step
 from tasks.training.strategies import Strategy, Workload
 from tests.tasks.training.test_trainer import classifier, generator, mnist
 
@@ -43,7 +44,7 @@ def test_a_rehearsal_leaves_no_trace(kind: str, optimiser: str, monkeypatch: pyt
     workload = Workload(given, resident(given.images, torch.device("cpu")), members, [{}, {}])
     monkeypatch.setattr(stack, "Graphs", Rehearsed)
     # No gradients written out: a GPU follows autograd.
-    monkeypatch.setattr(stack.Stack, "_by_hand", lambda *_: False)
+    monkeypatch.setattr(Step, "_by_hand", lambda *_: None)
     ended = []
     for captured in (False, True):
         (each,) = workload.stacks(Strategy("stack", places=2, captured=captured))

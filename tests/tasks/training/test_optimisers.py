@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tasks.training.optimisers import Adam, RMSprop, by_torch
+from tasks.training.optimisers.adam import Adam, by_torch
+from tasks.training.optimisers.rmsprop import RMSprop
 from tasks.training.parameter_buffer import PAD, ParameterBuffer, filled
 
 CPU = torch.device("cpu")
@@ -95,7 +96,7 @@ def test_the_update_for_gpus_is_that_for_cpus() -> None:
 KERNEL = """
 import torch
 from tasks.training import kernels
-from tasks.training.optimisers import by_torch
+from tasks.training.optimisers.adam import by_torch
 
 stream = torch.Generator().manual_seed(0)
 for size in (64, 1024, 1600):

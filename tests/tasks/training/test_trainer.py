@@ -123,13 +123,13 @@ def classifier(
 ) -> Spec:
     images = shrunk(side, channels, rows=24)
     architecture = Architecture(network, images.shape, images.classes, Regularisers(**on))
-    recipe = replace(RECIPE, batch=batch, epochs=EPOCHS, patience=None)
+    recipe = replace(RECIPE, batch=batch, epochs=EPOCHS, patience=0)
     return Spec(CrossEntropy(architecture, augmentation), recipe, images)
 
 
 def generator(vae: Vae, batch: int = 8) -> Spec:
     images = shrunk(28, 1, rows=24) if isinstance(vae, Dense) else shrunk(32, 3, rows=24)
-    return Spec(Elbo(vae), replace(RECIPE, batch=batch, epochs=EPOCHS, patience=None, epsilon=1e-8), images)
+    return Spec(Elbo(vae), replace(RECIPE, batch=batch, epochs=EPOCHS, patience=0, epsilon=1e-8), images)
 
 
 # The deep ones on small images by small minibatches, as far as batch norm of so few values allows: it makes much of the
@@ -241,7 +241,7 @@ def test_training_stops_after_patience_and_gives_the_best_epochs_weights(images:
 def test_without_patience_the_last_epochs_weights_are_given(images: Images) -> None:
     given = spec(images, epochs=12, learning_rate=3e-3, precision="float64")
     (best,) = succeeded(given, [member(0)])
-    (last,) = succeeded(replace(given, recipe=replace(given.recipe, patience=None)), [member(0)])
+    (last,) = succeeded(replace(given, recipe=replace(given.recipe, patience=0)), [member(0)])
     assert (12, 12) == (last.best_epoch, len(last.history))
     assert best.best_epoch < 12
     assert_close(plain.train(given, member(0), 12), last, within=1e-12)
