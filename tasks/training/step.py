@@ -83,7 +83,7 @@ class Step:
         return self._by_autograd(chosen, real, passed)
 
     def _parts(self, chosen: Tensor, real: Tensor | None) -> Iterator[Part]:
-        for number, rows in enumerate(torch.split(chosen, self.rows, 1)):
+        for number, rows in enumerate([chosen] if self.sums is None else torch.split(chosen, self.rows, 1)):
             pixels, labels = self.data.rows(rows if real is None else rows.clamp(min=0))
             within = slice(number * self.rows, number * self.rows + rows.shape[1])
             yield Part(number, pixels, labels, None if real is None else real[:, within])
@@ -111,13 +111,12 @@ class Step:
                     if count <= 0:
                         continue
                     share = 1.0 if self.learning.total else 1 / whole
-                    found = self.learning.manual_gradient(
-                        self._each[place],
-                        part.pixels[place][:count],
-                        part.labels[place][:count],
-                        torch.full((count,), share, dtype=self.dtype),
-                        self._draws(*self._drawn[place], part),
-                    )
+                    shares = torch.full((count,), share, dtype=self.dtype)
+                    rows = part.pixels[place], part.labels[place]
+                    if real is not None:
+                        rows = rows[0][:count], rows[1][:count]
+                    draws = self._draws(*self._drawn[place], part)
+                    found = self.learning.manual_gradient(self._each[place], *rows, shares, draws)
                     if found is None:
                         return None
                     loss, gradients = found

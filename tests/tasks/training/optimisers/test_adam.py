@@ -1,69 +1,15 @@
-"""The optimisers of many models against torch's own, model by model."""
+"""Adam of many models: its first step, its update for GPUs, and bits that no neighbour changes."""
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor
 
 from tasks.training.optimisers.adam import Adam, by_torch
-from tasks.training.optimisers.rmsprop import RMSprop
-from tasks.training.parameter_buffer import PAD, ParameterBuffer, filled
-
-CPU = torch.device("cpu")
-SHAPES = {"a": (9, 64), "b": (10,), "c": (3, 1, 2, 2)}
-MODELS, EPSILON = 3, 1e-7
-RATES = [0.01, 0.002, 0.3]
-Theirs = Callable[[list[torch.nn.Parameter], float], torch.optim.Optimizer]
-
-
-def numbers(stream: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(shape, dtype=torch.float64, generator=stream)
-
-
-def started() -> tuple[torch.Generator, ParameterBuffer]:
-    stream = torch.Generator().manual_seed(0)
-    weights = ParameterBuffer(SHAPES, MODELS, CPU, torch.float64)
-    for view in weights.views.values():
-        view.copy_(numbers(stream, *view.shape))
-    return stream, weights
-
-
-@pytest.mark.parametrize("one_by_one", [True, False])
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
-        (Adam, lambda weights, rate: torch.optim.Adam(weights, lr=rate, eps=EPSILON)),
-        (RMSprop, lambda weights, rate: torch.optim.RMSprop(weights, lr=rate, alpha=0.9, eps=EPSILON)),
-    ],
-)
-def test_every_model_steps_as_torchs_optimiser_with_a_rate_and_a_count_of_its_own(
-    ours: type[Adam] | type[RMSprop], theirs: Theirs, one_by_one: bool
-) -> None:
-    stream, weights = started()
-    apart = [[torch.nn.Parameter(view[m].clone()) for view in weights.views.values()] for m in range(MODELS)]
-    references = [theirs(parameters, rate) for parameters, rate in zip(apart, RATES, strict=True)]
-    optimiser = ours(weights, EPSILON)
-    optimiser.rates.copy_(torch.tensor(RATES, dtype=torch.float64))
-    for step in range(100):
-        active = torch.tensor([True, step % 3 != 1, step > 40])
-        # Small gradients, so that epsilon matters.
-        gradients = [numbers(stream, *view.shape) * 1e-6 for view in weights.views.values()]
-        for m in active.nonzero()[:, 0].tolist():
-            for parameter, gradient in zip(apart[m], gradients, strict=True):
-                parameter.grad = gradient[m].clone()
-            references[m].step()
-            if one_by_one:
-                optimiser.step_of(m, [gradient[m] for gradient in gradients])
-        if not one_by_one:
-            optimiser.step(gradients, None if active.all() else active)
-    assert [100, 67, 59] == optimiser.steps.tolist()
-    for m, parameters in enumerate(apart):
-        for parameter, view in zip(parameters, weights.views.values(), strict=True):
-            assert (parameter.detach() - view[m]).abs().max() < 1e-14
+from tasks.training.parameter_buffer import ParameterBuffer
+from tests.tasks.training.optimisers.models import CPU, EPSILON, RATES, numbers, started
 
 
 def test_adams_first_step_is_the_learning_rate_against_the_gradient() -> None:
@@ -121,21 +67,6 @@ def test_the_kernel_gives_what_torchs_operations_give() -> None:
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, "-c", KERNEL], env=environment, capture_output=True, text=True, check=False)
     assert ("equal\n", 0) == (done.stdout, done.returncode), done.stderr
-
-
-def test_every_part_of_a_flat_buffer_is_a_multiple_of_the_pad() -> None:
-    flat = ParameterBuffer({"a": (3, 5), "b": (10,), "c": (65,)}, 2, CPU, torch.float32)
-    starts = [(view.data_ptr() - flat.buffer.data_ptr()) // 4 for view in flat.views.values()]
-    assert ([0, PAD, 2 * PAD], [PAD, PAD, 2 * PAD]) == (starts, [len(part) for part in flat.parts(1)])
-    flat.of(1)["b"].fill_(1)
-    assert [0, 10] == flat.buffer.sum(1).tolist()
-    assert torch.equal(flat.views["b"][1], flat.parts(1)[1][:10])
-
-
-def test_a_slope_is_filled_up_with_zeros() -> None:
-    assert [1, 1, 1, 0] == filled(torch.ones(1, 3), 4).tolist()
-    whole = torch.ones(2, 2)
-    assert whole.data_ptr() == filled(whole, 4).data_ptr()
 
 
 def test_a_weights_bits_do_not_depend_on_its_neighbours() -> None:
