@@ -83,9 +83,10 @@ class Step:
         return self._by_autograd(chosen, real, passed)
 
     def _parts(self, chosen: Tensor, real: Tensor | None) -> Iterator[Part]:
-        for number, rows in enumerate([chosen] if self.sums is None else torch.split(chosen, self.rows, 1)):
-            pixels, labels = self.data.rows(rows if real is None else rows.clamp(min=0))
-            within = slice(number * self.rows, number * self.rows + rows.shape[1])
+        rows = chosen if real is None else chosen.clamp(min=0)
+        for number, some in enumerate([rows] if self.sums is None else torch.split(rows, self.rows, 1)):
+            pixels, labels = self.data.rows(some.contiguous())
+            within = slice(number * self.rows, number * self.rows + some.shape[1])
             yield Part(number, pixels, labels, None if real is None else real[:, within])
 
     def _draws(self, keys: Tensor, steps: Tensor, part: Part) -> CounterRng:
@@ -180,15 +181,22 @@ class Step:
         return loss if self.learning.total else loss / count
 
     def _follow_all(self, active: Tensor | None, passed: Tensor | None) -> None:
-        """What follows the step, for the models that took it."""
+        """What follows the step, for the models that took it: all by default."""
         if self.after is None:
             return
         assert passed is not None
         if passed.device.type == "cpu":
-            for place in range(len(passed)) if active is None else active.nonzero()[:, 0].tolist():
-                self._follow(place, passed)
-            return
+            self._follow_each(active, passed)
+        else:
+            self._follow_together(active, passed)
+
+    def _follow_each(self, active: Tensor | None, passed: Tensor) -> None:
+        for place in range(len(passed)) if active is None else active.nonzero()[:, 0].tolist():
+            self._follow(place, passed)
+
+    def _follow_together(self, active: Tensor | None, passed: Tensor) -> None:
+        assert self.after is not None
         before = None if active is None else self.kept.buffer.clone()
         self.after.after_step(self._values, passed)
-        if active is not None and before is not None:
+        if active is not None and before is not None:  # who sat it out is put back
             self.kept.buffer.copy_(torch.where(active[:, None], self.kept.buffer, before))

@@ -70,7 +70,7 @@ AGAINST: list[tuple[Ours, Theirs]] = [
 
 
 @pytest.mark.parametrize("one_by_one", [True, False])
-@pytest.mark.parametrize(("ours", "theirs"), AGAINST, ids=[str(ours) for ours, _ in AGAINST])
+@pytest.mark.parametrize(("ours", "theirs"), AGAINST, ids=range(len(AGAINST)))
 def test_every_model_steps_as_torchs_optimiser_with_a_rate_and_a_count_of_its_own(
     ours: Ours, theirs: Theirs, one_by_one: bool
 ) -> None:
