@@ -78,7 +78,7 @@ def check_private(recipe: Recipe, members: Sequence[Member]) -> None:
     """ValueError where a training asks for what this one does not do."""
     settings = {
         "patience": (recipe.patience, 0),
-        "schedule": (recipe.rates if recipe.rates != Constant() else Steps(()), Steps(())),
+        "schedule": (() if recipe.rates in (Constant(), Steps(())) else recipe.schedule, ()),
         "optimiser": (recipe.optimiser_name, "adam"),
         "precision": (recipe.precision, "float32"),
         "accumulate": (recipe.accumulate, 1),

@@ -31,8 +31,8 @@ class Objective(Protocol):
     and evaluation.
 
     Random numbers come from the batch's mode, by sites of their own (`tasks.models.counter_rng`): a second view of the
-    rows is another site. Tensors that are not learned, such as statistics, are changed in place by `losses`, and after
-    the optimiser's step by an objective that is `AfterStep`, too.
+    rows is another site. Tensors that are not learned, such as statistics, are changed in place by `losses`, for the
+    models that have a real row, and after the optimiser's step by an objective that is `AfterStep`, too.
     """
 
     @property

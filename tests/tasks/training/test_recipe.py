@@ -5,8 +5,10 @@ import sys
 
 import pytest
 
-from tasks.training.learning_rates import Constant, Steps, WarmupCosine
-from tasks.training.optimiser_config import AdamW
+from orchestrator.planning.identity import canonical
+from orchestrator.spec.fields import coerce
+from tasks.training.learning_rates import Constant, Schedule, Steps, WarmupCosine
+from tasks.training.optimiser_config import LARS, SGD, Adafactor, AdamW, OptimiserConfig
 from tasks.training.recipe import Recipe
 
 
@@ -47,6 +49,15 @@ def test_how_long_a_training_goes_on_does_not_bear_on_its_rates() -> None:
 def test_what_no_training_can_do_is_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Recipe(1, 8, 0.1, **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("schedule", [(), ((3, 0.1),), Constant(), Steps(((3, 0.1),)), WarmupCosine(20)], ids=str)
+@pytest.mark.parametrize("optimiser", ["adam", "rmsprop", SGD(), LARS(), AdamW(), Adafactor()], ids=str)
+def test_a_recipe_can_be_told_field_by_field(
+    schedule: Schedule | tuple[tuple[int, float], ...], optimiser: OptimiserConfig
+) -> None:
+    recipe = Recipe(5, 8, 0.1, schedule=schedule, optimiser=optimiser)  # type: ignore[arg-type]
+    assert recipe == coerce(canonical(recipe), Recipe, "recipe")
 
 
 def test_planning_by_a_recipe_loads_no_torch() -> None:
