@@ -55,7 +55,8 @@ class Step:
             name: self.leaves[name] if name in self.leaves else kept.views[name] for name in self.learning.weights
         }
         self._values = {name: tensor.detach() for name, tensor in self.tensors.items()}
-        self._written_out = keys.device.type == "cpu"  # as far as is known: whether there are manual gradients
+        self.together = keys.device.type != "cpu"
+        self._written_out = not self.together  # as far as is known: whether there are manual gradients
         # Of one model: its tensors (*shape), its stack of one, its key and its steps. Taken apart here, not in every
         # step.
         places = range(len(keys))
@@ -185,17 +186,10 @@ class Step:
         if self.after is None:
             return
         assert passed is not None
-        if passed.device.type == "cpu":
-            self._follow_each(active, passed)
-        else:
-            self._follow_together(active, passed)
-
-    def _follow_each(self, active: Tensor | None, passed: Tensor) -> None:
-        for place in range(len(passed)) if active is None else active.nonzero()[:, 0].tolist():
-            self._follow(place, passed)
-
-    def _follow_together(self, active: Tensor | None, passed: Tensor) -> None:
-        assert self.after is not None
+        if not self.together:
+            for place in range(len(passed)) if active is None else active.nonzero()[:, 0].tolist():
+                self._follow(place, passed)
+            return
         before = None if active is None else self.kept.buffer.clone()
         self.after.after_step(self._values, passed)
         if active is not None and before is not None:  # who sat it out is put back

@@ -18,10 +18,11 @@ class DecoupledDecay:
     def __init__(self, weights: ParameterBuffer, inside: Optimiser, decay: WeightDecay) -> None:
         self.weights, self.inside = weights, inside
         self.moments, self.steps, self.rates = inside.moments, inside.steps, inside.rates
+        self.together = weights.buffer.device.type != "cpu"
         self._decay = decay_row(weights, decay)
 
     def step(self, gradients: Sequence[Tensor], active: Tensor | None = None) -> None:
-        if self.weights.buffer.device.type == "cpu":
+        if not self.together:
             for model in range(len(self.steps)) if active is None else active.nonzero()[:, 0].tolist():
                 self.step_of(model, [gradient[model] for gradient in gradients])
             return

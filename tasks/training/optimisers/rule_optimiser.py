@@ -51,13 +51,14 @@ class RuleOptimiser:
     def __init__(self, weights: ParameterBuffer, rule: Callable[[ParameterBuffer, ParameterBuffer], Rule]) -> None:
         device, models = weights.buffer.device, len(weights.buffer)
         self.weights, self.gradients = weights, weights.like()
+        self.together = device.type != "cpu"
         self.rule = rule(weights, self.gradients)
         self.moments: tuple[ParameterBuffer, ...] = self.rule.moments
         self.steps = torch.zeros(models, device=device)
         self.rates = torch.zeros(models, device=device, dtype=torch.float64)
 
     def step(self, gradients: Sequence[Tensor], active: Tensor | None = None) -> None:
-        if self.weights.buffer.device.type == "cpu":
+        if not self.together:
             for model in range(len(self.steps)) if active is None else active.nonzero()[:, 0].tolist():
                 self.step_of(model, [gradient[model] for gradient in gradients])
             return

@@ -14,7 +14,7 @@ from tasks.training.optimisers.lars import LARSRule
 from tasks.training.optimisers.rule_optimiser import Rule, RuleOptimiser, decay_row
 from tasks.training.optimisers.sgd import SGDRule
 from tasks.training.parameter_buffer import ParameterBuffer
-from tests.tasks.training.optimisers.models import EPSILON, MODELS, RATES, numbers, started
+from tests.tasks.training.optimisers.models import EPSILON, RATES, numbers, started
 
 RULES = [
     partial(SGDRule, SGD(0.9, True, WeightDecay(0.1))),
@@ -35,6 +35,7 @@ def test_all_models_together_move_as_one_after_another(
 ) -> None:
     stream, weights = started()
     apart, together = RuleOptimiser(weights, rule), RuleOptimiser(alike(weights), rule)
+    together.together = True
     for optimiser in (apart, together):
         optimiser.rates.copy_(torch.tensor(RATES, dtype=torch.float64))
     for step in range(5):
@@ -44,24 +45,26 @@ def test_all_models_together_move_as_one_after_another(
         for gradient in gradients:
             gradient[2] = torch.nan
         apart.step(gradients, active)
-        for view, gradient in zip(together.gradients.views.values(), gradients, strict=True):
-            view.copy_(gradient)
-        together._move(slice(None), active)
+        together.step(gradients, active)
     assert apart.steps.tolist() == together.steps.tolist() == [5, 3, 0]
     for one, other in zip((apart.weights, *apart.moments), (together.weights, *together.moments), strict=True):
         torch.testing.assert_close(one.buffer, other.buffer, atol=1e-14, rtol=0)
 
 
 def test_decoupled_decay_of_all_models_together_is_that_of_one_after_another() -> None:
-    _, weights = started()
+    stream, weights = started()
     other = alike(weights)
     one_by_one, together = (DecoupledDecay(w, Adam(w, EPSILON), WeightDecay(0.5)) for w in (weights, other))
     for optimiser in (one_by_one, together):
         optimiser.rates.copy_(torch.tensor(RATES, dtype=torch.float64))
-    for model in range(MODELS - 1):
-        one_by_one._shrink(slice(model, model + 1), one_by_one.rates[model : model + 1])
-    together._shrink(slice(None), together.rates * torch.tensor([True, True, False]))
-    assert torch.equal(weights.buffer, other.buffer)
+    together.together = True
+    before = weights.buffer.clone()
+    for active in (torch.tensor([True, True, False]), None, torch.tensor([False, True, False])):
+        gradients = [numbers(stream, *view.shape) for view in weights.views.values()]
+        for optimiser in (one_by_one, together):
+            optimiser.step(gradients, active)
+    assert not torch.equal(before, weights.buffer)
+    torch.testing.assert_close(weights.buffer, other.buffer, atol=1e-14, rtol=0)
 
 
 def test_the_decay_of_a_row_is_that_of_its_tensors() -> None:
