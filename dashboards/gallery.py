@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboards import audits
 from dashboards.run import Run
 from tasks.datasets.records import ID, Records
 
@@ -51,23 +50,6 @@ class Gallery:
     pictures: tuple[Picture, ...] = ()
     records: tuple[Record, ...] = ()
     title: str = "Images"
-
-
-def gallery(run: Run, show_images: bool) -> Gallery | None:
-    """The run's pictures or records; None if its audit has none, or there are no results to show.
-
-    Images of embedded data are shown to everybody, the user's own and all records only with `show_images`. An audit
-    without a gallery here that asks about records has those that it asks about.
-    """
-    from dashboards.asked_records import asked_records
-
-    if run.cells:
-        return None
-    own = audits.find(run.audit)
-    if own is None or not hasattr(own, "gallery"):
-        return asked_records(run, show_images)
-    pictures: Gallery | None = own.gallery(run, show_images)
-    return pictures
 
 
 def reason(run: Run, error: Exception) -> str:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dashboards import configuration, document, html_table, inline, provenance, run_history
+from dashboards import audits, configuration, document, html_table, inline, provenance, run_history
+from dashboards.asked_records import asked_records
 from dashboards.figure import Figure
 from dashboards.figures import figures
-from dashboards.gallery import Gallery, gallery
+from dashboards.gallery import Gallery
 from dashboards.provenance import Provenance
 from dashboards.run import Run, open_run
 from orchestrator.counted import counted
@@ -46,17 +47,32 @@ def draw(store: Store, run: str, folder: Path, show_images: bool) -> None:
     seen = open_run(store, run)
     drawn = figures(seen)
     _write_figures(folder / "figures", drawn)
-    public = _page(seen, drawn, gallery(seen, False))
+    public = _page(seen, drawn, _gallery(seen, False))
     document.write(folder / PAGE, public)
     if show_images:
         own = open_run(store, run, Disclosure(words=True))
-        private = _page(own, figures(own), gallery(own, True))
+        private = _page(own, figures(own), _gallery(own, True))
         if private != public:
             document.write(folder / PRIVATE_PAGE, private)
 
 
 def _page(run: Run, drawn: list[Figure], shown: Gallery | None) -> str:
     return document.render("run.html", gallery=shown, **_context(run, drawn))
+
+
+def _gallery(run: Run, show_images: bool) -> Gallery | None:
+    """The run's pictures or records; None if its audit has none, or there are no results to show.
+
+    Images of embedded data are shown to everybody, the user's own and all records only with `show_images`. An audit
+    without a gallery of its own that asks about records has those that it asks about.
+    """
+    if run.cells:
+        return None
+    own = audits.find(run.audit)
+    if own is None or not hasattr(own, "gallery"):
+        return asked_records(run, show_images)
+    pictures: Gallery | None = own.gallery(run, show_images)
+    return pictures
 
 
 def _write_figures(folder: Path, drawn: list[Figure]) -> None:

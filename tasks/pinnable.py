@@ -1,4 +1,7 @@
-"""What a config names and a key sees by its content: a data set, a file, a network, a model, or an audit's own kind."""
+"""What a config names and a key sees by its content: a file, a network, a model, or an audit's own kind.
+
+A data set is one of them in all but its `pin`, which is the catalog's: it alone knows where data sets are.
+"""
 
 from __future__ import annotations
 

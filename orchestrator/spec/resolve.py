@@ -11,7 +11,8 @@ from typing import Any
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.fields import changed, differing, nearest, plain, rebuilt
 from orchestrator.spec.specification import Spec
-from tasks.datasets.dataset import UnknownDataset
+from tasks.datasets import catalog
+from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tasks.pinnable import Pinnable, Unavailable
 
 # A word that every audit has, beside the fields of its config: `tiny` shrinks data, epochs and members to seconds.
@@ -96,9 +97,9 @@ def pinned(found: Iterable[Cell], known: MutableMapping[str, str]) -> list[Cell]
     `known` remembers digests of files by path, size and time, so that they need not be read again. Raises SpecError
     for an unknown data set, and EngramError where files are not there or not what they should be.
     """
-    seen: dict[Pinnable, Any] = {}
+    seen: dict[Dataset | Pinnable, Any] = {}
 
-    def pin(thing: Pinnable) -> Any:
+    def pin(thing: Dataset | Pinnable) -> Any:
         if thing not in seen:
             seen[thing] = _pin(thing, known)
         return seen[thing]
@@ -119,16 +120,23 @@ def _preset(spec: Spec, audit: Any) -> tuple[Any, ...]:
     return tuple(audit.cells(spec.preset))
 
 
-def _pin(thing: Pinnable, known: MutableMapping[str, str]) -> Pinnable:
+def _pin(thing: Dataset | Pinnable, known: MutableMapping[str, str]) -> Dataset | Pinnable:
     """What it stands for, pinned: SpecError for the user's slip, EngramError for what the machine does not have."""
     try:
-        return thing.pin(known)
+        return _pin_data(thing, known) if isinstance(thing, Dataset) else thing.pin(known)
     except UnknownDataset as error:
         raise SpecError(str(error)) from None
     except Unavailable as error:
         raise EngramError(str(error)) from None
     except ValueError as error:
         raise SpecError(str(error)) from None
+
+
+def _pin_data(dataset: Dataset, known: MutableMapping[str, str]) -> Dataset:
+    try:
+        return catalog.pin(dataset, known)
+    except OSError as error:
+        raise DatasetError(f"data set {dataset.name!r} cannot be read: {error}") from None
 
 
 def _at(config: Any, path: str) -> Any:
@@ -143,8 +151,8 @@ def _shown(value: Any, given: Any) -> Any:
     return given if isinstance(told, Mapping) and isinstance(given, str) else told
 
 
-def _pinned(value: Any, pin: Callable[[Pinnable], Any]) -> Any:
+def _pinned(value: Any, pin: Callable[[Dataset | Pinnable], Any]) -> Any:
     """The value with everything in it that can be pinned, however deep."""
-    if isinstance(value, Pinnable):
+    if isinstance(value, Dataset | Pinnable):
         return pin(value)
     return rebuilt(value, lambda part, _: _pinned(part, pin))

@@ -6,7 +6,6 @@ The name says where to look; the digest of the content says what was found, and 
 from __future__ import annotations
 
 import re
-from collections.abc import MutableMapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -49,12 +48,3 @@ class Dataset:
         if not self.digest:
             raise ValueError(f"data set {self.name!r} has no digest yet; pin it before planning")
         return self.digest
-
-    def pin(self, known: MutableMapping[str, str]) -> Dataset:
-        """The same with the digest of its content; UnknownDataset where there is no set of that name."""
-        from tasks.datasets import catalog
-
-        try:
-            return catalog.pin(self, known)
-        except OSError as error:
-            raise DatasetError(f"data set {self.name!r} cannot be read: {error}") from None

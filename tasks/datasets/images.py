@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.picture_rows import InMemory
-
-Pixels = NDArray[np.uint8]  # (n, height, width, channels)
-Labels = NDArray[np.int64]  # (n,), each in [0, classes)
+from tasks.datasets.picture_rows import Labels as Labels
+from tasks.datasets.picture_rows import Pixels as Pixels
 
 TOGETHER = 1 << 18  # pixels whose shape is changed at one time: as wide numbers they still fit into a cache
 

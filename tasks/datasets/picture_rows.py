@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from tasks.datasets.images import Labels, Pixels
-
+Pixels = NDArray[np.uint8]  # (n, height, width, channels)
+Labels = NDArray[np.int64]  # (n,), each in [0, classes)
 Indices = NDArray[np.integer]  # (n,), each in [0, len(rows)), in any order and as often as wished
 
 

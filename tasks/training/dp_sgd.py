@@ -33,10 +33,12 @@ from tasks.models.vae import Dense
 from tasks.training.density_config import DensityTraining, Privacy, Row
 from tasks.training.device_data import ResidentData, resident
 from tasks.training.elbo import Elbo
+from tasks.training.learning_rates import Constant, Steps
 from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError
 from tasks.training.minibatches import minibatches
 from tasks.training.objective import Batch
 from tasks.training.outlier_mixture import OutlierMixture
+from tasks.training.recipe import Recipe
 from tasks.training.stack import ASSESSED_AT_ONCE, not_finite
 from tasks.training.trainer import Outcome, check, under
 
@@ -56,6 +58,7 @@ def train_many(
     """
     place = place or hardware.device()
     check(spec, members)
+    check_private(spec.recipe, members)
     learning = private_form(spec)
     data = resident(spec.images, place)
 
@@ -69,6 +72,26 @@ def train_many(
                 yield index, error
 
     return under(lambda: hardware.exactly(place), outcomes())
+
+
+def check_private(recipe: Recipe, members: Sequence[Member]) -> None:
+    """ValueError where a training asks for what this one does not do."""
+    settings = {
+        "patience": (recipe.patience, 0),
+        "schedule": (() if recipe.rates in (Constant(), Steps(())) else recipe.schedule, ()),
+        "optimiser": (recipe.optimiser_name, "adam"),
+        "precision": (recipe.precision, "float32"),
+        "accumulate": (recipe.accumulate, 1),
+    }
+    for name, (asked, only) in settings.items():
+        if asked != only:
+            raise ValueError(f"privacy is given and {name} is {asked}; it must be {only}")
+    for index, member in enumerate(members):
+        if member.replaced or member.returns_state or {member.start, member.until, member.after} != {None}:
+            raise ValueError(
+                f"privacy is given and member {index} is a link of a chain, or has rows replaced; it must train in one "
+                "go on the rows as they are"
+            )
 
 
 def private_form(spec: Spec) -> Elbo | OutlierMixture:

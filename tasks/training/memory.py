@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -38,7 +39,8 @@ def need(step_of: Callable[[int], int], device: torch.device) -> Need:
 def taken(work: Callable[[], int], device: torch.device) -> int:
     """The peak memory of some work in bytes, beyond what was taken before.
 
-    On a CPU, where nobody counts: what the work says it holds at its end, and what autograd has kept for its gradients.
+    On a CPU, where nobody counts: what the work says it holds at its end, and the most that autograd has kept at a time
+    for its gradients.
     """
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -47,16 +49,43 @@ def taken(work: Callable[[], int], device: torch.device) -> int:
         work()
         torch.cuda.synchronize(device)
         return torch.cuda.max_memory_allocated(device) - before
-    kept: dict[int, int] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    kept = Kept()
+    with torch.autograd.graph.saved_tensors_hooks(kept.keep, lambda saved: saved.tensor):
         held = work()
-    return sum(kept.values()) + held
+    return kept.most + held
+
+
+class Kept:
+    """The bytes of memory that autograd keeps now, each piece of it once, and the most so far."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._now = 0
+        self._times: dict[int, int] = {}  # that a piece of memory is kept, by its address
+
+    def keep(self, tensor: Tensor) -> Saved:
+        """What autograd keeps in the tensor's place: it is counted as long as that lives."""
+        storage = tensor.untyped_storage()
+        address, size = storage.data_ptr(), storage.nbytes()
+        self._times[address] = self._times.get(address, 0) + 1
+        if self._times[address] == 1:
+            self._now += size
+            self.most = max(self.most, self._now)
+        saved = Saved(tensor)
+        weakref.finalize(saved, self._let_go, address, size)
+        return saved
+
+    def _let_go(self, address: int, size: int) -> None:
+        self._times[address] -= 1
+        if not self._times[address]:
+            self._now -= size
+
+
+class Saved:
+    """A tensor that is saved for the gradients."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
 
 
 def free(device: torch.device) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,16 @@ class Batch:
 
 
 class Objective(Protocol):
-    """One kind of learning with one network. Tensors are (models, *shape) by the names of `weights`."""
+    """One kind of learning with one network. Tensors are (models, *shape) by the names of `weights`.
+
+    A loss is of each row, (models, rows), or of the minibatch as a whole, (models,), where rows bear on one another, as
+    in a contrastive loss. `Stack` and `Step` do the rest for both: in minibatches, parts of them (`Recipe.accumulate`)
+    and evaluation.
+
+    Random numbers come from the batch's mode, by sites of their own (`tasks.models.counter_rng`): a second view of the
+    rows is another site. Tensors that are not learned, such as statistics, are changed in place by `losses`, for the
+    models that have a real row, and after the optimiser's step by an objective that is `AfterStep`, too.
+    """
 
     @property
     def name(self) -> str:
@@ -48,18 +57,28 @@ class Objective(Protocol):
 
     @property
     def total(self) -> bool:
-        """Whether a minibatch's loss is the sum over its rows, and not their mean."""
+        """Whether a minibatch's loss is the sum over its rows, and not their mean.
+
+        Also where it is given as a whole: it says how parts of a minibatch, and an epoch's, make one number. Means are
+        weighted by their rows within a minibatch.
+        """
 
     def initial(self, seed: int) -> Mapping[str, NDArray[np.float32]]:
         """The tensors (*shape) that a model starts from, the same on every device."""
 
     def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        """Each row's loss in training, (models, rows), in nats. Autograd can follow it to the tensors."""
+        """Each row's loss in training, (models, rows), in nats. Autograd can follow it to the tensors.
+
+        Or the minibatch's loss (models,), whose rows are those that the mode calls `real`: padding must not bear on it.
+        A model may have no real row. Nothing comes of its loss then, which must be finite all the same, and so must
+        its gradients.
+        """
 
     def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Each row's loss in evaluation and whether it is classified rightly, both (models, rows).
 
-        The second is None where nothing is classified.
+        The second is None where nothing is classified. The first may be the loss of these rows as a whole, (models,);
+        the test split comes in parts of `tasks.training.stack.ASSESSED_AT_ONCE` rows, of which each counts by its rows.
         """
 
     def manual_gradient(
@@ -69,4 +88,17 @@ class Objective(Protocol):
 
         Tensors are (*shape), pixels (rows, features), labels (rows,). `shares` (rows,) are the rows' weights in the
         loss: 1 / count each for a mean. `draws` are the model's.
+        """
+
+
+@runtime_checkable
+class AfterStep(Protocol):
+    """An objective that does something after every step of the optimiser, such as moving a teacher."""
+
+    def after_step(self, tensors: Mapping[str, Tensor], passed: Tensor) -> None:
+        """Change, in place, tensors that are not learned: those of the models that took the step.
+
+        `passed` (models,) float64 are the epochs that have passed, this step included: 2.5 in the middle of the third.
+        On a CPU the models come one by one. On a GPU they come together and what this does is recorded: it must not
+        depend on values of tensors.
         """

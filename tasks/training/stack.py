@@ -1,9 +1,7 @@
 """Models in training side by side: each has a place, with its weights, its optimiser's memory and its data's order.
 
-All places take a step together. On a CPU a step is made of the operations of one model, one model after another,
-where its gradients are written out, and of operations on all of them where autograd finds them. On a GPU they are
-operations on all of them, recorded once as a CUDA graph and then replayed, since launching them one by one takes
-longer than they do.
+All places take a step together (`tasks.training.step`). On a GPU it is recorded once as a CUDA graph and then replayed,
+since launching its operations one by one takes longer than they do.
 """
 
 from __future__ import annotations
@@ -24,9 +22,10 @@ from tasks.training.cuda_graphs import Graphs
 from tasks.training.device_data import DeviceData
 from tasks.training.members import Epoch, Member, Spec, State, Trained, TrainingError
 from tasks.training.minibatches import Order, order
-from tasks.training.objective import Batch
-from tasks.training.optimisers import OPTIMISERS
+from tasks.training.objective import AfterStep, Batch
+from tasks.training.optimisers.factory import optimiser_of
 from tasks.training.parameter_buffer import ParameterBuffer
+from tasks.training.step import Step
 
 ASSESSED_AT_ONCE = 512  # rows: activations of so many stay in a core's cache. Draws depend on it
 
@@ -66,22 +65,25 @@ class Stack:
         kept = {name: weight.shape for name, weight in weights.items() if not weight.learned}
         self.learned = ParameterBuffer(learned, count, device, dtype)
         self.kept = ParameterBuffer(kept, count, device, dtype)
-        self.optimiser = OPTIMISERS[spec.recipe.optimiser](self.learned, spec.recipe.epsilon)
+        self.optimiser = optimiser_of(spec.recipe, self.learned)
         self.best = (self.learned.like(), self.kept.like()) if spec.recipe.patience else (self.learned, self.kept)
         self.keys = torch.zeros(count, dtype=torch.int64, device=device)
         self.order = torch.zeros(count, steps, spec.recipe.batch, dtype=torch.int32, device=device)
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)  # of the minibatch
         self.losses = torch.zeros(count, steps, dtype=dtype, device=device)
         self.assessment = torch.zeros(2, count, dtype=torch.float64, device=device)  # mean loss, accuracy
-        # Autograd's view of the weights: it records no step before the present one.
-        self.leaves = {name: view.detach().requires_grad_() for name, view in self.learned.views.items()}
-        self.tensors = {name: self.leaves[name] if name in self.leaves else self.kept.views[name] for name in weights}
+        # Of every step, where steps of an epoch differ: the learning rate, and the epochs passed at its end.
+        self.rates = self._by_step() if spec.recipe.rates.within_epochs else None
+        self.passed = self._by_step() if isinstance(spec.learning, AfterStep) else None
+        self.stepping = Step(spec, data, self.learned, self.kept, self.optimiser, self.keys)
         self.graphs = Graphs(device) if captured else None
         self._orders: dict[tuple[int, int], Order] = {}  # drawn ahead, by member and epoch
         self._running: list[int] = []  # minibatches of each place in the epoch under way
-        # One model's tensors (*shape), its key and its steps: taken apart here, not in every step.
-        self._each = [self.learned.of(place) for place in range(count)]
-        self._drawn = list(zip(torch.split(self.keys, 1), torch.split(self.optimiser.steps, 1), strict=True))
+        self._sent: list[Tensor] = []  # what is on its way to the device, kept until it has arrived
+
+    def _by_step(self) -> Tensor:
+        """Zeros (places, steps)."""
+        return torch.zeros(self.losses.shape, device=self.losses.device, dtype=torch.float64)
 
     # Places
 
@@ -90,10 +92,16 @@ class Stack:
         return self.learned.buffer.device
 
     @property
+    def tensors(self) -> Mapping[str, Tensor]:
+        """The weights, (places, *shape) by name, in the network's order."""
+        return self.stepping.tensors
+
+    @property
     def bytes(self) -> int:
         """Bytes that it holds from step to step."""
         gradients = self.learned.buffer
-        return sum(held.nbytes for held in (*self._memory(), self.order, self.losses, gradients))
+        sums = [] if self.stepping.sums is None else [self.stepping.sums.buffer]
+        return sum(held.nbytes for held in (*self._memory(), self.order, self.losses, gradients, *sums))
 
     @property
     def steps_taken(self) -> int:
@@ -185,7 +193,7 @@ class Stack:
         """Lay out the next epoch's minibatches; of each, whether it is padded."""
         recipe = self.spec.recipe
         self._running = [0] * len(self.places)
-        rates = np.zeros(len(self.places))
+        rates, passed = np.zeros(self.losses.shape), np.zeros(self.losses.shape)
         drawn = np.zeros(self.order.shape, np.int32)  # row 0 where nobody is: what comes of it is nobody's
         for place in self.occupied:
             who = self.occupant(place)
@@ -193,19 +201,24 @@ class Stack:
             drawn[place, : len(rows)], drawn[place, len(rows) :] = rows, -1
             self._running[place] = len(rows)
             rate = recipe.learning_rate if who.member.learning_rate is None else who.member.learning_rate
-            rates[place] = rate * recipe.factor(len(who.history) + 1)
+            rates[place, : len(rows)] = rate * recipe.factors(len(who.history) + 1, len(rows))
+            passed[place, : len(rows)] = len(who.history) + np.arange(1, len(rows) + 1) / len(rows)
         steps = max(self._running)
         padded: list[bool] = np.any(drawn[:, :steps] < 0, axis=(0, 2)).tolist()  # a step without padding is cheaper
-        self._sent = [self._pinned(drawn), self._pinned(rates)]  # kept until they have arrived
-        self.order.copy_(self._sent[0], non_blocking=True)
-        self.optimiser.rates.copy_(self._sent[1], non_blocking=True)
+        self._sent.clear()
+        self._send(drawn, self.order)
+        self._send(np.ascontiguousarray(rates[:, 0]), self.optimiser.rates)
+        for values, table in ((rates, self.rates), (passed, self.passed)):
+            if table is not None:
+                self._send(values, table)
         self.cursor.zero_()
         self.losses.zero_()
         return padded
 
-    def _pinned(self, values: NDArray[Any]) -> Tensor:
+    def _send(self, values: NDArray[Any], to: Tensor) -> None:
         tensor = torch.from_numpy(values)
-        return tensor if self.device.type == "cpu" else tensor.pin_memory()
+        self._sent.append(tensor if self.device.type == "cpu" else tensor.pin_memory())
+        to.copy_(self._sent[-1], non_blocking=True)
 
     def land(self) -> list[tuple[int, Epoch | TrainingError]]:
         """Wait for the epoch's end; return its results by place. The best weights so far are kept."""
@@ -277,52 +290,17 @@ class Stack:
         return [*self._memory(), self.cursor, self.losses]
 
     def _step(self, padded: bool) -> None:
-        chosen = torch.index_select(self.order, 1, self.cursor)[:, 0]
-        if padded and len(chosen) == 1 and self.device.type == "cpu":  # a model alone needs no padding
-            chosen, padded = chosen[:, : int((chosen >= 0).sum())], False
-        real = (chosen >= 0) if padded else None
-        pixels, labels = self.data.rows(chosen.clamp(min=0) if padded else chosen)
-        if self.device.type != "cpu" or not self._by_hand(pixels, labels, real):
-            self._by_autograd(pixels, labels, real)
+        if self.rates is not None:
+            self.optimiser.rates.copy_(self._now(self.rates))
+        passed = None if self.passed is None else self._now(self.passed)
+        losses = self.stepping.take(self._now(self.order), padded, self.occupied, passed)
+        with torch.no_grad():
+            self.losses.index_copy_(1, self.cursor, losses[:, None])
         self.cursor += 1
 
-    def _by_hand(self, pixels: Tensor, labels: Tensor, real: Tensor | None) -> bool:
-        """Every model's step by its written-out gradients; False where there are none."""
-        cursor = int(self.cursor)
-        with torch.inference_mode():
-            for place in self.occupied:
-                count = pixels.shape[1] if real is None else int(real[place].sum())
-                if not count:
-                    continue
-                share = 1.0 if self.spec.learning.total else 1 / count
-                shares = torch.full((count,), share, dtype=self.losses.dtype)
-                rows = pixels[place], labels[place]
-                if real is not None:
-                    rows = rows[0][:count], rows[1][:count]
-                found = self.spec.learning.manual_gradient(
-                    self._each[place], *rows, shares, CounterRng(*self._drawn[place])
-                )
-                if found is None:
-                    return False
-                loss, gradients = found
-                self.losses[place, cursor] = loss
-                self.optimiser.step_of(place, gradients)
-        return True
-
-    def _by_autograd(self, pixels: Tensor, labels: Tensor, real: Tensor | None) -> None:
-        draws = CounterRng(self.keys, self.optimiser.steps)
-        mode = Mode(training=True, draws=draws, real=None if real is None else real.to(self.losses.dtype))
-        with torch.enable_grad():
-            rows = self.spec.learning.losses(self.tensors, Batch(pixels, labels, mode))
-            if real is not None:
-                rows = torch.where(real, rows, 0)
-            loss = rows.sum(1)
-            if not self.spec.learning.total:
-                loss = loss / (pixels.shape[1] if real is None else real.sum(1).clamp(min=1))
-            gradients = torch.autograd.grad(loss.sum(), list(self.leaves.values()))
-        with torch.no_grad():
-            self.optimiser.step(gradients, None if real is None else real.any(1))
-            self.losses.index_copy_(1, self.cursor, loss.detach()[:, None])
+    def _now(self, table: Tensor) -> Tensor:
+        """What a table (places, steps, ...) has for the step at the cursor: (places, ...)."""
+        return torch.index_select(table, 1, self.cursor)[:, 0]
 
     def _assess(self) -> None:
         if self.graphs is not None:
@@ -341,9 +319,14 @@ class Stack:
                 # The same draws after every epoch, none of which a step has: steps count from 0.
                 mode = Mode(draws=CounterRng(self.keys, torch.full_like(self.keys, -1 - start)))
                 losses, right = self.spec.learning.assessed(self.tensors, Batch(pixels, truth, mode))
-                self.assessment[0] += losses.double().sum(1)
+                self.assessment[0] += summed(losses, 1 if self.spec.learning.total else truth.shape[1])
                 self.assessment[1] += math.nan if right is None else right.sum(1)
             self.assessment /= count
+
+
+def summed(losses: Tensor, rows: int) -> Tensor:
+    """The sum over rows, (models,) float64, of their losses (models, rows) or of so many rows' mean loss (models,)."""
+    return losses.double() * rows if losses.dim() == 1 else losses.double().sum(1)
 
 
 def fill(place: int, values: Mapping[str, NDArray[np.floating]], *flats: ParameterBuffer) -> None:

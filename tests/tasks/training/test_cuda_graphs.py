@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,12 @@ from torch import Tensor
 from tasks.training import stack
 from tasks.training.cuda_graphs import REHEARSALS
 from tasks.training.device_data import resident
+from tasks.training.learning_rates import WarmupCosine
 from tasks.training.members import Member
+from tasks.training.optimiser_config import LARS, SGD, Adafactor, AdamW
+from tasks.training.step import Step
 from tasks.training.strategies import Strategy, Workload
+from tests.tasks.training.self_supervised import Contrastive, Teacher
 from tests.tasks.training.test_trainer import classifier, generator, mnist
 
 
@@ -34,16 +39,36 @@ class Rehearsed:
         function()
 
 
-@pytest.mark.parametrize("optimiser", ["adam", "rmsprop"])
-@pytest.mark.parametrize("kind", ["classifier", "generator"])
-def test_a_rehearsal_leaves_no_trace(kind: str, optimiser: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = generator(mnist()) if kind == "generator" else classifier("mlp1", 8, dropout=True, batch_norm=True)
-    given = replace(given, recipe=replace(given.recipe, optimiser=optimiser, patience=5))
+KINDS = {
+    "classifier": lambda: classifier("mlp1", 8, dropout=True, batch_norm=True),
+    "generator": lambda: generator(mnist()),
+    "contrastive": lambda: replace(classifier("mlp1", 8), learning=Contrastive(64)),
+    "teacher": lambda: replace(classifier("mlp1", 8), learning=Teacher(64, 4.0)),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        *(
+            (kind, {"optimiser": optimiser})
+            for kind in ("classifier", "generator")
+            for optimiser in ("adam", "rmsprop")
+        ),
+        ("contrastive", {"optimiser": LARS(), "schedule": WarmupCosine(5, 1.5)}),
+        ("teacher", {"optimiser": SGD(), "accumulate": 2}),
+        ("teacher", {"optimiser": AdamW(), "schedule": WarmupCosine(5, 1.5)}),
+        ("classifier", {"optimiser": Adafactor(), "accumulate": 4}),
+    ],
+)
+def test_a_rehearsal_leaves_no_trace(kind: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    given = KINDS[kind]()
+    given = replace(given, recipe=replace(given.recipe, patience=5, **settings))
     members = [Member(1, np.arange(22)), Member(2, np.arange(16))]
     workload = Workload(given, resident(given.images, torch.device("cpu")), members, [{}, {}])
     monkeypatch.setattr(stack, "Graphs", Rehearsed)
     # No gradients written out: a GPU follows autograd.
-    monkeypatch.setattr(stack.Stack, "_by_hand", lambda *_: False)
+    monkeypatch.setattr(Step, "_by_hand", lambda *_: None)
     ended = []
     for captured in (False, True):
         (each,) = workload.stacks(Strategy("stack", places=2, captured=captured))

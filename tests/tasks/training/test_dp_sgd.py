@@ -24,6 +24,7 @@ from tasks.training.density_config import DensityTraining, Fold, Privacy, Row
 from tasks.training.elbo import Elbo
 from tasks.training.members import Member, Spec, Trained
 from tasks.training.objective import Batch
+from tasks.training.optimiser_config import AdamW
 from tasks.training.recipe import Recipe
 
 CPU = torch.device("cpu")
@@ -158,6 +159,34 @@ def test_models_whose_rows_may_mix_are_refused(model: str) -> None:
     spec = Spec(Elbo(celeba()), Recipe(1, 4, 1e-3), load(Dataset("photos#32x32#rgb")))
     with pytest.raises(ValueError, match="only model vae has a private form"):
         list(dp_sgd.train_many(spec, [Member(1, np.arange(4))], [CONFIG]))
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"optimiser": "rmsprop"}, "privacy is given and optimiser is rmsprop; it must be adam"),
+        ({"optimiser": AdamW()}, "privacy is given and optimiser is adamw; it must be adam"),
+        ({"schedule": ((1, 0.5),)}, r"privacy is given and schedule is \(\(1, 0.5\),\); it must be \(\)"),
+        ({"patience": 3}, "privacy is given and patience is 3; it must be 0"),
+        ({"precision": "float64"}, "privacy is given and precision is float64; it must be float32"),
+        ({"accumulate": 2}, "privacy is given and accumulate is 2; it must be 1"),
+    ],
+)
+def test_recipes_that_are_not_honoured_are_refused(asked: dict[str, object], message: str) -> None:
+    spec = Spec(Elbo(Dense(Binary((28, 28, 1)), 3, (7, 5))), Recipe(2, 4, 1e-3, **asked), load(Dataset("digits")))
+    with pytest.raises(ValueError, match=message):
+        dp_sgd.train_many(spec, [Member(1, np.arange(4))], [CONFIG], CPU)
+
+
+@pytest.mark.parametrize(
+    "asked", [{"until": 1}, {"after": 0}, {"returns_state": True}, {"replaced": {0: np.zeros((28, 28, 1), np.uint8)}}]
+)
+def test_members_that_are_not_honoured_are_refused(asked: dict[str, object]) -> None:
+    spec = Spec(Elbo(Dense(Binary((28, 28, 1)), 3, (7, 5))), Recipe(2, 4, 1e-3), load(Dataset("digits")))
+    with pytest.raises(
+        ValueError, match="member 0 is a link of a chain, or has rows replaced; it must train in one go"
+    ):
+        dp_sgd.train_many(spec, [Member(1, np.arange(4), **asked)], [CONFIG], CPU)
 
 
 def test_without_opacus_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

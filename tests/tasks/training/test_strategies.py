@@ -1,5 +1,6 @@
 """Which way is taken: what can be tried on a device, what is fastest, and what is settled once."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from tasks.models.networks import Architecture
 from tasks.training import memory, strategies
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.device_data import resident
+from tasks.training.learning_rates import WarmupCosine
 from tasks.training.members import Member, Spec
 from tasks.training.memory import Need
+from tasks.training.optimiser_config import LARS, SGD, Adafactor, AdamW
 from tasks.training.recipe import Recipe
 from tasks.training.strategies import Strategy, UnsupportedStrategy, Workload, benchmarked, candidates, chosen, sizes
 
@@ -105,6 +108,26 @@ def test_sizes_are_cut_to_what_there_is() -> None:
     assert [[64, 256], [64, 100], [30], [1]] == [sizes((64, 256), limit) for limit in (512, 100, 30, 1)]
 
 
+def with_recipe(workload: Workload, **changes: Any) -> Workload:
+    return replace(workload, spec=replace(workload.spec, recipe=replace(workload.spec.recipe, **changes)))
+
+
+def test_choices_are_kept_under_what_speed_depends_on(workload: Workload) -> None:
+    # As before there were other optimisers: what is stored stays valid.
+    assert workload.name.endswith(", mlp1 on 8x8x1, batch 16, adam, float32")
+    assert with_recipe(workload, schedule=((1, 0.5),), learning_rate=1.0).name == workload.name
+    others = [
+        {"optimiser": "rmsprop"},
+        *({"optimiser": optimiser} for optimiser in (SGD(), LARS(), AdamW(), Adafactor())),
+        *({"accumulate": parts} for parts in (2, 4)),
+        {"schedule": WarmupCosine(20)},
+        {"batch": 32},
+    ]
+    names = [workload.name, *(with_recipe(workload, **other).name for other in others)]
+    assert len(names) == len(set(names))
+    assert with_recipe(workload, optimiser=AdamW(beta1=0.5)).name == with_recipe(workload, optimiser=AdamW()).name
+
+
 def test_what_fits_leaves_a_tenth_free() -> None:
     assert [9, 8, 0, 0] == [Need(fixed, 10).fitting(free) for fixed, free in ((0, 100), (10, 100), (95, 100), (0, 0))]
 
@@ -113,6 +136,24 @@ def test_the_memory_of_a_step_is_that_of_its_models_and_what_their_slopes_need(w
     need = memory.need(lambda models: strategies.rehearsed(workload, models), CPU)
     weights = sum(int(np.prod(weight.shape)) for weight in workload.spec.learning.weights.values())
     assert 4 * 4 * weights < need.each < 4 * 6 * weights
+
+
+def test_a_minibatch_in_parts_takes_the_memory_of_a_part() -> None:
+    stream = np.random.default_rng(0)
+    noise = stream.integers(0, 256, (64, 12, 12, 1), dtype=np.uint8), stream.integers(0, 10, 64)
+    images = Images(*noise, *noise, 10)
+    spec = Spec(CrossEntropy(Architecture("cnn1", images.shape, 10)), Recipe(1, 64, 1e-3), images)
+    whole = Workload(spec, resident(images, CPU), [Member(0, np.arange(64))], [{}])
+
+    def taken(parts: int, models: int) -> int:
+        return memory.taken(lambda: strategies.rehearsed(with_recipe(whole, accumulate=parts), models), CPU)
+
+    each = {parts: taken(parts, 3) - taken(parts, 2) for parts in (1, 4)}
+    weights = 4 * sum(int(np.prod(weight.shape)) for weight in spec.learning.weights.values())
+    # Weights, moments, gradients and what autograd keeps of the weights are whole, and parts have a sum of gradients
+    # more: what is divided is the activations.
+    activations = {1: each[1] - 5 * weights, 4: each[4] - 6 * weights}
+    assert activations[4] == pytest.approx(activations[1] / 4, rel=0.1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,90 @@
+"""Schedules of the learning rate: what the first one is multiplied by as training goes on.
+
+Time is in epochs. A schedule says of itself how long it takes: how long a training goes on does not bear on it, so that
+a chain of checkpoints has the rates of the unbroken training. Light enough for plans: it imports no torch.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.ranges import above_zero, at_least
+
+Factors = NDArray[np.float64]
+
+
+class Schedule(Protocol):
+    """Of the learning rate, in a training of any length."""
+
+    within_epochs: ClassVar[bool]  # whether it changes from step to step, and not from epoch to epoch alone
+
+    def factors(self, passed: Factors) -> Factors:
+        """What the first learning rate is multiplied by when so many epochs have passed, whole or in part."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The first learning rate throughout."""
+
+    within_epochs: ClassVar[bool] = False
+
+    def factors(self, passed: Factors) -> Factors:
+        return np.ones_like(passed)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """`changes` holds (epoch, factor), epochs ascending: after so many epochs it is the first rate times the factor."""
+
+    changes: tuple[tuple[int, float], ...]
+
+    within_epochs: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        epochs = [epoch for epoch, _ in self.changes]
+        if epochs != sorted(set(epochs)) or any(epoch < 1 or not factor > 0 for epoch, factor in self.changes):
+            raise ValueError(
+                f"schedule is {self.changes}; it must be pairs of an epoch from 1, ascending, and a factor above 0"
+            )
+
+    def factors(self, passed: Factors) -> Factors:
+        factors = np.ones_like(passed)
+        for epoch, factor in self.changes:
+            factors[passed >= epoch] = factor
+        return factors
+
+
+@dataclass(frozen=True)
+class WarmupCosine:
+    """Linear warm-up from 0 over the first `warmup` epochs, then half a cosine down to `final` times the first rate.
+
+    p / warmup for p < warmup, then final + (1 - final) (1 + cos(pi (p - warmup) / (epochs - warmup))) / 2, where p
+    epochs have passed before the step; `final` from `epochs` on. Loshchilov & Hutter 2017, "SGDR", eq. 5 without
+    restarts, after the warm-up of Goyal et al. 2017; 10 epochs of it as in Chen et al. 2020, "A simple framework for
+    contrastive learning of visual representations".
+    """
+
+    epochs: float  # of both together
+    warmup: float = 10.0
+    final: float = 0.0
+
+    within_epochs: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        above_zero(self, "epochs")
+        at_least(self, {"warmup": 0})
+        if not self.warmup < self.epochs:
+            raise ValueError(f"warmup is {self.warmup}; it must be below epochs, which is {self.epochs}")
+        if not 0 <= self.final <= 1:
+            raise ValueError(f"final is {self.final}; it must be from 0 to 1")
+
+    def factors(self, passed: Factors) -> Factors:
+        rising = passed / self.warmup if self.warmup else np.ones_like(passed)
+        gone = np.clip((passed - self.warmup) / (self.epochs - self.warmup), 0, 1)
+        falling = self.final + (1 - self.final) * (1 + np.cos(math.pi * gone)) / 2
+        return np.where(passed < self.warmup, rising, falling)

@@ -1,0 +1,196 @@
+"""What the models of a stack do with a minibatch: losses, their gradients, the optimiser's step and what follows it.
+
+On a CPU a step is made of the operations of one model, one model after another, where its gradients are written out,
+and of operations on all of them where autograd finds them. On a GPU, which may record it, it is made of operations on
+all models, and depends on no value that only the host knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tasks.models.counter_rng import CounterRng, step_keys
+from tasks.models.layers import Mode
+from tasks.training.device_data import DeviceData
+from tasks.training.members import Spec
+from tasks.training.objective import AfterStep, Batch
+from tasks.training.optimisers.optimiser import Optimiser
+from tasks.training.parameter_buffer import ParameterBuffer
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Rows of every place that are computed at one time: a minibatch, or a part of one."""
+
+    number: int  # within the minibatch
+    pixels: Tensor  # (places, rows, features)
+    labels: Tensor  # (places, rows)
+    real: Tensor | None  # (places, rows) bool; None where no row is padding
+
+
+class Step:
+    """Steps of all places, with the weights in `learned` and what is not learned in `kept`."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        data: DeviceData,
+        learned: ParameterBuffer,
+        kept: ParameterBuffer,
+        optimiser: Optimiser,
+        keys: Tensor,
+    ) -> None:
+        self.learning, self.data = spec.learning, data
+        self.kept, self.optimiser, self.keys = kept, optimiser, keys
+        self.rows = spec.recipe.batch // spec.recipe.accumulate  # of a part
+        self.sums = learned.like() if spec.recipe.accumulate > 1 else None  # of the gradients of parts
+        self.after = self.learning if isinstance(self.learning, AfterStep) else None
+        # Autograd's view of the weights: it records no step before the present one.
+        self.leaves = {name: view.detach().requires_grad_() for name, view in learned.views.items()}
+        self.tensors = {
+            name: self.leaves[name] if name in self.leaves else kept.views[name] for name in self.learning.weights
+        }
+        self._values = {name: tensor.detach() for name, tensor in self.tensors.items()}
+        self.together = keys.device.type != "cpu"
+        self._written_out = not self.together  # as far as is known: whether there are manual gradients
+        # Of one model: its tensors (*shape), its stack of one, its key and its steps. Taken apart here, not in every
+        # step.
+        places = range(len(keys))
+        self._each = [learned.of(place) for place in places]
+        self._alone = [{name: values[place : place + 1] for name, values in self._values.items()} for place in places]
+        self._drawn = list(zip(torch.split(keys, 1), torch.split(optimiser.steps, 1), strict=True))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.kept.buffer.dtype
+
+    def take(self, chosen: Tensor, padded: bool, occupied: Sequence[int], passed: Tensor | None) -> Tensor:
+        """Take a step on these rows of the data, (places, rows), -1 for padding; return the losses (places,).
+
+        `passed` (places,) are the epochs that have passed at its end, where something follows a step.
+        """
+        if padded and len(chosen) == 1 and chosen.device.type == "cpu":  # a model alone needs no padding
+            chosen, padded = chosen[:, : int((chosen >= 0).sum())], False
+        real = (chosen >= 0) if padded else None
+        if self._written_out:
+            losses = self._by_hand(chosen, real, occupied, passed)
+            if losses is not None:
+                return losses
+            self._written_out = False
+        return self._by_autograd(chosen, real, passed)
+
+    def _parts(self, chosen: Tensor, real: Tensor | None) -> Iterator[Part]:
+        rows = chosen if real is None else chosen.clamp(min=0)
+        for number, some in enumerate([rows] if self.sums is None else torch.split(rows, self.rows, 1)):
+            pixels, labels = self.data.rows(some.contiguous())
+            within = slice(number * self.rows, number * self.rows + some.shape[1])
+            yield Part(number, pixels, labels, None if real is None else real[:, within])
+
+    def _draws(self, keys: Tensor, steps: Tensor, part: Part) -> CounterRng:
+        """The draws of a step, or of a part of it."""
+        if self.sums is None:
+            return CounterRng(keys, steps)
+        return CounterRng(step_keys(keys, steps), torch.full_like(keys, part.number))
+
+    # One model after another
+
+    def _by_hand(
+        self, chosen: Tensor, real: Tensor | None, occupied: Sequence[int], passed: Tensor | None
+    ) -> Tensor | None:
+        """Every model's step by its written-out gradients; None where there are none."""
+        counts = {place: chosen.shape[1] if real is None else int(real[place].sum()) for place in occupied}
+        with torch.inference_mode():
+            losses = torch.zeros(len(chosen), dtype=self.dtype)
+            if self.sums is not None:
+                self.sums.buffer.zero_()
+            for part in self._parts(chosen, real):
+                for place, whole in counts.items():
+                    count = min(part.pixels.shape[1], whole - part.number * self.rows)
+                    if count <= 0:
+                        continue
+                    share = 1.0 if self.learning.total else 1 / whole
+                    shares = torch.full((count,), share, dtype=self.dtype)
+                    rows = part.pixels[place], part.labels[place]
+                    if real is not None:
+                        rows = rows[0][:count], rows[1][:count]
+                    draws = self._draws(*self._drawn[place], part)
+                    found = self.learning.manual_gradient(self._each[place], *rows, shares, draws)
+                    if found is None:
+                        return None
+                    loss, gradients = found
+                    losses[place] = losses[place] + loss if part.number else loss
+                    if self.sums is None:
+                        self._finish(place, gradients, passed)
+                    else:
+                        for view, gradient in zip(self.sums.views.values(), gradients, strict=True):
+                            view[place].add_(gradient.view_as(view[place]))
+            if self.sums is not None:
+                for place in (place for place, whole in counts.items() if whole):
+                    self._finish(place, [view[place] for view in self.sums.views.values()], passed)
+        return losses
+
+    def _finish(self, place: int, gradients: Sequence[Tensor], passed: Tensor | None) -> None:
+        self.optimiser.step_of(place, gradients)
+        self._follow(place, passed)
+
+    def _follow(self, place: int, passed: Tensor | None) -> None:
+        if self.after is not None:
+            assert passed is not None
+            self.after.after_step(self._alone[place], passed[place : place + 1])
+
+    # All models together
+
+    def _by_autograd(self, chosen: Tensor, real: Tensor | None, passed: Tensor | None) -> Tensor:
+        count: int | Tensor = chosen.shape[1] if real is None else real.sum(1).clamp(min=1)
+        leaves, losses = list(self.leaves.values()), None
+        if self.sums is not None:
+            self.sums.buffer.zero_()
+        for part in self._parts(chosen, real):
+            with torch.enable_grad():
+                loss = self._loss(part, count)
+                gradients: Sequence[Tensor] = torch.autograd.grad(loss.sum(), leaves)
+            losses = loss.detach() if losses is None else losses + loss.detach()
+            if self.sums is not None:
+                torch._foreach_add_(list(self.sums.views.values()), list(gradients))
+        assert losses is not None
+        active = None if real is None else real.any(1)
+        with torch.no_grad():
+            if self.sums is not None:
+                gradients = list(self.sums.views.values())
+            self.optimiser.step(gradients, active)
+            self._follow_all(active, passed)
+        return losses
+
+    def _loss(self, part: Part, count: int | Tensor) -> Tensor:
+        """What the part adds to each model's loss of a minibatch of `count` rows: (places,)."""
+        real, rows = part.real, part.pixels.shape[1]
+        mode = Mode(
+            training=True,
+            draws=self._draws(self.keys, self.optimiser.steps, part),
+            real=None if real is None else real.to(self.dtype),
+        )
+        found = self.learning.losses(self.tensors, Batch(part.pixels, part.labels, mode))
+        if found.dim() == 1:
+            loss = found if real is None else torch.where(real.any(1), found, 0)
+            share = rows / count if real is None else real.sum(1).to(self.dtype) / count
+            return loss if self.learning.total else loss * share
+        loss = (found if real is None else torch.where(real, found, 0)).sum(1)
+        return loss if self.learning.total else loss / count
+
+    def _follow_all(self, active: Tensor | None, passed: Tensor | None) -> None:
+        """What follows the step, for the models that took it: all by default."""
+        if self.after is None:
+            return
+        assert passed is not None
+        if not self.together:
+            for place in range(len(passed)) if active is None else active.nonzero()[:, 0].tolist():
+                self._follow(place, passed)
+            return
+        before = None if active is None else self.kept.buffer.clone()
+        self.after.after_step(self._values, passed)
+        if active is not None and before is not None:  # who sat it out is put back
+            self.kept.buffer.copy_(torch.where(active[:, None], self.kept.buffer, before))

@@ -1,0 +1,154 @@
+"""The optimisers of many models against torch's own, model by model, and what a model's company bears on: nothing."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tasks.training.optimiser_config import LARS, SGD, Adafactor, AdamW, OptimiserConfig, WeightDecay
+from tasks.training.optimisers.factory import optimiser_of
+from tasks.training.optimisers.optimiser import Optimiser
+from tasks.training.parameter_buffer import ParameterBuffer
+from tasks.training.recipe import OptimiserName, Recipe
+from tests.tasks.training.optimisers.models import CPU, EPSILON, MODELS, RATES, SHAPES, numbers, started
+
+Ours = OptimiserName | OptimiserConfig
+Theirs = Callable[[list[nn.Parameter], float], torch.optim.Optimizer]
+ALL = WeightDecay(0.1, "all")
+EVERY: Sequence[Ours] = [
+    *("adam", "rmsprop", SGD(), SGD(0.0), SGD(nesterov=True, weight_decay=WeightDecay(0.1)), LARS(), AdamW()),
+    *(Adafactor(), Adafactor(relative_step=False, weight_decay=WeightDecay(0.1))),
+]
+
+
+def groups(parameters: list[nn.Parameter], decay: float) -> list[dict[str, object]]:
+    """Matrices, which decay, and vectors, which do not."""
+    matrices, vectors = ([p for p in parameters if (p.dim() > 1) == matrix] for matrix in (True, False))
+    return [{"params": matrices, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}]
+
+
+def made(ours: Ours, weights: ParameterBuffer, rates: Sequence[float] = RATES) -> Optimiser:
+    recipe = Recipe(1, 1, 1.0, optimiser=ours)
+    optimiser = optimiser_of(recipe, weights)
+    optimiser.rates.copy_(torch.tensor(rates, dtype=torch.float64))
+    return optimiser
+
+
+# Both add or clamp by such an epsilon; it bears on nothing here.
+FACTOR = {"eps": (1e-30, 1e-3), "foreach": False}
+AGAINST: list[tuple[Ours, Theirs]] = [
+    ("adam", lambda weights, rate: torch.optim.Adam(weights, lr=rate, eps=EPSILON)),
+    ("rmsprop", lambda weights, rate: torch.optim.RMSprop(weights, lr=rate, alpha=0.9, eps=EPSILON)),
+    (SGD(0.0), lambda weights, rate: torch.optim.SGD(weights, lr=rate)),
+    (SGD(0.9, weight_decay=ALL), lambda weights, rate: torch.optim.SGD(weights, rate, 0.9, weight_decay=0.1)),
+    (
+        SGD(0.8, nesterov=True, weight_decay=WeightDecay(0.1)),
+        lambda weights, rate: torch.optim.SGD(groups(weights, 0.1), rate, 0.8, nesterov=True),
+    ),
+    (
+        AdamW(0.8, 0.95, weight_decay=ALL),
+        lambda weights, rate: torch.optim.AdamW(weights, lr=rate, betas=(0.8, 0.95), weight_decay=0.1),
+    ),
+    (
+        AdamW(epsilon=1e-6, weight_decay=WeightDecay(0.2)),
+        lambda weights, rate: torch.optim.AdamW(groups(weights, 0.2), lr=rate, eps=1e-6),
+    ),
+    (Adafactor(), lambda weights, rate: torch.optim.Adafactor(weights, lr=rate, **FACTOR)),
+    (
+        Adafactor(beta2_decay=0.5, clip=1.5, epsilon2=0.7, weight_decay=ALL),
+        lambda weights, rate: torch.optim.Adafactor(
+            weights, lr=rate, beta2_decay=-0.5, eps=(1e-30, 0.7), d=1.5, weight_decay=0.1, foreach=False
+        ),
+    ),
+    (
+        Adafactor(weight_decay=WeightDecay(0.1)),
+        lambda weights, rate: torch.optim.Adafactor(groups(weights, 0.1), lr=rate, **FACTOR),
+    ),
+]
+
+
+@pytest.mark.parametrize("one_by_one", [True, False])
+@pytest.mark.parametrize(("ours", "theirs"), AGAINST, ids=range(len(AGAINST)))
+def test_every_model_steps_as_torchs_optimiser_with_a_rate_and_a_count_of_its_own(
+    ours: Ours, theirs: Theirs, one_by_one: bool
+) -> None:
+    stream, weights = started()
+    apart = [[nn.Parameter(view[m].clone()) for view in weights.views.values()] for m in range(MODELS)]
+    references = [theirs(parameters, rate) for parameters, rate in zip(apart, RATES, strict=True)]
+    optimiser = made(ours, weights)
+    for step in range(100):
+        active = torch.tensor([True, step % 3 != 1, step > 40])
+        # Small gradients, so that epsilon matters.
+        gradients = [numbers(stream, *view.shape) * 1e-6 for view in weights.views.values()]
+        for m in active.nonzero()[:, 0].tolist():
+            for parameter, gradient in zip(apart[m], gradients, strict=True):
+                parameter.grad = gradient[m].clone()
+            references[m].step()
+            if one_by_one:
+                optimiser.step_of(m, [gradient[m] for gradient in gradients])
+        if not one_by_one:
+            optimiser.step(gradients, None if active.all() else active)
+    assert [100, 67, 59] == optimiser.steps.tolist()
+    for m, parameters in enumerate(apart):
+        for parameter, view in zip(parameters, weights.views.values(), strict=True):
+            assert (parameter.detach() - view[m]).abs().max() < 1e-13
+
+
+@pytest.mark.parametrize("ours", EVERY, ids=str)
+def test_a_model_is_the_same_to_the_bit_alone_and_in_company(ours: Ours) -> None:
+    _, weights = started()
+    together = ParameterBuffer(SHAPES, MODELS, CPU, torch.float32)
+    together.buffer.copy_(weights.buffer)
+    alone = ParameterBuffer(SHAPES, 1, CPU, torch.float32)
+    alone.buffer.copy_(together.buffer[1:2])
+    optimisers = made(ours, together), made(ours, alone, RATES[1:2])
+    stream = torch.Generator().manual_seed(1)
+    for _ in range(20):
+        gradients = [numbers(stream, *view.shape).float() for view in together.views.values()]
+        optimisers[0].step(gradients)
+        optimisers[1].step([gradient[1:2] for gradient in gradients])
+    assert torch.equal(together.buffer[1], alone.buffer[0])
+    for theirs, mine in zip(*(optimiser.moments for optimiser in optimisers), strict=True):
+        assert torch.equal(theirs.buffer[1], mine.buffer[0])
+
+
+@pytest.mark.parametrize("ours", EVERY, ids=str)
+def test_a_model_that_sits_out_keeps_its_weights_and_moments(ours: Ours) -> None:
+    stream, weights = started()
+    optimiser = made(ours, weights)
+
+    def kept() -> list[Tensor]:
+        return [flat.buffer[1].clone() for flat in (weights, *optimiser.moments)]
+
+    optimiser.step([numbers(stream, *view.shape) for view in weights.views.values()])
+    before = kept()
+    optimiser.step([numbers(stream, *view.shape) for view in weights.views.values()], torch.tensor([True, False, True]))
+    assert all(torch.equal(was, now) for was, now in zip(before, kept(), strict=True))
+    assert [2, 1, 2] == optimiser.steps.tolist()
+
+
+@pytest.mark.parametrize("ours", EVERY, ids=str)
+def test_a_rate_of_zero_moves_nothing(ours: Ours) -> None:
+    """As in the first step of a warm-up."""
+    stream, weights = started()
+    before = weights.buffer.clone()
+    made(ours, weights, [0.0] * MODELS).step([numbers(stream, *view.shape) for view in weights.views.values()])
+    assert torch.equal(before, weights.buffer)
+
+
+@pytest.mark.parametrize("ours", EVERY, ids=str)
+def test_a_gradient_of_zero_is_no_trap(ours: Ours) -> None:
+    """As of the embeddings of words that a minibatch has not."""
+    _, weights = started()
+    weights.views["c"].zero_()
+    optimiser = made(ours, weights)
+    for _ in range(3):
+        optimiser.step([torch.zeros_like(view) for view in weights.views.values()])
+    assert weights.buffer.isfinite().all()
+
+
+def test_every_name_and_value_is_made() -> None:
+    _, weights = started()
+    assert [optimiser_of(replace(Recipe(1, 1, 1.0), optimiser=ours), weights) for ours in EVERY]
