@@ -47,11 +47,11 @@ def draw(store: Store, run: str, folder: Path, show_images: bool) -> None:
     seen = open_run(store, run)
     drawn = figures(seen)
     _write_figures(folder / "figures", drawn)
-    public = _page(seen, drawn, _gallery(seen, False))
+    public = _page(seen, drawn, gallery(seen, False))
     document.write(folder / PAGE, public)
     if show_images:
         own = open_run(store, run, Disclosure(words=True))
-        private = _page(own, figures(own), _gallery(own, True))
+        private = _page(own, figures(own), gallery(own, True))
         if private != public:
             document.write(folder / PRIVATE_PAGE, private)
 
@@ -60,7 +60,7 @@ def _page(run: Run, drawn: list[Figure], shown: Gallery | None) -> str:
     return document.render("run.html", gallery=shown, **_context(run, drawn))
 
 
-def _gallery(run: Run, show_images: bool) -> Gallery | None:
+def gallery(run: Run, show_images: bool) -> Gallery | None:
     """The run's pictures or records; None if its audit has none, or there are no results to show.
 
     Images of embedded data are shown to everybody, the user's own and all records only with `show_images`. An audit

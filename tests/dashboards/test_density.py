@@ -25,7 +25,8 @@ from dashboards.audits.density.pictures import ends
 from dashboards.audits.density.score_statistics import Statistics
 from dashboards.figure import Figure
 from dashboards.figures import figures
-from dashboards.gallery import Gallery, Picture, gallery
+from dashboards.gallery import Gallery, Picture
+from dashboards.page import gallery
 from dashboards.run import Run
 from orchestrator.store import Store
 from tasks.audits.density.config import Density

@@ -76,7 +76,7 @@ def test_drawing_loads_no_torch_and_a_gallery_neither(smoke: Run) -> None:
 import sys
 from dashboards.run import open_run
 from dashboards.figures import figures
-from dashboards.gallery import gallery
+from dashboards.page import gallery
 from orchestrator.store import open_store
 run = open_run(open_store({smoke.store.location!r}), {smoke.name!r})
 assert figures(run) and gallery(run, False).pictures

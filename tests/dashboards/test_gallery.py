@@ -14,7 +14,8 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from dashboards.gallery import LONGEST, Gallery, gallery, texts
+from dashboards.gallery import LONGEST, Gallery, texts
+from dashboards.page import gallery
 from orchestrator.store import Store
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.evaluation import burning

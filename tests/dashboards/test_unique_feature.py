@@ -18,7 +18,7 @@ from dashboards.audits.unique_feature.family import ranked
 from dashboards.audits.unique_feature.latents import excited
 from dashboards.figure import Figure
 from dashboards.figures import figures
-from dashboards.gallery import gallery
+from dashboards.page import gallery
 from orchestrator.store import Store, open_store
 from tasks.audits.unique_feature import ranks
 from tasks.audits.unique_feature.feature_family import FAMILY
