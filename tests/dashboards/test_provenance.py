@@ -47,6 +47,7 @@ def test_jobs_of_several_processes_and_calls_are_computed_in_one_way(store: Stor
 def test_the_way_of_training_is_said_and_how_fast_it_went_is_no_difference(store: Store) -> None:
     trained = {"way": "graph", "stack": 32, "steps_per_second": 9_000_000, "bytes_per_member": 10, "device_bytes": 99}
     other = {"stack": 7, "steps_per_second": 8_123_456.5, "bytes_per_member": 11, "device_bytes": 98, "busy": 1}
+    other |= {"continued_from": 3}  # epoch of a checkpoint, which makes no difference
     found = gathered(store, trained, trained | other, {})
     assert ((), "graph") == (found.differing, found.common["way"])
     assert not {"stack", "busy", "steps_per_second"} & set(found.common)
