@@ -30,7 +30,7 @@ class Measured:
     def noted(cls, notes: Mapping[str, Any]) -> Measured | None:
         """The measurement in a task's notes; None where it is incomplete or makes no sense."""
         numbers = [notes.get(name) for name in ("stack", "bytes_per_member", "device_bytes", "busy")]
-        if not all(isinstance(each, int | float) and 0 < each < float("inf") for each in numbers):
+        if not all(isinstance(number, int | float) and 0 < number < float("inf") for number in numbers):
             return None
         stack, bytes_per_member, device_bytes, busy = numbers
         return cls(int(stack), float(bytes_per_member), float(device_bytes), min(1.0, float(busy)))  # type: ignore[arg-type]
@@ -65,14 +65,15 @@ class GpuPacking:
     def learned(self, measured: Sequence[Measured], sharers: int) -> GpuPacking:
         """Updated by the measurements of a call that shared its GPU with `sharers` - 1 others.
 
-        How many are to share it is learned from a call alone: beside others nobody sees how busy it keeps it by itself.
+        The number of sharers is learned from calls that ran alone: the busy share of one call cannot be measured
+        while others use the same GPU.
         """
         if not measured:
             return self
-        stack = max(each.stack for each in measured)
-        needed = stack * max(each.bytes_per_member for each in measured)
-        fitting = int(min(each.device_bytes for each in measured) // needed)
-        busy = sum(each.busy for each in measured) / len(measured)
+        stack = max(job.stack for job in measured)
+        needed = stack * max(job.bytes_per_member for job in measured)
+        fitting = int(min(job.device_bytes for job in measured) // needed)
+        busy = sum(job.busy for job in measured) / len(measured)
         wanted = round(1 / busy) if sharers == 1 else self.sharers
         return replace(self, stack=stack, sharers=max(1, min(wanted, fitting, self.most)))
 

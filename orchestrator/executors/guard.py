@@ -2,7 +2,7 @@
 
 Ray's own processes take about a minute to notice. All of them inherit a mark in their environment; the guard is a
 tiny process that waits on a pipe from the driver, and when the pipe closes kills whatever carries the mark. It reads
-/proc, so there is none where that does not exist: there, leftovers go when Ray notices.
+/proc; on systems without it there is no guard, and leftover processes end when Ray notices.
 """
 
 from __future__ import annotations
@@ -104,25 +104,25 @@ def family(mark: str) -> dict[int, str]:
 
     Ray's agents, which write their titles over their own memory, have been seen without the mark; their parent has it.
     """
-    found = {int(name): seen for name in os.listdir("/proc") if name.isdigit() and (seen := stat(int(name)))}
-    members = set(marked(mark)) & set(found)
+    processes = {int(name): seen for name in os.listdir("/proc") if name.isdigit() and (seen := stat(int(name)))}
+    members = set(marked(mark)) & set(processes)
     grown = True
     while grown:
-        children = {pid for pid, (parent, _) in found.items() if parent in members} - members
+        children = {pid for pid, (parent, _) in processes.items() if parent in members} - members
         members |= children
         grown = bool(children)
-    return {pid: found[pid][1] for pid in members if pid != os.getpid()}
+    return {pid: processes[pid][1] for pid in members if pid != os.getpid()}
 
 
 def sweep(mark: str, known: dict[int, str]) -> int:
-    """Kill every process that is known or found to carry the mark; the number killed."""
-    found = [pid for pid, since in known.items() if (seen := stat(pid)) and seen[1] == since]
-    for pid in found:  # before anything is looked for: the environment of a busy process can be long in coming
+    """Kill every process that is known or carries the mark; return the number killed."""
+    known_pids = [pid for pid, since in known.items() if (seen := stat(pid)) and seen[1] == since]
+    for pid in known_pids:  # before the search: reading the environment of a busy process can take long
         _kill(pid)
-    late = [pid for pid in marked(mark) if pid not in found]
+    late = [pid for pid in marked(mark) if pid not in known_pids]
     for pid in late:
         _kill(pid)
-    return len(found) + len(late)
+    return len(known_pids) + len(late)
 
 
 def _kill(pid: int) -> None:

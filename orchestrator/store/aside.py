@@ -88,10 +88,10 @@ def sweep(tmp: Path, older: float) -> None:
     """Remove what writers left in `tmp` that died more than `older` seconds ago."""
     with suppress(OSError):
         now = time.time()
-        for found in os.scandir(tmp):
+        for file in os.scandir(tmp):
             with suppress(OSError):
-                if unfinished(found.name) and now - found.stat().st_mtime > older:
-                    os.unlink(found.path)
+                if unfinished(file.name) and now - file.stat().st_mtime > older:
+                    os.unlink(file.path)
 
 
 @contextmanager
@@ -121,7 +121,7 @@ def _why(error: OSError) -> str:
 def _broken_link(path: Path) -> Path | None:
     """The link to nothing that a path leads through, if it does."""
     with suppress(OSError):
-        return next((each for each in (path, *path.parents) if each.is_symlink() and not each.exists()), None)
+        return next((folder for folder in (path, *path.parents) if folder.is_symlink() and not folder.exists()), None)
     return None
 
 

@@ -57,10 +57,10 @@ class Bucket:
     """
 
     def __init__(self, location: str) -> None:
-        found = LOCATION.fullmatch(location)
-        if found is None:
+        match = LOCATION.fullmatch(location)
+        if match is None:
             raise StoreError(f"{location!r} is no place in an object store; give s3://bucket/prefix")
-        self._root = found[1] + found[2]
+        self._root = match[1] + match[2]
         self.location = f"s3://{self._root}"
         with self.reading(""):
             self._files = fs.S3FileSystem(
@@ -117,18 +117,18 @@ class Bucket:
         """All objects below a folder, however deep; none where there is no such folder, or no such bucket."""
         start = len(self._root) + 1
         with self.reading(below):
-            found = self._files.get_file_info(fs.FileSelector(self._path(below), allow_not_found=True, recursive=True))
-        return [Object(each.path[start:], each.size, each.mtime) for each in found if each.type == fs.FileType.File]
+            infos = self._files.get_file_info(fs.FileSelector(self._path(below), allow_not_found=True, recursive=True))
+        return [Object(info.path[start:], info.size, info.mtime) for info in infos if info.type == fs.FileType.File]
 
     def names(self) -> list[str]:
         """The objects and folders at the top level. StoreError where there is no such bucket."""
         with self.reading(""):
             if "/" not in self._root:
-                return [each.base_name for each in self._files.get_file_info(fs.FileSelector(self._root))]
-            found = self._files.get_file_info(fs.FileSelector(self._root, allow_not_found=True))
-            if not found:  # or there is no bucket; to list it whole could take long, so put the question by its info
+                return [info.base_name for info in self._files.get_file_info(fs.FileSelector(self._root))]
+            infos = self._files.get_file_info(fs.FileSelector(self._root, allow_not_found=True))
+            if not infos:  # or there is no bucket; to list it whole could take long, so put the question by its info
                 self._exists(self._root.partition("/")[0])
-            return [each.base_name for each in found]
+            return [info.base_name for info in infos]
 
     def _exists(self, bucket: str) -> None:
         if self._files.get_file_info(bucket).type == fs.FileType.NotFound:
@@ -163,5 +163,5 @@ def cause(error: Exception) -> str:
     for words, message in CAUSES.items():
         if any(word in text for word in words.split("|")):
             return message
-    found = re.search(r"AWS Error (.*)", " ".join(text.split()))
-    return found[1] if found else " ".join(text.split())
+    match = re.search(r"AWS Error (.*)", " ".join(text.split()))
+    return match[1] if match else " ".join(text.split())

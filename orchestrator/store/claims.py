@@ -71,7 +71,7 @@ class Claim:
         """One heartbeat, and one listing however many runs are held; what has gone of our claims is put again."""
         self._bucket.put(_name(BEATS, self._mine.token), b"{}")
         there = self._bucket.objects(CLAIMS)
-        names = {each.name for each in there}
+        names = {claimed.name for claimed in there}
         for run, holder, held in _others(self._bucket, there, self._runs, self._mine):
             if held:
                 self._lost = (run, holder)
@@ -115,7 +115,7 @@ def _claim(bucket: Bucket, run: str, mine: Holder) -> None:
         other = others[0][1]
         time.sleep(PAUSE * attempt * random.random())
     assert other is not None
-    heard = max(each.written.timestamp() for each in there if _parts(each.name)[1] == other.token)
+    heard = max(claimed.written.timestamp() for claimed in there if _parts(claimed.name)[1] == other.token)
     raise Held(refusal(run, other, _now(there, mine) - heard))
 
 
@@ -124,18 +124,18 @@ def living(bucket: Bucket) -> dict[str, Holder]:
     there = bucket.objects(CLAIMS)
     if not there:
         return {}
-    found = {}
+    drivers = {}
     now, beats = _time(bucket), _beats(there)
-    for each in there:
-        run, token = _parts(each.name)
+    for claimed in there:
+        run, token = _parts(claimed.name)
         if run == BEATS:
             continue
-        silent = now - max(each.written.timestamp(), beats.get(token, 0.0))
+        silent = now - max(claimed.written.timestamp(), beats.get(token, 0.0))
         with suppress(*UNCLEAR):
-            holder, _ = _read(bucket, each)
+            holder, _ = _read(bucket, claimed)
             if holder.alive(silent) and not (here(holder) and holder.pid == os.getpid()):
-                found[run] = holder
-    return found
+                drivers[run] = holder
+    return drivers
 
 
 def _others(
@@ -145,33 +145,33 @@ def _others(
     there = list(there)
     wanted = set(runs)
     now, beats = _now(there, mine), _beats(there)
-    found = []
-    for each in there:
-        run, token = _parts(each.name)
+    others = []
+    for claimed in there:
+        run, token = _parts(claimed.name)
         if run not in wanted or token == mine.token:
             continue
-        silent = now - max(each.written.timestamp(), beats.get(token, 0.0))
+        silent = now - max(claimed.written.timestamp(), beats.get(token, 0.0))
         if silent > STALE:
-            _remove(bucket, each.name, token)
+            _remove(bucket, claimed.name, token)
             continue
         with suppress(*UNCLEAR):
-            holder, held = _read(bucket, each)
+            holder, held = _read(bucket, claimed)
             if holder.alive(silent):
-                found.append((run, holder, held))
+                others.append((run, holder, held))
             else:
-                _remove(bucket, each.name, token)
-    return found
+                _remove(bucket, claimed.name, token)
+    return others
 
 
 def _beats(there: Iterable[Object]) -> dict[str, float]:
     """When each driver's heart last beat, by its token and the store's clock."""
-    parts = ((*_parts(each.name), each) for each in there)
-    return {token: each.written.timestamp() for run, token, each in parts if run == BEATS}
+    parts = ((*_parts(beat.name), beat) for beat in there)
+    return {token: beat.written.timestamp() for run, token, beat in parts if run == BEATS}
 
 
 def _now(there: Iterable[Object], mine: Holder) -> float:
     """What time it is by the store's clock, as what we have just put tells; 0 where it is not among these."""
-    return max((each.written.timestamp() for each in there if _parts(each.name)[1] == mine.token), default=0.0)
+    return max((claimed.written.timestamp() for claimed in there if _parts(claimed.name)[1] == mine.token), default=0.0)
 
 
 def _time(bucket: Bucket) -> float:
@@ -180,7 +180,7 @@ def _time(bucket: Bucket) -> float:
     name = _name(BEATS, token)
     try:
         bucket.put(name, b"{}")
-        written = [each.written for each in bucket.objects(f"{CLAIMS}/{BEATS}") if each.name == name]
+        written = [beat.written for beat in bucket.objects(f"{CLAIMS}/{BEATS}") if beat.name == name]
         bucket.delete(name)
     except StoreError:
         written = []
@@ -210,12 +210,12 @@ def _read(bucket: Bucket, claim: Object) -> tuple[Holder, bool]:
     """Who claims, and whether it holds. One that is being written anew is read again: its length may just change."""
     for _ in range(READINGS - 1):
         with suppress(Away, ValueError):
-            return _said(bucket, claim)
+            return _decoded(bucket, claim)
         time.sleep(PAUSE / 5)
-    return _said(bucket, claim)
+    return _decoded(bucket, claim)
 
 
-def _said(bucket: Bucket, claim: Object) -> tuple[Holder, bool]:
+def _decoded(bucket: Bucket, claim: Object) -> tuple[Holder, bool]:
     content = json.loads(memoryview(bucket.get(claim.name)).tobytes())
     return Holder(**content["holder"]), bool(content["held"])
 

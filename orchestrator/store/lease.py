@@ -163,19 +163,19 @@ def holder(folder: Path, now: Clock | None = None) -> Holder | None:
     """The living driver of the run in this folder; None where there is none."""
     for name in (LEASE, ELSEWHERE):
         with suppress(OSError):
-            found = _read(folder / name)
-            if found is not None and found.alive(_silent(folder / name, found, now)):
-                return found
+            driver = _read(folder / name)
+            if driver is not None and driver.alive(_silent(folder / name, driver, now)):
+                return driver
     return None
 
 
 def driven(runs: Path, now: Clock | None = None) -> Iterator[tuple[str, Holder]]:
     """The runs that have a living driver, from the few files of living drivers alone."""
     for path in sorted((runs / DRIVERS).glob("*.json")):
-        found = _read(path)
-        if found is not None and found.alive(_silent(path, found, now)):
+        driver = _read(path)
+        if driver is not None and driver.alive(_silent(path, driver, now)):
             with suppress(OSError, ValueError, KeyError, TypeError):
-                yield from ((str(run), found) for run in json.loads(path.read_bytes())["runs"])
+                yield from ((str(run), driver) for run in json.loads(path.read_bytes())["runs"])
 
 
 def _refuse(folder: Path, now: Clock | None, tell: Tell, dead: Holder | None = None) -> Holder | None:
@@ -246,9 +246,9 @@ def _read(path: Path) -> Holder | None:
     except FileNotFoundError:
         return None
     try:
-        found = json.loads(data)
-        found = Holder(**{name: value for name, value in found.items() if name != "runs"})
-        return replace(found, pid=int(found.pid), since=float(found.since), token=str(found.token))
+        fields = json.loads(data)
+        holder = Holder(**{name: value for name, value in fields.items() if name != "runs"})
+        return replace(holder, pid=int(holder.pid), since=float(holder.since), token=str(holder.token))
     except (ValueError, TypeError, AttributeError):
         return Holder("an unreadable lease", "", "", 0, "", touched, "")
 
@@ -256,10 +256,10 @@ def _read(path: Path) -> Holder | None:
 def _sign(folder: Path) -> tuple[int, int] | None:
     """What distinguishes a lease's file from one put in its place; None where there is no file."""
     try:
-        found = _stat(folder / LEASE)
+        status = _stat(folder / LEASE)
     except FileNotFoundError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 def _stat(path: Path) -> os.stat_result:
@@ -278,9 +278,9 @@ def _touch(path: Path, now: Clock | None) -> None:
 def _beat(path: Path, holder: Holder) -> float:
     """Time of the holder's last heartbeat; without a file of its own, of the last time its lease was written."""
     runs = path.parent if path.parent.name == DRIVERS else path.parent.parent
-    for each in (_file(runs, holder), path):
+    for file in (_file(runs, holder), path):
         with suppress(FileNotFoundError):
-            return _stat(each).st_mtime
+            return _stat(file).st_mtime
     return 0.0
 
 
@@ -311,6 +311,6 @@ def _sweep(runs: Path, now: Clock | None) -> None:
     aside.sweep(runs / DRIVERS, 60 * STALE)
     for path in (runs / DRIVERS).glob("*.json"):
         with suppress(OSError):
-            found = _read(path)
-            if found is not None and not found.alive(_silent(path, found, now)):
+            driver = _read(path)
+            if driver is not None and not driver.alive(_silent(path, driver, now)):
                 path.unlink()

@@ -61,11 +61,11 @@ class LocalStore:
         return os.path.lexists(self._path(str(key)))
 
     def keys(self) -> set[str]:
-        found: set[str] = set()
+        keys: set[str] = set()
         for shard in _names(self._results):
             names = _names(self._results / shard)
-            found.update(name[: -len(SUFFIX)] for name in names if name.endswith(SUFFIX) and name.startswith(shard))
-        return found
+            keys.update(name[: -len(SUFFIX)] for name in names if name.endswith(SUFFIX) and name.startswith(shard))
+        return keys
 
     def read(self, key: str) -> pa.Table:
         with self._checked(key) as data:
@@ -103,21 +103,21 @@ class LocalStore:
         batches = [wanted[start : start + BATCH] for start in range(0, len(wanted), BATCH)]
         pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "verify")
         try:
-            for found in pool.map(self._wrong, batches):
-                yield from found
+            for errors in pool.map(self._wrong, batches):
+                yield from errors
         finally:
             pool.shutdown(cancel_futures=True)
 
     def _wrong(self, keys: list[str]) -> list[tuple[str, StoreError]]:
-        found = []
+        errors = []
         for key in keys:
             try:
                 self.record(key)
             except StoreError as error:
-                found.append((key, error))
+                errors.append((key, error))
             except OSError as error:  # damaged, and too many files are open to set it aside
-                found.append((key, Unreadable(f"cannot read {self._path(key)}: {error.strerror}")))
-        return found
+                errors.append((key, Unreadable(f"cannot read {self._path(key)}: {error.strerror}")))
+        return errors
 
     def write_failure(self, key: str, text: str) -> None:
         path = self._failure(key)

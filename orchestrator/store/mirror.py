@@ -58,9 +58,9 @@ class Mirror:
             return
         try:
             objects = self._bucket.objects(RUNS)
-            there = {each.name.split("/")[1] for each in objects if each.name.endswith(f"/{FIRST}")}
-            flat = [each for each in objects if each.name.count("/") == 2 and each.name.endswith(LOOKED_AT)]
-            self._bring(each for each in flat if each.name.split("/")[1] in there)
+            there = {stored.name.split("/")[1] for stored in objects if stored.name.endswith(f"/{FIRST}")}
+            flat = [stored for stored in objects if stored.name.count("/") == 2 and stored.name.endswith(LOOKED_AT)]
+            self._bring(stored for stored in flat if stored.name.split("/")[1] in there)
             self._note_drivers()
         except StoreError:
             if self._pulled is None:  # later what is there will do
@@ -77,17 +77,17 @@ class Mirror:
             return
         self._pushed[run] = now
         folder = self.home / RUNS / run
-        found = {path: _state(path) for path in _files(folder)}
-        new = [path for path, state in found.items() if state is not None and self._copied.get(path) != state]
+        states = {path: _state(path) for path in _files(folder)}
+        new = [path for path, state in states.items() if state is not None and self._copied.get(path) != state]
         with ThreadPoolExecutor(JOURNEYS, "push") as pool:
             list(pool.map(self._put, (path for path in new if path.name != FIRST)))
         if folder / FIRST in new:
             self._put(folder / FIRST)
         if last:
-            names = {self._name(path) for path in found}
-            for each in self._bucket.objects(f"{RUNS}/{run}/{TABLES}"):
-                if each.name not in names:
-                    self._bucket.delete(each.name)
+            names = {self._name(path) for path in states}
+            for table in self._bucket.objects(f"{RUNS}/{run}/{TABLES}"):
+                if table.name not in names:
+                    self._bucket.delete(table.name)
 
     def _put(self, path: Path) -> None:
         with suppress(FileNotFoundError):
@@ -100,16 +100,16 @@ class Mirror:
         with ThreadPoolExecutor(JOURNEYS, "pull") as pool:
             list(pool.map(self._bring_one, objects))
 
-    def _bring_one(self, each: Object) -> None:
-        path = self.home / each.name
+    def _bring_one(self, stored: Object) -> None:
+        path = self.home / stored.name
         state = _state(path)
-        if state is None or _newer(each, path, state):
+        if state is None or _newer(stored, path, state):
             with suppress(FileNotFoundError):  # it has just gone
-                data = memoryview(self._bucket.get(each.name)).tobytes()
+                data = memoryview(self._bucket.get(stored.name)).tobytes()
                 with aside.writing(path):
-                    _write(path, data, each.written)
+                    _write(path, data, stored.written)
                 self._copied[path] = _state(path) or (0, 0)
-        elif state[0] == each.size:
+        elif state[0] == stored.size:
             self._copied[path] = state
 
     def _note_drivers(self) -> None:
@@ -128,13 +128,13 @@ class Mirror:
         return path.relative_to(self.home).as_posix()
 
 
-def _newer(each: Object, path: Path, state: tuple[int, int]) -> bool:
+def _newer(stored: Object, path: Path, state: tuple[int, int]) -> bool:
     """Whether the object store's copy replaces the local one."""
     if path.name in FIXED or TABLES in path.parts[-3:]:
         return False
     if path.name == LOG:
-        return each.size > state[0]
-    return each.written > datetime.fromtimestamp(state[1] / 1e9, UTC)
+        return stored.size > state[0]
+    return stored.written > datetime.fromtimestamp(state[1] / 1e9, UTC)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -142,17 +142,17 @@ def _files(folder: Path) -> list[Path]:
 
     Nor what workers keep for the run: they put it where it belongs, and what lies here is a copy.
     """
-    found = (path for path in folder.rglob("*") if path.is_file() and path.parent != folder / KEPT)
-    paths = sorted(path for path in found if path.name not in OURS)
+    files = (path for path in folder.rglob("*") if path.is_file() and path.parent != folder / KEPT)
+    paths = sorted(path for path in files if path.name not in OURS)
     return [path for path in paths if not (path.name[0] == "." or path.suffix == ".tmp" or aside.unfinished(path.name))]
 
 
 def _state(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
 def _write(path: Path, data: bytes, written: datetime | None = None) -> None:

@@ -56,11 +56,11 @@ class ObjectStore:
         return Mirror(self._bucket, Path(home).expanduser().absolute() / self.location.removeprefix("s3://"))
 
     def keys(self) -> set[str]:
-        names = (each.name.rpartition("/")[2] for each in self._bucket.objects(RESULTS))
-        found = {name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)}
-        if not found and not is_there(self._bucket):  # a bucket that has gone is listed as an empty one
+        names = (stored.name.rpartition("/")[2] for stored in self._bucket.objects(RESULTS))
+        keys = {name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)}
+        if not keys and not is_there(self._bucket):  # a bucket that has gone is listed as an empty one
             raise StoreError(f"the store {self.location} has gone")
-        return found
+        return keys
 
     def read(self, key: str) -> pa.Table:
         with self._checked(key) as data:
@@ -90,7 +90,7 @@ class ObjectStore:
 
         pool = ThreadPoolExecutor(JOURNEYS, "verify")
         try:
-            yield from (found for found in pool.map(self._wrong, keys) if found is not None)
+            yield from (unsound for unsound in pool.map(self._wrong, keys) if unsound is not None)
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -119,7 +119,7 @@ class ObjectStore:
     @cached_property
     def _failed(self) -> set[str]:
         """Keys with a failure when this was first asked: nearly no job has one, and each question is a request."""
-        return {each.name.rpartition("/")[2].removesuffix(".txt") for each in self._bucket.objects(FAILURES)}
+        return {stored.name.rpartition("/")[2].removesuffix(".txt") for stored in self._bucket.objects(FAILURES)}
 
     def state(self, key: str) -> bytes:
         try:
@@ -136,7 +136,7 @@ class ObjectStore:
         self._bucket.delete(_state(key))
 
     def states(self) -> set[str]:
-        names = (each.name.rpartition("/")[2] for each in self._bucket.objects(STATES))
+        names = (stored.name.rpartition("/")[2] for stored in self._bucket.objects(STATES))
         return {name.removesuffix(state.SUFFIX) for name in names if name.endswith(state.SUFFIX)}
 
     def kept(self, run: str, name: str) -> bytes | None:

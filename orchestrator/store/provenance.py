@@ -23,13 +23,13 @@ def process() -> str:
 @functools.cache
 def versions() -> Mapping[str, str]:
     """The versions of Python and of the packages that bear on numbers; those that are not installed are left out."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 @functools.cache
