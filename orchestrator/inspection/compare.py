@@ -50,14 +50,16 @@ class Comparison:
 def compare(store: Store, a: Journal, b: Journal) -> Comparison:
     """The comparison of two runs, complete or not; SpecError for a sweep, which has several."""
     both = (a, b)
-    abouts = tuple(each.about() for each in both)
+    abouts = tuple(journal.about() for journal in both)
     for journal, about in zip(both, abouts, strict=True):
         if "cells" in about:
             cells = ", ".join(about["cells"])
             raise SpecError(f"{journal.run} is a sweep; compare two of its runs ({cells}), or look at its own report")
     configs = [dict(flat(about["config"])) | {"preset": about["preset"]} for about in abouts]
     made = [{"commit": about.get("commit"), **about.get("versions", {})} for about in abouts]
-    tables = [{_name(row): row for row in results.read(each, store, "summary").table.to_pylist()} for each in both]
+    tables = [
+        {_name(row): row for row in results.read(journal, store, "summary").table.to_pylist()} for journal in both
+    ]
     return Comparison(
         runs=(a.run, b.run),
         audits=(abouts[0]["audit"], abouts[1]["audit"]),

@@ -49,11 +49,11 @@ class Disclosure:
 
     def _stand_in(self, text: str, pattern: str) -> str:
         if text not in self._stand_ins:
-            number, found = 1, f"<{pattern}>"
-            while found in self._stand_ins.values():
+            number, stand_in = 1, f"<{pattern}>"
+            while stand_in in self._stand_ins.values():
                 number += 1
-                found = f"<{pattern} ({number})>"
-            self._stand_ins[text] = found
+                stand_in = f"<{pattern} ({number})>"
+            self._stand_ins[text] = stand_in
         return self._stand_ins[text]
 
     def _about(self, folder: Path, about: dict[str, Any]) -> dict[str, Any]:
@@ -62,16 +62,16 @@ class Disclosure:
             cells = [Journal(folder.with_name(name)).about() for name in about["cells"]]
             settings = about.get("settings") or [cell.get("setting") for cell in cells]
             pairs = zip(cells, settings, strict=True)
-            told = [self._setting(typed(cell), setting or {}) for cell, setting in pairs]
-            return {**about, "settings": told, **self._asked(about, typed(cells[0]), told)}
+            public_settings = [self._setting(typed(cell), setting or {}) for cell, setting in pairs]
+            return {**about, "settings": public_settings, **self._asked(about, typed(cells[0]), public_settings)}
         if "config" not in about:
             return about
         config = typed(about)
-        told = without_text(about["config"]) if config is None else plain(self.public(config))
-        if config is not None and plain(config) == told:
-            told = about["config"]  # as it was written: fields that have come since are no part of the run
+        shown = without_text(about["config"]) if config is None else plain(self.public(config))
+        if config is not None and plain(config) == shown:
+            shown = about["config"]  # as it was written: fields that have come since are no part of the run
         setting = {"setting": self._setting(config, about["setting"])} if about.get("setting") else {}
-        return {**about, "config": told, **setting, **self._asked(about, config, [])}
+        return {**about, "config": shown, **setting, **self._asked(about, config, [])}
 
     def _asked(self, about: Mapping[str, Any], config: Any, settings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """What was asked for; values that a sweep varied as its cells' settings have them."""

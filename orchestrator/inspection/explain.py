@@ -25,9 +25,9 @@ def run(journal: Journal, store: Store) -> dict[str, Any]:
     stored = store.keys()
     tasks: dict[str, str] = {}
     events: dict[str, set[str]] = {"stored": set(), "done": set(), "failed": set()}
-    for each in runs:
-        tasks |= each.tasks()
-        for event in each.last_start():
+    for part in runs:
+        tasks |= part.tasks()
+        for event in part.last_start():
             if event["event"] in events and "key" in event:
                 events[event["event"]].add(event["key"])
     sets = {
@@ -85,7 +85,8 @@ def key(store: Store, name: str) -> dict[str, Any]:
         try:
             record = dict(store.record(name))
             inputs = [
-                {"key": each, "task": known.tasks.get(each, ""), "stored": each in stored} for each in record["inputs"]
+                {"key": below, "task": known.tasks.get(below, ""), "stored": below in stored}
+                for below in record["inputs"]
             ]
             first = {name: record.pop(name) for name in ("task", "version", "config")}
             return answer | {"state": "stored"} | first | {"inputs": inputs} | {"key": name, **record, "inputs": inputs}
@@ -94,7 +95,7 @@ def key(store: Store, name: str) -> dict[str, Any]:
     if not runs:
         return answer | {"state": "absent"}
     job, plan = _planned(store, name, runs)
-    absent = [each for each in plan.waits(name) if each not in stored]
+    absent = [below for below in plan.waits(name) if below not in stored]
     traceback = store.failure(name)
     living = any(status.status(journal, store).state == "running" for journal in runs)
     mark = marks(job.function)
@@ -102,7 +103,7 @@ def key(store: Store, name: str) -> dict[str, Any]:
         "task": mark.name,
         "version": mark.version,
         "config": plain(job.config),
-        "inputs": [{"key": each, "task": plan.task(each), "stored": each in stored} for each in plan.inputs[name]],
+        "inputs": [{"key": below, "task": plan.task(below), "stored": below in stored} for below in plan.inputs[name]],
         "state": "failed" if traceback else "waiting" if absent or living else "absent",
         "waits_for": absent,
         "traceback": traceback,
@@ -119,7 +120,7 @@ def _planned(store: Store, name: str, having: Iterable[Journal]) -> tuple[Job, P
     from orchestrator.run_folder.description import reopened
 
     problem: EngramError | None = None
-    for journal in sorted(having, key=lambda each: each.about().get("created", ""), reverse=True):
+    for journal in sorted(having, key=lambda run: run.about().get("created", ""), reverse=True):
         try:
             plan = reopened(journal)[1]
             return plan.jobs[name], plan
@@ -133,11 +134,11 @@ def _nearest(store: Store, name: str, job: Job, plan: Plan, same_task: Iterable[
     stored = store.keys()
     mark = marks(job.function)
     config = plain(job.config)
-    found: list[tuple[int, dict[str, Any]]] = []
+    candidates: list[tuple[int, dict[str, Any]]] = []
     for other in same_task:
         if other not in stored:
             continue
-        if len(found) >= NEIGHBOURS:
+        if len(candidates) >= NEIGHBOURS:
             break
         try:
             record = store.record(other)
@@ -149,8 +150,8 @@ def _nearest(store: Store, name: str, job: Job, plan: Plan, same_task: Iterable[
             says["version"] = [mark.version, record["version"]]
         if list(record["inputs"]) != list(plan.inputs[name]):
             says["inputs"] = "differ"
-        found.append((len(fields) + ("version" in says) + ("inputs" in says), says))
-    return min(found, key=lambda each: each[0])[1] if found else None
+        candidates.append((len(fields) + ("version" in says) + ("inputs" in says), says))
+    return min(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
 
 
 def _differences(one: Any, other: Any, path: str = "") -> Iterator[tuple[str, tuple[Any, Any]]]:

@@ -22,11 +22,11 @@ def telling(settings: Sequence[Setting]) -> list[str]:
     ]
 
     def apart(fields: Sequence[str]) -> int:
-        return len({tuple(each[name] for name in fields) for each in words})
+        return len({tuple(texts[name] for name in fields) for texts in words})
 
     kept = names
     for name in reversed(names):
-        fewer = [each for each in kept if each != name]
+        fewer = [field for field in kept if field != name]
         if apart(fewer) == apart(names):
             kept = fewer
     return kept

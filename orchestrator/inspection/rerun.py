@@ -24,7 +24,7 @@ def rerun(store: Store, key: str) -> dict[str, Any]:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     job, plan = planned(store, key)
     try:
-        inputs = [store.read(each) for each in plan.inputs[key]]
+        inputs = [store.read(below) for below in plan.inputs[key]]
     except (Absent, Damaged) as error:
         raise EngramError(f"an input of {key[:12]} is not there: {error}; resume its run first") from None
     clock = time.perf_counter()
@@ -66,12 +66,14 @@ def differences(table: Any, stored: Any) -> list[dict[str, Any]]:
         return [{"column": None, "problem": f"columns are {table.schema.names}, were {stored.schema.names}"}]
     if len(table) != len(stored):
         return [{"column": None, "problem": f"{len(table)} rows, were {len(stored)}"}]
-    found = []
+    columns = []
     for name in table.schema.names:
         if content(table.select([name])) != content(stored.select([name])):
             pairs = list(zip(table[name].to_pylist(), stored[name].to_pylist(), strict=True))
-            numbers = [pair for pair in pairs if all(isinstance(each, int | float) and each == each for each in pair)]
+            numbers = [
+                pair for pair in pairs if all(isinstance(value, int | float) and value == value for value in pair)
+            ]
             apart = [abs(a - b) for a, b in numbers]
             rows = sum(a != b and not (a != a and b != b) for a, b in pairs)
-            found.append({"column": name, "rows": rows, "largest": max(apart, default=None)})
-    return found or [{"column": None, "problem": "the schemas' metadata differ"}]
+            columns.append({"column": name, "rows": rows, "largest": max(apart, default=None)})
+    return columns or [{"column": None, "problem": "the schemas' metadata differ"}]

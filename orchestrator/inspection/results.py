@@ -47,30 +47,30 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
     settings = cells(journal)
     if not settings:
         return _rows(journal, store, name)
-    found = {}
+    by_cell = {}
     problem: SpecError | None = None
     for cell in settings:
         try:
-            found[cell] = _rows(journal.beside(cell), store, name)
+            by_cell[cell] = _rows(journal.beside(cell), store, name)
         except SpecError as error:
             problem = problem or error
-    if problem is not None and not found:
+    if problem is not None and not by_cell:
         raise problem
     fields = list(dict.fromkeys(field for setting in settings.values() for field in setting))
     columns = {"run": list(settings)}
     columns |= {field: _uniform([setting.get(field) for setting in settings.values()]) for field in fields}
     parts = [
-        _beside(found[cell].table, {field: values[at] for field, values in columns.items()})
+        _beside(by_cell[cell].table, {field: values[at] for field, values in columns.items()})
         for at, cell in enumerate(settings)
-        if cell in found and found[cell].table.num_columns
+        if cell in by_cell and by_cell[cell].table.num_columns
     ]
     whole = pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
     telling = {"run", *labels.telling(list(settings.values()))}
     named = list(zip(columns, whole.schema.names, strict=False))  # a column may be called otherwise than its field
     return Rows(
         table=whole,
-        planned=sum(rows.planned for rows in found.values()),
-        absent=sum(rows.absent for rows in found.values()),
+        planned=sum(rows.planned for rows in by_cell.values()),
+        absent=sum(rows.absent for rows in by_cell.values()),
         varied=tuple(column for field, column in named if field in telling),
         alongside=tuple(column for field, column in named if field not in telling),
     )

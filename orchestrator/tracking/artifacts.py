@@ -65,8 +65,8 @@ def single(journal: Journal) -> list[str]:
     """The tables made by one job; for a sweep, those that are in every cell that has them."""
     cells = [journal.beside(name) for name in journal.about().get("cells", ())]
     parts: dict[str, int] = {}
-    for each in cells or [journal]:
-        for name, keys in status.roots(each).items():
+    for run in cells or [journal]:
+        for name, keys in status.roots(run).items():
             parts[name] = max(parts.get(name, 0), len(keys))
     return [name for name, most in parts.items() if most == 1]
 
@@ -78,8 +78,8 @@ def fingerprint(journal: Journal, store: Store) -> str:
         seen.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     about = journal.about()
     seen.update(json.dumps(about, sort_keys=True).encode())
-    for each in [journal.beside(name) for name in about["cells"]] if "cells" in about else [journal]:
-        for keys in each.roots().values():
+    for run in [journal.beside(name) for name in about["cells"]] if "cells" in about else [journal]:
+        for keys in run.roots().values():
             if len(keys) == 1:
                 seen.update(f"{keys[0]} {keys[0] in store}\n".encode())
     return seen.hexdigest()

@@ -31,9 +31,9 @@ def problem(path: Path) -> str | None:
         return "it is empty"
     try:
         with closing(_opened(path)) as database:
-            (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
-            if found != "ok":
-                return str(found)
+            (outcome,) = database.execute("PRAGMA quick_check(1)").fetchone()
+            if outcome != "ok":
+                return str(outcome)
             # The first experiment is the last that MLflow makes.
             whole = database.execute("SELECT 1 FROM experiments LIMIT 1").fetchone()
             return None if whole else "it was never completed"
@@ -97,10 +97,10 @@ def set_aside(path: Path, runs: Iterable[str]) -> Path:
 def owed(path: Path) -> list[str]:
     """The runs of a database that was set aside which are still to be delivered anew."""
     try:
-        found = json.loads((path.parent / OWED).read_text(encoding="utf-8"))
+        names = json.loads((path.parent / OWED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return []
-    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def owe(path: Path, runs: Sequence[str]) -> None:

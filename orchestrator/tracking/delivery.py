@@ -79,7 +79,7 @@ class Delivery:
 
         Where it was before, nothing is started. `impatient` says that there is no more time.
         """
-        if all(delivered(each, self.store, self.target) for each in self._journals):
+        if all(delivered(journal, self.store, self.target) for journal in self._journals):
             self.close()
             return []
         if self._child is None:
@@ -94,8 +94,8 @@ class Delivery:
 
     def address(self, run: str) -> str | None:
         """The address where a person finds the run."""
-        found = receipt.read(self.store.folder("runs", run))
-        return found.address if found and found.uri == self.target.public_uri else None
+        last = receipt.read(self.store.folder("runs", run))
+        return last.address if last and last.uri == self.target.public_uri else None
 
     def _again(self) -> str:
         """The command that delivers the rest, to the same place."""
@@ -156,23 +156,23 @@ class Delivery:
 
 def addresses(delivery: Delivery | None, runs: Sequence[str]) -> dict[str, str]:
     """The addresses of those of these runs that are tracked."""
-    found = {run: delivery.address(run) for run in runs} if delivery else {}
-    return {run: address for run, address in found.items() if address}
+    urls = {run: delivery.address(run) for run in runs} if delivery else {}
+    return {run: address for run, address in urls.items() if address}
 
 
 def delivered(journal: Journal, store: Store, target: Target) -> bool:
     """Whether this target has everything in the run's folder: no event and no changed file since."""
-    found = receipt.read(journal.folder)
-    if found is None or not found.state or (target.public_uri, target.experiment) != (found.uri, found.experiment):
+    last = receipt.read(journal.folder)
+    if last is None or not last.state or (target.public_uri, target.experiment) != (last.uri, last.experiment):
         return False
-    if target.database is not None and not database.holds(target.database, found.run_id):
+    if target.database is not None and not database.holds(target.database, last.run_id):
         return False
-    events, position = journal.events_from(found.position)
+    events, position = journal.events_from(last.position)
     ends = [event["event"] for event in events if is_end(event)]
-    if any(map(is_news, events)) or (ends and ends[-1] != found.state):
+    if any(map(is_news, events)) or (ends and ends[-1] != last.state):
         return False
-    if found.fingerprint != artifacts.fingerprint(journal, store):
+    if last.fingerprint != artifacts.fingerprint(journal, store):
         return False
     with suppress(OSError):
-        receipt.write(journal.folder, replace(found, position=position))  # what was read need not be read next time
+        receipt.write(journal.folder, replace(last, position=position))  # what was read need not be read next time
     return True

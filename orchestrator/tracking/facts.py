@@ -41,31 +41,31 @@ class Input:
 
 def config(about: Mapping[str, Any]) -> Any:
     """A run's config, typed; plain where its audit has gone or has changed since."""
-    found = typed(about)
-    return about.get("config", {}) if found is None else found
+    with_types = typed(about)
+    return about.get("config", {}) if with_types is None else with_types
 
 
 def params(about: Mapping[str, Any]) -> dict[str, str]:
     """The config flattened to dotted names, after audit and preset."""
-    found = {"audit": about["audit"], "preset": about.get("preset")}
-    found |= dict(flat(config(about)))
-    texts = {_named(name): _text(value) for name, value in found.items() if value is not None}
+    fields = {"audit": about["audit"], "preset": about.get("preset")}
+    fields |= dict(flat(config(about)))
+    texts = {_named(name): _text(value) for name, value in fields.items() if value is not None}
     return {name: text[:LONGEST_VALUE] for name, text in texts.items()}
 
 
-def common(each: list[dict[str, str]]) -> dict[str, str]:
+def common(of_runs: list[dict[str, str]]) -> dict[str, str]:
     """The params that all of these share."""
-    first = each[0]
-    return {name: value for name, value in first.items() if all(other.get(name) == value for other in each)}
+    first = of_runs[0]
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in of_runs)}
 
 
 def inputs(about: Mapping[str, Any]) -> list[Input]:
     """The data sets of the config, each once."""
-    found: dict[tuple[str, str], list[str]] = {}
+    contexts: dict[tuple[str, str], list[str]] = {}
     for field, part in walk(config(about)):
         if isinstance(part, Dataset):
-            found.setdefault((part.name, part.digest), []).append(field)
-    return [Input(name, digest, ", ".join(where)) for (name, digest), where in found.items()]
+            contexts.setdefault((part.name, part.digest), []).append(field)
+    return [Input(name, digest, ", ".join(where)) for (name, digest), where in contexts.items()]
 
 
 def tags(journal: Journal, cells: Sequence[Journal]) -> dict[str, str]:
@@ -73,7 +73,7 @@ def tags(journal: Journal, cells: Sequence[Journal]) -> dict[str, str]:
     about = journal.about()
     first = cells[0].about()
     plan = hashlib.sha256(" ".join(sorted({key for cell in cells for key in cell.tasks()})).encode())
-    found = {
+    values = {
         "engram.audit": about["audit"],
         "engram.preset": first.get("preset"),
         "engram.kind": "sweep" if "cells" in about else "cell",
@@ -82,7 +82,7 @@ def tags(journal: Journal, cells: Sequence[Journal]) -> dict[str, str]:
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": first.get("commit"),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in values.items() if value}
 
 
 def answer(journal: Journal, store: Store) -> dict[str, str]:
@@ -99,14 +99,14 @@ def metrics(journal: Journal, store: Store) -> dict[str, float]:
 
     What is null or no number is left out.
     """
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for row in results.summary(journal, store).table.to_pylist():
         name = metric_name(row["metric"], row.get("setting"))
         for suffix, column in (("", "estimate"), (".low", "low"), (".high", "high")):
             value = row.get(column)
             if value is not None and math.isfinite(value):
-                found[_free(f"{name}{suffix}", found)] = float(value)
-    return found
+                values[_free(f"{name}{suffix}", values)] = float(value)
+    return values
 
 
 def metric_name(metric: str, setting: str | None) -> str:
@@ -117,8 +117,8 @@ def metric_name(metric: str, setting: str | None) -> str:
         varied = {"setting": setting}
     if not isinstance(varied, Mapping):
         varied = {"setting": varied}
-    said = " ".join(f"{_part(name)}:{_part(_text(value))}" for name, value in varied.items())
-    return (f"{_part(metric)}/{said}" if said else _part(metric))[: LONGEST_NAME - len(".high")]
+    label = " ".join(f"{_part(name)}:{_part(_text(value))}" for name, value in varied.items())
+    return (f"{_part(metric)}/{label}" if label else _part(metric))[: LONGEST_NAME - len(".high")]
 
 
 def _free(name: str, taken: Mapping[str, float]) -> str:
@@ -142,5 +142,5 @@ def _named(field: str) -> str:
 
 
 def _text(value: Any) -> str:
-    told = plain(value)
-    return told if isinstance(told, str) else json.dumps(jsonable(told))
+    plain_value = plain(value)
+    return plain_value if isinstance(plain_value, str) else json.dumps(jsonable(plain_value))

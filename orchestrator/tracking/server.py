@@ -61,33 +61,35 @@ class Server:
         from mlflow.exceptions import MlflowException
 
         name = self.target.experiment
-        found = self.client.get_experiment_by_name(name)
-        if found is None:
+        experiment = self.client.get_experiment_by_name(name)
+        if experiment is None:
             place = None if self.target.remote else (self.folder / ARTIFACTS).as_uri()
             try:
                 return str(self.client.create_experiment(name, artifact_location=place))
             except MlflowException:
-                found = self.client.get_experiment_by_name(name)  # somebody else has made it meanwhile
-                if found is None:
+                experiment = self.client.get_experiment_by_name(name)  # somebody else has made it meanwhile
+                if experiment is None:
                     raise
-        if found.lifecycle_stage != "active":
-            again = f"MLFLOW_TRACKING_URI={self.target.public_uri} mlflow experiments restore -x {found.experiment_id}"
+        if experiment.lifecycle_stage != "active":
+            again = (
+                f"MLFLOW_TRACKING_URI={self.target.public_uri} mlflow experiments restore -x {experiment.experiment_id}"
+            )
             raise Undeliverable(
                 f"the experiment {name!r} has been deleted in MLflow; restore it ({again}), "
                 "or give another name by --experiment"
             )
-        return str(found.experiment_id)
+        return str(experiment.experiment_id)
 
     def run(self, name: str, store_id: str, began: float, tags: Mapping[str, str]) -> str:
         """The id of the run with this name, created where there is none."""
         mine = f"tags.`engram.run` = '{name}' and tags.`engram.store` = '{store_id}'"
         with locked(self.folder / LOCK):
-            found = self.client.search_runs([self.experiment], mine, max_results=100)
-            if not found:
+            runs = self.client.search_runs([self.experiment], mine, max_results=100)
+            if not runs:
                 tags = {**tags, "engram.run": name, "engram.store": store_id}
                 made = self.client.create_run(self.experiment, int(began * 1000), tags=dict(tags), run_name=name)
                 return str(made.info.run_id)
-            first, *others = sorted(found, key=lambda run: (run.info.start_time, run.info.run_id))
+            first, *others = sorted(runs, key=lambda run: (run.info.start_time, run.info.run_id))
             for other in others:  # a server that answered too late has made a run for nobody
                 self.client.delete_run(other.info.run_id)
             return str(first.info.run_id)
@@ -184,7 +186,7 @@ class Entry:
         for name, value in facts.metrics(self.journal, self.store).items():
             if there.get(name) != value:
                 history = server.client.get_metric_history(run_id, name) if name in there else ()
-                fresh.append(Metric(name, value, time, 1 + max((each.step for each in history), default=-1)))
+                fresh.append(Metric(name, value, time, 1 + max((metric.step for metric in history), default=-1)))
         self._log(metrics=fresh)
 
     def _files(self) -> dict[str, str]:
@@ -192,38 +194,40 @@ class Entry:
         server, run_id = self._opened()
         assert self.receipt is not None
         shown = []
-        for each in artifacts.of(self.journal, self.store):
-            if each.table:
-                shown.append({"path": each.path, "type": "table"})
-            if self.receipt.artifacts.get(each.path) != each.digest:
-                _upload(server.client, run_id, each, server.folder)
-                self.receipt = replace(self.receipt, artifacts={**self.receipt.artifacts, each.path: each.digest})
+        for artifact in artifacts.of(self.journal, self.store):
+            if artifact.table:
+                shown.append({"path": artifact.path, "type": "table"})
+            if self.receipt.artifacts.get(artifact.path) != artifact.digest:
+                _upload(server.client, run_id, artifact, server.folder)
+                self.receipt = replace(
+                    self.receipt, artifacts={**self.receipt.artifacts, artifact.path: artifact.digest}
+                )
         return {"mlflow.loggedArtifacts": json.dumps(shown)} if shown else {}
 
     def _inputs(self, seen: Any) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        there = {(each.dataset.name, each.dataset.digest) for each in seen.inputs.dataset_inputs}
+        there = {(logged.dataset.name, logged.dataset.digest) for logged in seen.inputs.dataset_inputs}
         fresh = [
             DatasetInput(
-                Dataset(each.name, each.digest[: facts.DIGEST], "engram", each.source),
-                [InputTag("mlflow.data.context", each.context)],
+                Dataset(dataset.name, dataset.digest[: facts.DIGEST], "engram", dataset.source),
+                [InputTag("mlflow.data.context", dataset.context)],
             )
-            for entry in self._each()
-            for each in facts.inputs(entry.about)
-            if (each.name, each.digest[: facts.DIGEST]) not in there
+            for entry in self._runs()
+            for dataset in facts.inputs(entry.about)
+            if (dataset.name, dataset.digest[: facts.DIGEST]) not in there
         ]
         if fresh:
             server, run_id = self._opened()
             server.client.log_inputs(run_id, fresh)
 
     def _params(self) -> dict[str, str]:
-        return facts.common([facts.params(entry.about) for entry in self._each()])
+        return facts.common([facts.params(entry.about) for entry in self._runs()])
 
     def _tags(self) -> dict[str, str]:
-        return facts.tags(self.journal, [entry.journal for entry in self._each()])
+        return facts.tags(self.journal, [entry.journal for entry in self._runs()])
 
-    def _each(self) -> Sequence[Entry]:
+    def _runs(self) -> Sequence[Entry]:
         return self.cells or (self,)
 
     def _began(self) -> float:
@@ -244,8 +248,8 @@ class Entry:
             server.client.log_batch(run_id, metrics=some)
         for names in _batches(list(params or {}), PARAMS):
             server.client.log_batch(run_id, params=[Param(name, (params or {})[name]) for name in names])
-        for each in _batches(list(tags), PARAMS):
-            server.client.log_batch(run_id, tags=each)
+        for batch in _batches(list(tags), PARAMS):
+            server.client.log_batch(run_id, tags=batch)
 
     def _opened(self) -> tuple[Server, str]:
         assert self._server is not None
@@ -265,7 +269,7 @@ def _ready(target: Target, store: Store, used: bool) -> str:
         runs = [
             folder.parent.name
             for folder in store.folder("runs").glob(f"*/{receipt.FILE}")
-            if (found := receipt.read(folder.parent)) and found.uri == target.public_uri
+            if (last := receipt.read(folder.parent)) and last.uri == target.public_uri
         ]
         place = database.set_aside(path, runs)
         line = f"{path} could not be used ({wrong}); it is kept as {place.name}, and its runs go into a new one"

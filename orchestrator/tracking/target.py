@@ -68,12 +68,12 @@ def target(store: Store, uri: str | None, experiment: str | None) -> Target | No
     """
     if uri == OFF:
         return None
-    found = default_uri(store) if uri is None else absolute(uri)
+    location = default_uri(store) if uri is None else absolute(uri)
     from importlib.util import find_spec
 
     if find_spec("mlflow") is None:
         raise Untracked("tracking is off: mlflow is not installed (pip install mlflow)")
-    return Target(found, experiment or EXPERIMENT)
+    return Target(location, experiment or EXPERIMENT)
 
 
 def default_uri(store: Store) -> str:

@@ -40,26 +40,26 @@ class Driver:
 
     def __init__(self) -> None:
         self.ended = self.dead = False
-        self._told = threading.Event()
+        self._message = threading.Event()
         self._parent = os.getppid()
         threading.Thread(target=self._listen, daemon=True).start()
 
     def wait(self, seconds: float) -> None:
         """Wait until there is a message, or the seconds are over."""
-        if self._told.wait(seconds) or os.getppid() == self._parent:
+        if self._message.wait(seconds) or os.getppid() == self._parent:
             return
         self._die()
 
     def _listen(self) -> None:
         if sys.stdin.readline().strip() == "end":
             self.ended = True
-            self._told.set()
+            self._message.set()
             sys.stdin.readline()
         self._die()
 
     def _die(self) -> None:
         self.dead = True
-        self._told.set()
+        self._message.set()
         timer = threading.Timer(LAST, os._exit, (1,))
         timer.daemon = True
         timer.start()
