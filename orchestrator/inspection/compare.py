@@ -1,4 +1,4 @@
-"""Two runs side by side: what was asked, where it was computed, what each answers, and their summaries row by row."""
+"""Comparison of two runs: config, environment, answers, and the rows of their summaries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Difference:
-    """A field in which the two differ; None where one of them has no such field."""
+    """A field in which the two differ; None if one of them has no such field."""
 
     name: str
     a: Any
@@ -27,7 +27,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Pair:
-    """The summary rows of one metric and setting; None where one of the runs has none."""
+    """The summary rows of one metric and setting; None if one of the runs has none."""
 
     metric: str
     setting: str
@@ -48,7 +48,7 @@ class Comparison:
 
 
 def compare(store: Store, a: Journal, b: Journal) -> Comparison:
-    """The comparison of two runs, complete or not; SpecError for a sweep, which has several."""
+    """The comparison of two runs, complete or not. Raises SpecError for a sweep."""
     both = (a, b)
     abouts = tuple(journal.about() for journal in both)
     for journal, about in zip(both, abouts, strict=True):

@@ -1,4 +1,4 @@
-"""Why a result was or was not reused: the jobs of a run that were stored already, and the history of one key."""
+"""Why a result was or was not reused: the jobs of a run that were stored before, and the history of one key."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from orchestrator.spec.fields import plain
 from orchestrator.store import Store
 from tasks.job import Job, marks
 
-SHORTEST = 4  # hexadecimal digits that name a key
-NEIGHBOURS = 1000  # stored results of the same task that are looked at for the nearest
+SHORTEST = 4  # hexadecimal digits of the shortest accepted prefix of a key
+NEIGHBOURS = 1000  # stored results of the same task that are searched for the nearest
 
 
 def run(journal: Journal, store: Store) -> dict[str, Any]:
-    """Per task of a run: jobs planned, there before its last start, computed by it, failed, and absent now."""
+    """Per task of a run: jobs planned, stored before its last start, computed by it, failed, and absent now."""
     about = journal.about()
     runs = [journal.beside(name) for name in about.get("cells", ())] or [journal]
     stored = store.keys()
@@ -48,7 +48,7 @@ def run(journal: Journal, store: Store) -> dict[str, Any]:
 
 
 class Planned:
-    """What the runs of a store have planned, each plan read once: `tasks` are those of all keys, by key."""
+    """The plans of a store's runs, each read once; `tasks` maps every planned key to its task."""
 
     def __init__(self, store: Store) -> None:
         self._runs = [(journal, _tasks(journal)) for journal in status.journals(store).values()]
@@ -62,7 +62,7 @@ class Planned:
 
 
 def key_named(store: Store, word: str) -> str:
-    """The one stored or planned key with this prefix; SpecError where there is none, or several."""
+    """The one stored or planned key with this prefix. Raises SpecError if there is none, or several."""
     if len(word) >= SHORTEST and set(word) <= set("0123456789abcdef"):
         known = store.keys().union(Planned(store).tasks)
         close = sorted(key for key in known if key.startswith(word))
@@ -76,7 +76,7 @@ def key_named(store: Store, word: str) -> str:
 
 
 def key(store: Store, name: str) -> dict[str, Any]:
-    """What is known of a key: its record where it is stored; else why it is not, and the nearest key that is."""
+    """Information on a key: its record if it is stored; otherwise why not, and the nearest stored key."""
     known = Planned(store)
     runs = known.having(name)
     stored = store.keys()
@@ -112,7 +112,7 @@ def key(store: Store, name: str) -> dict[str, Any]:
 
 
 def planned(store: Store, name: str) -> tuple[Job, Plan]:
-    """The job of a key, with the plan of the newest run that has it. EngramError if today's code plans none."""
+    """The job of a key, with the plan of the newest run that has it. Raises EngramError if today's code plans none."""
     return _planned(store, name, Planned(store).having(name))
 
 
@@ -130,7 +130,7 @@ def _planned(store: Store, name: str, having: Iterable[Journal]) -> tuple[Job, P
 
 
 def _nearest(store: Store, name: str, job: Job, plan: Plan, same_task: Iterable[str]) -> dict[str, Any] | None:
-    """The stored result of the same task whose config differs in the fewest fields, and in which."""
+    """The stored result of the same task whose config differs in the fewest fields, with those fields."""
     stored = store.keys()
     mark = marks(job.function)
     config = plain(job.config)

@@ -1,4 +1,4 @@
-"""One job again, in this process, so that a debugger or a profiler can look at it. Nothing is stored."""
+"""One job computed again in this process, for a debugger or a profiler. Nothing is stored."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tasks.compute_context import STRATEGIES, ComputeContext, StrategyName, unde
 
 
 def rerun(store: Store, key: str) -> dict[str, Any]:
-    """Compute a planned key's table and compare it with the stored one; what the task raises is raised.
+    """Compute a planned key's table and compare it with the stored one. Exceptions of the task are passed on.
 
-    Models are trained in the way that the stored result's record names.
+    Models are trained with the strategy named in the stored result's record.
 
-    `same` is whether they are equal bit for bit, None where none is stored; `differs` says in which columns not.
-    EngramError where an input is not stored.
+    `same`: whether they are equal bit for bit, None if none is stored; `differs`: the columns that are not equal.
+    Raises EngramError if an input is not stored.
     """
-    # One thread, as a worker has: sums in another order have other last bits.
+    # One thread, as in a worker: the order of a sum affects its last bits.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     job, plan = planned(store, key)
     try:
@@ -48,7 +48,7 @@ def rerun(store: Store, key: str) -> dict[str, Any]:
 
 
 def _way(store: Store, key: str) -> StrategyName:
-    """The strategy by which a stored result was computed; None where its record names none."""
+    """The strategy by which a stored result was computed; "auto" if its record names none."""
     try:
         way: StrategyName = store.record(key, check=False).get("way", "auto")
     except (Absent, Damaged):
@@ -57,7 +57,7 @@ def _way(store: Store, key: str) -> StrategyName:
 
 
 def differences(table: Any, stored: Any) -> list[dict[str, Any]]:
-    """The columns in which two tables differ, with how many rows and, for numbers, by how much at most."""
+    """The columns in which two tables differ, with the number of rows and, for numbers, the largest difference."""
     from orchestrator.store.content import content
 
     if content(table) == content(stored):

@@ -1,4 +1,4 @@
-"""The state of runs, by their folders and the store, whether a driver is running or not."""
+"""The state of runs, from their folders and the store, whether a driver is running or not."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ WORST = ("unreadable", "running", "paused", "interrupted", "failed", "finished")
 
 @dataclass(frozen=True)
 class Status:
-    """A run: `running` while it has a living driver, else how its last start ended (`interrupted` if it just ceased).
+    """A run: `running` while it has a living driver, else how its last start ended (`interrupted` if it was killed).
 
-    jobs: `planned`; `stored`, in the store now; `done` and `failed`, by the last start.
+    jobs: `planned`; `stored`, in the store now; `done` and `failed`, in the last start.
     """
 
     run: str
@@ -33,7 +33,7 @@ class Status:
     state: str
     jobs: Mapping[str, int]
     created: str = ""
-    active: float = 0.0  # when something was last written of it, seconds since 1970
+    active: float = 0.0  # time of the last write into its folder, seconds since 1970
     preset: str | None = None
     setting: Mapping[str, Any] = field(default_factory=dict)
     cells: tuple[str, ...] = ()  # the runs of a sweep
@@ -41,7 +41,7 @@ class Status:
     driver: str | None = None
     note: str = ""
     page: Path | None = None  # the report's file
-    mlflow: str | None = None  # where tracking shows it
+    mlflow: str | None = None  # the address of the tracked run
 
     @property
     def finished(self) -> bool:
@@ -55,7 +55,7 @@ def journals(store: Store) -> dict[str, Journal]:
 
 
 def find(store: Store, word: str) -> Journal:
-    """The run with this name, or the one whose name or hash has this prefix; SpecError for none or several."""
+    """The run with this name, or the one whose name or hash has this prefix. Raises SpecError for none or several."""
     there = journals(store)
     if word in there:
         return there[word]
@@ -70,7 +70,7 @@ def find(store: Store, word: str) -> Journal:
 
 
 def newest(store: Store, unfinished: bool = False) -> Journal:
-    """The run that was written to last; a sweep comes before its cells."""
+    """The run that was written to last; a sweep takes precedence over its cells."""
     candidates = [candidate for candidate in overview(store) if not (unfinished and candidate.finished)]
     if not candidates:
         raise SpecError(f"there are no {'unfinished ' if unfinished else ''}runs in {store.location}")
@@ -79,7 +79,7 @@ def newest(store: Store, unfinished: bool = False) -> Journal:
 
 
 def overview(store: Store) -> list[Status]:
-    """All runs, the oldest first. One whose folder cannot be read is listed as that."""
+    """All runs, oldest first. One whose folder cannot be read has the state `unreadable`."""
     stored = store.keys()
     statuses = []
     for name, journal in journals(store).items():
@@ -92,7 +92,7 @@ def overview(store: Store) -> list[Status]:
 
 
 def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> Status:
-    """The state of a run or sweep. StoreError if its folder cannot be read."""
+    """The state of a run or sweep. Raises StoreError if its folder cannot be read."""
     about = journal.about()
     stored = store.keys() if stored is None else stored
     if "cells" in about:
@@ -100,7 +100,7 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
     holder = lease.holder(journal.folder)
     tasks = journal.tasks()
     last = journal.last_start()
-    # What was computed without the failed jobs has other keys than planned.
+    # Results computed without tolerated failed jobs have other keys than planned.
     known = {*tasks, *(key for event in last if event["event"] == "tolerated" for key in event["instead"])}
     failed = {event["key"]: event for event in last if event["event"] == "failed" and "key" in event}
     failed = {key: event for key, event in failed.items() if key not in stored}
@@ -113,10 +113,10 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
     end = next(
         (event for event in reversed(last) if event["event"] in ENDS and "key" not in event and "jobs" in event), None
     )
-    # A driver that has logged the end still holds the run while it draws its page.
+    # A driver that has logged the end still holds the run while it draws the page.
     state = end["event"] if end else "running" if holder else "interrupted"
     if state == "finished" and jobs["stored"] < jobs["planned"]:
-        state = "interrupted"  # results have gone since; `resume` computes them again
+        state = "interrupted"  # results were removed since; `resume` computes them again
     return Status(
         run=journal.run,
         audit=about["audit"],
@@ -144,15 +144,15 @@ def roots(journal: Journal) -> dict[str, tuple[str, ...]]:
 
 
 def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Event]:
-    """Yield the events of a run's or sweep's last start, as its observers get them, until it has no driver.
+    """Yield the events of a run's or sweep's last start, as observers get them, until it has no driver.
 
-    A sweep's are those of its cells, each once. `seconds` lie between looks.
+    For a sweep, those of its cells, each once. `seconds` is the interval between reads.
     """
     about = journal.about()
     runs = [journal.beside(name) for name in about.get("cells", [journal.run])]
     log = MergedLog(runs)
     while True:
-        store.folder("runs")  # with what other machines have noted meanwhile
+        store.folder("runs")  # fetches what other machines have written meanwhile
         driven = any(lease.holder(run.folder) for run in runs)
         events = log.read()
         starts = [at for at, event in enumerate(events) if event["event"] == "started"]
@@ -166,7 +166,7 @@ def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Eve
 
 
 def _planned(name: str, runs: Sequence[Journal], begun: str) -> Event:
-    """The events of the last start of these runs together."""
+    """The `planned` event of the last start of these runs together."""
     tasks = {key: task for run in runs for key, task in run.tasks().items()}
     last = [event for run in runs for event in run.last_start()]
     stored = {event["key"] for event in last if event["event"] == "stored"}
@@ -181,7 +181,7 @@ def _planned(name: str, runs: Sequence[Journal], begun: str) -> Event:
 
 
 def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set[str]) -> Status:
-    """A sweep from its cells. Jobs that cells share count once."""
+    """The status of a sweep from its cells. Shared jobs count once."""
     runs = [journal.beside(name) for name in about["cells"]]
     cells = [status(run, store, stored) for run in runs]
     keys = {key for run in runs for key in run.tasks()}

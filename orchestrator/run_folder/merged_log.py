@@ -16,9 +16,10 @@ SETTLED = 2.0  # seconds after which no cell's log can still get an event that t
 class MergedLog:
     """Follows these logs; `read` returns the events added to them, ordered by time.
 
-    An event that is in several logs is returned once. Events are equal: starts by their time; within a start, stored
-    results by their key; all others by their whole content. Events before `since`, when a sweep's cells were still
-    separate runs, are left out. `position` is the number of bytes read of a single run's log.
+    An event that is in several logs is returned once. Two starts are the same event if their times are equal, two
+    results found stored within one start if their keys are, any others if their whole content is. Events before
+    `since`, when a sweep's cells were still separate runs, are left out. `position` is the number of bytes read of a
+    single run's log.
     """
 
     def __init__(self, journals: Sequence[Journal], since: str = "") -> None:

@@ -19,7 +19,7 @@ class RunProgress:
     clock: Callable[[], float] = time.time
     planned: int = 0
     stored: int = 0  # results stored before the start
-    found: set[str] = field(default_factory=set)  # of these, the keys that the log has named so far
+    reused: set[str] = field(default_factory=set)  # those of them that the log has named so far, by key
     done: int = 0
     failed: int = 0
     gone: set[str] = field(default_factory=set)  # found absent or damaged, and not computed again yet
@@ -39,13 +39,13 @@ class RunProgress:
                 self.tasks = Counter(event.get("tasks", {}))
                 self.done = self.failed = self.lost = self.models = self.found_gone = 0
                 self.gone.clear()
-                self.found.clear()
+                self.reused.clear()
                 self.seconds.clear()
                 self.since = self._time(event)
                 self.end = None
             case "stored":  # in a sweep, `started` of the first cell counts that cell alone
-                self.found.add(event["key"])
-                self.stored = max(self.stored, len(self.found))
+                self.reused.add(event["key"])
+                self.stored = max(self.stored, len(self.reused))
             case "done":
                 self.done += 1
                 self.gone.discard(event["key"])

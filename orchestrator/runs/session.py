@@ -97,7 +97,7 @@ class Session:
     def publish(self, last: bool = False) -> None:
         """Update the tables' Parquet parts and the logs.
 
-        The `last` time include results stored by other runs, and repair the parts whatever else was put there.
+        With `last`, results stored by other runs are included, and the existing parts are checked.
         """
         if last:
             self._stored = self.stored() & self.plan.jobs.keys()

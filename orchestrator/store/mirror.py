@@ -140,7 +140,7 @@ def _newer(stored: Object, path: Path, state: tuple[int, int]) -> bool:
 def _files(folder: Path) -> list[Path]:
     """The files of a run's folder to copy: without unfinished ones and those that concern this machine alone.
 
-    Files that workers keep for the run are left out too: workers put them there themselves, and these are copies.
+    Files that workers keep for the run are left out too: workers put them into the object store themselves.
     """
     files = (path for path in folder.rglob("*") if path.is_file() and path.parent != folder / KEPT)
     paths = sorted(path for path in files if path.name not in OURS)

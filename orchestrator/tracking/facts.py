@@ -1,6 +1,6 @@
-"""What a run's folder and the store say of a run, in the words of experiment tracking: params, tags, metrics, inputs.
+"""Params, tags, metrics and inputs of a run for experiment tracking, from its folder and the store.
 
-It only reads, and knows no tracking server. What may be said is settled before, by the journal that it is given.
+This module only reads, and knows no tracking server. The journal passed to it decides which values are public.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from orchestrator.store import Store
 from tasks.datasets.dataset import Dataset
 
 LONGEST_NAME, LONGEST_VALUE = 250, 6000
-DIGEST = 32  # characters of a data set's digest that MLflow has room for; the whole one is in its source
+DIGEST = 32  # characters of a data set's digest that fit into MLflow's field; the whole one is in its source
 
 
 @dataclass(frozen=True)
 class Input:
-    """A data set that the run reads; `context` names the fields of the config that ask for it."""
+    """A data set that the run reads; `context` names the fields of the config that contain it."""
 
     name: str
     digest: str
@@ -40,7 +40,7 @@ class Input:
 
 
 def config(about: Mapping[str, Any]) -> Any:
-    """A run's config, typed; plain where its audit has gone or has changed since."""
+    """A run's config as the audit's config type; plain if the audit has gone or has changed since."""
     with_types = typed(about)
     return about.get("config", {}) if with_types is None else with_types
 
@@ -54,7 +54,7 @@ def params(about: Mapping[str, Any]) -> dict[str, str]:
 
 
 def common(of_runs: list[dict[str, str]]) -> dict[str, str]:
-    """The params that all of these share."""
+    """The params that are equal in all runs."""
     first = of_runs[0]
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in of_runs)}
 
@@ -69,7 +69,7 @@ def inputs(about: Mapping[str, Any]) -> list[Input]:
 
 
 def tags(journal: Journal, cells: Sequence[Journal]) -> dict[str, str]:
-    """What a run or sweep is; a run is its only cell."""
+    """Tags that describe a run or sweep; for a run, `cells` is the run alone."""
     about = journal.about()
     first = cells[0].about()
     plan = hashlib.sha256(" ".join(sorted({key for cell in cells for key in cell.tasks()})).encode())
@@ -86,7 +86,7 @@ def tags(journal: Journal, cells: Sequence[Journal]) -> dict[str, str]:
 
 
 def answer(journal: Journal, store: Store) -> dict[str, str]:
-    """Tags of the verdict: its answer in a word or two, and that answer's tone; none where the audit gives none."""
+    """Tags of the verdict: its short answer and the answer's tone; empty if the audit gives none."""
     verdict = results.answer(journal, store)
     if verdict is None:
         return {}
@@ -95,9 +95,9 @@ def answer(journal: Journal, store: Store) -> dict[str, str]:
 
 
 def metrics(journal: Journal, store: Store) -> dict[str, float]:
-    """The run's summary so far: `metric/setting`, and the ends of its interval with .low and .high.
+    """The run's summary so far: `metric/setting`, and the limits of its interval with .low and .high.
 
-    What is null or no number is left out.
+    Nulls and values that are not finite are left out.
     """
     values: dict[str, float] = {}
     for row in results.summary(journal, store).table.to_pylist():
@@ -110,7 +110,7 @@ def metrics(journal: Journal, store: Store) -> dict[str, float]:
 
 
 def metric_name(metric: str, setting: str | None) -> str:
-    """`M_w effect/images:probe` for the metric with what was varied, which is JSON."""
+    """The name of a metric with its setting (JSON), such as `M_w effect/images:probe`."""
     try:
         varied = json.loads(setting or "{}")
     except ValueError:
@@ -122,7 +122,7 @@ def metric_name(metric: str, setting: str | None) -> str:
 
 
 def _free(name: str, taken: Mapping[str, float]) -> str:
-    """The name, with a number where two rows share it."""
+    """The name, with a number appended if it is taken already."""
     count = 2
     free = name
     while free in taken:
@@ -132,7 +132,7 @@ def _free(name: str, taken: Mapping[str, float]) -> str:
 
 
 def _part(text: str) -> str:
-    """The text without characters that a tracked name cannot have; slashes separate groups."""
+    """The text without characters that MLflow does not allow in names; slashes separate groups."""
     clean = re.sub(r"[^A-Za-z0-9_\-. :]", "_", text).strip()
     return clean if clean.strip(".") else "_"
 

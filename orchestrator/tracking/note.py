@@ -1,4 +1,4 @@
-"""The note of a run: its answer in words with the numbers behind it, and how to go on from there. Markdown."""
+"""The note of a run in Markdown: its answer in words with the supporting numbers, and the next commands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STATES = {
 
 
 def of(journal: Journal, store: Store, state: str) -> str:
-    """The note of a run or sweep in this state, with the numbers that are stored."""
+    """The note of a run or sweep in this state, with the numbers stored so far."""
     about = journal.about()
     body = _cells(journal, store) if "cells" in about else _answer(journal, store)
     text = "\n\n".join([*_question(about["audit"]), *body, *_ways(journal, state)])
@@ -49,7 +49,7 @@ def _answer(journal: Journal, store: Store) -> list[str]:
 
 
 def _cells(journal: Journal, store: Store) -> list[str]:
-    """A line for each cell: what tells it from the others, its answer, and the number that carries it."""
+    """A table with a line per cell: its distinguishing setting, its answer, and the supporting number."""
     settings = results.cells(journal)
     lines = ["| varied | answer | estimate, 95 % interval | run |", "|---" * 4 + "|"]
     telling = labels.telling(list(settings.values()))
@@ -99,7 +99,7 @@ def _cell(value: Any) -> str:
 
 
 def _ways(journal: Journal, state: str) -> list[str]:
-    """Where to look next, and the command that continues."""
+    """The state, where to find the results, and the command that continues."""
     look = []
     if pages.page(journal.folder) is not None:
         look.append(f"The whole account is `{pages.PAGE}` under *Artifacts*; saved, it opens in any browser.")
