@@ -1,7 +1,7 @@
-"""Calls on a Ray cluster: one of our own on this machine, or one that is there already.
+"""Execution of calls on a Ray cluster: our own on this machine, or an existing one.
 
-(Ray calls our call a "task" and a program a "job".) Ray carries calls and outcomes, never tables; it retries nothing,
-and it queues no more than a bounded window. Its own messages stay in its session folder: the terminal is not its.
+(Ray calls our call a "task" and a program a "job".) Ray transports calls and outcomes, never tables; it retries
+nothing, and its queue is bounded by a window. Its own messages go to its session folder, not to the terminal.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from orchestrator.spec.addresses import host_and_port
 
 ROOT = str(Path(__file__).resolve().parents[2])
 OBJECT_STORE_BYTES = 100 * 2**20  # only outcomes travel
-LOOK_SECONDS = 2.0  # between looks at the cluster's size and health
+LOOK_SECONDS = 2.0  # between checks of the cluster's size and health
 HEAD_SECONDS = 20.0  # how long a head may be unreachable: it can be restarted
 CANCEL_SECONDS = 0.3  # for Ray to say which calls had not begun; it needs a few milliseconds
 BEGUN_SECONDS = 10.0  # after which a call that was not taken out of the queue is known to run
 END_SECONDS = 10.0  # for a worker to end itself; after three times as long its call is given up
-# Enough to keep no-op calls at full rate; Ray gains nothing from a longer queue of its own.
+# Enough for no-op calls at full rate; a longer queue in Ray gains nothing.
 CALLS_PER_SLOT, MOST_CALLS = 16, 512
 # When the head is gone for a minute, Ray would end this process by itself, before it has closed its run.
 OURS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_gcs_rpc_server_reconnect_timeout_s": "600"}
@@ -268,7 +268,7 @@ def connected(address: str, cpus: int | None = None) -> Iterator[tuple[str, tupl
             with _variables(guard.variables):  # for Ray's processes, and none that is started later
                 _init(stack, address, num_cpus=cpus, include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES)
         else:
-            address = _found() if address == "auto" else address
+            address = _auto_address() if address == "auto" else address
             probe(address)
             _set(stack, OURS)
             _init(stack, address)
@@ -303,7 +303,7 @@ def _refusal(address: str, error: Exception) -> str:
     return f"Ray cannot {where}: {reason(error)[0]}"
 
 
-def _found() -> str:
+def _auto_address() -> str:
     """The address that `auto` means: RAY_ADDRESS, or a cluster that runs on this machine."""
     named = os.environ.get("RAY_ADDRESS", "")
     if named not in ("", "auto", "local"):

@@ -29,14 +29,14 @@ def settling(store: Store, run: str, *kin: str) -> Settle:
 
     def settle(name: str, choose: Callable[[], Choice]) -> Choice:
         if name not in known:
-            choice = _found(store, (run, *kin), name)
+            choice = _stored(store, (run, *kin), name)
             known[name] = _made(store, run, name, choose) if choice is None else choice
         return known[name]
 
     return settle
 
 
-def _found(store: Store, runs: Sequence[str], name: str) -> Choice | None:
+def _stored(store: Store, runs: Sequence[str], name: str) -> Choice | None:
     """The choice of the first of the runs that has one."""
     for run in runs:
         if (choice := _kept(store, run, name)) is not None:
