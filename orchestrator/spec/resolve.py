@@ -120,7 +120,7 @@ def _preset(spec: Spec, audit: Any) -> tuple[Any, ...]:
 
 
 def _pin(thing: Pinnable, known: MutableMapping[str, str]) -> Pinnable:
-    """The pinned value. Raises SpecError for a mistake of the user, EngramError for data missing on this machine."""
+    """What it stands for, pinned: SpecError for the user's slip, EngramError for what the machine does not have."""
     try:
         return thing.pin(known)
     except UnknownDataset as error:
@@ -144,7 +144,7 @@ def _shown(value: Any, given: Any) -> Any:
 
 
 def _pinned(value: Any, pin: Callable[[Pinnable], Any]) -> Any:
-    """The value with all pinnable parts pinned, recursively."""
+    """The value with everything in it that can be pinned, however deep."""
     if isinstance(value, Pinnable):
         return pin(value)
     return rebuilt(value, lambda part, _: _pinned(part, pin))
