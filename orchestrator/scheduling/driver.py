@@ -1,7 +1,6 @@
 """The driver: runs a plan to its end on an executor, through losses, stops and other runs.
 
-It is the only part with a clock, and the only one that knows schedule, executor and store. It passes every event to
-its observers.
+It is the only part with a clock, and connects schedule, executor and store. It passes every event to its observers.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ class Schedule:
 
     `slots` calls run at one time, one per processor, and if there are `gpus`, also calls of the tasks that ask for
     one: up to `sharers` at one time on each. `seconds` gives the expected seconds of a job by `group_of`, where
-    known. `together` fixes how many jobs share a call; None derives it from the measured seconds.
+    known. `together` fixes how many jobs share a call; None derives it from measured seconds and, on GPUs, from
+    measured memory and load.
     """
 
     def __init__(

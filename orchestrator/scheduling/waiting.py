@@ -38,7 +38,7 @@ class Waiting:
             self._tell(line(span(waited)))
 
     def left(self, claims: Claims, longest: Callable[[set[str]], float | None]) -> set[str]:
-        """The keys to leave to runs that made progress within the time limit of their jobs.
+        """The keys to leave to runs that made progress within the time limit of their jobs, or PATIENCE if longer.
 
         Two runs that compute the same are harmless; a run that waits for ever for a stopped or hung one is not.
         """
