@@ -1,4 +1,4 @@
-"""Whether, when and where a job runs. Knows no audit by name.
+"""Decides whether, when and where jobs run. Knows no audit by name.
 
 import orchestrator
 run = orchestrator.run("unique_feature", preset="smoke", canaries=4)
@@ -40,11 +40,11 @@ def run(
     observe: Callable[[Mapping[str, Any]], None] | None = None,
     **fields: Any,
 ) -> Report:
-    """Run an audit (or a YAML file) to its end and say how it went; `report.table("summary")` are its numbers.
+    """Run an audit (or a YAML file) to its end and return its report; `report.table("summary")` has its numbers.
 
-    What is stored already is not computed again. Fields of the config are given by name, nested ones as
-    `**{"training.rate": 1e-3}`. The other arguments are those of `engram run`. A sweep, also one that is a
-    preset of several cells, has the reports of its cells in `report.cells`.
+    Stored results are not computed again. Fields of the config are given by name, nested ones as
+    `**{"training.rate": 1e-3}`. The other arguments are those of `engram run`. A sweep, also one from a preset of
+    several cells, has the reports of its cells in `report.cells`.
     """
     from orchestrator.runs.lifecycle import start
     from orchestrator.spec import resolve, specification
@@ -67,13 +67,13 @@ def run(
             execution[name] = specification.duration(value)
     location = os.fspath(store) if store is not None else os.environ.get("ENGRAM_STORE")
     asked = resolve.specified(audit, specification.Spec(audit, preset, fields, sweep or {}, execution, location))
-    found = resolve.wanted(asked)
+    cells = resolve.wanted(asked)
     opened = open_store(asked.store or DEFAULT_STORE)
-    return start(resolve.pinned(found, opened.digests()), opened, specification.execution(asked), observe)
+    return start(resolve.pinned(cells, opened.digests()), opened, specification.execution(asked), observe)
 
 
 def _own_tasks() -> None:
-    """Make `tasks` ours. A `tasks.py` in the folder where the user works comes first on the path, and is another."""
+    """Import our `tasks`, even if a `tasks.py` in the user's working directory comes first on the path."""
     own = Path(__file__).resolve().parent.parent / "tasks" / "__init__.py"
     loaded = sys.modules.get("tasks")
     if loaded is not None and Path(getattr(loaded, "__file__", None) or "").resolve() == own:

@@ -1,4 +1,4 @@
-"""The clock that a driver goes by; a simulation gives it another one."""
+"""The clock of a driver, which a simulation replaces."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Clock:
-    """`now` in seconds since 1970, `monotonic` in seconds since whenever, and `sleep` for so many seconds."""
+    """`now` in seconds since 1970, `monotonic` in seconds since any fixed time, and `sleep` for so many seconds."""
 
     now: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic

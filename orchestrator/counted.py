@@ -1,4 +1,4 @@
-"""A number of things, or of seconds, in words."""
+"""Numbers of things, and durations, as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 def counted(number: int, thing: str) -> str:
-    """`1 training`, `12 trainings`, `12 pairs of trainings`, `12 canaries`: the first word takes the plural."""
+    """`1 training`, `12 trainings`, `12 pairs of trainings`, `12 canaries`: the first word is put into the plural."""
     first, blank, rest = thing.partition(" ")
     ending = "" if number == 1 or not first else "es" if first.endswith(("s", "x", "ch", "sh")) else "s"
     if ending and re.search("[^aeiou]y$", first):
@@ -15,7 +15,7 @@ def counted(number: int, thing: str) -> str:
 
 
 def span(seconds: float) -> str:
-    """A duration as a person says it: 45 s, 3 min 20 s, 2 h 5 min."""
+    """A duration as text: 45 s, 3 min 20 s, 2 h 5 min."""
     whole = round(seconds)
     if whole < 1:
         return "under 1 s"

@@ -1,6 +1,6 @@
-"""Whether this machine can run audits: what is installed, what computes, where results and data lie.
+"""Checks whether this machine can run audits: installed packages, processors, store, tracking and data.
 
-PyTorch is asked in a process of its own; nothing here loads it.
+PyTorch is checked in a separate process; nothing here imports it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from orchestrator.spec.addresses import PLACES, host_and_port
 
 NEEDED = ("ray", "torch", "torchvision", "numpy", "scipy", "pyarrow", "scikit-learn", "pillow", "pyyaml")
 USEFUL = {"mlflow": "runs are then not tracked", "faiss-gpu|faiss-cpu": "nearest neighbours then go by torch"}
-ROOM = 1_000_000_000  # bytes free in the store below which a run may well have to pause
+ROOM = 1_000_000_000  # bytes free in the store below which a run may have to pause
 SHM = 500_000_000  # bytes in /dev/shm below which Ray keeps its objects on the disk
-SOCKET_PATH = 107  # characters that a unix socket's path may have
+SOCKET_PATH = 107  # the most characters of a unix socket's path
 PORTS = {6379: "Ray's head", 8265: "Ray's dashboard", 10001: "Ray's client server"}
 PROBE = 3.0  # seconds to reach an address in
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check. `ok` is None where something could be better, but nothing needs it."""
+    """One check. `ok` is None if something could be better but is not required."""
 
     name: str
     ok: bool | None
@@ -40,7 +40,7 @@ class Check:
 
 
 def examine(store: str, address: str | None) -> Iterator[Check]:
-    """The checks, one after another, as they are made."""
+    """Yield the checks as they are made."""
     yield _python()
     yield from _packages()
     yield from _audits()
@@ -53,14 +53,14 @@ def examine(store: str, address: str | None) -> Iterator[Check]:
 
 
 def _python() -> Check:
-    found = ".".join(map(str, sys.version_info[:3]))
+    version = ".".join(map(str, sys.version_info[:3]))
     good = (3, 11) <= sys.version_info[:2] <= (3, 13)
-    return Check("python", good, found, "" if good else "use Python 3.11, 3.12 or 3.13")
+    return Check("python", good, version, "" if good else "use Python 3.11, 3.12 or 3.13")
 
 
 def _packages() -> Iterator[Check]:
     for name in ("engram-audit", *NEEDED, *USEFUL):
-        version = next((v for each in name.split("|") if (v := _version(each))), None)
+        version = next((v for package in name.split("|") if (v := _version(package))), None)
         label = name.partition("|")[0].partition("-gpu")[0]
         if version is not None:
             yield Check(label, True, version)
@@ -125,8 +125,8 @@ def _ray(address: str | None) -> Iterator[Check]:
         yield Check("ray cluster", reached, f"{address} {'answers' if reached else 'does not answer'}", advice)
         return
     taken = [f"{port} ({use})" for port, use in PORTS.items() if _reaches("127.0.0.1", port)]
-    found = f"in use: {', '.join(taken)}; a local cluster takes others" if taken else f"{_listed(PORTS)} are free"
-    yield Check("ray ports", True, found)
+    usage = f"in use: {', '.join(taken)}; a local cluster takes others" if taken else f"{_listed(PORTS)} are free"
+    yield Check("ray ports", True, usage)
     shm = Path("/dev/shm")
     if shm.is_dir():
         free = shutil.disk_usage(shm).free
@@ -150,7 +150,7 @@ def _store(location: str) -> Check:
     path = Path(location.removeprefix("file://"))
     try:
         path = path.expanduser().absolute()
-        near = next(each for each in (path, *path.parents) if each.exists())
+        near = next(folder for folder in (path, *path.parents) if folder.exists())
         results = "not made yet"
         if path.exists() and any(path.iterdir()):
             results = f"{len(open_store(location, create=False).keys()):,} results"
@@ -158,7 +158,7 @@ def _store(location: str) -> Check:
             file.write(b"\0" * 4096)
     except EngramError as error:
         return Check("store", False, str(error), "give another place with --store or ENGRAM_STORE")
-    except (OSError, RuntimeError) as error:  # which the home of nobody is
+    except (OSError, RuntimeError) as error:  # RuntimeError: the home of an unknown user
         advice = "make room or give another place with --store or ENGRAM_STORE"
         return Check("store", False, f"{path} cannot be written: {getattr(error, 'strerror', None) or error}", advice)
     free = shutil.disk_usage(near).free
@@ -186,7 +186,7 @@ def _tracking(location: str, uri: str | None) -> Check:
         return Check("tracking", True if reached else None, f"{shown} {'answers' if reached else 'is away'}", advice)
     if uri.startswith("sqlite:///"):
         path = Path(uri.removeprefix("sqlite:///"))
-        near = next(each for each in (path, *path.parents) if os.path.exists(each))
+        near = next(folder for folder in (path, *path.parents) if os.path.exists(folder))
         if not os.access(near, os.W_OK):
             return Check("tracking", None, f"{path} cannot be written", "name another place by MLFLOW_TRACKING_URI")
         return Check("tracking", True, f"{path}{'' if os.path.exists(path) else ', not made yet'}")
@@ -202,7 +202,7 @@ def _answers(url: str) -> bool:
 
 
 def _bucket(location: str) -> Check:
-    """A store in a bucket: reached, written to and counted."""
+    """Check a store in a bucket: reach it, write to it and count its results."""
     from orchestrator.store import is_there, open_store
     from orchestrator.store.bucket import Bucket
 
@@ -223,13 +223,13 @@ def _data() -> Iterator[Check]:
     from tasks.datasets.dataset import DatasetError
 
     for name, about in catalog.known_names().items():
-        if ":" in name:  # a path of the user's
+        if ":" in name:  # a path of the user
             continue
         try:
             catalog.find(name)
         except (DatasetError, OSError, ImportError) as error:
-            found, _, advice = str(error).partition("; ")
-            yield Check(f"data {name}", None, found, advice)
+            problem, _, advice = str(error).partition("; ")
+            yield Check(f"data {name}", None, problem, advice)
         else:
             yield Check(f"data {name}", True, about)
 
@@ -262,7 +262,7 @@ def _listed(ports: dict[int, str]) -> str:
 
 
 def size(count: float) -> str:
-    """A number of bytes as a person reads it."""
+    """A number of bytes as text: 1.5 GB."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""What can go wrong outside a task, each with the exit code it ends the command with."""
+"""Errors outside of tasks, each with the exit code of the command that it ends."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ class EngramError(Exception):
 
 
 class SpecError(EngramError):
-    """Bad usage or configuration: what was found, where, and what is allowed."""
+    """Bad usage or configuration: the value, the field, and the allowed values."""
 
     exit_code = 2
 
 
 class StoreError(EngramError):
-    """The store cannot be opened, or something in it cannot be read."""
+    """The store cannot be opened, or a file in it cannot be read."""
 
 
 class Unwritable(StoreError):
@@ -28,7 +28,7 @@ class Absent(StoreError):
 
 
 class Damaged(StoreError):
-    """A result's bytes are not what was written. It has been set aside."""
+    """A result's bytes are not as they were written. It has been set aside."""
 
 
 class Unreadable(StoreError):

@@ -1,4 +1,4 @@
-"""A value as JSON has it."""
+"""Conversion of values to JSON's types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def jsonable(value: Any) -> Any:
-    """The value as JSON has it: what is not a number is null, bytes are base64, times are ISO 8601."""
+    """The value in JSON's types: NaN and infinities become null, bytes base64, times ISO 8601."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

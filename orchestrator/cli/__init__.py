@@ -1,8 +1,8 @@
 """The command line: `engram`, also `python -m orchestrator`.
 
-Results go to stdout, all else to stderr. Whatever is the user's to mend is one line and an exit code: 1 an error (of
-the environment too), 2 bad usage or configuration, 3 finished with failed jobs, 130 interrupted. Only typer loads with
-these modules; what a command needs loads when it is called, so that `engram --help` answers at once.
+Results go to stdout, all else to stderr. Errors are one line and an exit code: 1 an error (including the
+environment's), 2 bad usage or configuration, 3 finished with failed jobs, 130 interrupted. These modules import only
+typer; a command imports the rest when it is called, so that `engram --help` answers at once.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ app = typer.Typer(
 
 def main() -> NoReturn:
     """The console script: runs the command and exits with its code."""
-    # SIGTERM is Ctrl-C once. A shell has what it starts in the background ignore SIGINT, and so Python leaves it alone;
-    # but whoever sends it then means it.
+    # SIGTERM acts as one Ctrl-C. A shell starts background processes with SIGINT ignored, and Python keeps that; but a
+    # SIGINT sent to one is meant to stop it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     streams.stand_in()
@@ -46,7 +46,7 @@ def main() -> NoReturn:
         if isinstance(error, streams.Unprintable):
             streams.give_up_output()
     except BrokenPipeError:
-        streams.give_up_output()  # whoever read it has seen enough
+        streams.give_up_output()  # the reader has closed the pipe
         code = 1
     except Exception as error:
         code = _ended_by(error)
@@ -61,7 +61,7 @@ def common(
 
 
 def _ended_by(error: Exception) -> int:
-    """Say what ended the command, and its exit code: bad usage by typer's own judgement, or something unforeseen."""
+    """Report the error that ended the command, bad usage or an unexpected one; return the exit code."""
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # typer's, wherever its version keeps them
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()  # type: ignore[attr-defined]

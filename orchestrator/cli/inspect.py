@@ -1,4 +1,4 @@
-"""The commands that look: at audits, runs, results and the machine."""
+"""The commands that inspect audits, runs, results and the machine."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def list_audits(json: Json = False) -> None:
     """
     from orchestrator.spec import audits
 
-    found = []
+    loaded = []
     for name in audits.names():
         try:
-            found.append(audits.find(name))
-        except EngramError as error:  # another one's package must not hide ours
+            loaded.append(audits.find(name))
+        except EngramError as error:  # another package's error must not hide our audits
             say(f"engram: {one_line(error)}")
-    cells = {each.name: {preset: len(each.audit.cells(preset)) for preset in each.audit.presets} for each in found}
-    rows = [{"name": each.name, "question": each.question} for each in found]
+    cells = {entry.name: {preset: len(entry.audit.cells(preset)) for preset in entry.audit.presets} for entry in loaded}
+    rows = [{"name": entry.name, "question": entry.question} for entry in loaded]
     if json:
         emit({"audits": [row | {"presets": list(cells[row["name"]]), "cells": cells[row["name"]]} for row in rows]})
         return
@@ -35,7 +35,7 @@ def list_audits(json: Json = False) -> None:
     def named(preset: str, count: int) -> str:
         return f"{preset} ({count} cells)" if count > 1 else preset
 
-    table([row | {"presets": ", ".join(named(*each) for each in cells[row["name"]].items())} for row in rows])
+    table([row | {"presets": ", ".join(named(*item) for item in cells[row["name"]].items())} for row in rows])
 
 
 def runs(store: Where = None, json: Json = False) -> None:
@@ -44,14 +44,14 @@ def runs(store: Where = None, json: Json = False) -> None:
     from orchestrator.inspection import status
 
     with opened_at(store) as opened:
-        found = status.overview(opened)
-    for each in found:
-        if each.state == "unreadable":
-            say(f"engram: {each.note}")
+        statuses = status.overview(opened)
+    for run in statuses:
+        if run.state == "unreadable":
+            say(f"engram: {run.note}")
     if json:
-        emit({"runs": [verdict.shape(each) | {"created": each.created} for each in found]})
-    elif found:
-        table([verdict.row(each) for each in found])
+        emit({"runs": [verdict.shape(run) | {"created": run.created} for run in statuses]})
+    elif statuses:
+        table([verdict.row(run) for run in statuses])
     else:
         say(f"there are no runs in {opened.location} yet")
 
@@ -92,20 +92,20 @@ def results(
     from orchestrator.inspection import results, status
 
     with opened_at(store) as opened:
-        found = results.read(status.find(opened, run), opened, name)
-    if found.absent:
-        say(f"{found.absent} of the {found.planned} results behind {name!r} are not there yet")
+        result = results.read(status.find(opened, run), opened, name)
+    if result.absent:
+        say(f"{result.absent} of the {result.planned} results behind {name!r} are not there yet")
     if out is not None:
-        results.write(found.table, out)
-        say(f"{found.table.num_rows} rows in {out}")
+        results.write(result.table, out)
+        say(f"{result.table.num_rows} rows in {out}")
         return
-    rows = found.table.to_pylist()
+    rows = result.table.to_pylist()
     if json:
         emit(rows)
     elif name == "summary" and rows:
-        summary(rows, found.varied)
+        summary(rows, result.varied)
     else:
-        table(rows, [name for name in found.table.schema.names if name not in found.alongside])
+        table(rows, [name for name in result.table.schema.names if name not in result.alongside])
 
 
 def report(
@@ -152,13 +152,13 @@ def compare(
         raise SpecError(f"--out {out}: a page must end in .html")
     with opened_at(store) as opened:
         journals = status.find(opened, a), status.find(opened, b)
-        found = compare.compare(opened, *journals)
+        compared = compare.compare(opened, *journals)
         if out is not None:
-            pages.compare(opened, found.runs, path_of("--out", out))
+            pages.compare(opened, compared.runs, path_of("--out", out))
     if json:
-        emit(comparison.shape(found))
+        emit(comparison.shape(compared))
     else:
-        comparison.display(found)
+        comparison.display(compared)
 
 
 def explain(
@@ -208,7 +208,7 @@ def rerun(
         except EngramError:
             raise
         except Exception as error:
-            traceback.print_exception(error)  # to see it is what this command is for
+            traceback.print_exception(error)  # showing it is the purpose of this command
             if pdb:
                 import pdb as debugger
 
@@ -218,7 +218,7 @@ def rerun(
         emit(answer)
     else:
         same = {None: "nothing is stored to compare it with", True: "equal to the stored one, bit for bit"}
-        differs = "; ".join(", ".join(f"{k} {cell(v)}" for k, v in each.items()) for each in answer["differs"])
+        differs = "; ".join(", ".join(f"{k} {cell(v)}" for k, v in column.items()) for column in answer["differs"])
         verdict = same.get(answer["same"], f"different from the stored one: {differs}")
         show(f"{answer['task']} {name[:12]}: {answer['rows']} rows in {answer['seconds']:.3g} s, {verdict}")
     return 1 if answer["same"] is False else 0

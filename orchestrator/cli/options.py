@@ -1,4 +1,4 @@
-"""The arguments and options that commands share. Their help is what a user reads first."""
+"""The arguments and options that commands share, with their help."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A run as it goes: a live display on a terminal, otherwise a plain line on stderr now and then.
+"""Progress of a run: a live display on a terminal, otherwise a plain line on stderr at intervals.
 
-It only listens. Whatever goes wrong with a display is the display's own affair and never the run's.
+It only observes. Errors of a display never affect the run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SECONDS = 10.0  # between plain lines
 
 
 def message(event: Event) -> str | None:
-    """The message for an event; None where there is none."""
+    """The message for an event; None if it has none."""
     match event["event"]:
         case "planned":
             return f"{event['run']}: {event['planned']} jobs, {event['stored']} of them stored already"
@@ -41,7 +41,7 @@ def message(event: Event) -> str | None:
 
 
 def line(tally: RunProgress) -> str:
-    """Where the run stands, in one line."""
+    """The progress of the run in one line."""
     parts = [f"{tally.there}/{tally.planned} jobs", f"{tally.done} done", f"{tally.stored} stored before"]
     if tally.failed:
         parts.append(f"{tally.failed} failed")
@@ -57,9 +57,9 @@ def line(tally: RunProgress) -> str:
 
 @contextlib.contextmanager
 def watching(live: bool | None = None, tell: Callable[[str], None] = say) -> Iterator[Callable[[Event], None]]:
-    """An observer for a run, and its display for as long as the context lasts.
+    """An observer for a run, with its display while the context lasts.
 
-    `live` draws on the terminal; by default where stderr is one. Lines for other places go to `tell`.
+    `live` draws on the terminal; by default if stderr is one. Otherwise lines go to `tell`.
     """
     tally = RunProgress()
     shown = sys.stderr.isatty() if live is None else live
@@ -103,7 +103,7 @@ def _live(tally: RunProgress) -> Iterator[Callable[[str], None]]:
     from orchestrator.cli.terminal import stderr
 
     console = stderr()
-    # Rich asks for the display again at each refresh, so that time goes on between events.
+    # Rich requests the display again at each refresh, so that the time advances between events.
     with Live(get_renderable=lambda: _display(tally), console=console, refresh_per_second=4) as live:
         yield live.console.print
         live.refresh()
@@ -117,7 +117,7 @@ def _display(tally: RunProgress) -> Any:
     if not tally.planned:
         return Text("planning")
     bar = ProgressBar(total=max(1, tally.planned), completed=tally.there, width=60)
-    return Group(Text(line(tally)), bar)  # the bar ends no line of its own
+    return Group(Text(line(tally)), bar)  # the bar does not end its line
 
 
 def _job(event: Event) -> str:

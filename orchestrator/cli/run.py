@@ -1,4 +1,4 @@
-"""The commands that plan, run and hand out."""
+"""The commands that plan and run audits and write their probes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from orchestrator.spec.specification import Spec
 
 
-FEW = 6  # sets of pictures that are told by name
+FEW = 6  # sets of images that are listed by name
 
 
 def plan(
@@ -113,7 +113,7 @@ def run(
     execution |= _shown(mlflow, experiment, report, show_images)
     asked = _specified(what, fields, preset, sweep, store, execution)
     cells, how = wanted(asked), specification.execution(asked)
-    # Pinned before a store is made, so that nothing is left behind where data is missing.
+    # Pinned before a store is created, so that no empty store is left behind if data is missing.
     known: dict[str, str] = {}
     new = not is_there(asked.store or DEFAULT_STORE)
     if new:
@@ -201,7 +201,7 @@ def _execution(
     keep: str | None,
     again: bool,
 ) -> dict[str, Any]:
-    """What of the execution was given."""
+    """The execution settings that were given."""
     from orchestrator.spec import specification
 
     given: dict[str, Any] = {
@@ -220,7 +220,7 @@ def _execution(
 
 
 def _shown(mlflow: str | None, experiment: str | None, report: bool | None, show_images: bool | None) -> dict[str, Any]:
-    """What was given of how the results are shown."""
+    """The settings of tracking and reports that were given."""
     given = {"mlflow": mlflow, "experiment": experiment, "report": report, "show_images": show_images}
     return {name: value for name, value in given.items() if value is not None}
 

@@ -45,7 +45,7 @@ def opened_at(location: str | None, create: bool = False) -> Iterator[Store]:
 
 
 def _kept(error: Exception, opened: Store) -> str:
-    """Write a traceback down; the line that says so."""
+    """Write a traceback into the store; return the message."""
     import time
     import traceback
 
@@ -53,13 +53,13 @@ def _kept(error: Exception, opened: Store) -> str:
     try:
         path = opened.folder("crashes") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{time.time_ns() % 10**9:09d}.txt"
         path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
-    except (EngramError, OSError) as refused:  # which is not what went wrong
+    except (EngramError, OSError) as refused:  # reported besides the original error
         return f"{line} (a fault of engram's own; with {DEBUG} you see where, since no note can be left: {refused})"
     return f"{line} (a fault of engram's own; its traceback is in {path})"
 
 
 def path_of(option: str, text: str) -> Path:
-    """The path that an option gives; SpecError for the home of an unknown user."""
+    """The path given by an option. Raises SpecError for the home of an unknown user."""
     try:
         return Path(text).expanduser()
     except RuntimeError:
@@ -67,5 +67,5 @@ def path_of(option: str, text: str) -> Path:
 
 
 def one_line(error: object) -> str:
-    """What an error says, in one line."""
+    """The message of an error in one line."""
     return " ".join(str(error).split()).removesuffix(".")

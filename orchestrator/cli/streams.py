@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Unprintable(EngramError):
-    """Standard output does not take the command's result."""
+    """Standard output cannot be written."""
 
 
 class Output(io.FileIO):
-    """Standard output: what it does not take ends the command in one line; a pipe's reader has seen enough."""
+    """Standard output whose write errors raise Unprintable; a closed pipe raises BrokenPipeError."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
@@ -41,15 +41,15 @@ class Messages(io.FileIO):
 
 
 def stand_in() -> None:
-    """Make `sys.stdout` and `sys.stderr` streams that are there whatever became of the descriptors.
+    """Make `sys.stdout` and `sys.stderr` usable streams, even if their descriptors are closed.
 
-    A closed one is taken, so that no file of the store gets its number and with it what libraries print.
+    A closed descriptor is opened on /dev/null, so that no file of the store gets its number and libraries' output.
     """
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            # Not to be written, so that standard output says what is wrong with it.
+            # Read-only, so that writing to standard output raises an error.
             os.open(os.devnull, os.O_RDONLY)
     if sys.stdout is sys.__stdout__:
         sys.stdout = _text(Output(1, "w", closefd=False), sys.stdout)
@@ -58,13 +58,13 @@ def stand_in() -> None:
 
 
 def give_up_output() -> None:
-    """Let the interpreter's end find nothing of standard output that it could fail to write."""
+    """Redirect standard output to /dev/null, so that the interpreter does not fail to flush it at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _text(raw: io.FileIO, before: TextIO | None) -> TextIO:
-    """A text stream on this, with the encoding that Python has chosen for the one before."""
+    """A text stream on this, with the encoding of the stream `before`."""
     encoding = getattr(before, "encoding", None) or "utf-8"
-    # A letter that the encoding has not is escaped: a table is not kept back for a name in it.
+    # A character that the encoding lacks is escaped, so that a table is printed even with such a name.
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=True)

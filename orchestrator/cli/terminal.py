@@ -1,4 +1,4 @@
-"""What a person or a program reads: tables and JSON on stdout, everything else on stderr.
+"""Output of commands: tables and JSON on stdout, everything else on stderr.
 
 Colour and live displays only on a terminal, and not with NO_COLOR.
 """
@@ -17,7 +17,7 @@ from orchestrator.jsonable import jsonable
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDE = 10_000  # columns of what is no terminal: nothing is cut or folded in a file
+WIDE = 10_000  # columns if the output is not a terminal: nothing is cut or folded in a file
 
 
 def stdout() -> Console:
@@ -34,22 +34,22 @@ def stderr() -> Console:
 
 
 def say(text: str) -> None:
-    """A line on stderr."""
+    """Print a line on stderr."""
     print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def show(text: str) -> None:
-    """A line on stdout."""
+    """Print a line on stdout."""
     print(text, flush=True)  # noqa: T201
 
 
 def emit(value: Any) -> None:
-    """The command's result as JSON on stdout."""
+    """Print the command's result as JSON on stdout."""
     show(json.dumps(jsonable(value), indent=2, allow_nan=False))
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> None:
-    """Rows with equal columns, aligned, on stdout; numbers to the right, nothing where there is none."""
+    """Print rows with equal columns as a table on stdout; numbers are right-aligned, missing values are blank."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -68,7 +68,7 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = Non
 
 
 def cell(value: Any) -> str:
-    """A value in a table: four significant digits, and an empty place for what is not there."""
+    """A value in a table: four significant digits; empty for None and NaN."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, bool):
@@ -83,9 +83,9 @@ def cell(value: Any) -> str:
 
 
 def summary(rows: Sequence[Mapping[str, Any]], before: Sequence[str] = ()) -> None:
-    """The rows of a `summary` table as a person reads them: estimate, its interval, n and unit, null, p, published.
+    """Print the rows of a `summary` table: estimate, its interval, n and unit, null, p, published.
 
-    `before` names further columns of the rows, which come first: what a sweep varied.
+    `before` names further columns, which come first: the varied fields of a sweep.
     """
     shown = []
     for row in rows:
@@ -107,13 +107,13 @@ def summary(rows: Sequence[Mapping[str, Any]], before: Sequence[str] = ()) -> No
 
 
 def interval(row: Mapping[str, Any]) -> str:
-    """A summary row's interval; empty where it has none."""
+    """A summary row's interval; empty if it has none."""
     low, high = row.get("low"), row.get("high")
     return "" if low is None or high is None else f"[{cell(low)}, {cell(high)}]"
 
 
 def setting_text(setting: str | None) -> str:
-    """What was varied, from a summary row's JSON."""
+    """The varied values in a summary row's setting (JSON)."""
     try:
         return ", ".join(f"{name}={cell(value)}" for name, value in json.loads(setting or "{}").items())
     except (ValueError, AttributeError):

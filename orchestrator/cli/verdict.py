@@ -1,4 +1,4 @@
-"""How a run stands or ended, as a program reads it and as a person does."""
+"""Output of the state or end of a run, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LISTED = 20  # failures that are shown
 
 
 def shape(run: Report | Status) -> dict[str, Any]:
-    """The JSON of a run. Its report is a path, its place in MLflow an address; null where there is none."""
+    """The JSON of a run. `report` is a path, `mlflow` an address; null if there is none."""
     return {
         "run": run.run,
         "audit": run.audit,
@@ -32,7 +32,7 @@ def shape(run: Report | Status) -> dict[str, Any]:
 
 
 def display(report: Report, store: str | None, json: bool) -> int:
-    """Say how a run ended: its numbers, what failed and how to go on; the last line names it. Returns the exit code."""
+    """Print how a run ended: its numbers, failures and how to continue; the run last. Returns the exit code."""
     again = f"engram resume {report.run}{_store(store)}"
     failures(report.failures)
     if report.damaged:
@@ -50,7 +50,7 @@ def display(report: Report, store: str | None, json: bool) -> int:
         cells = {"cells": [shape(cell) for cell in report.cells]} if report.cells else {}
         emit(shape(report) | cells)
         return report.exit_code
-    with suppress(StoreError):  # why the run stopped has been said
+    with suppress(StoreError):  # the reason for the run's end has been printed
         _summaries(report)
     jobs = report.jobs
     counts = f"{jobs['stored']} of {jobs['planned']} jobs stored, {jobs['done']} done now, {jobs['failed']} failed"
@@ -91,7 +91,7 @@ def row(status: Status) -> dict[str, Any]:
 
 
 def failures(failed: Iterable[tuple[str, str, str]]) -> None:
-    """The failed jobs, a line each."""
+    """Print the failed jobs, one line each."""
     lines = [f"failed: {task} {key[:12]}: {error}" for key, task, error in failed]
     for line in lines[:LISTED]:
         say(line)
@@ -100,7 +100,7 @@ def failures(failed: Iterable[tuple[str, str, str]]) -> None:
 
 
 def _summaries(report: Report) -> None:
-    """The summary of a run, or of a sweep's cells one after another, complete or not."""
+    """Print the summary of a run, or of a sweep's cells, complete or not, and the answers."""
     from orchestrator.inspection import labels, results
     from orchestrator.run_folder.journal import Journal
 
@@ -109,26 +109,26 @@ def _summaries(report: Report) -> None:
     journal = Journal(report.store.folder("runs", report.run))
     settings = results.cells(journal)
     telling = labels.telling(list(settings.values()))
-    found = results.summary(journal, report.store)
-    if found.table.num_rows:
-        summary(found.table.to_pylist(), found.varied)
+    rows = results.summary(journal, report.store)
+    if rows.table.num_rows:
+        summary(rows.table.to_pylist(), rows.varied)
         show("")
-    for each in report.cells or (report,):
-        answer = results.answer(Journal(report.store.folder("runs", each.run)), report.store)
+    for ended in report.cells or (report,):
+        answer = results.answer(Journal(report.store.folder("runs", ended.run)), report.store)
         if answer is not None:
-            cell = f"{labels.label(settings[each.run], telling) or each.run}: " if report.cells else ""
+            cell = f"{labels.label(settings[ended.run], telling) or ended.run}: " if report.cells else ""
             show(f"{cell}{answer.sentence}")
 
 
 def _store(location: str | None) -> str:
-    """How a command says where the store is, where that does not go without saying."""
+    """The `--store` option that a command needs for this store; empty if the default applies."""
     if location is None or location == os.environ.get("ENGRAM_STORE"):
         return ""
     return f" --store {shlex.quote(location)}"
 
 
 def lines(answer: Mapping[str, Any]) -> list[str]:
-    """The lines that `explain` prints of a key."""
+    """The lines that `explain` prints for a key."""
     from orchestrator.cli.terminal import cell
 
     shown = []
@@ -144,7 +144,7 @@ def lines(answer: Mapping[str, Any]) -> list[str]:
                 *_indented((*fields, *version, *inputs)),
             ]
         elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-            shown += [name, *_indented(" ".join(cell(part) for part in each.values()) for each in value)]
+            shown += [name, *_indented(" ".join(cell(part) for part in mapping.values()) for mapping in value)]
         elif isinstance(value, Mapping):
             shown += [name, *_indented(f"{path} {cell(part)}" for path, part in value.items())]
         elif value not in (None, [], ""):

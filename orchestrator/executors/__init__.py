@@ -1,4 +1,4 @@
-"""Executors run calls and report what became of them. They decide nothing."""
+"""Executors run calls and report their outcomes. They decide nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Executor(Protocol):
     def end(self, call: Call, why: str) -> None:
         """End a running call and its worker; it comes back as lost, with this cause.
 
-        Asked again it makes sure. One that turns out not to have begun yet stays submitted.
+        Calling it again makes sure of the end. A call that turns out not to have begun stays submitted.
         """
 
     def halt(self) -> None:

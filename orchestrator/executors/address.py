@@ -1,4 +1,4 @@
-"""Whether a Ray cluster answers at an address, found out in seconds: Ray itself keeps trying for minutes."""
+"""Check in seconds whether a Ray cluster answers at an address: Ray itself keeps trying for minutes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def reachable(host: str, port: int, seconds: float = PROBE_SECONDS) -> bool:
 
 
 def probe(address: str) -> None:
-    """ClusterError, within PROBE_SECONDS in all, unless a gRPC server answers at the address."""
+    """Raise ClusterError, within PROBE_SECONDS in all, unless a gRPC server answers at the address."""
     host, port = host_and_port(address)
     troubles = [f"no Ray cluster at {address}: no answer in {PROBE_SECONDS:g} s; {CHECK}"]
 
     def ask() -> None:
         troubles.append(_trouble(address, host, port, time.monotonic() + PROBE_SECONDS))
 
-    # In a thread, since looking up a name knows no time limit.
+    # In a thread, since a name lookup has no time limit.
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(PROBE_SECONDS)
@@ -43,7 +43,7 @@ def probe(address: str) -> None:
 
 
 def _trouble(address: str, host: str, port: int, end: float) -> str:
-    """What is wrong at an address, in one line; empty where nothing is."""
+    """The problem at an address, in one line; empty if there is none."""
     try:
         connection = socket.create_connection((host, port), timeout=PROBE_SECONDS)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A call: jobs of one task sent to one worker together, and what can become of each.
+"""A call: jobs of one task sent to one worker together, and the possible outcomes of each.
 
 The worker side reads inputs from the store, computes, and commits each result before it answers. Only keys, configs
 and outcomes travel; tables do not.
@@ -34,7 +34,7 @@ from tasks.job import Function, marks
 class Item:
     """One job of a call: `function` is `module:name`, `config` plain data, `inputs` keys.
 
-    A link may go on from the states of the links `before` it, the nearest first, and `leaves` its own for the next.
+    A link may continue from the states of the links `before` it, nearest first, and `leaves` its own for the next.
     """
 
     key: str
@@ -57,16 +57,16 @@ class Call:
     sharers: int = 1  # calls that its GPU carries at one time
     way: compute_context.StrategyName = "auto"
     members: int | None = None  # models in one step at most
-    runs: tuple[str, ...] = ()  # the one that keeps what is settled, and its kin; none: nothing is kept
-    keep: bool = False  # whether every training leaves its state, be there a next link or not
+    runs: tuple[str, ...] = ()  # the run that stores the strategy choices, and its kin; empty: nothing is stored
+    keep: bool = False  # whether every training leaves its state, even if no link follows
 
 
 @dataclass(frozen=True)
 class Done:
     """The job's result is in the store. `seconds` is its share of the call's computing time.
 
-    `differs`: there was a result already, and the one computed now is another one; both are kept. `measured` is what
-    the task noted of the GPU that computed it.
+    `differs`: the key already had a different result; both are kept. `measured` is what the task noted of the GPU
+    that computed it.
     """
 
     key: str
@@ -95,7 +95,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Lost:
-    """Nobody's fault: the worker died (`died`), its node went, or reading or the environment failed."""
+    """Not the job's fault: the worker died (`died`), its node went away, or reading or the environment failed."""
 
     key: str
     cause: str
@@ -104,7 +104,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class Refused:
-    """The store could not be written: a pause for the whole run."""
+    """The store could not be written: the whole run pauses."""
 
     key: str
     cause: str
@@ -125,7 +125,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Finished:
-    """A call that came back, with one outcome per item. `messages` are lines for the user."""
+    """A call that has ended, with one outcome per item. `messages` are lines for the user."""
 
     call: Call
     outcomes: tuple[Outcome, ...]
@@ -137,9 +137,9 @@ class Poisoned(Exception):
 
 
 def perform(call: Call, store: Store) -> Finished:
-    """Compute a call's jobs here and store each result as it ends, with what the task noted of it.
+    """Compute a call's jobs here and store each result as its job ends, with the task's notes.
 
-    Whatever goes wrong with a job becomes its outcome.
+    Any error of a job becomes its outcome.
     """
     worker = process()
     outcomes: list[Outcome] = []
@@ -156,7 +156,7 @@ def perform(call: Call, store: Store) -> Finished:
     with compute_context.under(compute_context.ComputeContext(call.way, call.members, call.sharers, settle)) as notes:
         for item, seconds, result in _results(ready, states):
             made = Made(seconds, len(ready), worker, dict(notes))
-            compute_context.note()  # notes on this result are none on the next
+            compute_context.note()  # clear: notes on this result do not belong to the next
             outcomes.append(_commit(item, result, made, store, states.left.pop(item.key, None)))
     if call.gpus:
         _let_go()
@@ -239,11 +239,11 @@ def _results(
                 yield pending.pop(index), time.perf_counter() - clock, result
                 clock = time.perf_counter()
         broken: Exception = RuntimeError("the task computed several jobs at once and left this one out")
-    except StoreError as error:  # what is to be settled could not be: no job's fault, and no smaller part helps
+    except StoreError as error:  # the strategy could not be stored: no job's fault, and smaller parts would not help
         for item in pending.values():
             yield item, 0.0, error
         return
-    except Exception as error:  # of all together: the schedule sends the rest again in smaller parts
+    except Exception as error:  # of the jobs together: the schedule sends the rest again in smaller parts
         broken = error
     for item in pending.values():
         yield item, 0.0, _Together(_line(broken))
@@ -272,7 +272,7 @@ def _commit(item: Item, result: pa.Table | Exception, made: Made, store: Store, 
         error = TypeError(f"{marks(function_of(item)).name} returned a {kind}; a task returns a pyarrow.Table")
         return _commit(item, error, made, store, None)
     try:
-        if state is not None:  # before the result: once that is stored, nobody would come by here again
+        if state is not None:  # before the result: once that is stored, this job is not run again
             store.write_state(item.key, state)
         written = store.write(item.key, result, _record(item, made))
         store.clear_failure(item.key)

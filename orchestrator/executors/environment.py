@@ -1,4 +1,4 @@
-"""The surroundings of this process, changed for a while: its environment, a signal's handler, its stderr."""
+"""Temporary changes to this process: its environment variables, a signal's handler, its stderr."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def variables(values: Mapping[str, str], *others: str) -> Iterator[None]:
-    """Set environment variables inside; afterwards these, and the `others`, are as before."""
+    """Set environment variables inside the block; afterwards restore these and the `others`."""
     before = {name: os.environ.get(name) for name in (*values, *others)}
     os.environ.update(values)
     try:

@@ -1,8 +1,8 @@
-"""GPU packing: how many calls share a GPU, and how many jobs a call carries, from what the first calls measured.
+"""GPU packing: how many calls share a GPU, and how many jobs a call carries, from measurements of the first calls.
 
-A call alone on a GPU tells which share of the time it kept it busy: so many calls that they keep it busy together, and
-whose memory fits, share it from then on. A call carries a few times what is computed in one step, so that the place
-of a training that has ended is taken by the next.
+A call that runs alone measures the share of the time for which it keeps the GPU busy: from then on as many calls share
+the GPU as keep it busy together and fit into its memory. A call carries a few times the jobs of one step, so that the
+place of a training that has ended is taken by the next.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-SHARERS = 4  # calls on one GPU at most: each has its own process, which takes half a gigabyte on it by itself
-REFILLS = 4  # jobs that a call carries for each place in a step
-UNMEASURED_MOST = 512  # jobs in a call of which nothing is known
-GRAIN = 10_000  # parts of a GPU that Ray tells apart
+SHARERS = 4  # the most calls on one GPU: each has its own process, which takes half a gigabyte of its memory
+REFILLS = 4  # jobs that a call carries per place in a step
+UNMEASURED_MOST = 512  # the most jobs in a call before anything is measured
+GRAIN = 10_000  # parts of a GPU that Ray distinguishes
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What the task noted of the GPU that computed a job."""
+    """A task's measurements of the GPU that computed a job."""
 
     stack: int  # jobs in one step
     bytes_per_member: float
@@ -28,9 +28,9 @@ class Measured:
 
     @classmethod
     def noted(cls, notes: Mapping[str, Any]) -> Measured | None:
-        """The measurement in a task's notes; None where it is incomplete or makes no sense."""
+        """The measurement in a task's notes; None if it is incomplete or invalid."""
         numbers = [notes.get(name) for name in ("stack", "bytes_per_member", "device_bytes", "busy")]
-        if not all(isinstance(each, int | float) and 0 < each < float("inf") for each in numbers):
+        if not all(isinstance(number, int | float) and 0 < number < float("inf") for number in numbers):
             return None
         stack, bytes_per_member, device_bytes, busy = numbers
         return cls(int(stack), float(bytes_per_member), float(device_bytes), min(1.0, float(busy)))  # type: ignore[arg-type]
@@ -45,7 +45,7 @@ class GpuPacking:
     most: int = SHARERS
 
     def slots(self, gpus: int) -> int:
-        """The number of calls of this group that so many GPUs carry at a time."""
+        """The number of calls of this group that run on so many GPUs at one time."""
         return gpus * self.sharers
 
     def sent(self, gpus: int) -> int:
@@ -53,31 +53,32 @@ class GpuPacking:
         return self.slots(gpus) + (0 if self.stack is None or self.most == 1 else gpus)
 
     def share(self, ready: int, gpus: int, sent: int = 0) -> int:
-        """The number of ready jobs to send in one call, where so many calls are `sent`."""
+        """The number of ready jobs to send in one call, given the number of calls that are `sent`."""
         slots = self.slots(gpus)
         even = -(-ready // max(1, slots - sent))
         if self.stack is None:
             return min(even, UNMEASURED_MOST)
-        # Twice as many calls as slots are left at the end, so that no slot waits for the last big call; but a step of
-        # half a stack takes nearly as long as one of a whole stack.
+        # Towards the end there are twice as many calls as slots, so that no slot waits for the last big call; but a
+        # step of half a stack takes nearly as long as one of a whole stack.
         return max(min(even, self.stack), min(REFILLS * self.stack, ready // (2 * slots)))
 
     def learned(self, measured: Sequence[Measured], sharers: int) -> GpuPacking:
-        """Updated by the measurements of a call that shared its GPU with `sharers` - 1 others.
+        """The packing updated by the measurements of a call that shared its GPU with `sharers` - 1 others.
 
-        How many are to share it is learned from a call alone: beside others nobody sees how busy it keeps it by itself.
+        The number of sharers is learned from calls that ran alone: the busy share of one call cannot be measured
+        while others use the same GPU.
         """
         if not measured:
             return self
-        stack = max(each.stack for each in measured)
-        needed = stack * max(each.bytes_per_member for each in measured)
-        fitting = int(min(each.device_bytes for each in measured) // needed)
-        busy = sum(each.busy for each in measured) / len(measured)
+        stack = max(job.stack for job in measured)
+        needed = stack * max(job.bytes_per_member for job in measured)
+        fitting = int(min(job.device_bytes for job in measured) // needed)
+        busy = sum(job.busy for job in measured) / len(measured)
         wanted = round(1 / busy) if sharers == 1 else self.sharers
         return replace(self, stack=stack, sharers=max(1, min(wanted, fitting, self.most)))
 
     def lost(self, sharers: int) -> GpuPacking:
-        """Updated after the loss of a call that shared its GPU: for want of memory, perhaps, so one fewer shares it."""
+        """The packing after the loss of a call that shared its GPU, perhaps for lack of memory: one sharer fewer."""
         most = max(1, min(self.most, sharers - 1))
         return replace(self, most=most, sharers=min(self.sharers, most))
 

@@ -1,4 +1,4 @@
-"""The GPUs that a process started here can compute on, counted without loading anything that would take one."""
+"""The GPUs that a process started here can compute on, counted without loading a library that would occupy one."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def count() -> int:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None or not there:
         return there
-    found = 0
+    visible_gpus = 0
     for name in visible.split(","):
         name = name.strip()
         if (name.isdigit() and int(name) >= there) or not (name.isdigit() or name.startswith(("GPU-", "MIG-"))):
             break  # CUDA sees none of what follows either
-        found += 1
-    return found
+        visible_gpus += 1
+    return visible_gpus
 
 
 def _listed() -> int:

@@ -1,8 +1,8 @@
-"""A guard: sees to it that no process of a local cluster outlives its driver, not even after `kill -9`.
+"""A guard: ends all processes of a local cluster when its driver ends, even by `kill -9`.
 
 Ray's own processes take about a minute to notice. All of them inherit a mark in their environment; the guard is a
-tiny process that waits on a pipe from the driver, and when the pipe closes kills whatever carries the mark. It reads
-/proc, so there is none where that does not exist: there, leftovers go when Ray notices.
+small process that waits on a pipe from the driver, and when the pipe closes kills all processes with the mark. It reads
+/proc; on systems without it there is no guard, and leftover processes end when Ray notices.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collections.abc import Iterator
 MARK = "ENGRAM_CLUSTER"
 # Workers end within 2 s of the driver's death by themselves; what they finish until then counts.
 GRACE = 2.0
-LOOK = 1.0  # seconds between looks at what carries the mark, while the driver lives
+LOOK = 1.0  # seconds between scans for processes with the mark, while the driver lives
 SWEEPS = 30  # at most, 0.2 s apart
-QUIET = 8  # of them one after another that find nothing: what was just being started shows itself in that time
+QUIET = 8  # successive sweeps that find nothing: processes that are just being started appear in that time
 CLOSED = b"."
 
 
@@ -36,7 +36,7 @@ class Guard:
     def _start(self) -> None:
         import subprocess  # not at the top: the guard itself runs this file and needs none of it
 
-        reading, self._pipe = os.pipe()  # neither end is inherited, so nobody else keeps the pipe open
+        reading, self._pipe = os.pipe()  # neither end is inherited, so no other process keeps the pipe open
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", __file__, self._mark],
             stdin=reading,
@@ -55,7 +55,7 @@ class Guard:
                     _kill(pid)
 
     def close(self) -> None:
-        """Shut down in good order; what is left is killed at once."""
+        """Shut down; the guard kills remaining processes at once."""
         if self._pipe is None:
             return
         os.write(self._pipe, CLOSED)
@@ -73,20 +73,20 @@ def marked(mark: str) -> Iterator[int]:
         try:
             with open(f"/proc/{name}/environ", "rb") as file:
                 variables = file.read().split(b"\0")
-        except OSError:  # gone, or somebody else's
+        except OSError:  # gone, or another user's
             continue
         if wanted in variables:
             yield int(name)
 
 
 def stat(pid: int) -> tuple[int, str] | None:
-    """The parent of a living process, and its start time, since process numbers are reused."""
+    """The parent and the start time of a living process, which identify it, since process ids are reused."""
     fields = _fields(pid)
     return None if fields is None or fields[0] in "ZX" else (int(fields[1]), fields[19])
 
 
 def state(pid: int) -> str | None:
-    """A process's state as a letter (R running, S sleeping, T stopped); None where there is no such process."""
+    """A process's state as a letter (R running, S sleeping, T stopped); None if there is no such process."""
     fields = _fields(pid)
     return None if fields is None else fields[0]
 
@@ -104,25 +104,25 @@ def family(mark: str) -> dict[int, str]:
 
     Ray's agents, which write their titles over their own memory, have been seen without the mark; their parent has it.
     """
-    found = {int(name): seen for name in os.listdir("/proc") if name.isdigit() and (seen := stat(int(name)))}
-    members = set(marked(mark)) & set(found)
+    processes = {int(name): seen for name in os.listdir("/proc") if name.isdigit() and (seen := stat(int(name)))}
+    members = set(marked(mark)) & set(processes)
     grown = True
     while grown:
-        children = {pid for pid, (parent, _) in found.items() if parent in members} - members
+        children = {pid for pid, (parent, _) in processes.items() if parent in members} - members
         members |= children
         grown = bool(children)
-    return {pid: found[pid][1] for pid in members if pid != os.getpid()}
+    return {pid: processes[pid][1] for pid in members if pid != os.getpid()}
 
 
 def sweep(mark: str, known: dict[int, str]) -> int:
-    """Kill every process that is known or found to carry the mark; the number killed."""
-    found = [pid for pid, since in known.items() if (seen := stat(pid)) and seen[1] == since]
-    for pid in found:  # before anything is looked for: the environment of a busy process can be long in coming
+    """Kill every process that is known or carries the mark; return the number killed."""
+    known_pids = [pid for pid, since in known.items() if (seen := stat(pid)) and seen[1] == since]
+    for pid in known_pids:  # before the search: reading the environment of a busy process can take long
         _kill(pid)
-    late = [pid for pid in marked(mark) if pid not in found]
+    late = [pid for pid in marked(mark) if pid not in known_pids]
     for pid in late:
         _kill(pid)
-    return len(found) + len(late)
+    return len(known_pids) + len(late)
 
 
 def _kill(pid: int) -> None:

@@ -1,4 +1,4 @@
-"""Calls one at a time in this very process, so that a debugger works and nothing else is needed."""
+"""Calls run one at a time in this process, so that a debugger works and nothing else is needed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from orchestrator.store import open_store
 
 
 class LocalExecutor:
-    """Runs each call inside `wait`. An interrupt in a task ends `wait` as it ends any other function.
+    """Runs each call inside `wait`. An interrupt in a task ends `wait` like any other function.
 
-    A call that hangs cannot be ended: there is no other process that could be.
+    A call that hangs cannot be ended, since it runs in this process.
     """
 
     slots = 1
@@ -44,7 +44,7 @@ class LocalExecutor:
             raise EngramError(f"this process cannot compute any more ({error}); the same command goes on") from error
 
     def running(self) -> Sequence[tuple[Call, float]]:
-        return ()  # nothing runs while anybody can ask
+        return ()  # calls run inside `wait` only, so none runs while the caller does
 
     def end(self, call: Call, why: str) -> None:
         raise AssertionError(f"{call.task} cannot be ended in its own process: {why}")

@@ -1,7 +1,7 @@
-"""Calls on a Ray cluster: one of our own on this machine, or one that is there already.
+"""Execution of calls on a Ray cluster: our own on this machine, or an existing one.
 
-(Ray calls our call a "task" and a program a "job".) Ray carries calls and outcomes, never tables; it retries nothing,
-and it queues no more than a bounded window. Its own messages stay in its session folder: the terminal is not its.
+(Ray calls our call a "task" and a program a "job".) Ray transports calls and outcomes, never tables; it retries
+nothing, and its queue is bounded by a window. Its own messages go to its session folder, not to the terminal.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from orchestrator.spec.addresses import host_and_port
 
 ROOT = str(Path(__file__).resolve().parents[2])
 OBJECT_STORE_BYTES = 100 * 2**20  # only outcomes travel
-LOOK_SECONDS = 2.0  # between looks at the cluster's size and health
-HEAD_SECONDS = 20.0  # a head may be away so long: it can be restarted
+LOOK_SECONDS = 2.0  # between checks of the cluster's size and health
+HEAD_SECONDS = 20.0  # how long a head may be unreachable: it can be restarted
 CANCEL_SECONDS = 0.3  # for Ray to say which calls had not begun; it needs a few milliseconds
 BEGUN_SECONDS = 10.0  # after which a call that was not taken out of the queue is known to run
 END_SECONDS = 10.0  # for a worker to end itself; after three times as long its call is given up
-# Enough to keep no-op calls at full rate; Ray gains nothing from a longer queue of its own.
+# Enough for no-op calls at full rate; a longer queue in Ray gains nothing.
 CALLS_PER_SLOT, MOST_CALLS = 16, 512
-# Where the head is gone for a minute, Ray would end this process by itself, while it is still putting away its run.
+# When the head is gone for a minute, Ray would end this process by itself, before it has closed its run.
 OURS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_gcs_rpc_server_reconnect_timeout_s": "600"}
-CAUSES: Mapping[type[Exception], tuple[str, bool]] = {  # what became of a call, and whether its worker died of it
+CAUSES: Mapping[type[Exception], tuple[str, bool]] = {  # why a call was lost, and whether its worker died of it
     exceptions.WorkerCrashedError: ("its worker process died", True),
     exceptions.OutOfMemoryError: ("its worker process was ended because the node ran out of memory", True),
     exceptions.NodeDiedError: ("its node went away", False),
@@ -55,8 +55,8 @@ class RayExecutor:
     """Runs calls as Ray tasks. Raises ClusterError when the cluster is gone or unusable.
 
     `address` is "local" (a cluster of our own, of `cpus` CPUs, ended by `close` and, should this process be killed,
-    by a guard), "auto", HOST:PORT or ray://HOST:PORT. Where the program uses Ray already, its connection is used and
-    left open. Signal handlers stay as they are: Ray's own for SIGTERM is put aside.
+    by a guard), "auto", HOST:PORT or ray://HOST:PORT. If the program uses Ray already, its connection is used and
+    left open. Signal handlers stay as they are: Ray's own handler for SIGTERM is removed.
     """
 
     inside = False
@@ -69,7 +69,7 @@ class RayExecutor:
         self._pending: dict[Any, Sent] = {}
         self._halted = False
         self._remotes: dict[tuple[str, float, bool], Any] = {}
-        self._proven = False  # a worker has answered
+        self._proven = False  # whether a worker has answered
         self._looked = self._head_seen = time.monotonic()
         self._close = contextlib.ExitStack()
         try:
@@ -82,7 +82,7 @@ class RayExecutor:
         cloudpickle.register_pickle_by_value(worker)
         environment = {name: value for name, value in os.environ.items() if name.startswith("ENGRAM_")}
         environment |= threads.ONE
-        # Ray lets what asks for no GPU see all of them (seen), and torch would take the first.
+        # Ray lets calls that ask for no GPU see all of them (observed), and torch would take the first.
         self._on_cpu = ray.remote(worker.entry(ROOT, environment | {"CUDA_VISIBLE_DEVICES": ""}, store))
         self._on_gpu = worker.entry(ROOT, environment, store)
 
@@ -96,9 +96,9 @@ class RayExecutor:
     def _remote(self, name: str, gpus: float) -> Any:
         """The remote function for calls that take this fraction of a GPU.
 
-        A call on a GPU waits for no processor: it needs little of one, and a GPU that waits is the larger waste. Its
-        worker takes further calls only where all machines have one GPU each: Ray would give it another GPU one day,
-        and CUDA stays with the one that a process has used first.
+        A call on a GPU waits for no processor: it needs little of one, and an idle GPU is the larger waste. Its
+        worker takes further calls only if every machine has one GPU: otherwise Ray may give it another GPU later,
+        and CUDA stays with the first one that a process has used.
         """
         if not gpus:
             return self._on_cpu.options(name=name, num_cpus=1, num_gpus=0, max_retries=0)
@@ -112,8 +112,11 @@ class RayExecutor:
             answers: Sequence[Any] = ray.get(ready)
         except Exception:  # of one of them: ask one by one
             answers = [self._answer(reference) for reference in ready]
-        found = [self._finished(self._pending.pop(each), answer) for each, answer in zip(ready, answers, strict=True)]
-        return [each for each in (*found, *self._given_up()) if each is not None]
+        finished = [
+            self._finished(self._pending.pop(reference), answer)
+            for reference, answer in zip(ready, answers, strict=True)
+        ]
+        return [call for call in (*finished, *self._given_up()) if call is not None]
 
     @property
     def pending(self) -> int:
@@ -123,24 +126,24 @@ class RayExecutor:
         return placed(self._pending.values(), self.slots, self.gpus, time.monotonic())
 
     def end(self, call: Call, why: str) -> None:
-        """As `Executor.end`. On a cluster that others use, too, a call is first asked whether it has begun.
+        """As `Executor.end`. On a cluster that others use too, first test whether the call has begun.
 
-        One that has may only just have, so that it is ended when the caller finds it overdue once more.
+        A call that has begun may have begun only just now, so it is ended when the caller finds it overdue again.
         """
-        reference = next((each for each, sent in self._pending.items() if sent.call is call), None)
+        reference = next((submitted for submitted, sent in self._pending.items() if sent.call is call), None)
         if reference is None:
             return
         sent, now = self._pending[reference], time.monotonic()
         with contextlib.suppress(exceptions.RayError):
             if sent.ending is not None:
                 if self._guard is not None and now - sent.ending > END_SECONDS:
-                    self._guard.end_stopped()  # a stopped process does not heed what it is asked
+                    self._guard.end_stopped()  # a stopped process does not react to requests
             elif self._own or sent.begun:
                 sent.ending, sent.why = now, why
                 ray.cancel(reference, force=True)
             elif sent.asked is None:
                 sent.asked = now
-                ray.cancel(reference)  # takes it out of the queue; one that runs does not heed it (see worker.entry)
+                ray.cancel(reference)  # takes it out of the queue; a running one ignores it (see worker.entry)
             elif now - sent.asked > BEGUN_SECONDS:
                 sent.begun, sent.since = True, sent.asked
 
@@ -180,7 +183,7 @@ class RayExecutor:
         return answer
 
     def _given_up(self) -> Iterator[Finished]:
-        """Cancelled calls that do not end; their workers' machines may be cut off."""
+        """Cancelled calls that do not end, perhaps because their workers' machines are cut off."""
         now = time.monotonic()
         for reference, sent in list(self._pending.items()):
             if sent.ending is not None and now - sent.ending > 3 * END_SECONDS:
@@ -188,7 +191,7 @@ class RayExecutor:
                 yield _lost(sent.call, sent.why, died=True)
 
     def _finished(self, sent: Sent, answer: bytes | str | Exception) -> Finished | None:
-        """What became of a call; None where it had not begun, and is given up or sent again."""
+        """The outcome of a call; None if it had not begun and is given up or sent again."""
         call = sent.call
         if isinstance(answer, bytes):
             self._proven = True
@@ -210,7 +213,7 @@ class RayExecutor:
         return _lost(call, *reason(answer))
 
     def _look(self) -> None:
-        """Update the slots as nodes come and go; ClusterError once the head is gone."""
+        """Update the slots as nodes come and go. Raises ClusterError once the head is gone."""
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
             return
@@ -239,7 +242,7 @@ def _lost(call: Call, cause: str, died: bool) -> Finished:
 
 
 def reason(error: Exception) -> tuple[str, bool]:
-    """Why Ray lost a call, in one line, and whether its worker process died."""
+    """The cause of a lost call in one line, and whether its worker process died."""
     for kind, (cause, died) in CAUSES.items():
         if isinstance(error, kind):
             return cause, died
@@ -262,10 +265,10 @@ def connected(address: str, cpus: int | None = None) -> Iterator[tuple[str, tupl
             stack.callback(guard.close)
             token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
             _set(stack, {**OURS, **threads.ONE, **token, "RAY_worker_niceness": "0"})
-            with _variables(guard.variables):  # of Ray's processes, and of no other that is started later
+            with _variables(guard.variables):  # for Ray's processes, and none that is started later
                 _init(stack, address, num_cpus=cpus, include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES)
         else:
-            address = _found() if address == "auto" else address
+            address = _auto_address() if address == "auto" else address
             probe(address)
             _set(stack, OURS)
             _init(stack, address)
@@ -277,14 +280,14 @@ def connected(address: str, cpus: int | None = None) -> Iterator[tuple[str, tupl
 
 
 def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
-    """ray.init, silent, its signal handler put aside, any trouble as a ClusterError in one line."""
+    """Call ray.init silently and without its signal handler. Raises ClusterError, in one line, on any failure."""
     stack.callback(ray.shutdown)
     _hush()
     with handler_kept(signal.SIGTERM):
         try:
             if address != "local" and not address.startswith("ray://"):
                 with no_stderr():
-                    ray._raylet.GcsClient(address=address)  # says at once what ray.init says in 20 s: a wrong token
+                    ray._raylet.GcsClient(address=address)  # fails at once on a wrong token; ray.init takes 20 s
             ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL, **options)
         except Exception as error:
             raise ClusterError(_refusal(address, error)) from error
@@ -300,7 +303,7 @@ def _refusal(address: str, error: Exception) -> str:
     return f"Ray cannot {where}: {reason(error)[0]}"
 
 
-def _found() -> str:
+def _auto_address() -> str:
     """The address that `auto` means: RAY_ADDRESS, or a cluster that runs on this machine."""
     named = os.environ.get("RAY_ADDRESS", "")
     if named not in ("", "auto", "local"):
@@ -316,7 +319,7 @@ def _found() -> str:
 
 
 def _variables(values: Mapping[str, str]) -> contextlib.AbstractContextManager[None]:
-    """Set environment variables inside; PYTHONBREAKPOINT, which Ray sets unasked, is restored, too."""
+    """Set environment variables inside the block; also restore PYTHONBREAKPOINT, which Ray sets by itself."""
     return variables(values, "PYTHONBREAKPOINT")
 
 

@@ -1,4 +1,4 @@
-"""Calls sent to a cluster, and which of them run, inferred from their order: a cluster does not say."""
+"""Calls sent to a cluster, and which of them run, inferred from their order, since a cluster does not report it."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ class Sent:
     call: Call
     since: float | None = None  # when there was a place for it to run in
     asked: float | None = None  # when it was asked whether it has begun
-    begun: bool = False  # it has, as is known
+    begun: bool = False  # whether it is known to have begun
     ending: float | None = None  # when it was first asked to end
-    why: str = ""  # it is ended
+    why: str = ""  # the reason for ending it
 
 
 def placed(sent: Iterable[Sent], slots: int, gpus: float, now: float) -> list[tuple[Call, float]]:
-    """The calls that slots exist for, in the order they were sent, each with the seconds that it has had its slot.
+    """The calls that have a slot, in the order they were sent, each with the seconds since it got the slot.
 
-    Where others use the cluster too, a call may begin later than that.
+    On a cluster that others use too, a call may begin later than that.
     """
-    found = []
-    for each in sent:
-        if each.call.gpus and gpus > 1e-9:
-            gpus -= each.call.gpus
-        elif not each.call.gpus and slots:
+    calls = []
+    for entry in sent:
+        if entry.call.gpus and gpus > 1e-9:
+            gpus -= entry.call.gpus
+        elif not entry.call.gpus and slots:
             slots -= 1
         else:
             continue
-        each.since = now if each.since is None else each.since
-        found.append((each.call, now - each.since))
-    return found
+        entry.since = now if entry.since is None else entry.since
+        calls.append((entry.call, now - entry.since))
+    return calls

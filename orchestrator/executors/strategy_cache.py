@@ -1,6 +1,6 @@
-"""What a run has settled: how its jobs are computed on a device, chosen once and kept for as long as the run is.
+"""The choices of a run: how its jobs are computed on a device, chosen once and kept for the life of the run.
 
-runs/ID/ways/NAME.json   one choice a file, by whoever was first, with a digest of what it says
+runs/ID/ways/NAME.json   one choice per file, written by the first process to choose, with a digest of its content
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from orchestrator.errors import StoreError
 from orchestrator.store import Store
 from tasks.compute_context import Choice, Settle
 
-ATTEMPTS = 3  # at a choice whose file turns out damaged each time
+ATTEMPTS = 3  # to store a choice whose file turns out damaged each time
 
 
 def settling(store: Store, run: str, *kin: str) -> Settle:
     """A function that returns the choice stored for the run, or for one of its kin, or makes the choice and stores it.
 
-    Kin are the cells of a sweep, and the sweeps of a cell: what is computed for both is computed in one way. Of several
-    processes that choose at one time the first to keep its choice wins, and all use that one. A damaged choice is set
-    aside and made anew. Raises Unwritable where it cannot be kept, and StoreError where the store cannot say what was.
+    Kin are the cells of a sweep, and the sweeps of a cell: what is computed for both is computed in one way. When
+    several processes choose at the same time, the first choice stored wins and all use it. A damaged choice is set
+    aside and made again. Raises Unwritable when the choice cannot be stored, StoreError when the store cannot be read.
     """
     known: dict[str, Choice] = {}
 
     def settle(name: str, choose: Callable[[], Choice]) -> Choice:
         if name not in known:
-            found = _found(store, (run, *kin), name)
-            known[name] = _made(store, run, name, choose) if found is None else found
+            choice = _stored(store, (run, *kin), name)
+            known[name] = _made(store, run, name, choose) if choice is None else choice
         return known[name]
 
     return settle
 
 
-def _found(store: Store, runs: Sequence[str], name: str) -> Choice | None:
+def _stored(store: Store, runs: Sequence[str], name: str) -> Choice | None:
     """The choice of the first of the runs that has one."""
     for run in runs:
         if (choice := _kept(store, run, name)) is not None:
@@ -45,7 +45,7 @@ def _found(store: Store, runs: Sequence[str], name: str) -> Choice | None:
 
 
 def _kept(store: Store, run: str, name: str) -> Choice | None:
-    """The choice that a run stores; None where there is none, or a damaged one was set aside."""
+    """The choice stored for a run; None if there is none, or if a damaged one was set aside."""
     data = store.kept(run, file_of(name))
     if data is None:
         return None
@@ -60,25 +60,25 @@ def _made(store: Store, run: str, name: str, choose: Callable[[], Choice]) -> Ch
     mine = encoded(name, choose())
     for _ in range(ATTEMPTS):
         store.keep(run, file_of(name), mine)
-        if (found := _kept(store, run, name)) is not None:
-            return found
+        if (choice := _kept(store, run, name)) is not None:
+            return choice
     raise StoreError(f"what run {run} settles for {name} is damaged again and again; check the disk")
 
 
 def file_of(name: str) -> str:
-    """The file of a choice: its name as far as a file name allows, and a digest that makes it unique."""
+    """The file name of a choice: its name, reduced to valid characters, and a digest that makes it unique."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60]
     return f"{plain}.{hashlib.sha256(name.encode()).hexdigest()[:12]}.json"
 
 
 def encoded(name: str, choice: Choice) -> bytes:
-    """A choice as bytes. TypeError for what JSON cannot hold."""
+    """A choice as bytes. Raises TypeError for values that JSON cannot represent."""
     says = {"name": name, "choice": dict(choice)}
     return json.dumps({**says, "sha256": _digest(says)}, indent=2).encode()
 
 
 def decoded(name: str, data: bytes) -> Choice:
-    """The choice in these bytes; ValueError, saying why, where they are not as they were written."""
+    """The choice in these bytes. Raises ValueError, with the reason, if they are not as they were written."""
     try:
         says = json.loads(data)
         choice: dict[str, Any] = dict(says["choice"])

@@ -1,4 +1,4 @@
-"""One thread for each worker: as many workers run as there are cores, and results stay the same on any machine."""
+"""One thread per worker: as many workers run as there are cores, and results are the same on any machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ONE = {f"{library}_{'MAXIMUM' if library == 'VECLIB' else 'NUM'}_THREADS": "1" f
 
 @contextmanager
 def one() -> Iterator[None]:
-    """Inside, torch computes with one thread in this process, be it loaded already or loaded inside."""
+    """Compute with one torch thread in this process inside the block, whether torch is loaded already or only there."""
     with ExitStack() as stack:
         if "torch" in sys.modules:
             stack.enter_context(threads(1))

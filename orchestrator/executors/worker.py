@@ -1,8 +1,8 @@
-"""What a Ray worker runs. It travels by value, so that it works before anything of ours can be imported there.
+"""The function that a Ray worker runs. It is pickled by value, so that it works before Engram can be imported there.
 
 `tasks` and `orchestrator` are common names, and Ray puts the driver's working directory first on a worker's path: a
-`tasks.py` lying there would be taken for ours. So calls and answers travel as bytes, and are unpacked only after our
-packages are in place. This module imports the standard library alone.
+`tasks.py` there would be imported instead of ours. So calls and answers travel as bytes and are unpickled only once
+our packages are in place. This module imports the standard library alone.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ PACKAGES = ("orchestrator", "tasks")
 
 
 def pin(root: str) -> None:
-    """Import `orchestrator` and `tasks` from `root`, whatever comes first on the path.
+    """Import `orchestrator` and `tasks` from `root`, regardless of the order of the path.
 
     Their submodules follow, since those are looked up in the package itself. `root` goes to the end of the path, so
-    that it hides nobody else's modules. Where there is no such folder (another machine), the path decides.
+    that it hides no other modules. If there is no such folder (on another machine), the path decides.
     """
     if not os.path.isdir(os.path.join(root, "orchestrator")):
         return
     for name in PACKAGES:
-        found = getattr(sys.modules.get(name), "__file__", None) or ""
-        if name in sys.modules and os.path.dirname(found) != os.path.join(root, name):
+        file = getattr(sys.modules.get(name), "__file__", None) or ""
+        if name in sys.modules and os.path.dirname(file) != os.path.join(root, name):
             for loaded in [module for module in sys.modules if module == name or module.startswith(name + ".")]:
                 del sys.modules[loaded]
     before = list(sys.path)
@@ -44,11 +44,11 @@ def pin(root: str) -> None:
 
 
 def entry(root: str, environment: Mapping[str, str], store: str) -> Callable[[bytes], bytes | str]:
-    """The function to send: takes a pickled call, answers a pickled Finished, or a text if ours cannot be imported."""
+    """The function to send: takes a pickled call; returns a pickled Finished, or a text where Engram is missing."""
     ready: list[Any] = []  # our module of calls and the open store, once per process
 
     def run(call: bytes) -> bytes | str:
-        # Ray's mild way to cancel is an interrupt. It is for calls that have not begun; one that has goes on.
+        # Ray's mild way to cancel is an interrupt. It is meant for calls that have not begun; a running one ignores it.
         with contextlib.suppress(ValueError):  # not in the main thread: there it cannot be interrupted anyway
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:

@@ -1,1 +1,1 @@
-"""Looking at runs, results and plans: nothing here starts or changes one."""
+"""Inspection of runs, results and plans: nothing here starts or changes one."""

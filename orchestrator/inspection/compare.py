@@ -1,4 +1,4 @@
-"""Two runs side by side: what was asked, where it was computed, what each answers, and their summaries row by row."""
+"""Comparison of two runs: config, environment, answers, and the rows of their summaries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Difference:
-    """A field in which the two differ; None where one of them has no such field."""
+    """A field in which the two differ; None if one of them has no such field."""
 
     name: str
     a: Any
@@ -27,7 +27,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Pair:
-    """The summary rows of one metric and setting; None where one of the runs has none."""
+    """The summary rows of one metric and setting; None if one of the runs has none."""
 
     metric: str
     setting: str
@@ -48,16 +48,18 @@ class Comparison:
 
 
 def compare(store: Store, a: Journal, b: Journal) -> Comparison:
-    """The comparison of two runs, complete or not; SpecError for a sweep, which has several."""
+    """The comparison of two runs, complete or not. Raises SpecError for a sweep."""
     both = (a, b)
-    abouts = tuple(each.about() for each in both)
+    abouts = tuple(journal.about() for journal in both)
     for journal, about in zip(both, abouts, strict=True):
         if "cells" in about:
             cells = ", ".join(about["cells"])
             raise SpecError(f"{journal.run} is a sweep; compare two of its runs ({cells}), or look at its own report")
     configs = [dict(flat(about["config"])) | {"preset": about["preset"]} for about in abouts]
     made = [{"commit": about.get("commit"), **about.get("versions", {})} for about in abouts]
-    tables = [{_name(row): row for row in results.read(each, store, "summary").table.to_pylist()} for each in both]
+    tables = [
+        {_name(row): row for row in results.read(journal, store, "summary").table.to_pylist()} for journal in both
+    ]
     return Comparison(
         runs=(a.run, b.run),
         audits=(abouts[0]["audit"], abouts[1]["audit"]),

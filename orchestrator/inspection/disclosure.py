@@ -1,9 +1,9 @@
-"""Disclosure: what of a run's config leaves the machine, on pages and to MLflow.
+"""Disclosure: the parts of a run's config that leave the machine, on pages and to MLflow.
 
-The terminal and the run's folder have all of it; neither is passed on.
-A config's types say themselves what is private in them. What has a `named()`, as a file and a data set have, goes by
-its name and the digest of its content, without the folders it lies in. A field whose metadata has WITHHELD is told by
-that pattern of it, in angle brackets: `<4 and 3 letters>`.
+The terminal and the run's folder show the whole config; neither is passed on.
+A config's types declare what is private in them. A value with a `named()` method, such as a file or a data set, is
+shown by its name and the digest of its content, without its folders. A field whose metadata has WITHHELD is shown as
+that function's pattern of it, in angle brackets: `<4 and 3 letters>`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from orchestrator.spec import audits
 from orchestrator.spec.fields import coerce, declared, plain, rebuilt
 from tasks.files import WITHHELD
 
-UNKNOWN = "<withheld>"  # text of a config that no audit knows any more: nothing says what it is
+UNKNOWN = "<withheld>"  # for texts of a config whose audit has gone, so that it is unknown which are private
 
 
 class Disclosure:
-    """What of some runs others may see. Values that differ still differ: texts of one pattern are numbered.
+    """The public part of runs' configs. Values that differ still differ: texts of one pattern are numbered.
 
-    With `words` nothing is withheld, and folders are left out all the same.
+    With `words` no text is withheld; folders are left out in any case.
     """
 
     def __init__(self, words: bool = False) -> None:
@@ -33,48 +33,48 @@ class Disclosure:
         self._stand_ins: dict[str, str] = {}
 
     def journal(self, folder: Path) -> Journal:
-        """The journal of the run or sweep in this folder as others may see it; so are those of its cells."""
+        """The journal of the run or sweep in this folder, and of its cells, reduced to the public part."""
         return Journal(folder, self._about)
 
     def public(self, value: Any) -> Any:
-        """The value, of the same type, with nothing private in it."""
+        """The value, of the same type, without its private parts."""
         if hasattr(value, "named"):
             return value.named()
         return rebuilt(value, self._part)
 
     def _part(self, held: Any, metadata: Mapping[Any, Any]) -> Any:
-        """What is told of a field with this metadata."""
+        """The public value of a field with this metadata."""
         withheld = metadata.get(WITHHELD) if not self.words else None
         return self.public(held) if withheld is None else self._stand_in(held, withheld(held))
 
     def _stand_in(self, text: str, pattern: str) -> str:
         if text not in self._stand_ins:
-            number, found = 1, f"<{pattern}>"
-            while found in self._stand_ins.values():
+            number, stand_in = 1, f"<{pattern}>"
+            while stand_in in self._stand_ins.values():
                 number += 1
-                found = f"<{pattern} ({number})>"
-            self._stand_ins[text] = found
+                stand_in = f"<{pattern} ({number})>"
+            self._stand_ins[text] = stand_in
         return self._stand_ins[text]
 
     def _about(self, folder: Path, about: dict[str, Any]) -> dict[str, Any]:
-        """What `run.json` says, as others may know it."""
+        """The public content of `run.json`."""
         if "cells" in about:
             cells = [Journal(folder.with_name(name)).about() for name in about["cells"]]
             settings = about.get("settings") or [cell.get("setting") for cell in cells]
             pairs = zip(cells, settings, strict=True)
-            told = [self._setting(typed(cell), setting or {}) for cell, setting in pairs]
-            return {**about, "settings": told, **self._asked(about, typed(cells[0]), told)}
+            public_settings = [self._setting(typed(cell), setting or {}) for cell, setting in pairs]
+            return {**about, "settings": public_settings, **self._asked(about, typed(cells[0]), public_settings)}
         if "config" not in about:
             return about
         config = typed(about)
-        told = without_text(about["config"]) if config is None else plain(self.public(config))
-        if config is not None and plain(config) == told:
-            told = about["config"]  # as it was written: fields that have come since are no part of the run
+        shown = without_text(about["config"]) if config is None else plain(self.public(config))
+        if config is not None and plain(config) == shown:
+            shown = about["config"]  # as it was written, without fields added to the code since
         setting = {"setting": self._setting(config, about["setting"])} if about.get("setting") else {}
-        return {**about, "config": told, **setting, **self._asked(about, config, [])}
+        return {**about, "config": shown, **setting, **self._asked(about, config, [])}
 
     def _asked(self, about: Mapping[str, Any], config: Any, settings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """What was asked for; values that a sweep varied as its cells' settings have them."""
+        """The public specification; swept values as in the cells' settings."""
         if "asked" not in about:
             return {}
         asked = about["asked"]
@@ -87,7 +87,7 @@ class Disclosure:
         return {"asked": {**asked, "set": fields, "sweep": sweep}}
 
     def _setting(self, config: Any, setting: Mapping[str, Any]) -> dict[str, Any]:
-        """What a sweep varied, each in the form in which it is written down."""
+        """The public values of a setting, in the form in which they were stored."""
         return {name: self._varied(config, name, value) for name, value in setting.items()}
 
     def _varied(self, config: Any, name: str, value: Any) -> Any:
@@ -96,7 +96,7 @@ class Disclosure:
             return without_text(value)
         kind: Any = type(config)
         if path[0] not in declared(kind):
-            return value  # no field but a word that every audit has: scale
+            return value  # `scale`, which is not a field of the config
         held, shown = config, self.public(config)
         for part in path:
             if not hasattr(held, part):
@@ -104,14 +104,14 @@ class Disclosure:
             held, shown = getattr(held, part), getattr(shown, part)
         if held == shown:
             return value
-        if isinstance(value, str) and hasattr(type(held), "parse"):  # as it was given: neither pinned nor in full
+        if isinstance(value, str) and hasattr(type(held), "parse"):  # as it was given, not yet pinned
             with suppress(ValueError):  # it was given as JSON
                 return str(self.public(type(held).parse(value)))
         return plain(shown)
 
 
 def typed(about: Mapping[str, Any]) -> Any:
-    """A run's config as its audit has it; None where the audit has gone or has changed since."""
+    """A run's config as the audit's config type; None if the audit has gone or has changed since."""
     try:
         return coerce(about["config"], audits.find(about["audit"]).audit.config, "config")
     except (EngramError, KeyError):
@@ -119,7 +119,7 @@ def typed(about: Mapping[str, Any]) -> Any:
 
 
 def is_private(value: Any) -> bool:
-    """Whether some of the value is withheld from others."""
+    """Whether some part of the value is withheld."""
     return bool(Disclosure().public(value) != value)
 
 

@@ -1,4 +1,4 @@
-"""Why a result was or was not reused: the jobs of a run that were stored already, and the history of one key."""
+"""Why a result was or was not reused: the jobs of a run that were stored before, and the history of one key."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from orchestrator.spec.fields import plain
 from orchestrator.store import Store
 from tasks.job import Job, marks
 
-SHORTEST = 4  # hexadecimal digits that name a key
-NEIGHBOURS = 1000  # stored results of the same task that are looked at for the nearest
+SHORTEST = 4  # hexadecimal digits of the shortest accepted prefix of a key
+NEIGHBOURS = 1000  # stored results of the same task that are searched for the nearest
 
 
 def run(journal: Journal, store: Store) -> dict[str, Any]:
-    """Per task of a run: jobs planned, there before its last start, computed by it, failed, and absent now."""
+    """Per task of a run: jobs planned, stored before its last start, computed by it, failed, and absent now."""
     about = journal.about()
     runs = [journal.beside(name) for name in about.get("cells", ())] or [journal]
     stored = store.keys()
     tasks: dict[str, str] = {}
     events: dict[str, set[str]] = {"stored": set(), "done": set(), "failed": set()}
-    for each in runs:
-        tasks |= each.tasks()
-        for event in each.last_start():
+    for part in runs:
+        tasks |= part.tasks()
+        for event in part.last_start():
             if event["event"] in events and "key" in event:
                 events[event["event"]].add(event["key"])
     sets = {
@@ -48,7 +48,7 @@ def run(journal: Journal, store: Store) -> dict[str, Any]:
 
 
 class Planned:
-    """What the runs of a store have planned, each plan read once: `tasks` are those of all keys, by key."""
+    """The plans of a store's runs, each read once; `tasks` maps every planned key to its task."""
 
     def __init__(self, store: Store) -> None:
         self._runs = [(journal, _tasks(journal)) for journal in status.journals(store).values()]
@@ -62,7 +62,7 @@ class Planned:
 
 
 def key_named(store: Store, word: str) -> str:
-    """The one stored or planned key with this prefix; SpecError where there is none, or several."""
+    """The one stored or planned key with this prefix. Raises SpecError if there is none, or several."""
     if len(word) >= SHORTEST and set(word) <= set("0123456789abcdef"):
         known = store.keys().union(Planned(store).tasks)
         close = sorted(key for key in known if key.startswith(word))
@@ -76,7 +76,7 @@ def key_named(store: Store, word: str) -> str:
 
 
 def key(store: Store, name: str) -> dict[str, Any]:
-    """What is known of a key: its record where it is stored; else why it is not, and the nearest key that is."""
+    """Information on a key: its record if it is stored; otherwise why not, and the nearest stored key."""
     known = Planned(store)
     runs = known.having(name)
     stored = store.keys()
@@ -85,7 +85,8 @@ def key(store: Store, name: str) -> dict[str, Any]:
         try:
             record = dict(store.record(name))
             inputs = [
-                {"key": each, "task": known.tasks.get(each, ""), "stored": each in stored} for each in record["inputs"]
+                {"key": below, "task": known.tasks.get(below, ""), "stored": below in stored}
+                for below in record["inputs"]
             ]
             first = {name: record.pop(name) for name in ("task", "version", "config")}
             return answer | {"state": "stored"} | first | {"inputs": inputs} | {"key": name, **record, "inputs": inputs}
@@ -94,7 +95,7 @@ def key(store: Store, name: str) -> dict[str, Any]:
     if not runs:
         return answer | {"state": "absent"}
     job, plan = _planned(store, name, runs)
-    absent = [each for each in plan.waits(name) if each not in stored]
+    absent = [below for below in plan.waits(name) if below not in stored]
     traceback = store.failure(name)
     living = any(status.status(journal, store).state == "running" for journal in runs)
     mark = marks(job.function)
@@ -102,7 +103,7 @@ def key(store: Store, name: str) -> dict[str, Any]:
         "task": mark.name,
         "version": mark.version,
         "config": plain(job.config),
-        "inputs": [{"key": each, "task": plan.task(each), "stored": each in stored} for each in plan.inputs[name]],
+        "inputs": [{"key": below, "task": plan.task(below), "stored": below in stored} for below in plan.inputs[name]],
         "state": "failed" if traceback else "waiting" if absent or living else "absent",
         "waits_for": absent,
         "traceback": traceback,
@@ -111,7 +112,7 @@ def key(store: Store, name: str) -> dict[str, Any]:
 
 
 def planned(store: Store, name: str) -> tuple[Job, Plan]:
-    """The job of a key, with the plan of the newest run that has it. EngramError if today's code plans none."""
+    """The job of a key, with the plan of the newest run that has it. Raises EngramError if today's code plans none."""
     return _planned(store, name, Planned(store).having(name))
 
 
@@ -119,7 +120,7 @@ def _planned(store: Store, name: str, having: Iterable[Journal]) -> tuple[Job, P
     from orchestrator.run_folder.description import reopened
 
     problem: EngramError | None = None
-    for journal in sorted(having, key=lambda each: each.about().get("created", ""), reverse=True):
+    for journal in sorted(having, key=lambda run: run.about().get("created", ""), reverse=True):
         try:
             plan = reopened(journal)[1]
             return plan.jobs[name], plan
@@ -129,15 +130,15 @@ def _planned(store: Store, name: str, having: Iterable[Journal]) -> tuple[Job, P
 
 
 def _nearest(store: Store, name: str, job: Job, plan: Plan, same_task: Iterable[str]) -> dict[str, Any] | None:
-    """The stored result of the same task whose config differs in the fewest fields, and in which."""
+    """The stored result of the same task whose config differs in the fewest fields, with those fields."""
     stored = store.keys()
     mark = marks(job.function)
     config = plain(job.config)
-    found: list[tuple[int, dict[str, Any]]] = []
+    candidates: list[tuple[int, dict[str, Any]]] = []
     for other in same_task:
         if other not in stored:
             continue
-        if len(found) >= NEIGHBOURS:
+        if len(candidates) >= NEIGHBOURS:
             break
         try:
             record = store.record(other)
@@ -149,8 +150,8 @@ def _nearest(store: Store, name: str, job: Job, plan: Plan, same_task: Iterable[
             says["version"] = [mark.version, record["version"]]
         if list(record["inputs"]) != list(plan.inputs[name]):
             says["inputs"] = "differ"
-        found.append((len(fields) + ("version" in says) + ("inputs" in says), says))
-    return min(found, key=lambda each: each[0])[1] if found else None
+        candidates.append((len(fields) + ("version" in says) + ("inputs" in says), says))
+    return min(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
 
 
 def _differences(one: Any, other: Any, path: str = "") -> Iterator[tuple[str, tuple[Any, Any]]]:

@@ -12,9 +12,9 @@ Setting = Mapping[str, Any]
 
 
 def telling(settings: Sequence[Setting]) -> list[str]:
-    """Fields that tell these settings apart, none of which can be left out.
+    """A minimal list of fields that distinguish these settings.
 
-    Of those that vary together (the network always with its batch size) the first one stays.
+    Of fields that vary together (say a network with its batch size) the first one is kept.
     """
     names = list(dict.fromkeys(name for setting in settings for name in setting))
     words = [
@@ -22,16 +22,16 @@ def telling(settings: Sequence[Setting]) -> list[str]:
     ]
 
     def apart(fields: Sequence[str]) -> int:
-        return len({tuple(each[name] for name in fields) for each in words})
+        return len({tuple(texts[name] for name in fields) for texts in words})
 
     kept = names
     for name in reversed(names):
-        fewer = [each for each in kept if each != name]
+        fewer = [field for field in kept if field != name]
         if apart(fewer) == apart(names):
             kept = fewer
     return kept
 
 
 def label(setting: Setting, fields: Iterable[str]) -> str:
-    """A cell by these of its fields: `data=mnist, network=mlp1`."""
+    """The label of a cell from these fields: `data=mnist, network=mlp1`."""
     return ", ".join(f"{name}={text(setting[name])}" for name in fields if name in setting)

@@ -15,12 +15,12 @@ from orchestrator.store import Store
 
 GROUP = "engram.reports"
 PAGE = "report.html"
-# The user's own images, if they were asked for, lie in a file of its own: the other one may be passed on.
+# With the user's own images, if asked for, in a separate file, so that the other one may be passed on.
 PRIVATE_PAGE = "report-with-images.html"
 
 
 def page(folder: Path) -> Path | None:
-    """The page in a run's folder, if it has been drawn."""
+    """The page in a run's folder; None if it has not been drawn."""
     path = folder / PAGE
     return path if path.is_file() else None
 
@@ -28,7 +28,7 @@ def page(folder: Path) -> Path | None:
 def draw(store: Store, run: str, show_images: bool = False) -> Path:
     """Write the page of a run or sweep, complete or not; return its path.
 
-    EngramError where nobody offers to draw one, or it cannot be drawn or written.
+    Raises EngramError if no package that draws pages is installed, or if the page cannot be drawn or written.
     """
     folder = store.folder("runs", run)
     _call("run", folder, store, run, folder, show_images)
@@ -36,7 +36,7 @@ def draw(store: Store, run: str, show_images: bool = False) -> Path:
 
 
 def compare(store: Store, runs: tuple[str, str], path: Path) -> None:
-    """Draw two runs side by side into this file; EngramError as `draw`."""
+    """Draw the comparison of two runs into this file. Raises EngramError as `draw` does."""
     _call("comparison", path, store, runs, path)
 
 
@@ -51,6 +51,6 @@ def _call(name: str, place: Path, *arguments: Any) -> None:
     except OSError as error:
         where = error.filename or place
         raise EngramError(f"the report cannot be written: {where}: {error.strerror or error}") from error
-    except Exception as error:  # a drawer is another package's, and no run ends badly for its page
+    except Exception as error:  # the drawer is another package's, and must not make the run fail
         line = " ".join(str(error).split())
         raise EngramError(f"the report cannot be drawn: {type(error).__name__}: {line}") from error

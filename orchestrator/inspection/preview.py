@@ -1,4 +1,4 @@
-"""What a specification would run, what of it is stored, and how long the rest takes."""
+"""Preview of a specification: its jobs, the stored ones, and the expected time of the rest."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from orchestrator.store import DEFAULT_STORE, is_there, open_store
 
 
 def preview(asked: Spec) -> dict[str, Any]:
-    """Jobs per task, planned, stored and missing; the seconds they are expected to take; the cells with their runs.
+    """Jobs per task, planned, stored and missing; the expected seconds of the missing ones; the cells with their runs.
 
-    Makes no store where there is none.
+    Does not create a store.
     """
     place = asked.store or DEFAULT_STORE
     cells, how = wanted(asked), execution(asked)
@@ -57,7 +57,7 @@ def gpus_at(address: str | None) -> int:
 def slots_at(address: str | None) -> int:
     """The number of calls that run at a time: one in this process, else one per processor of this machine.
 
-    A cluster elsewhere is not asked: a plan starts nothing.
+    A remote cluster is not queried: a preview connects to nothing.
     """
     if address == "none":
         return 1

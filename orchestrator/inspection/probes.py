@@ -1,4 +1,4 @@
-"""An audit's probes in a folder: the images or records that an external model is asked about."""
+"""An audit's probes in a folder: the images or records for which an external model's outputs are needed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tasks.datasets.dataset import DatasetError
 
 
 def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
-    """Write the pictures or records that the audit asks a model about into this folder; how many there are by set.
+    """Write the images or records that the audit needs outputs for into this folder; return their number by set.
 
-    SpecError for an audit that hands out none, and where more than one config is asked for; EngramError where data is
-    missing or the folder cannot be written. A store is only looked at for digests of data sets that it knows.
+    Raises SpecError for an audit without probes, and if the specification has more than one config; EngramError if
+    data is missing or the folder cannot be written. A store is only read for known digests of data sets.
     """
     probes = find(asked.audit).audit.probes
     if probes is None:
@@ -46,7 +46,7 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
 
 
 def _written(folder: Path, sets: list[tuple[str, Any]]) -> tuple[str, pa.Table]:
-    """What is handed out, `images` or `records`, and the list of them."""
+    """The kind of the probes, `images` or `records`, and the table that lists them."""
     from tasks.datasets.records import Records
     from tasks.external import handout, record_handout
 

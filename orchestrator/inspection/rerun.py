@@ -1,4 +1,4 @@
-"""One job again, in this process, so that a debugger or a profiler can look at it. Nothing is stored."""
+"""One job computed again in this process, for a debugger or a profiler. Nothing is stored."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tasks.compute_context import STRATEGIES, ComputeContext, StrategyName, unde
 
 
 def rerun(store: Store, key: str) -> dict[str, Any]:
-    """Compute a planned key's table and compare it with the stored one; what the task raises is raised.
+    """Compute a planned key's table and compare it with the stored one. Exceptions of the task are passed on.
 
-    Models are trained in the way that the stored result's record names.
+    Models are trained with the strategy named in the stored result's record.
 
-    `same` is whether they are equal bit for bit, None where none is stored; `differs` says in which columns not.
-    EngramError where an input is not stored.
+    `same`: whether they are equal bit for bit, None if none is stored; `differs`: the columns that are not equal.
+    Raises EngramError if an input is not stored.
     """
-    # One thread, as a worker has: sums in another order have other last bits.
+    # One thread, as in a worker: the order of a sum affects its last bits.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     job, plan = planned(store, key)
     try:
-        inputs = [store.read(each) for each in plan.inputs[key]]
+        inputs = [store.read(below) for below in plan.inputs[key]]
     except (Absent, Damaged) as error:
         raise EngramError(f"an input of {key[:12]} is not there: {error}; resume its run first") from None
     clock = time.perf_counter()
@@ -48,7 +48,7 @@ def rerun(store: Store, key: str) -> dict[str, Any]:
 
 
 def _way(store: Store, key: str) -> StrategyName:
-    """The strategy by which a stored result was computed; None where its record names none."""
+    """The strategy by which a stored result was computed; "auto" if its record names none."""
     try:
         way: StrategyName = store.record(key, check=False).get("way", "auto")
     except (Absent, Damaged):
@@ -57,7 +57,7 @@ def _way(store: Store, key: str) -> StrategyName:
 
 
 def differences(table: Any, stored: Any) -> list[dict[str, Any]]:
-    """The columns in which two tables differ, with how many rows and, for numbers, by how much at most."""
+    """The columns in which two tables differ, with the number of rows and, for numbers, the largest difference."""
     from orchestrator.store.content import content
 
     if content(table) == content(stored):
@@ -66,12 +66,14 @@ def differences(table: Any, stored: Any) -> list[dict[str, Any]]:
         return [{"column": None, "problem": f"columns are {table.schema.names}, were {stored.schema.names}"}]
     if len(table) != len(stored):
         return [{"column": None, "problem": f"{len(table)} rows, were {len(stored)}"}]
-    found = []
+    columns = []
     for name in table.schema.names:
         if content(table.select([name])) != content(stored.select([name])):
             pairs = list(zip(table[name].to_pylist(), stored[name].to_pylist(), strict=True))
-            numbers = [pair for pair in pairs if all(isinstance(each, int | float) and each == each for each in pair)]
+            numbers = [
+                pair for pair in pairs if all(isinstance(value, int | float) and value == value for value in pair)
+            ]
             apart = [abs(a - b) for a, b in numbers]
             rows = sum(a != b and not (a != a and b != b) for a, b in pairs)
-            found.append({"column": name, "rows": rows, "largest": max(apart, default=None)})
-    return found or [{"column": None, "problem": "the schemas' metadata differ"}]
+            columns.append({"column": name, "rows": rows, "largest": max(apart, default=None)})
+    return columns or [{"column": None, "problem": "the schemas' metadata differ"}]

@@ -28,8 +28,8 @@ from tasks.files import FileError, expanded
 class Rows:
     """A table with the rows that are stored so far.
 
-    A sweep's begins with columns of what its cells are. `varied` are those that tell the cells apart, `alongside` those
-    that vary together with them.
+    A sweep's table begins with columns for the run and setting of the cell. `varied` are those that distinguish the
+    cells, `alongside` those that vary together with them.
     """
 
     table: pa.Table
@@ -40,44 +40,44 @@ class Rows:
 
 
 def read(journal: Journal, store: Store, name: str) -> Rows:
-    """The rows of one of the run's tables; a sweep's are those of the cells that have it.
+    """The rows of one of the run's tables; for a sweep, of all cells that have the table.
 
-    SpecError for a table that the run, or every cell of the sweep, has not.
+    Raises SpecError for a table that the run, or every cell of the sweep, does not have.
     """
     settings = cells(journal)
     if not settings:
         return _rows(journal, store, name)
-    found = {}
+    by_cell = {}
     problem: SpecError | None = None
     for cell in settings:
         try:
-            found[cell] = _rows(journal.beside(cell), store, name)
+            by_cell[cell] = _rows(journal.beside(cell), store, name)
         except SpecError as error:
             problem = problem or error
-    if problem is not None and not found:
+    if problem is not None and not by_cell:
         raise problem
     fields = list(dict.fromkeys(field for setting in settings.values() for field in setting))
     columns = {"run": list(settings)}
     columns |= {field: _uniform([setting.get(field) for setting in settings.values()]) for field in fields}
     parts = [
-        _beside(found[cell].table, {field: values[at] for field, values in columns.items()})
+        _beside(by_cell[cell].table, {field: values[at] for field, values in columns.items()})
         for at, cell in enumerate(settings)
-        if cell in found and found[cell].table.num_columns
+        if cell in by_cell and by_cell[cell].table.num_columns
     ]
     whole = pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
     telling = {"run", *labels.telling(list(settings.values()))}
-    named = list(zip(columns, whole.schema.names, strict=False))  # a column may be called otherwise than its field
+    named = list(zip(columns, whole.schema.names, strict=False))  # a column's name may differ from its field's
     return Rows(
         table=whole,
-        planned=sum(rows.planned for rows in found.values()),
-        absent=sum(rows.absent for rows in found.values()),
+        planned=sum(rows.planned for rows in by_cell.values()),
+        absent=sum(rows.absent for rows in by_cell.values()),
         varied=tuple(column for field, column in named if field in telling),
         alongside=tuple(column for field, column in named if field not in telling),
     )
 
 
 def summary(journal: Journal, store: Store) -> Rows:
-    """The summary; empty where every table that it summarises failed and that was tolerated."""
+    """The summary; empty if all tables that it summarises failed and were tolerated."""
     try:
         return read(journal, store, "summary")
     except SpecError:
@@ -85,18 +85,18 @@ def summary(journal: Journal, store: Store) -> Rows:
 
 
 def cells(journal: Journal) -> dict[str, Mapping[str, Any]]:
-    """The runs of a sweep, each with what the sweep varied in it; empty for a single run."""
+    """The runs of a sweep, each with its setting; empty for a single run."""
     about = journal.about()
     runs = about.get("cells", [])
-    # Older sweeps have left it to their cells to say.
+    # Older sweeps stored the settings only in their cells.
     settings = about.get("settings") or [journal.beside(run).about().get("setting") for run in runs]
     return {run: setting or {} for run, setting in zip(runs, settings, strict=True)}
 
 
 def answer(journal: Journal, store: Store) -> Verdict | None:
-    """The audit's answer in words; None where its summary is not there yet, or the audit gives none or has gone.
+    """The audit's answer in words; None if its summary is not stored yet, or if the audit has no verdict or has gone.
 
-    A sweep has no answer of its own: its cells have. EngramError where the answer is none that the audit declares.
+    None for a sweep, too: its cells have answers. Raises EngramError if the audit does not declare the answer.
     """
     about = journal.about()
     if "cells" in about:
@@ -115,7 +115,7 @@ def answer(journal: Journal, store: Store) -> Verdict | None:
 
 
 def write(table: pa.Table, out: str) -> None:
-    """Write the table as the file's ending says: .parquet, .csv or .arrow; whole or not at all."""
+    """Write the table in the format of the file's suffix, .parquet, .csv or .arrow; whole or not at all."""
     try:
         path = expanded(out)
     except FileError as error:
@@ -146,7 +146,7 @@ def _rows(journal: Journal, store: Store, name: str) -> Rows:
 
 
 def _beside(table: pa.Table, values: dict[str, Any]) -> pa.Table:
-    """The table with these columns in front, the same in each row."""
+    """The table with these columns in front, constant over the rows."""
     for at, (name, value) in enumerate(values.items()):
         label = f"cell.{name}" if name in table.schema.names else name
         table = table.add_column(at, label, pa.array([value] * table.num_rows))
@@ -154,7 +154,7 @@ def _beside(table: pa.Table, values: dict[str, Any]) -> pa.Table:
 
 
 def _uniform(values: Sequence[Any]) -> list[Any]:
-    """The values as one column has them: as text where they are of several kinds, or mappings."""
+    """The values of one column; converted to text if they are of several types, or mappings."""
     kinds = {type(value) for value in values if value is not None}
     if len(kinds) <= 1 and dict not in kinds:
         return list(values)
@@ -168,7 +168,7 @@ def _parquet(table: pa.Table, path: Path) -> None:
 
 
 def _csv(table: pa.Table, path: Path) -> None:
-    """Nested columns as JSON."""
+    """Write CSV, with nested columns as JSON."""
     from pyarrow import csv
 
     for at, field in enumerate(table.schema):

@@ -1,4 +1,4 @@
-"""The state of runs, by their folders and the store, whether a driver is running or not."""
+"""The state of runs, from their folders and the store, whether a driver is running or not."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ WORST = ("unreadable", "running", "paused", "interrupted", "failed", "finished")
 
 @dataclass(frozen=True)
 class Status:
-    """A run: `running` while it has a living driver, else how its last start ended (`interrupted` if it just ceased).
+    """A run: `running` while it has a living driver, else how its last start ended (`interrupted` if it was killed).
 
-    jobs: `planned`; `stored`, in the store now; `done` and `failed`, by the last start.
+    jobs: `planned`; `stored`, in the store now; `done` and `failed`, in the last start.
     """
 
     run: str
@@ -33,7 +33,7 @@ class Status:
     state: str
     jobs: Mapping[str, int]
     created: str = ""
-    active: float = 0.0  # when something was last written of it, seconds since 1970
+    active: float = 0.0  # time of the last write into its folder, seconds since 1970
     preset: str | None = None
     setting: Mapping[str, Any] = field(default_factory=dict)
     cells: tuple[str, ...] = ()  # the runs of a sweep
@@ -41,7 +41,7 @@ class Status:
     driver: str | None = None
     note: str = ""
     page: Path | None = None  # the report's file
-    mlflow: str | None = None  # where tracking shows it
+    mlflow: str | None = None  # the address of the tracked run
 
     @property
     def finished(self) -> bool:
@@ -55,7 +55,7 @@ def journals(store: Store) -> dict[str, Journal]:
 
 
 def find(store: Store, word: str) -> Journal:
-    """The run with this name, or the one whose name or hash has this prefix; SpecError for none or several."""
+    """The run with this name, or the one whose name or hash has this prefix. Raises SpecError for none or several."""
     there = journals(store)
     if word in there:
         return there[word]
@@ -70,29 +70,29 @@ def find(store: Store, word: str) -> Journal:
 
 
 def newest(store: Store, unfinished: bool = False) -> Journal:
-    """The run that was written to last; a sweep comes before its cells."""
-    found = [each for each in overview(store) if not (unfinished and each.finished)]
-    if not found:
+    """The run that was written to last; a sweep takes precedence over its cells."""
+    candidates = [candidate for candidate in overview(store) if not (unfinished and candidate.finished)]
+    if not candidates:
         raise SpecError(f"there are no {'unfinished ' if unfinished else ''}runs in {store.location}")
-    best = max(found, key=lambda each: (each.active, bool(each.cells)))
+    best = max(candidates, key=lambda candidate: (candidate.active, bool(candidate.cells)))
     return Journal(store.folder("runs", best.run))
 
 
 def overview(store: Store) -> list[Status]:
-    """All runs, the oldest first. One whose folder cannot be read is listed as that."""
+    """All runs, oldest first. One whose folder cannot be read has the state `unreadable`."""
     stored = store.keys()
-    found = []
+    statuses = []
     for name, journal in journals(store).items():
         try:
-            found.append(status(journal, store, stored))
+            statuses.append(status(journal, store, stored))
         except StoreError as error:
             counts = dict.fromkeys(("planned", "stored", "done", "failed"), 0)
-            found.append(Status(name, "", "unreadable", counts, active=_active(journal.folder), note=str(error)))
-    return sorted(found, key=lambda each: (each.created, bool(each.cells), each.run))
+            statuses.append(Status(name, "", "unreadable", counts, active=_active(journal.folder), note=str(error)))
+    return sorted(statuses, key=lambda entry: (entry.created, bool(entry.cells), entry.run))
 
 
 def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> Status:
-    """The state of a run or sweep. StoreError if its folder cannot be read."""
+    """The state of a run or sweep. Raises StoreError if its folder cannot be read."""
     about = journal.about()
     stored = store.keys() if stored is None else stored
     if "cells" in about:
@@ -100,23 +100,23 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
     holder = lease.holder(journal.folder)
     tasks = journal.tasks()
     last = journal.last_start()
-    # What was computed without the failed jobs has other keys than planned.
-    known = {*tasks, *(key for each in last if each["event"] == "tolerated" for key in each["instead"])}
-    failed = {each["key"]: each for each in last if each["event"] == "failed" and "key" in each}
-    failed = {key: each for key, each in failed.items() if key not in stored}
+    # Results computed without tolerated failed jobs have other keys than planned.
+    known = {*tasks, *(key for event in last if event["event"] == "tolerated" for key in event["instead"])}
+    failed = {event["key"]: event for event in last if event["event"] == "failed" and "key" in event}
+    failed = {key: event for key, event in failed.items() if key not in stored}
     jobs = {
         "planned": len(tasks),
         "stored": len(known & stored),
-        "done": len({each["key"] for each in last if each["event"] == "done"}),
+        "done": len({event["key"] for event in last if event["event"] == "done"}),
         "failed": len(failed),
     }
     end = next(
-        (each for each in reversed(last) if each["event"] in ENDS and "key" not in each and "jobs" in each), None
+        (event for event in reversed(last) if event["event"] in ENDS and "key" not in event and "jobs" in event), None
     )
-    # A driver that has logged the end still holds the run while it draws its page.
+    # A driver that has logged the end still holds the run while it draws the page.
     state = end["event"] if end else "running" if holder else "interrupted"
     if state == "finished" and jobs["stored"] < jobs["planned"]:
-        state = "interrupted"  # results have gone since; `resume` computes them again
+        state = "interrupted"  # results were removed since; `resume` computes them again
     return Status(
         run=journal.run,
         audit=about["audit"],
@@ -126,7 +126,7 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
         active=_active(journal.folder),
         preset=about.get("preset"),
         setting=about.get("setting") or {},
-        failures=tuple((key, each.get("task", ""), each.get("error", "")) for key, each in failed.items()),
+        failures=tuple((key, event.get("task", ""), event.get("error", "")) for key, event in failed.items()),
         driver=f"process {holder.pid} on {holder.host}" if holder else None,
         note=(end or {}).get("note", "") if not holder else "",
         page=pages.page(journal.folder),
@@ -136,23 +136,23 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
 
 def roots(journal: Journal) -> dict[str, tuple[str, ...]]:
     """The keys behind each of a run's tables: as planned, or without the failed jobs that its last start tolerated."""
-    found = journal.roots()
-    for each in journal.last_start():
-        if each["event"] == "tolerated":
-            found = {name: tuple(keys) for name, keys in each["roots"].items()}
-    return found
+    current = journal.roots()
+    for event in journal.last_start():
+        if event["event"] == "tolerated":
+            current = {name: tuple(keys) for name, keys in event["roots"].items()}
+    return current
 
 
 def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Event]:
-    """Yield the events of a run's or sweep's last start, as its observers get them, until it has no driver.
+    """Yield the events of a run's or sweep's last start, as observers get them, until it has no driver.
 
-    A sweep's are those of its cells, each once. `seconds` lie between looks.
+    For a sweep, those of its cells, each once. `seconds` is the interval between reads.
     """
     about = journal.about()
     runs = [journal.beside(name) for name in about.get("cells", [journal.run])]
     log = MergedLog(runs)
     while True:
-        store.folder("runs")  # with what other machines have noted meanwhile
+        store.folder("runs")  # fetches what other machines have written meanwhile
         driven = any(lease.holder(run.folder) for run in runs)
         events = log.read()
         starts = [at for at, event in enumerate(events) if event["event"] == "started"]
@@ -166,9 +166,9 @@ def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Eve
 
 
 def _planned(name: str, runs: Sequence[Journal], begun: str) -> Event:
-    """The events of the last start of these runs together."""
-    tasks = {key: task for each in runs for key, task in each.tasks().items()}
-    last = [event for each in runs for event in each.last_start()]
+    """The `planned` event of the last start of these runs together."""
+    tasks = {key: task for run in runs for key, task in run.tasks().items()}
+    last = [event for run in runs for event in run.last_start()]
     stored = {event["key"] for event in last if event["event"] == "stored"}
     return {
         "time": begun,
@@ -181,16 +181,16 @@ def _planned(name: str, runs: Sequence[Journal], begun: str) -> Event:
 
 
 def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set[str]) -> Status:
-    """A sweep from its cells. Jobs that cells share count once."""
+    """The status of a sweep from its cells. Shared jobs count once."""
     runs = [journal.beside(name) for name in about["cells"]]
-    cells = [status(each, store, stored) for each in runs]
-    keys = {key for each in runs for key in each.tasks()}
-    failures = dict.fromkeys(failure for each in cells for failure in each.failures)
-    done = {each["key"] for run in runs for each in run.last_start() if each["event"] == "done"}
+    cells = [status(run, store, stored) for run in runs]
+    keys = {key for run in runs for key in run.tasks()}
+    failures = dict.fromkeys(failure for cell in cells for failure in cell.failures)
+    done = {event["key"] for run in runs for event in run.last_start() if event["event"] == "done"}
     return Status(
         run=journal.run,
         audit=about["audit"],
-        state=min((each.state for each in cells), key=WORST.index),
+        state=min((cell.state for cell in cells), key=WORST.index),
         jobs={
             "planned": len(keys),
             "stored": len(keys & stored),
@@ -198,20 +198,20 @@ def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set
             "failed": len(failures),
         },
         created=about.get("created", ""),
-        active=max(each.active for each in cells),
+        active=max(cell.active for cell in cells),
         preset=cells[0].preset,
         cells=tuple(about["cells"]),
         failures=tuple(failures),
-        driver=next((each.driver for each in cells if each.driver), None),
-        note=next((each.note for each in cells if each.note), ""),
+        driver=next((cell.driver for cell in cells if cell.driver), None),
+        note=next((cell.note for cell in cells if cell.note), ""),
         page=pages.page(journal.folder),
         mlflow=_address(journal.folder),
     )
 
 
 def _address(folder: Path) -> str | None:
-    found = receipt.read(folder)
-    return found.address if found else None
+    delivered = receipt.read(folder)
+    return delivered.address if delivered else None
 
 
 def _active(folder: Path) -> float:

@@ -1,6 +1,6 @@
 """Identity: the key of a job is a hash of its task's name and version, its config and its inputs' keys; nothing else.
 
-Where, when, how fast and beside what a job runs is not in it. Data enters by the digest of its content.
+Where, when, how fast and next to which jobs a job runs does not enter. Data enters by the digest of its content.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def key_of(job: Job, inputs: Sequence[str]) -> str:
 
 
 def canonical(config: Any) -> Any:
-    """The config as numbers, text, lists and dicts, every field coerced to its declared type: 1 and 1.0 are one value.
+    """The config as numbers, text, lists and dicts, each field coerced to its declared type: 1 and 1.0 are equal.
 
-    Something that says its own `identity()`, as a data set does, enters by that. Raises SpecError for a value without
-    a stable form.
+    A value with an `identity()` method, such as a data set, enters by its identity. Raises SpecError for a value
+    without a stable form.
     """
     if hasattr(config, "identity"):
         try:
@@ -39,14 +39,14 @@ def canonical(config: Any) -> Any:
     kind: Any = type(config)
     read, nested, where = readers(kind), kinds(kind), kind.__name__
     return {
-        # A config in a config is gone into here, and need not be read there too.
+        # A nested config is handled by this recursion and needs no reader.
         name: canonical(part) if type(part) in nested[name] else _stable(read[name](part, f"{where}.{name}"))
         for name, part in held.items()
     }
 
 
 def run_id(audit: str, keys: Sequence[str]) -> str:
-    """The name of the run of an audit whose plan has these keys, such as `unique_feature-1f83d9ab`."""
+    """The name of an audit's run whose plan has these keys, such as `unique_feature-1f83d9ab`."""
     return f"{audit}-{_hash([audit, sorted(keys)])[:8]}"
 
 

@@ -1,7 +1,7 @@
-"""A plan: the jobs below some roots, each job once, inputs before their readers. A value, known before it runs.
+"""A plan: the jobs below some roots, each job once, inputs before their readers. It is known before any job runs.
 
-The links of a chain come one after another, too; but a link is planned only where something needs it itself, or the
-next one waits for it.
+The links of a chain follow one another too; but a link is planned only if something needs it itself, or the next link
+waits for it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tasks.job import Job, Roots, marks
 
 @dataclass(frozen=True)
 class Plan:
-    """The jobs by key (what they wait for first), the keys each reads, and the keys behind each named root.
+    """The jobs by key (each after those it waits for), the keys each reads, and the keys behind each named root.
 
-    `after` is the link before each link of a chain. It may be one that is not planned: then only its state is of use.
+    `after` is the link before each link of a chain. It may be one that is not planned: then only its state is used.
     """
 
     jobs: Mapping[str, Job]
@@ -38,14 +38,14 @@ class Plan:
         jobs: dict[str, Job] = {}
         inputs: dict[str, tuple[str, ...]] = {}
         following: dict[str, Job] = {}  # the links that come after another, by their own keys
-        keys: dict[int, str] = {}  # of the Job objects seen, which `roots` keeps alive
+        keys: dict[int, str] = {}  # by the id of each Job object seen; `roots` keeps them alive
         ours: set[int] = set()  # those that are planned
         new: list[str] = []  # planned keys whose chain was not followed yet
 
         def visit(root: Job, planned: bool = True) -> str:
             seen: Container[int] = ours if planned else keys
             stack = [root]
-            while stack:  # not recursive: what is below may be deeper than Python's stack
+            while stack:  # not recursive: a plan may be deeper than Python's stack
                 job = stack[-1]
                 waiting = [below for below in job.inputs if id(below) not in seen]
                 if waiting:
@@ -78,7 +78,7 @@ class Plan:
 
     @classmethod
     def union(cls, plans: Iterable[Plan]) -> Plan:
-        """Several plans as one, without roots: what they share is there once."""
+        """Several plans as one, without roots: shared jobs appear once."""
         jobs: dict[str, Job] = {}
         inputs: dict[str, tuple[str, ...]] = {}
         after: dict[str, str] = {}
@@ -108,11 +108,11 @@ class Plan:
     @cached_property
     def following(self) -> Mapping[str, tuple[str, ...]]:
         """The planned links after each link."""
-        found: dict[str, tuple[str, ...]] = {}
+        following: dict[str, tuple[str, ...]] = {}
         for key, before in self.after.items():
             if key in self.jobs:
-                found[before] = (*found.get(before, ()), key)
-        return found
+                following[before] = (*following.get(before, ()), key)
+        return following
 
     def upon(self, keys: Container[str]) -> set[str]:
         """These keys and all that depend on them, directly or not."""
@@ -131,10 +131,10 @@ class Plan:
         return Counter(map(self.task, self.jobs if keys is None else keys))
 
     def without(self, lost: Container[str]) -> Plan:
-        """The plan of what can still be computed when these keys cannot.
+        """The plan of the jobs that can still be computed when these keys cannot.
 
-        A job that gathers goes on with the inputs that are left (its key follows from them); any other job that reads
-        something lost is lost too, and so is a link after one that is lost. A root keeps the parts that are left.
+        A job that gathers keeps the remaining inputs (its key follows from them); any other job that reads a lost key
+        is lost too, and so is a link after a lost one. A root keeps the remaining parts.
         """
         kept: dict[str, Job] = {}  # by the key in this plan
         for key, job in self.jobs.items():
@@ -177,7 +177,7 @@ def _ordered(
 
 
 def plan_of(cell: Cell) -> Plan:
-    """The cell's plan. SpecError where the audit refuses the config for the data it meets."""
+    """The cell's plan. Raises SpecError if the audit refuses the config for its data."""
     try:
         return Plan.below(audits.find(cell.audit).audit.plan(cell.config))
     except DatasetError as error:  # gone or changed since it was pinned

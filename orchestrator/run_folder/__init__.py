@@ -1,1 +1,1 @@
-"""What a run leaves in its folder, `runs/ID/`, and what others read there: its plan, log, tables and timings."""
+"""The files of a run in its folder, `runs/ID/`: its plan, log, tables and timings."""

@@ -1,4 +1,4 @@
-"""States of trainings go when no unfinished run needs them: each is large, and only saves time."""
+"""Removal of states of trainings that no unfinished run needs: each is large, and only saves time."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from orchestrator.store import Store
 class CheckpointGc:
     """Removes checkpoints that no run needs. `own` are the names of this start's runs, `runs` the folder of all runs.
 
-    A state is needed where the next link of its chain is planned in some run and not stored: that run will go on.
+    A state is needed if the next link of its chain is planned in some run and not stored: that run will continue it.
     """
 
     def __init__(self, store: Store, runs: Path, own: Collection[str], keep: bool) -> None:
         self._store, self._runs, self._own = store, runs, own
-        self.keep = keep  # whether those that nobody needs any more stay where a chain ends
-        self._following: dict[str, dict[str, set[str]]] = {}  # the links after each, by run; a plan does not change
+        self.keep = keep  # whether the last state of each chain stays though no run needs it
+        self._following: dict[str, dict[str, set[str]]] = {}  # the next links by key, by run; plans do not change
         self._runs_there: set[str] = set()
-        self._changed = 0  # when the folder of runs was, as far as it has been listed
+        self._changed = 0  # modification time of the folder of runs when it was last listed
 
     def pass_over(self, plan: Plan, key: str, done: Container[str]) -> None:
         """Remove the checkpoint that a stored link continued from, unless another link needs it."""
@@ -31,7 +31,7 @@ class CheckpointGc:
             self._remove(plan, [plan.after[key]], done)
 
     def clear(self, plan: Plan, done: Container[str]) -> None:
-        """Remove what is left of an ended run's checkpoints, but for the last of each chain where those are kept."""
+        """Remove the remaining checkpoints of an ended run, except with `keep` the last of each chain."""
         passed = {link for key in plan.after if key in plan.jobs and key in done for link in plan.chain(key)}
         with suppress(StoreError):
             self._remove(plan, sorted(self._store.states() & (passed if self.keep else passed | set(plan.jobs))), done)

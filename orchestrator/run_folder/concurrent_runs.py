@@ -1,4 +1,4 @@
-"""The other living runs of a store: what an earlier one computes need not be computed here."""
+"""The other living runs of a store: keys that an earlier one computes need not be computed here."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Other:
 
 
 class ConcurrentRuns:
-    """The runs in a folder of runs that living drivers have held for longer than `since`, `own` ones left out.
+    """The runs in a folder of runs that living drivers have held since before `since`, without `own` ones.
 
-    Which of two runs is the earlier one is the same question to both, so that one of them computes what they share.
-    What is looked at are the living drivers, however many runs there are that have ended.
+    Two runs agree on which of them is the earlier one, so that exactly one computes their shared keys. Only the files
+    of living drivers are read, however many runs have ended.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class ConcurrentRuns:
         self._others: dict[str, Other] = {}
 
     def claimed(self, ours: set[str]) -> Mapping[str, tuple[Holder, set[str], float]]:
-        """Earlier living runs that have planned some of our keys: the driver, those keys, and how long it did nothing.
+        """Earlier living runs that plan some of our keys: by run the driver, those keys, and its seconds of inactivity.
 
-        A driver does something when its log grows; `float` seconds have passed since that was last seen.
+        A driver is active while its log grows; the seconds count from the last growth observed here.
         """
         now = self._monotonic()
-        found = {}
+        claims = {}
         for run, holder in lease.driven(self._runs, self._now):
             if run in self._own or (holder.since, run) >= self._since:
                 continue
@@ -64,11 +64,11 @@ class ConcurrentRuns:
                 size = self._size(run)
                 if size != other.size:
                     other.size, other.since = size, now
-                found[run] = (holder, shared, now - other.since)
-        return found
+                claims[run] = (holder, shared, now - other.since)
+        return claims
 
     def _planned(self, run: str) -> frozenset[str]:
-        """The keys of a run; none where its plan cannot be read, so that it stops no other run."""
+        """The planned keys of a run; empty if its plan cannot be read, so that it stops no other run."""
         try:
             return frozenset(Journal(self._runs / run).tasks())
         except StoreError:

@@ -1,4 +1,4 @@
-"""A cell as its run's `run.json` tells of it, and back."""
+"""Conversion of a cell to the content of its run's `run.json`, and back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator.store.provenance import commit, versions
 
 
 def described(cell: Cell) -> dict[str, Any]:
-    """What `run.json` says of a cell."""
+    """The content of `run.json` for a cell."""
     about = {
         "audit": cell.audit,
         "preset": cell.preset,
@@ -30,16 +30,16 @@ def described(cell: Cell) -> dict[str, Any]:
 
 
 def of_sweep(cells: Sequence[Cell], runs: Sequence[str]) -> dict[str, Any]:
-    """What `run.json` says of a sweep of these cells, each of which is one of the runs."""
+    """The content of `run.json` for a sweep of these cells, whose runs are given in the same order."""
     specs = [cell.asked for cell in cells]
     whole = specs[0] if all(spec == specs[0] for spec in specs) else None
-    # A cell may have been run alone before and know nothing of the sweep, so the sweep keeps what each one is in it.
+    # A cell's folder may be older than the sweep and not hold its setting, so the sweep keeps the settings.
     settings = [dict(cell.setting) for cell in cells]
     return {"audit": cells[0].audit, "cells": list(runs), "settings": settings} | asked(whole)
 
 
 def asked(spec: Spec | None) -> dict[str, Any]:
-    """The specification as `run.json` keeps it: what of it bears on results."""
+    """The specification as stored in `run.json`: the parts that affect results."""
     if spec is None:
         return {}
     fields = {"set": jsonable(spec.set), "sweep": jsonable(spec.sweep)}
@@ -47,10 +47,10 @@ def asked(spec: Spec | None) -> dict[str, Any]:
 
 
 def reopened(journal: Journal) -> tuple[Cell, Plan]:
-    """The cell and plan of a run from its folder; EngramError where today's code plans something else."""
+    """The cell and plan of a run from its folder. Raises EngramError if today's code plans something else."""
     about = journal.about()
-    found = audits.find(about["audit"])
-    config = coerce(about.get("config", {}), found.audit.config, "config")
+    registered = audits.find(about["audit"])
+    config = coerce(about.get("config", {}), registered.audit.config, "config")
     cell = Cell(about["audit"], config, about.get("preset"), about.get("setting") or {})
     plan = plan_of(cell)
     before = journal.tasks()

@@ -1,10 +1,10 @@
-"""A run's folder: its config and plan, written once, and the log of its events, only ever appended to.
+"""A run's folder: its config and plan, written once, and the append-only log of its events.
 
-runs/ID/run.json       audit, preset, config, what a sweep varied, or the cells of a sweep; and what was asked for
+runs/ID/run.json       audit, preset, config and setting in a sweep, or the cells of a sweep; and the specification
 runs/ID/plan.json      the keys behind each root, every key with its task, and the link before each link of a chain;
-                       both with a digest of themselves
-runs/ID/events.jsonl   one event a line
-runs/ID/ways/NAME.json how jobs are computed on a device, as chosen by the first who had to
+                       both files end in their digest
+runs/ID/events.jsonl   one event per line
+runs/ID/ways/NAME.json how jobs are computed on a device, as the first process chose
 runs/ID/tables/NAME/   the run's tables as Parquet parts
 """
 
@@ -23,20 +23,20 @@ from orchestrator.errors import StoreError, Unwritable
 from orchestrator.planning.plan import Plan
 from orchestrator.run_folder import sealed, shapes
 
-Told = Callable[[Path, dict[str, Any]], dict[str, Any]]
-STARTED = b'"event": "started"'  # of a line of the log; where a text holds these words its quotes are escaped
+Disclose = Callable[[Path, dict[str, Any]], dict[str, Any]]
+STARTED = b'"event": "started"'  # in a line of the log; inside a text its quotes would be escaped
 ENDS = ("finished", "failed", "interrupted", "paused")
 
 
 class Journal:
-    """What a run's folder holds. Opening it reads nothing; what cannot be read raises StoreError.
+    """The files of a run's folder. Creating a Journal reads nothing; unreadable files raise StoreError when read.
 
-    `told(folder, about)` is how what it is about is told, to those who are not to see it all.
+    `disclose(folder, about)`, if given, returns the part of `about` that readers may see.
     """
 
-    def __init__(self, folder: Path, told: Told | None = None) -> None:
+    def __init__(self, folder: Path, disclose: Disclose | None = None) -> None:
         self.folder = folder
-        self._told = told
+        self._disclose = disclose
 
     @property
     def run(self) -> str:
@@ -47,10 +47,10 @@ class Journal:
         return self.folder.is_dir()
 
     def create(self, about: Mapping[str, Any], plan: Plan | None) -> None:
-        """Make the folder with its config and plan, whole or not at all; nothing happens if it is there already."""
+        """Make the folder with its config and plan, whole or not at all; no effect if it exists already."""
         if self.exists:
             return
-        # Drivers in two containers may have one process number.
+        # Drivers in two containers may have the same process id.
         aside = self.folder.with_name(f".{self.folder.name}.{os.getpid()}.{os.urandom(8).hex()}")
         try:
             aside.mkdir(parents=True)
@@ -62,24 +62,24 @@ class Journal:
             with contextlib.suppress(FileExistsError):
                 os.rename(aside, self.folder)
         except OSError as error:
-            if not self.exists:  # another driver may have been first, which is as good
+            if not self.exists:  # otherwise another driver was first, with the same content
                 raise Unwritable(f"cannot write {self.folder}: {error.strerror or error}") from None
         finally:
             shutil.rmtree(aside, ignore_errors=True)
 
     def about(self) -> dict[str, Any]:
-        """The run's config and what else was known when its folder was made."""
+        """The run's config and the other content of `run.json`."""
         about: dict[str, Any] = self._read("run.json", shapes.about)
-        return about if self._told is None else self._told(self.folder, about)
+        return about if self._disclose is None else self._disclose(self.folder, about)
 
     def check(self) -> None:
-        """StoreError where the config or the plan cannot be read."""
+        """Raise StoreError if the config or the plan cannot be read."""
         if "cells" not in self.about():
             self._plan()
 
     def beside(self, run: str) -> Journal:
-        """The journal of another run of the same store, such as a sweep's cell, with the same things withheld."""
-        return Journal(self.folder.with_name(run), self._told)
+        """The journal of another run of the same store, such as a sweep's cell, with the same `disclose`."""
+        return Journal(self.folder.with_name(run), self._disclose)
 
     def roots(self) -> dict[str, tuple[str, ...]]:
         """The keys behind each of the run's tables, as planned."""
@@ -93,52 +93,52 @@ class Journal:
         """The planned links after each link of a chain."""
         plan = self._plan()
         planned = dict(plan["jobs"])
-        found: dict[str, set[str]] = {}
+        following: dict[str, set[str]] = {}
         for key, before in plan.get("after", {}).items():
             if key in planned:
-                found.setdefault(before, set()).add(key)
-        return found
+                following.setdefault(before, set()).add(key)
+        return following
 
     def append(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Add events to the log, each with its time, which is now where it has none."""
+        """Append events to the log; those without a time get the present one."""
         stamp = now()
         text = "".join(json.dumps({"time": stamp, **event}, default=str) + "\n" for event in events)
         try:
             with open(self.folder / "events.jsonl", "a+b", buffering=0) as log:
                 end = log.tell()
                 if end and (log.seek(-1, os.SEEK_END), log.read(1))[1] != b"\n":
-                    text = "\n" + text  # after a line that a kill has torn
+                    text = "\n" + text  # after a line that was cut off by a kill
                 rest = memoryview(text.encode())
                 try:
                     while rest:
                         rest = rest[log.write(rest) :]
                 except OSError:
-                    log.truncate(end)  # none of them rather than some: they may come again
+                    log.truncate(end)  # none of them rather than some: they may be appended again
                     raise
         except OSError as error:
             raise Unwritable(f"cannot write {self.folder / 'events.jsonl'}: {error.strerror or error}") from None
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """The events so far, oldest first. Lines cut off by a kill, and lines that are no events, are skipped."""
+        """The events so far, oldest first. Lines cut off by a kill, and lines that are not events, are skipped."""
         yield from self.events_from(0)[0]
 
     def last_start(self) -> list[dict[str, Any]]:
-        """The events since the last start, or all where none is logged. Earlier ones are not read."""
+        """The events since the last start, or all if no start is logged. Earlier ones are not parsed."""
         end = len(data := self._log(0) or b"")
-        while (found := data.rfind(STARTED, 0, end)) >= 0:
-            events = _events(data[data.rfind(b"\n", 0, found) + 1 :])
+        while (start := data.rfind(STARTED, 0, end)) >= 0:
+            events = _events(data[data.rfind(b"\n", 0, start) + 1 :])
             if events and events[0]["event"] == "started":
                 return events
-            end = found  # that line is torn or damaged
+            end = start  # that line is torn or damaged
         return _events(data)
 
     def events_from(self, position: int) -> tuple[list[dict[str, Any]], int]:
-        """The events from this byte of the log on, and the byte to continue from; an unfinished line is left there."""
+        """The events from this byte of the log on, and the byte to continue from, before an unfinished line."""
         data = self._log(position)
         return ([], 0) if data is None else (_events(data), position + len(data))
 
     def _log(self, position: int) -> bytes | None:
-        """The whole lines of the log from this byte on; None where there is no log."""
+        """The complete lines of the log from this byte on; None if there is no log."""
         try:
             with open(self.folder / "events.jsonl", "rb") as log:
                 log.seek(position)
@@ -153,25 +153,25 @@ class Journal:
     def _read(self, name: str, checked: Callable[[Any], None]) -> Any:
         path = self.folder / name
         try:
-            found = sealed.unseal(path.read_bytes())
-            checked(found)
+            content = sealed.unseal(path.read_bytes())
+            checked(content)
         except (OSError, ValueError, RecursionError) as error:
             reason = getattr(error, "strerror", None) or error
             raise StoreError(
                 f"cannot read {path}: {reason}; put the file back from a copy, or move its folder away and start the "
                 "run anew, which finds its results as they are"
             ) from None
-        return found
+        return content
 
 
 def _events(lines: bytes) -> list[dict[str, Any]]:
-    found = []
+    events = []
     for line in lines.splitlines():
         with contextlib.suppress(ValueError, RecursionError):
             event = json.loads(line.decode(errors="replace"))
             if shapes.is_event(event):
-                found.append(event)
-    return found
+                events.append(event)
+    return events
 
 
 def now() -> str:

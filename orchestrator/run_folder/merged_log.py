@@ -1,4 +1,4 @@
-"""The log of a run, or those of a sweep's cells merged into one."""
+"""The log of a run, or the merged logs of a sweep's cells."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from orchestrator.run_folder.journal import Journal
 from orchestrator.run_folder.progress import Event, seconds_of
 
-SETTLED = 2.0  # seconds after which no cell's log can still get an event that others have
+SETTLED = 2.0  # seconds after which no cell's log can still get an event that the others have
 
 
 class MergedLog:
-    """Follows these logs; `read` returns what was added to them, by time.
+    """Follows these logs; `read` returns the events added to them, ordered by time.
 
-    Of several logs, an event that is in more than one comes once: a start of several cells, which is their time alone;
-    in each start a result that was found stored, which is its key; and any other event, which is all it says. `since`
-    is the time before which a sweep's cells were none: runs on their own. `position` is how far the log of a single
-    run was read, in bytes.
+    An event that is in several logs is returned once. Two starts are the same event if their times are equal, two
+    results found stored within one start if their keys are, any others if their whole content is. Events before
+    `since`, when a sweep's cells were still separate runs, are left out. `position` is the number of bytes read of a
+    single run's log.
     """
 
     def __init__(self, journals: Sequence[Journal], since: str = "") -> None:
@@ -32,9 +32,9 @@ class MergedLog:
         self._seen: set[str] = set()
 
     def read(self, settled: bool = True) -> list[Event]:
-        """The new events; of several logs only those that no event can still precede, unless `settled`.
+        """The new events; for several logs only those that no later event can precede, unless `settled`.
 
-        A driver writes an event into all of them at once, so that 2 s are plenty.
+        A driver writes an event into all of them at once, so that 2 s are enough.
         """
         fresh: list[Event] = []
         for at, journal in enumerate(self._journals):

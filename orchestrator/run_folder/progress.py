@@ -1,4 +1,4 @@
-"""Progress: what the events of a run add up to, as its display, `status --watch` and tracking show it."""
+"""Progress: counts over the events of a run, as its display, `status --watch` and tracking show them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class RunProgress:
 
     clock: Callable[[], float] = time.time
     planned: int = 0
-    stored: int = 0  # there when the run was started
-    found: set[str] = field(default_factory=set)  # of these, the keys that the log has named so far
+    stored: int = 0  # results stored before the start
+    reused: set[str] = field(default_factory=set)  # those of them that the log has named so far, by key
     done: int = 0
     failed: int = 0
     gone: set[str] = field(default_factory=set)  # found absent or damaged, and not computed again yet
-    found_gone: int = 0  # times that this happened
+    found_gone: int = 0  # number of times that a result was found absent or damaged
     lost: int = 0
     tasks: Counter[str] = field(default_factory=Counter)  # planned
     models: int = 0  # networks trained by the jobs that are done
@@ -39,13 +39,13 @@ class RunProgress:
                 self.tasks = Counter(event.get("tasks", {}))
                 self.done = self.failed = self.lost = self.models = self.found_gone = 0
                 self.gone.clear()
-                self.found.clear()
+                self.reused.clear()
                 self.seconds.clear()
                 self.since = self._time(event)
                 self.end = None
-            case "stored":  # of a sweep, the first of its cells has counted its own alone
-                self.found.add(event["key"])
-                self.stored = max(self.stored, len(self.found))
+            case "stored":  # in a sweep, `started` of the first cell counts that cell alone
+                self.reused.add(event["key"])
+                self.stored = max(self.stored, len(self.reused))
             case "done":
                 self.done += 1
                 self.gone.discard(event["key"])
@@ -68,12 +68,12 @@ class RunProgress:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the start; up to the end, once there is one."""
+        """Seconds since the start, until now or until the end."""
         return (self.clock() if self.end is None else self.end) - self.since
 
     @property
     def there(self) -> int:
-        """Results that are stored by now."""
+        """The number of results that are stored now."""
         return self.stored + self.done - self.found_gone
 
     @property
@@ -88,7 +88,7 @@ class RunProgress:
         to_do = self.planned - self.there - self.failed
         if to_do <= 0 or spent <= 0 or self.elapsed <= 0:
             return 0.0 if to_do <= 0 else None
-        # What is stored is of any task; jobs that are left are taken to be like the planned ones not yet done.
+        # Stored results may be of any task; the remaining jobs are assumed to be like the planned ones not yet done.
         waiting = {name: max(0, count - len(self.seconds[name])) for name, count in self.tasks.items()}
         mean = spent / self.done
         work = sum(n * (sum(s) / len(s) if (s := self.seconds[name]) else mean) for name, n in waiting.items())
@@ -96,7 +96,7 @@ class RunProgress:
         return work * share * self.elapsed / spent
 
     def _lose(self, keys: Iterable[str]) -> None:
-        """Count results that are lost; one that several readers report before it is computed again counts once."""
+        """Count lost results; one that several readers report before it is computed again counts once."""
         lost = set(keys) - self.gone
         self.gone |= lost
         self.found_gone += len(lost)

@@ -15,7 +15,7 @@ FILE = "mlflow.json"
 
 @dataclass(frozen=True)
 class Receipt:
-    """`position`, `state` and `fingerprint` say what of the run's folder was delivered; empty until all of it was.
+    """Delivery of a run. `position`, `state` and `fingerprint` identify what was delivered; empty until all of it was.
 
     position: of the log, in bytes. fingerprint: of the files. artifacts: their digests by path.
     """
@@ -32,7 +32,7 @@ class Receipt:
 
 
 def read(folder: Path) -> Receipt | None:
-    """The receipt of the run in this folder, if there is one that can be read: without it all is delivered again."""
+    """The receipt of the run in this folder; None if it is absent or unreadable: then all is delivered again."""
     with suppress(OSError, ValueError, TypeError):
         return Receipt(**json.loads((folder / FILE).read_text(encoding="utf-8")))
     return None

@@ -1,6 +1,6 @@
-"""The shapes of the files in a run's folder, checked once when they are read.
+"""Validation of the files in a run's folder, once when they are read.
 
-A file without a digest, of an older version, may be damaged and valid JSON all the same.
+A file of an older version, without a digest, may be damaged and still be valid JSON.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ Check = Callable[[Any], bool]
 
 
 def about(value: Any) -> None:
-    """ValueError unless this is what `run.json` says of a run, or of a sweep."""
+    """Raise ValueError unless this is the content of a `run.json`, of a run or of a sweep."""
     _of(value, "run.json", {"audit": _text}, ABOUT)
     if "cells" in value and len(value.get("settings", value["cells"])) != len(value["cells"]):
         raise ValueError("it has not as many settings as cells")
 
 
 def plan(value: Any) -> None:
-    """ValueError unless this is a `plan.json`."""
+    """Raise ValueError unless this is the content of a `plan.json`."""
     _of(value, "plan.json", {"roots": _mapping_of(_texts), "jobs": _jobs}, {"after": _mapping_of(_text)})
 
 
 def is_event(value: Any) -> bool:
-    """Whether this is an event with what others read in one of its kind."""
+    """Whether this is an event with the fields that readers need for its kind."""
     if not isinstance(value, dict) or not (_text(value.get("event")) and _text(value.get("time"))):
         return False
     if not _is_time(value["time"]) or not all(held(value[name]) for name, held in ANY.items() if name in value):
@@ -35,7 +35,7 @@ def is_event(value: Any) -> bool:
 
 
 def timings(value: Any) -> dict[str, list[float]]:
-    """Seconds by group, as far as this is a `timings.json`."""
+    """Seconds by group from a `timings.json`; invalid parts are left out."""
     if not isinstance(value, dict):
         return {}
     return {group: list(filter(_seconds, taken)) for group, taken in value.items() if isinstance(taken, list)}
@@ -44,11 +44,11 @@ def timings(value: Any) -> dict[str, list[float]]:
 def _of(value: Any, name: str, needed: Mapping[str, Check], optional: Mapping[str, Check]) -> None:
     if not isinstance(value, dict):
         raise ValueError(f"it holds a {type(value).__name__}, which is no {name}")
-    for each, held in {**needed, **optional}.items():
-        if each in value and not held(value[each]):
-            raise ValueError(f"what it says of {each!r} has another form than a {name} has")
-        if each in needed and each not in value:
-            raise ValueError(f"it says nothing of {each!r}, as every {name} does")
+    for field, held in {**needed, **optional}.items():
+        if field in value and not held(value[field]):
+            raise ValueError(f"what it says of {field!r} has another form than a {name} has")
+        if field in needed and field not in value:
+            raise ValueError(f"it says nothing of {field!r}, as every {name} does")
 
 
 def _text(value: Any) -> bool:
@@ -75,7 +75,7 @@ def _maybe(held: Check) -> Check:
 
 
 def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 def _mapping_of(held: Check) -> Check:
@@ -83,12 +83,12 @@ def _mapping_of(held: Check) -> Check:
 
 
 def _jobs(value: Any) -> bool:
-    return isinstance(value, list) and all(_texts(each) and len(each) == 2 for each in value)
+    return isinstance(value, list) and all(_texts(pair) and len(pair) == 2 for pair in value)
 
 
 def _cells(value: Any) -> bool:
-    """Names of folders."""
-    return _texts(value) and bool(value) and all(each not in ("", ".", "..") and "/" not in each for each in value)
+    """Whether these are names of folders."""
+    return _texts(value) and bool(value) and all(name not in ("", ".", "..") and "/" not in name for name in value)
 
 
 def _settings(value: Any) -> bool:
@@ -96,7 +96,7 @@ def _settings(value: Any) -> bool:
 
 
 def _asked(value: Any) -> bool:
-    """What was asked for: a preset, fields that were set and fields that were swept, each with its values."""
+    """Whether this is a specification: a preset, fields that were set and fields that were swept with their values."""
     if not isinstance(value, dict) or not _maybe(_text)(value.get("preset")):
         return False
     sweep = value.get("sweep", {})
@@ -122,7 +122,7 @@ ABOUT: Mapping[str, Check] = {
     "settings": _settings,
     "asked": _asked,
 }
-# Of events: what any of them may hold, and what those of one kind must.
+# Optional fields of any event, and required fields by kind of event.
 ANY: Mapping[str, Check] = {
     "key": _text,
     "task": _text,

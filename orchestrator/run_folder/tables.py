@@ -1,4 +1,4 @@
-"""A run's tables: the results behind each root, one after another, and the same as Parquet parts for other readers."""
+"""A run's tables: the results behind each root, concatenated, and the same as Parquet parts for other readers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from orchestrator.errors import Absent, StoreError
 from orchestrator.store import Store, aside, read_each
 from orchestrator.store.lock import locked
 
-KEYS = b"engram.keys"  # in a part's metadata: whose results it holds
+KEYS = b"engram.keys"  # in a part's metadata: the keys of its results
 PART = 64  # results in a part at most
-LOCK = ".lock"  # passed over by readers of the folder
-STALE = 3600.0  # seconds after which nobody can still be writing a part
+LOCK = ".lock"  # ignored by readers of the folder
+STALE = 3600.0  # seconds after which no process can still be writing a part
 
 
 def read(store: Store, keys: Iterable[str]) -> pa.Table | None:
-    """The rows of these results, one after another, without those not stored yet; None where none is."""
+    """The rows of these results, concatenated, without those not stored yet; None if none is stored."""
     parts = []
     for _, table in read_each(store, keys):
         if isinstance(table, Absent):
@@ -35,8 +35,8 @@ def read(store: Store, keys: Iterable[str]) -> pa.Table | None:
 class Publisher:
     """Keeps a folder of Parquet parts for one table: each result behind the root is in exactly one of them.
 
-    That holds whatever another driver of the same run puts there, one from whom the run was taken over or who takes it
-    over now: parts are written and removed behind a lock, after a look at what is there.
+    This holds even if another driver of the same run writes there, such as the one from which the run was taken over:
+    parts are written and removed under a lock, after reading which parts exist.
     """
 
     def __init__(self, folder: Path, store: Store, keys: Sequence[str]) -> None:
@@ -44,13 +44,13 @@ class Publisher:
         self.store = store
         self.keys = keys
         self.published: set[str] = set()
-        self._parts: dict[str, frozenset[str]] | None = None  # what each holds, by name; None before the first look
+        self._parts: dict[str, frozenset[str]] | None = None  # keys of each part, by name; None before the first read
 
     def publish(self, stored: Container[str], look: bool = False) -> None:
-        """Write the parts of those of the table's results that are stored and in none yet.
+        """Write parts for the table's results that are stored and in no part yet.
 
-        What lies there is looked at when there is something to write, the first time, or where that is asked for.
-        Raises Unwritable, or what reading a result raised once all others are published.
+        Existing parts are read if there are results to write, at the first call, or if `look`. Raises Unwritable, or
+        the error of reading a result once all others are published.
         """
         fresh = [key for key in self.keys if key in stored and key not in self.published]
         if not (fresh or (self.folder.is_dir() and (look or self._parts is None))):
@@ -82,18 +82,18 @@ class Publisher:
 
     def _write(self, keys: list[str]) -> StoreError | OSError | None:
         """Write the readable ones of these results as a part; return the first error of the others, if any."""
-        found: dict[str, pa.Table] = {}
+        readable: dict[str, pa.Table] = {}
         problem: StoreError | OSError | None = None
         for key, table in read_each(self.store, keys):
             if isinstance(table, StoreError | OSError):
                 problem = problem or table
             else:
-                found[key] = table
-        if not found:
+                readable[key] = table
+        if not readable:
             return problem
-        text = ",".join(found).encode()
-        rows = pa.concat_tables(found.values()).replace_schema_metadata({KEYS: text})
-        name = f"{hashlib.sha256(text).hexdigest()[:16]}.parquet"  # never of two meanings
+        text = ",".join(readable).encode()
+        rows = pa.concat_tables(readable.values()).replace_schema_metadata({KEYS: text})
+        name = f"{hashlib.sha256(text).hexdigest()[:16]}.parquet"  # determined by its keys
         draft = self.folder / f".{name}.{os.getpid()}{aside.SUFFIX}"
         with aside.writing(self.folder / name):
             try:
@@ -102,14 +102,14 @@ class Publisher:
             except OSError:
                 draft.unlink(missing_ok=True)
                 raise
-        self.published.update(found)
+        self.published.update(readable)
         if self._parts is not None:
-            self._parts[name] = frozenset(found)
+            self._parts[name] = frozenset(readable)
         return problem
 
 
 def _held(part: Path) -> frozenset[str]:
-    """The keys of the results in a part; none where it cannot be read."""
+    """The keys of the results in a part; empty if it cannot be read."""
     try:
         metadata = pq.read_schema(part).metadata or {}
     except (OSError, pa.ArrowException):

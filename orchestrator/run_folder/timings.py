@@ -1,4 +1,4 @@
-"""What jobs took in the runs of a store, and what a plan will take by it."""
+"""Durations of jobs in the runs of a store, and the expected duration of a plan."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from orchestrator.planning.plan import Plan, group_of
 from orchestrator.run_folder import shapes
 from tasks.job import marks
 
-RUNS = 20  # the newest that are asked
+RUNS = 20  # the newest runs that are read
 SAMPLES = 200  # of one group in one run
 
 
 def write(folder: Path, seconds: Mapping[str, Iterable[float]]) -> None:
     """Write a run's timings by group into its folder. Errors are ignored: a full disk is no reason to stop."""
     try:
-        rows = {group: [round(each, 6) for each in list(taken)[-SAMPLES:]] for group, taken in seconds.items()}
+        rows = {group: [round(duration, 6) for duration in list(taken)[-SAMPLES:]] for group, taken in seconds.items()}
         aside = folder / ".timings.json"
         aside.write_text(json.dumps(rows))
         aside.replace(folder / "timings.json")
@@ -33,7 +33,7 @@ def known(runs: Path) -> dict[str, float]:
     for path in files[:RUNS]:
         try:
             rows = shapes.timings(json.loads(path.read_text()))
-        except (OSError, ValueError, RecursionError):  # a convenience: without it the time is not known beforehand
+        except (OSError, ValueError, RecursionError):  # without timings only the expected time is unknown
             continue
         for group, seconds in rows.items():
             taken[group].extend(seconds)
@@ -41,7 +41,7 @@ def known(runs: Path) -> dict[str, float]:
 
 
 def around(address: str | None) -> str:
-    """The group of the seconds that a run takes around its jobs, to start and end its executor."""
+    """The group under which the seconds to start and end an executor are stored."""
     return f"around, {address if address in ('none', 'local') else 'local' if address is None else 'cluster'}"
 
 
@@ -53,22 +53,22 @@ def expected(
     address: str | None = None,
     gpus: int = 0,
 ) -> float | None:
-    """Expected wall-clock seconds of the missing jobs on `slots` slots; None where some group was never timed.
+    """Expected wall-clock seconds of the missing jobs on `slots` slots; None if some group was never timed.
 
-    The largest of the work over the slots, that of jobs which ask for a GPU over the `gpus` where there are some, and
-    the longest path of jobs that wait for one another; and what the executor takes to start and to end.
+    The maximum of the total work divided by the slots, the work of jobs that ask for a GPU divided by `gpus` (if
+    any), and the longest path of dependent jobs; plus the time to start and end the executor.
     """
     work = on_gpus = 0.0
     path: dict[str, float] = {}
-    for key in missing:  # what they wait for comes first
-        each = seconds.get(group_of(plan.jobs[key]))
-        if each is None:
+    for key in missing:  # each after those it waits for
+        duration = seconds.get(group_of(plan.jobs[key]))
+        if duration is None:
             return None
         if gpus and marks(plan.jobs[key].function).gpus:
-            on_gpus += each
+            on_gpus += duration
         else:
-            work += each
-        path[key] = each + max((path.get(below, 0.0) for below in plan.waits(key)), default=0.0)
+            work += duration
+        path[key] = duration + max((path.get(below, 0.0) for below in plan.waits(key)), default=0.0)
     if not path:
         return 0.0
     return seconds.get(around(address), 0.0) + max(work / slots, on_gpus / max(1, gpus), *path.values())

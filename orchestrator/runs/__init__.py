@@ -1,1 +1,1 @@
-"""A run from its start to its end: what drives its plan, logs it, and leaves its pages."""
+"""A run from its start to its end: driving its plan, logging it, and drawing its pages."""

@@ -1,6 +1,6 @@
-"""What comes after a run: its pages, its place in MLflow, and its folder for other machines.
+"""The steps after a run: drawing its pages, delivering it to MLflow, and copying its folder for other machines.
 
-None of it changes how the run ended. What cannot be done is told in a line, and done by the next start.
+None of them changes how the run ended. A step that fails is reported in a line, and done by the next start.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from orchestrator.spec.execution import Execution
 from orchestrator.tracking.delivery import Delivery, addresses
 from orchestrator.tracking.target import Untracked, target
 
-HURRY = 5.0  # seconds that tracking may still take where somebody waits for an interrupted run to end
+HURRY = 5.0  # seconds that tracking may still take when an interrupted run is to end
 
 
 def delivery(session: Session, sweep: str | None, execution: Execution) -> Delivery | None:
-    """What delivers these runs to their tracking store; None, and a line that says why, where they are not tracked."""
+    """The delivery of these runs to their tracking store; None, with an event that says why, if not tracked."""
     try:
         where = target(session.store, execution.mlflow, execution.experiment)
     except Untracked as error:
@@ -45,18 +45,18 @@ def follow(report: Report, session: Session, execution: Execution, delivery: Del
 
 
 def _delivered(report: Report, session: Session, delivery: Delivery, stop: Stop) -> Report:
-    """The report with the addresses of the tracked runs. Tells what could not be delivered."""
+    """The report with the addresses of the tracked runs. Reports what could not be delivered."""
     asked = stop.reason
     late = time.monotonic() + HURRY if report.state == "interrupted" else math.inf
     for line in delivery.finish(lambda: stop.reason != asked or time.monotonic() > late):
         session.tell({"event": "told", "line": line})
-    found = addresses(delivery, [each.run for each in (*report.cells, report)])
-    cells = tuple(replace(each, mlflow=found.get(each.run)) for each in report.cells)
-    return replace(report, mlflow=found.get(report.run), cells=cells)
+    urls = addresses(delivery, [entry.run for entry in (*report.cells, report)])
+    cells = tuple(replace(cell, mlflow=urls.get(cell.run)) for cell in report.cells)
+    return replace(report, mlflow=urls.get(report.run), cells=cells)
 
 
 def _shared(session: Session) -> None:
-    """Copy the runs' folders to where other machines find them; the results are there already."""
+    """Copy the runs' folders to the store for other machines; the results are there already."""
     try:
         session.share(last=True)
     except StoreError as error:
@@ -64,21 +64,21 @@ def _shared(session: Session) -> None:
 
 
 def _shown(report: Report, session: Session, execution: Execution) -> Report:
-    """The report with the pages of the run, or of the sweep and its cells, redrawn where anything changed.
+    """The report with the pages of the run, or of the sweep and its cells, redrawn if anything changed.
 
-    What keeps a page from being drawn is told; the run has ended as it has, whatever becomes of its page.
+    An error that keeps a page from being drawn is reported, and does not change how the run ended.
     """
-    found: dict[str, Path] = {}
-    for each in (*report.cells, report):
-        folder = session.store.folder("runs", each.run)
+    drawn: dict[str, Path] = {}
+    for entry in (*report.cells, report):
+        folder = session.store.folder("runs", entry.run)
         there = pages.page(folder)
-        fresh = there is not None and each.state == "finished" and not report.jobs["done"] and not report.damaged
+        fresh = there is not None and entry.state == "finished" and not report.jobs["done"] and not report.damaged
         try:
-            if execution.report and each.state in ("finished", "failed") and (execution.show_images or not fresh):
-                there = pages.draw(session.store, each.run, execution.show_images)
+            if execution.report and entry.state in ("finished", "failed") and (execution.show_images or not fresh):
+                there = pages.draw(session.store, entry.run, execution.show_images)
         except EngramError as error:
             session.tell({"event": "told", "line": str(error)})
         if there is not None:
-            found[each.run] = there
-    cells = tuple(replace(each, page=found.get(each.run)) for each in report.cells)
-    return replace(report, page=found.get(report.run), cells=cells)
+            drawn[entry.run] = there
+    cells = tuple(replace(cell, page=drawn.get(cell.run)) for cell in report.cells)
+    return replace(report, page=drawn.get(report.run), cells=cells)

@@ -1,6 +1,7 @@
-"""A run: one audit with one config, from its plan to its tables; or a sweep, which is several with one plan.
+"""A run: one audit with one config, from its plan to its tables; or a sweep, several runs with one plan.
 
-Its id follows from its plan's keys, so starting it again reopens it. Kill it at any moment: the same command goes on.
+Its id follows from its plan's keys, so starting it again reopens it. After a kill at any moment the same command
+continues it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from orchestrator.spec.resolve import Cell
 from orchestrator.store import Store, lease
 from orchestrator.store.holder import taken
 
-MENDED = 3  # times that results found damaged at the end are computed again before the run gives up
+MENDED = 3  # times that results found damaged at the end are computed again before the run pauses
 
 
 def start(
@@ -41,10 +42,10 @@ def start(
     *,
     clock: Clock = SYSTEM,
 ) -> Report:
-    """Run an audit's cell, or a sweep's cells as one plan, to the end. Results that are stored are not computed again.
+    """Run an audit's cell, or a sweep's cells as one plan, to the end. Stored results are not computed again.
 
-    Raises Held where another living driver has the run, Unwritable where its folder cannot be made, and ClusterError
-    where the cluster cannot be used.
+    Raises Held if another living driver has the run, Unwritable if its folder cannot be made, and ClusterError if the
+    cluster cannot be used.
     """
     runs = store.folder("runs")
     plans = [plan_of(cell) for cell in cells]
@@ -70,7 +71,7 @@ def start(
 def resume(
     run: str, store: Store, execution: Execution, observe: Observer | None = None, *, clock: Clock = SYSTEM
 ) -> Report:
-    """Continue a run or sweep, by its full name."""
+    """Continue a run or sweep, given its full name."""
     runs = store.folder("runs")
     journal = Journal(runs / run)
     if not journal.exists:
@@ -79,7 +80,7 @@ def resume(
     if "cells" not in about:
         return _run([Part(reopened(journal)[1], journal)], store, execution, observe, None, clock)
     journals = [Journal(runs / name) for name in about["cells"]]
-    parts = [Part(reopened(each)[1], each) for each in journals]
+    parts = [Part(reopened(cell)[1], cell) for cell in journals]
     return _run(parts, store, execution, observe, journal, clock)
 
 
@@ -100,7 +101,7 @@ def _run(
     sweep: Journal | None,
     clock: Clock,
 ) -> Report:
-    """Drive these runs under a lease of their own; return how they ended."""
+    """Drive these runs under a lease; return their report."""
     stop = Stop()
     runs = store.folder("runs")
     names = sorted(part.journal.run for part in parts)
@@ -110,7 +111,7 @@ def _run(
             if observe is not None:
                 observe({"event": "told", "line": line})
 
-        # A clock of somebody's own is what everything goes by; ours is not for heartbeats, the file system's is.
+        # A caller's clock is used for everything; with the system's, heartbeats go by the file system's clock.
         now = None if clock is SYSTEM else clock.now
         leases = held.enter_context(lease.acquire([runs / name for name in names], now, tell=say))
         mirror = store.mirror
@@ -120,7 +121,7 @@ def _run(
         planned, states = session.plan, CheckpointGc(store, runs, names, execution.keep == "state")
 
         def ours() -> None:
-            """Held, where another driver has taken a run over: nothing may be written of it any more."""
+            """Raise Held if another driver has taken a run over: nothing of it may be written any more."""
             if lost := leases.lost or (claims and claims.lost):
                 raise Held(taken(*lost))
 
@@ -155,7 +156,7 @@ def _run(
                 driver.close()
                 ours()
                 session.publish(last=True)
-            except StoreError as error:  # it cannot be read for now
+            except StoreError as error:  # the store cannot be read for now
                 driver.progress.paused = driver.progress.paused or str(error)
                 driver.close()
             ours()
@@ -169,7 +170,7 @@ def _run(
 
 
 def _sweeps(runs: Path, cell: str) -> Iterator[str]:
-    """The sweeps that a run is a cell of."""
+    """The sweeps of which a run is a cell."""
     for folder in sorted(runs.glob("*-sweep-*")):
         with suppress(StoreError):
             if cell in Journal(folder).about().get("cells", ()):
@@ -179,7 +180,7 @@ def _sweeps(runs: Path, cell: str) -> Iterator[str]:
 def _to_the_end(driver: Driver, session: Session, tolerate: int) -> set[str] | None:
     """Drive until every planned result is stored and verified, or there is a reason to stop.
 
-    The keys whose results verify; None where it was stopped before that was looked at.
+    Returns the keys whose results verify; None if it was stopped before they were verified.
     """
     progress = driver.progress
     for _ in range(1 + MENDED):
@@ -193,7 +194,7 @@ def _to_the_end(driver: Driver, session: Session, tolerate: int) -> set[str] | N
         wrong = dict(session.store.verify(session.plan.jobs))
         sound = set(session.plan.jobs) - set(wrong)
         stuck = [error for error in wrong.values() if not isinstance(error, Absent | Damaged)]
-        if stuck:  # they cannot be read, or are damaged and cannot be set aside: nothing can take their place
+        if stuck:  # they cannot be read, or are damaged and cannot be set aside, so they cannot be replaced
             more = f" (and {len(stuck) - 1} more)" if len(stuck) > 1 else ""
             progress.paused = progress.paused or f"{stuck[0]}{more}"
             return sound
@@ -209,10 +210,10 @@ def _to_the_end(driver: Driver, session: Session, tolerate: int) -> set[str] | N
 
 
 def _ended(driver: Driver, session: Session, sweep: str | None, sound: set[str] | None) -> Report:
-    """How the runs ended, once that is logged too."""
+    """Log how the runs ended; return their report."""
     report = reported(driver, session, sweep, sound)
     ends = zip(session.parts, report.cells or (report,), strict=True)
-    session.end((part, {"event": each.state, "jobs": dict(each.jobs), "note": each.note}) for part, each in ends)
+    session.end((part, {"event": ended.state, "jobs": dict(ended.jobs), "note": ended.note}) for part, ended in ends)
     for part in session.parts:
         timings.write(part.journal.folder, driver.progress.seconds)
     if session.lacking and not driver.progress.paused:

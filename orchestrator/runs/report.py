@@ -1,4 +1,4 @@
-"""A report: how a run or sweep ended, in a caller's hands."""
+"""A report: how a run or sweep ended, for the caller."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ EXIT_CODES: Mapping[State, int] = {"finished": 0, "failed": 3, "paused": 1, "int
 class Report:
     """How a run ended.
 
-    jobs: `planned`; `stored`, in the store now, and sound where that was looked at (always where it is `finished`);
-    `done`, computed by this start; `failed`. `page` is the report's file,
-    `mlflow` where tracking shows the run; None where there is none.
+    jobs: `planned`; `stored`, in the store now, and verified unless the run stopped before (always for `finished`);
+    `done`, computed by this start; `failed`. `page` is the file of the report page, `mlflow` the address of the
+    tracked run; None if there is none.
     """
 
     run: str
@@ -34,7 +34,7 @@ class Report:
     jobs: Mapping[str, int]
     failures: tuple[tuple[str, str, str], ...] = ()  # (key, task, error)
     damaged: int = 0  # results found damaged or gone, and computed again
-    differing: int = 0  # results computed that had another one already, which stays; the new ones lie in conflicts/
+    differing: int = 0  # results whose key had a different one already, which stays; the new ones are in conflicts/
     note: str = ""
     cells: tuple[Report, ...] = ()
     roots: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
@@ -47,7 +47,7 @@ class Report:
         return EXIT_CODES[self.state]
 
     def table(self, name: str) -> pa.Table:
-        """One of the run's tables; a sweep's is its cells' one after another, beside what each cell is."""
+        """One of the run's tables; for a sweep the tables of its cells, concatenated, with columns for the setting."""
         if self.cells:
             return self._of_cells(name)
         if name not in self.roots:
@@ -72,7 +72,7 @@ class Report:
 def reported(driver: Driver, session: Session, sweep: str | None, sound: set[str] | None) -> Report:
     """How the session's runs ended, and the sweep they belong to, if any.
 
-    `sound` are the keys whose results were found to verify; None where nobody has looked.
+    `sound` are the keys whose results verify; None if they were not verified.
     """
     stored = session.stored()
     if sound is not None:

@@ -1,4 +1,4 @@
-"""A session: one start of a run. It tells journals and observers what happens, and keeps the tables up."""
+"""A session: one start of a run. It passes events to journals and observers, and keeps the tables up to date."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from orchestrator.scheduling.driver import Event, Observer
 from orchestrator.store import Store
 from orchestrator.store.provenance import process
 
-PUBLISH_SECONDS = 5.0  # between looks at what the Parquet parts lack
+PUBLISH_SECONDS = 5.0  # between updates of the Parquet parts
 
 
 @dataclass
 class Part:
-    """A run of the session: its journal, and its plan, which shrinks where failed jobs are tolerated."""
+    """A run of the session: its journal, and its plan, which shrinks when failed jobs are tolerated."""
 
     plan: Plan
     journal: Journal
@@ -30,8 +30,8 @@ class Part:
 class Session:
     """The runs that are driven together: one, or the cells of a sweep.
 
-    What their folders cannot take is tried again until the end. `differing` are the keys that were computed and had
-    another result already.
+    Failed writes into their folders are retried until the end. `differing` are the keys that were computed and had
+    a different result already.
     """
 
     def __init__(self, name: str, parts: Sequence[Part], store: Store, observe: Observer | None) -> None:
@@ -41,14 +41,14 @@ class Session:
         self.differing: set[str] = set()
         self._observe = observe
         self._unlogged: dict[str, list[Event]] = {}  # by run
-        self._problems: dict[str, str] = {}  # why something is missing in the folders, by what that is
+        self._problems: dict[str, str] = {}  # errors of writing into the folders, by what is missing there
         self._stored: set[str] = set()
         self._published = 0.0
         self._renew()
 
     @property
     def lacking(self) -> str | None:
-        """Why the runs' logs or tables are incomplete; None where they are complete."""
+        """Why the runs' logs or tables are incomplete; None if they are complete."""
         return next(iter(self._problems.values()), None)
 
     def begin(self) -> None:
@@ -81,7 +81,7 @@ class Session:
 
     def take(self, event: Event) -> None:
         """Pass an event to the journals of the runs it concerns and to the observer."""
-        event = {"time": now(), **event}  # one time, whoever hears of it
+        event = {"time": now(), **event}  # the same time for all journals and the observer
         key = event.get("key")
         parts = self.parts if key is None else self._owners.get(key, ())
         for part in parts:
@@ -95,9 +95,9 @@ class Session:
             self.publish()
 
     def publish(self, last: bool = False) -> None:
-        """Bring the tables' Parquet parts up to what is stored, and the logs to what has happened.
+        """Update the tables' Parquet parts and the logs.
 
-        The `last` time to what is stored by whomever, whatever else has been put there.
+        With `last`, results stored by other runs are included, and the existing parts are checked.
         """
         if last:
             self._stored = self.stored() & self.plan.jobs.keys()
@@ -114,7 +114,7 @@ class Session:
             self.share()
 
     def share(self, last: bool = False) -> None:
-        """Copy the runs' folders to where other machines see them: now and then, and in any case the `last` time."""
+        """Copy the runs' folders to the store for other machines: from time to time, and always the `last` time."""
         if self.store.mirror is not None:
             for run in {self.name, *(part.journal.run for part in self.parts)}:
                 self.store.mirror.push(run, last)
@@ -144,7 +144,7 @@ class Session:
         """Log how each run ended."""
         for part, state in states:
             self._log(part, [state])
-            self._log(part, [])  # where it had to wait for what came before it
+            self._log(part, [])  # again, if earlier events had to be written first
 
     def _renew(self) -> None:
         self.plan = Plan.union(part.plan for part in self.parts)
@@ -159,7 +159,7 @@ class Session:
         ]
 
     def _log(self, part: Part, events: Sequence[Event]) -> None:
-        """Append events to a run's log. Those that cannot be written are kept and tried again later."""
+        """Append events to a run's log. Events that cannot be written are kept and retried later."""
         run = part.journal.run
         waiting = self._unlogged.get(run, [])
         if waiting and events:

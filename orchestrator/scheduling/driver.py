@@ -1,7 +1,6 @@
-"""The driver: takes a plan to its end on an executor, whatever happens on the way.
+"""The driver: runs a plan to its end on an executor, through losses, stops and other runs.
 
-It is the only part with a clock, and the meeting place of schedule, executor and store. What it learns it hands to
-its observers.
+It is the only part with a clock, and connects schedule, executor and store. It passes every event to its observers.
 """
 
 from __future__ import annotations
@@ -50,9 +49,10 @@ class Progress:
 class Driver:
     """Drives plans on one executor, which is opened only when there is something to run.
 
-    `way`, `together` as the models in one step at most, and the `runs` that keep what is settled go with each call.
-    `timeout` is what a job gets at most, in seconds; None: what jobs of its kind take tells. `elsewhere` knows what
-    other runs compute, `ours` raises Held once another driver has this run, and `states` which of trainings go.
+    `way`, `together` (the most models in one step) and the `runs` that store the strategy choices go with each call.
+    `timeout` is the most seconds a job may take; None derives it from jobs of the same kind. `elsewhere` gives what
+    other runs compute, `ours` raises Held once another driver has this run, and `states` decides which states of
+    trainings are removed.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Driver:
         self._delayed: list[tuple[float, int, Call]] = []
 
     def drive(self, plan: Plan, stored: set[str]) -> None:
-        """Run the jobs that are not stored until all possible ones are done, or a stop or pause."""
+        """Run the jobs that are not stored until all possible ones are done, or until a stop or pause."""
         if not plan.missing(stored) or self.stop.reason:
             return
         try:
@@ -119,7 +119,7 @@ class Driver:
         try:
             self._to_the_end(schedule, executor)
         except ClusterError:
-            if self.stop.reason is None:  # else whatever asked us to stop has ended the cluster, too
+            if self.stop.reason is None:  # otherwise the cause of the stop has ended the cluster too
                 raise
         self.progress.failed.update(schedule.failed)
         self.progress.paused = schedule.paused
@@ -141,7 +141,7 @@ class Driver:
 
     @property
     def stopped(self) -> str | None:
-        """Why the run ends before its plan is done; None where it does not."""
+        """The reason why the run ends before its plan is done; None if it does not."""
         return self.progress.paused or self.stop.reason
 
     def close(self) -> None:
@@ -174,7 +174,7 @@ class Driver:
 
     def _receive(self, schedule: Schedule, executor: Executor) -> None:
         if not executor.pending:
-            self._clock.sleep(0.05)  # all that is left waits: for its back-off, or for another run
+            self._clock.sleep(0.05)  # all remaining jobs wait for their back-off or for another run
             return
         try:
             with self.stop.computing_here() if executor.inside else nullcontext():
@@ -233,14 +233,14 @@ class Driver:
 
     def _tell_failure(self, schedule: Schedule, failed: Failed) -> None:
         """Log that a job failed for good: its task raised, or the schedule gave it up."""
-        if not failed.traceback:  # no worker was left to write it down
+        if not failed.traceback:  # no worker was left to store it
             with suppress(StoreError):
                 self.store.write_failure(failed.key, failed.error)
         task = schedule.plan.task(failed.key)
         self.observe({"event": "failed", "key": failed.key, "task": task, "error": failed.error})
 
     def _look_elsewhere(self, schedule: Schedule) -> None:
-        """Defer jobs that other living runs compute; take over what they stored and what they abandoned."""
+        """Defer jobs that other living runs compute; take over the results they stored and the jobs they abandoned."""
         self._ours()
         if self._elsewhere is None:
             return
@@ -255,7 +255,7 @@ class Driver:
             self._waiting.moved("elsewhere")
 
     def _look_here(self, schedule: Schedule, executor: Executor) -> None:
-        """End calls that exceed their time limit; tell what is awaited while nothing happens."""
+        """End calls that exceed their time limit; report what is awaited while nothing happens."""
         now = self._clock.monotonic()
         running = [(call, seconds, self._limit(schedule, call)) for call, seconds in executor.running()]
         for call, seconds, limit in running:
@@ -271,7 +271,7 @@ class Driver:
             self._waiting.moved("elsewhere")
 
     def _limit(self, schedule: Schedule, call: Call) -> float | None:
-        """The time limit of a call in seconds; None where there is none."""
+        """The time limit of a call in seconds; None for no limit."""
         return self._limits.of(schedule.group(item.key) for item in call.items)
 
     def _wind_down(self, schedule: Schedule, executor: Executor) -> None:

@@ -1,4 +1,4 @@
-"""The schedule: which call to send next, and what each outcome means for the rest.
+"""The schedule: which call to send next, and how each outcome changes the rest.
 
 Pure bookkeeping: no clock, no cluster, no disk. All retrying is decided here.
 """
@@ -14,10 +14,10 @@ from orchestrator.executors.gpu_packing import SHARERS, GpuPacking, part
 from orchestrator.planning.plan import Plan, group_of
 from tasks.job import marks
 
-TOGETHER_SECONDS = 0.5  # of work that one call should carry, so that sending it costs little beside it
+TOGETHER_SECONDS = 0.5  # of work that one call should carry, so that the cost of sending it is small
 TOGETHER_MOST = 64
-DEATHS = 3  # worker processes that one job may take with it before it is set aside
-REOPENED = 3  # times that one result may turn out missing or damaged before its job is set aside
+DEATHS = 3  # worker processes that may die on one job before it counts as failed
+REOPENED = 3  # times that one result may turn out missing or damaged before its job counts as failed
 FRUITLESS = 10  # times that one job may be lost to its surroundings while nothing at all succeeds
 LONGEST_DELAY = 60.0
 
@@ -25,9 +25,10 @@ LONGEST_DELAY = 60.0
 class Schedule:
     """Which jobs of a plan are done, running, waiting or failed; changed by `next` and `record` alone.
 
-    `slots` calls run at one time, each on a processor, and besides, where there are `gpus`, calls of the tasks that
-    ask for one: on each up to `sharers` at one time. `seconds` gives the expected seconds of a job by `group_of`,
-    where known. `together` fixes how many jobs share a call; None lets them follow from what jobs take.
+    `slots` calls run at one time, one per processor, and if there are `gpus`, also calls of the tasks that ask for
+    one: up to `sharers` at one time on each. `seconds` gives the expected seconds of a job by `group_of`, where
+    known. `together` fixes how many jobs share a call; None derives it from measured seconds and, on GPUs, from
+    measured memory and load.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Schedule:
         self._measured: dict[str, GpuPacking] = {}  # by group, and by task for groups of which nothing is known yet
         self._running: set[str] = set()
         self._elsewhere: set[str] = set()
-        # Exactly the keys that can be sent now. They lie in `_retries` or `_ready`, beside entries that count no more.
+        # Exactly the keys that can be sent now. They are in `_retries` or `_ready`, among entries that are outdated.
         self._sendable: set[str] = set()
         self._retries: deque[tuple[list[str], float]] = deque()
         self._deaths: dict[str, int] = defaultdict(int)
@@ -67,7 +68,7 @@ class Schedule:
         self._number = 0
         self._readers: dict[str, list[str]] = defaultdict(list)  # of each key, those that wait for it and are linked
         self._depth: dict[str, int] = {}
-        self._unmet: dict[str, int] = {}  # how much each linked key waits for
+        self._unmet: dict[str, int] = {}  # the number of keys that each linked key waits for
         self._group: dict[str, str] = {}
         self._ready: dict[str, deque[str]] = {}  # by group
         # Of groups: the deepest first, so that tables fill as we go. Those that ask for a GPU have their own queue.
@@ -75,8 +76,8 @@ class Schedule:
         self._queue_for_gpus: list[tuple[int, int, str]] = []
         self._pushed = 0
         for key in plan.jobs:
-            # A link waits for the one before it as a reader for its inputs, and is further down: chains are finished
-            # before others begin, so that few states lie about.
+            # A link waits for the previous link as a reader waits for its inputs, and is deeper: a chain is finished
+            # before the next begins, so that few states are stored at one time.
             waits = plan.waits(key)
             self._depth[key] = 1 + max((self._depth[below] for below in waits), default=0)
             if key not in self.done:
@@ -90,19 +91,19 @@ class Schedule:
 
     @property
     def damaged(self) -> int:
-        """How often a result was missing or damaged when it was read; readers that find the same count once."""
+        """How often a result was missing or damaged when it was read; several readers of the same loss count once."""
         return sum(self._reopened.values())
 
     @property
     def over(self) -> bool:
-        """Nothing is running and nothing more can be sent or is awaited from elsewhere."""
+        """Whether nothing is running, can be sent, or is awaited from other runs."""
         stopped = self.paused is not None or (self.fail_fast and bool(self.failed))
         return not self._running and (stopped or not (self._sendable or self._elsewhere))
 
     def next(self, room: bool = True) -> Call | None:
         """The next call to send; None while nothing can be sent. Without `room`, only a call for a GPU.
 
-        Calls for GPUs are sent first, as long as one has a place for them.
+        Calls for GPUs are sent first, as long as a GPU has room for them.
         """
         if self.paused is not None or (self.fail_fast and self.failed):
             return None
@@ -137,7 +138,7 @@ class Schedule:
                     self.paused = outcome.cause
         if len(lost) == 1:
             self._retry(lost[0])
-        elif lost:  # halves, then singles: a culprit is found, and does not take the others with it
+        elif lost:  # halves, then singles: the job at fault is found, and the others are not lost with it
             keys = [outcome.key for outcome in lost]
             half = len(keys) // 2
             self._send_again(keys[:half])
@@ -174,7 +175,7 @@ class Schedule:
         return not taken
 
     def _next_queue(self, room: bool) -> list[tuple[int, int, str]]:
-        """The queue to send from next; empty where nothing can be sent."""
+        """The queue to send from next; empty if nothing can be sent."""
         if not self.gpus:
             queues = [queue for queue in (self._queue, self._queue_for_gpus) if queue and room]
             return min(queues, default=[])
@@ -189,7 +190,7 @@ class Schedule:
         del self._ready[heapq.heappop(queue)[-1]]
 
     def _take(self, group: str) -> list[str]:
-        """The next jobs of a group to send together, without entries that are settled by now."""
+        """The next jobs of a group to send together, without entries that are outdated."""
         ready = self._ready[group]
         share = self._share(group, ready)
         keys: list[str] = []
@@ -247,14 +248,14 @@ class Schedule:
             return
         self.on_gpus -= 1
         group, sharers = self.group(finished.call.items[0].key), finished.call.sharers
-        measured = [each.measured for each in finished.outcomes if isinstance(each, Done) and each.measured]
+        measured = [outcome.measured for outcome in finished.outcomes if isinstance(outcome, Done) and outcome.measured]
         filling = self._filling(group).learned(measured, sharers)
-        if sharers > 1 and any(isinstance(each, Lost) and _too_big(each) for each in finished.outcomes):
+        if sharers > 1 and any(isinstance(outcome, Lost) and _too_big(outcome) for outcome in finished.outcomes):
             filling = filling.lost(sharers)
         self._measured[group] = self._measured[finished.call.task] = filling
 
     def _filling(self, group: str) -> GpuPacking:
-        """How a group fills GPUs; where it was not measured yet, as the last group of the same task did."""
+        """The packing of a group on GPUs; before it is measured, that of the last group of the same task."""
         task = self._measured.get(group.partition("/")[0], GpuPacking())
         return self._measured.get(group) or GpuPacking(sharers=min(task.sharers, self._sharers), most=self._sharers)
 
@@ -278,7 +279,7 @@ class Schedule:
         self._ready[group].append(key)
 
     def _send_again(self, keys: Iterable[str], delay: float = 0.0) -> None:
-        """Queue these again as one call, but for those that now wait for something; they follow in their turn."""
+        """Queue these again as one call, except those that now wait for something; they follow in their turn."""
         if again := [key for key in keys if not self._unmet[key]]:
             self._sendable.update(again)
             self._retries.append((again, delay))
@@ -303,8 +304,8 @@ class Schedule:
     def _reopen(self, outcome: Missing, call: int) -> None:
         """Compute absent or damaged inputs again; the reader waits for them.
 
-        What is found twice was damaged once: an input that is not done is on its way, and what a call found that was
-        sent before the input was done again is old.
+        Two reports may mean one damage: an input that is not done is being computed already, and a report from a
+        call that was sent before the input was done again is outdated.
         """
         for below in outcome.inputs:
             if below not in self.done or call <= self._renewed.get(below, 0):

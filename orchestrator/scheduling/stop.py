@@ -1,4 +1,4 @@
-"""The wish to stop early: from a signal or a deadline."""
+"""Requests to stop early, from a signal or a deadline."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-GRACE = 10.0  # seconds that running calls get to end in, once the run is to stop
-AGAIN = 1.0  # seconds after which what is computed here is interrupted once more, if it went on
+GRACE = 10.0  # seconds that running calls have to end once the run is to stop
+AGAIN = 1.0  # seconds between further interrupts of a computation in this process
 
 
 class OutOfTime(BaseException):
-    """What is computed in this thread did not end in its grace. No Exception, so that no task catches it."""
+    """A computation in this thread exceeded GRACE. Not an Exception, so that no task catches it."""
 
 
 class Stop:
     """Whether to stop, and why; the first reason is kept.
 
-    `running` is how many calls are running, for those who are told what they wait for.
+    `running` is the number of running calls, which the message on a signal states.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Stop:
 
     @contextmanager
     def on_signals(self, tell: Callable[[str], object] = str) -> Iterator[None]:
-        """On the first SIGINT or SIGTERM ask to stop, and say so at once; on the second end the process."""
+        """On the first SIGINT or SIGTERM ask to stop, and report it at once; on the second end the process."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -43,9 +43,9 @@ class Stop:
             self.ask(signal.Signals(number).name)
             if self._inside:
                 signal.setitimer(signal.ITIMER_REAL, GRACE, AGAIN)
-            # In a thread of its own: this one may just be in the midst of writing a line.
+            # In its own thread: this one may be in the middle of writing a line.
             with suppress(RuntimeError):
-                threading.Thread(target=tell, args=(self._said(),), name="stop", daemon=True).start()
+                threading.Thread(target=tell, args=(self._message(),), name="stop", daemon=True).start()
 
         def over(_number: int, _frame: FrameType | None) -> None:
             if self._inside:
@@ -58,18 +58,18 @@ class Stop:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             for number, handler in before.items():
-                signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not of Python's making
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set from Python
 
     @contextmanager
     def computing_here(self) -> Iterator[None]:
-        """Where calls are computed in this thread: OutOfTime, GRACE seconds after a signal has asked inside."""
+        """For calls computed in this thread: raise OutOfTime GRACE seconds after a signal that arrives inside."""
         self._inside = True
         try:
             yield
         finally:
             self._inside = False
 
-    def _said(self) -> str:
+    def _message(self) -> str:
         calls = "what is running" if self.running == 0 else f"{self.running} running call{'s'[: self.running != 1]}"
         wait = f"{calls} may take {GRACE:.0f} s more to end"
         return f"{self.reason}: nothing more is begun, {wait}; once more (Ctrl-C) ends the run at once"

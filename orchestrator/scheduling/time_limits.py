@@ -9,9 +9,9 @@ TIMES = 20.0  # of the longest that a job of its kind took in this run, on these
 
 
 class Limits:
-    """Time limits of calls in seconds: `given` per job, or learnt from jobs of the same groups.
+    """Time limits of calls in seconds: `given` per job, or learned from jobs of the same groups.
 
-    What is learnt are only jobs of this start of the run: another one may have had faster machines.
+    Only jobs of this start of the run count: an earlier start may have had faster machines.
     """
 
     def __init__(self, given: float | None = None) -> None:
@@ -22,7 +22,7 @@ class Limits:
         self._longest[kind] = max(seconds, self._longest.get(kind, 0.0))
 
     def of(self, kinds: Iterable[str]) -> float | None:
-        """Seconds for jobs of these kinds together, one after another; None where not all kinds are known."""
+        """Seconds for jobs of these kinds, one after another; None unless all kinds are known."""
         kinds = list(kinds)
         if self._given is not None:
             return self._given * len(kinds)

@@ -1,4 +1,4 @@
-"""What a driver waits for, said from time to time; and how long it leaves its jobs to a run that does nothing."""
+"""Reports of what a driver waits for, and how long it leaves jobs to another run that makes no progress."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from orchestrator.store.holder import Holder
 
 ELSEWHERE, HERE = 10.0, 300.0  # seconds of waiting before the first line: for other runs, and for our own calls
 GROWTH, LONGEST = 3.0, 3600.0  # of the time to the next line, which is an hour at most
-PATIENCE = FLOOR  # seconds that another run may do nothing before what it shares with this one is computed here
+PATIENCE = FLOOR  # seconds without progress of another run, after which the jobs shared with it are computed here
 
 Claims = Mapping[str, tuple[Holder, set[str], float]]  # by run: its driver, the shared keys, and seconds of no progress
 
 
 class Waiting:
-    """Tells what a driver waits for, at growing intervals, until something happens."""
+    """Reports what a driver waits for, at growing intervals, until something happens."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -29,7 +29,7 @@ class Waiting:
         self._since.pop(what, None)
 
     def awaits(self, what: str, now: float, first: float, line: Callable[[str], str]) -> None:
-        """Note that it is still waiting; `line` formats the message from the duration."""
+        """Record that the driver still waits; `line` formats the message from the duration."""
         if what not in self._since:
             self._since[what], self._next[what] = now, first
         waited = now - self._since[what]
@@ -38,9 +38,9 @@ class Waiting:
             self._tell(line(span(waited)))
 
     def left(self, claims: Claims, longest: Callable[[set[str]], float | None]) -> set[str]:
-        """The keys to leave to runs that were active lately, within what their jobs may take.
+        """The keys to leave to runs that made progress within the time limit of their jobs, or PATIENCE if longer.
 
-        Two that compute the same are harmless, and one that waits for ever for a stopped or hung one is not.
+        Two runs that compute the same are harmless; a run that waits for ever for a stopped or hung one is not.
         """
         keys: set[str] = set()
         for run, (holder, shared, idle) in claims.items():
@@ -56,7 +56,7 @@ class Waiting:
         return keys
 
     def elsewhere(self, now: float, claims: Claims, left: set[str]) -> None:
-        """Everything that is left to do is done by other runs."""
+        """Report that other runs compute all remaining jobs."""
         runs = {run: (holder, len(shared & left)) for run, (holder, shared, _) in claims.items() if shared & left}
         who = ", ".join(f"{run} ({holder.name}; {counted(jobs, 'job')})" for run, (holder, jobs) in runs.items())
         self.awaits(
@@ -70,7 +70,7 @@ class Waiting:
         )
 
     def here(self, now: float, calls: Sequence[tuple[str, float]], timed: bool) -> None:
-        """Calls are running, each by its name and seconds; with `timed` they have a time limit."""
+        """Report running calls, each given by its name and seconds; `timed`: all have a time limit."""
         oldest, seconds = max(calls, key=lambda call: call[1])
         hint = "" if timed else "; if it hangs, `--timeout` (10m, say) has such jobs ended and sent again"
         self.awaits(

@@ -1,1 +1,1 @@
-"""What is asked: specifications from flags and files, their fields, and the resulting configs."""
+"""Specifications from flags and files, their fields, and the resulting configs."""

@@ -1,6 +1,6 @@
-"""Addresses as a user gives them, of Ray clusters and of MLflow's tracking stores: what can be one, and what it means.
+"""Validation of addresses given by the user, of Ray clusters and of MLflow's tracking stores.
 
-Whether anything answers there is found out when it is used.
+Whether anything answers there is checked only when the address is used.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from orchestrator.errors import ClusterError, SpecError
 
 PLACES = ("none", "local", "auto")  # addresses of clusters that are words
 DEFAULT_CLIENT_PORT = 10001
-# Labels of a name, or an IPv6 address; anything else is refused before a look-up that may answer it with a crash.
+# Labels of a name, or an IPv6 address; anything else is refused before a lookup, which may crash on it.
 V6 = r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%\w+)?"
 HOST = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?" + rf"|{V6}|\[{V6}\]", re.ASCII)
 NUMBER = re.compile("[0-9]{1,5}")
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """The two parts of HOST:PORT or ray://HOST:PORT (whose port may be left out)."""
+    """The two parts of HOST:PORT or ray://HOST:PORT (whose port is optional). Raises ClusterError for anything else."""
     scheme, _, rest = address.rpartition("://")
     host, separator, port = rest.rpartition(":")
     if scheme == "ray" and not separator:
@@ -35,7 +35,7 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 def absolute(uri: str) -> str:
-    """The URI so that it means the same in any folder; a path is one too. SpecError for what can be none."""
+    """The URI, or path, independent of the working directory. Raises SpecError if it is not a valid one."""
     for scheme in ("sqlite:///", "file:///"):
         if uri.startswith(scheme):
             path = uri.removeprefix(scheme)

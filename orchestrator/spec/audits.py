@@ -1,4 +1,4 @@
-"""The audits there are: one module each in `tasks/audits`, and what other packages offer as `engram.audits`."""
+"""The registry of audits: one module each in `tasks/audits`, and entry points `engram.audits` of other packages."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ GROUP = "engram.audits"
 
 
 @dataclass(frozen=True)
-class Found:
-    """An audit and its name; its module's docstring is the question it answers, and below it the documentation."""
+class RegisteredAudit:
+    """An audit, its name, and its module's docstring: the first line is the question, the rest the documentation."""
 
     name: str
     audit: Audit
@@ -28,15 +28,15 @@ class Found:
 
 
 def names() -> list[str]:
-    """The names of all audits, in order; none of their modules is imported."""
+    """The names of all audits, sorted; none of their modules is imported."""
     return sorted({*_own(), *_offered()})
 
 
-def find(name: str) -> Found:
+def find(name: str) -> RegisteredAudit:
     """The audit of this name.
 
-    Raises SpecError with the nearest name where there is none, and EngramError where its module cannot be imported
-    or holds no audit.
+    Raises SpecError with the nearest name if there is none, and EngramError if its module cannot be imported or
+    contains no audit.
     """
     own, offered = _own(), _offered()
     if name in own and name in offered:
@@ -54,8 +54,8 @@ def _own() -> Mapping[str, str]:
     """Name -> module."""
     import tasks.audits
 
-    found = pkgutil.iter_modules(tasks.audits.__path__)
-    return {each.name: f"tasks.audits.{each.name}" for each in found if not each.name.startswith("_")}
+    modules = pkgutil.iter_modules(tasks.audits.__path__)
+    return {module.name: f"tasks.audits.{module.name}" for module in modules if not module.name.startswith("_")}
 
 
 def _offered() -> Mapping[str, EntryPoint]:
@@ -64,7 +64,7 @@ def _offered() -> Mapping[str, EntryPoint]:
 
 @functools.cache
 def _offered_on(_path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
-    """Looked up once in a process and search path: to do so reads what every installed package says of itself."""
+    """Entry points, cached per search path: the lookup reads the metadata of every installed package."""
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
@@ -72,7 +72,7 @@ def _source(point: EntryPoint) -> str:
     return f"package {point.dist.name} ({point.value})" if point.dist else point.value
 
 
-def _loaded(name: str, module: str, attribute: str, source: str) -> Found:
+def _loaded(name: str, module: str, attribute: str, source: str) -> RegisteredAudit:
     try:
         holder = importlib.import_module(module)
     except Exception as error:  # a plugin may raise anything while it is imported
@@ -81,7 +81,7 @@ def _loaded(name: str, module: str, attribute: str, source: str) -> Found:
     if not isinstance(audit, Audit):
         raise EngramError(f"audit {name!r}: {source} has no {attribute} that is a tasks.audit.Audit")
     question, _, documentation = (holder.__doc__ or "").strip().partition("\n")
-    return Found(name, audit, question.strip(), documentation.strip("\n"))
+    return RegisteredAudit(name, audit, question.strip(), documentation.strip("\n"))
 
 
 def _line(error: Exception) -> str:

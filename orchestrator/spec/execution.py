@@ -1,4 +1,4 @@
-"""Where and how fast a run is computed, and how its results are shown. None of it bears on a result."""
+"""Where and how fast a run is computed, and how its results are shown. None of it affects a result."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ KEEPS: tuple[str, ...] = get_args(KeepName)
 
 @dataclass(frozen=True)
 class Execution:
-    """Where and how fast; never part of a key. None is the default: local cluster, automatic grouping."""
+    """Execution settings; never part of a key. None is the default: local cluster, automatic grouping."""
 
     address: str | None = None  # "local", "auto", "HOST:PORT", or "none" for this process
-    together: int | None = None  # jobs that share a call, and models that are trained in one step at most
-    tolerate: int = 0  # failed jobs that the tables may go without
+    together: int | None = None  # the most jobs in a call, and the most models trained in one step
+    tolerate: int = 0  # the number of failed jobs that the tables may lack
     fail_fast: bool = False
     stop_after: float | None = None  # seconds
     way: StrategyName = "auto"  # of training models; auto takes the fastest, chosen once per run, device and network
-    # What stays of a finished training's state, which another run may go on from to train longer. An unfinished run's
-    # stays in any case.
+    # Whether the state of a finished training is kept, so that another run may continue it. States that an unfinished
+    # run needs are kept in any case.
     keep: KeepName = "none"
-    again: bool = False  # as a new run, though its results are reused
+    again: bool = False  # start a new run; stored results are reused all the same
     mlflow: str | None = None  # the tracking store's URI, or "off"; None: an sqlite file inside a local store
     experiment: str | None = None
     report: bool = True  # whether a page is drawn at the end
-    show_images: bool = False  # whether images of the user's own may be seen in it
-    timeout: float | None = None  # seconds that a job may take; None: what jobs of its kind take in this run tells
+    show_images: bool = False  # whether a page may show the user's own images
+    timeout: float | None = None  # seconds that a job may take; None: derived from jobs of its kind in this run

@@ -1,10 +1,10 @@
-"""Declared types: a value brought to the type that its field declares, or refused in one line.
+"""Conversion of values to the declared types of their fields, or refusal in one line.
 
     coerce("3", int, "canaries")       -> 3
     coerce(1, float, "learning_rate")  -> 1.0
     coerce("digits", Dataset, "data")  -> Dataset("digits")
 
-Command lines give text, YAML gives values and Python gives either; all end as one value, so that they end as one key.
+Command lines give text, YAML gives values and Python gives either; all are converted to one value, and so to one key.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from typing import Any, Literal, Union
 from orchestrator.errors import SpecError
 from orchestrator.spec.plain_yaml import YamlError, loaded
 
-Reader = Callable[[Any, str], Any]  # (value, where it stands) -> the value in the type that is declared there
+Reader = Callable[[Any, str], Any]  # (value, its dotted path) -> the value converted to the declared type
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` where a similar name is known, else an empty text."""
+    """`; did you mean 'x'?` if a similar name is known, else an empty text."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
 
@@ -47,13 +47,13 @@ def declared(config: Any) -> Mapping[str, Any]:
 
 
 def coerce(value: Any, to: Any, where: str) -> Any:
-    """The value converted to the declared type `to`; SpecError naming `where` if that is impossible."""
+    """The value converted to the declared type `to`. Raises SpecError naming `where` if that is impossible."""
     return reader(to)(value, where)
 
 
 @functools.cache
 def readers(config: Any) -> Mapping[str, Reader]:
-    """Field name -> `coerce` to its declared type, which is looked into once: a large plan reads many configs."""
+    """Field name -> `coerce` to its declared type, cached: a large plan reads many configs."""
     return {name: reader(to) for name, to in declared(config).items()}
 
 
@@ -64,7 +64,7 @@ def kinds(config: Any) -> Mapping[str, frozenset[Any]]:
 
 
 def reader(to: Any) -> Reader:
-    """`coerce` to this type. Not cached by the type: unions are equal in any order, which bears on what they make."""
+    """`coerce` to this type. Not cached by type: unions are equal in any order, but the order affects the result."""
     if to in _SCALARS:
         return _SCALARS[to]
     origin, members = typing.get_origin(to), typing.get_args(to)
@@ -84,14 +84,14 @@ def reader(to: Any) -> Reader:
 
 
 def parts(value: Any) -> Mapping[str, Any] | None:
-    """The fields of a config by name; None for what has none, and for what has an `identity`, as a data set has."""
+    """The fields of a config by name; None for other values, and for those with an `identity`, such as a data set."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type) or hasattr(value, "identity"):
         return None
     return {name: getattr(value, name) for name in declared(type(value))}
 
 
 def walk(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
-    """The value and all that is in it, however deep, by dotted paths; what a tuple holds has the path of the tuple."""
+    """The value and all its parts, recursively, by dotted paths; elements of a tuple have the tuple's path."""
     yield above, value
     if isinstance(value, tuple):
         for part in value:
@@ -101,7 +101,7 @@ def walk(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def rebuilt(value: Any, change: Callable[[Any, Mapping[Any, Any]], Any]) -> Any:
-    """The value with its parts changed, the value itself where none is: fields of a config or elements of a tuple.
+    """The value with changed parts, which are fields of a config or elements of a tuple; itself if none changes.
 
     `change(part, metadata)` gives the new part; `metadata` is the field's.
     """
@@ -117,7 +117,7 @@ def rebuilt(value: Any, change: Callable[[Any, Mapping[Any, Any]], Any]) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """The value as numbers, text, lists and dicts, which `coerce` turns back into an equal one."""
+    """The value as numbers, text, lists and dicts, which `coerce` converts back to an equal value."""
     if hasattr(value, "identity"):
         return str(value)
     if isinstance(value, tuple | list):
@@ -137,9 +137,9 @@ def flat(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def differing(fields: Sequence[Mapping[str, Any]], above: str = "") -> Iterator[str]:
-    """The dotted paths at which plain configs of one type differ, in order; of parts of several kinds, the whole."""
+    """The dotted paths at which plain configs of one type differ, in order; parts of different types count whole."""
     for name, first in fields[0].items():
-        values = [each[name] for each in fields]
+        values = [config[name] for config in fields]
         if all(isinstance(value, Mapping) and value.keys() == first.keys() for value in values):
             yield from differing(values, f"{above}{name}.")
         elif any(value != first for value in values):
@@ -147,7 +147,7 @@ def differing(fields: Sequence[Mapping[str, Any]], above: str = "") -> Iterator[
 
 
 def text(value: Any) -> str:
-    """A plain value as a command line takes it; a mapping as JSON."""
+    """A plain value in command-line syntax; a mapping as JSON."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -158,9 +158,9 @@ def text(value: Any) -> str:
 
 
 def listed(text: str) -> list[str]:
-    """The values of a list as a command line has it: `1,2`, `[1,2]`, `[[5,0.1],[9,0.01]]`, `[{query: 1},{outside: 1}]`.
+    """The values of a list in command-line syntax: `1,2`, `[1,2]`, `[[5,0.1],[9,0.01]]`, `[{query: 1},{outside: 1}]`.
 
-    Commas inside brackets belong to a value, unless the brackets do not match.
+    Commas inside brackets belong to a value if the brackets match.
     """
     text = text.strip()
     open_at = _open_brackets(text)
@@ -175,17 +175,17 @@ def listed(text: str) -> list[str]:
 
 
 def _open_brackets(text: str) -> list[int]:
-    """How many brackets are open behind each character."""
-    return list(itertools.accumulate((each in "[({") - (each in "])}") for each in text))
+    """The number of open brackets after each character."""
+    return list(itertools.accumulate((character in "[({") - (character in "])}") for character in text))
 
 
 def replaced(config: Any, path: str, value: Any) -> Any:
-    """The config with the field at the dotted `path` set; SpecError names the nearest field where there is none."""
+    """The config with the field at the dotted `path` set. Raises SpecError with the nearest field if it is unknown."""
     return changed(config, {path: value})
 
 
 def changed(config: Any, changes: Mapping[str, Any]) -> Any:
-    """The config with the fields at these dotted paths set together, so that ranges are checked on the whole."""
+    """The config with the fields at these dotted paths set at once, so that ranges are checked on the result."""
     paths = {tuple(path.split(".")): value for path, value in changes.items()}
     return _changed(config, paths, ()) if paths else config
 
@@ -218,10 +218,10 @@ def _changed(config: Any, changes: Mapping[tuple[str, ...], Any], above: tuple[s
 
 
 def _other_kind(value: Any, to: Any, below: Iterable[tuple[str, ...]]) -> Any:
-    """What to make of fields set one by one where they do not change `value`, but make a new one of type `to`.
+    """The type of the new value to build from single fields `below`; None if they change the present `value`.
 
-    So they do where there is no value yet, or where `to` has several kinds and a field is set that another kind cannot
-    be without: `feature.words` makes words of a glyph. Otherwise None.
+    A new value is built if there is none yet, or if `to` is a union and a field is set that another member requires:
+    `feature.words` replaces a glyph by words.
     """
     kinds = [kind for kind in _members(to) if dataclasses.is_dataclass(kind) and not hasattr(kind, "identity")]
     if value is None:
@@ -236,27 +236,27 @@ def _other_kind(value: Any, to: Any, below: Iterable[tuple[str, ...]]) -> Any:
 def _needed(kind: Any) -> set[str]:
     """The fields without a default."""
     none = dataclasses.MISSING
-    return {each.name for each in dataclasses.fields(kind) if each.default is none and each.default_factory is none}
+    return {field.name for field in dataclasses.fields(kind) if field.default is none and field.default_factory is none}
 
 
 def _nested(below: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
     """The inverse of `flat`."""
-    found: dict[str, Any] = {}
+    tree: dict[str, Any] = {}
     for (*path, last), value in below.items():
-        inner = found
+        inner = tree
         for name in path:
             inner = inner.setdefault(name, {})
         inner[last] = value
-    return found
+    return tree
 
 
 def _built(to: type, values: Mapping[str, Any], where: str) -> Any:
     try:
         return to(**values)
     except (ValueError, TypeError) as error:  # ranges are checked on construction
-        told = str(error)
-        named = any(told.startswith(path.rpartition(".")[2]) for path in where.split(", "))
-        raise SpecError(told if named and "." not in where else f"{where}: {told}") from None
+        message = str(error)
+        named = any(message.startswith(path.rpartition(".")[2]) for path in where.split(", "))
+        raise SpecError(message if named and "." not in where else f"{where}: {message}") from None
 
 
 def _dataclass(value: Any, to: type, where: str) -> Any:
@@ -286,7 +286,7 @@ def _dataclass(value: Any, to: type, where: str) -> Any:
 
 
 def _mapping(text: str, where: str) -> Any:
-    """The fields in `{query: 1.0, calibration: 1.0}`, as YAML or JSON has them."""
+    """The fields in a YAML or JSON mapping such as `{query: 1.0, calibration: 1.0}`."""
     try:
         return loaded(text)
     except YamlError:
@@ -316,14 +316,14 @@ def _union(members: tuple[Any, ...]) -> Reader:
                 return as_member(value, where)
             except SpecError as error:
                 reasons.append((_fit(value, member), str(error)))
-        fit, reason = max(reasons, key=lambda each: each[0])  # the first of equals
+        fit, reason = max(reasons, key=lambda refusal: refusal[0])  # the first of equals
         raise SpecError(reason + (_other_forms(value, [member for member, _ in reads]) if fit <= 0 else ""))
 
     return read
 
 
 def _fit(value: Any, member: Any) -> float:
-    """How much a refused value looks like a member of a union: what is said of it should be what that member says."""
+    """How well a refused value fits a member of a union; the error of the best member is reported."""
     if not isinstance(member, type) or not dataclasses.is_dataclass(member):
         return 0
     if isinstance(value, member):
@@ -333,13 +333,13 @@ def _fit(value: Any, member: Any) -> float:
         return len(prefix) if value.startswith(prefix) else 0
     if isinstance(value, Mapping):
         known, needed = set(declared(member)), _needed(member)
-        # A field that none of the others has says more than how many there are of those that they share.
+        # Fields of one member alone are stronger evidence than the number of shared fields.
         return len(known & set(value)) - len(set(value) - known) + len(needed & set(value)) - len(needed - set(value))
     return 0
 
 
 def _other_forms(value: Any, members: Iterable[Any]) -> str:
-    """`; or begin with words: or picture:`, for text that no member took and whose beginning is none of theirs."""
+    """`, or begin with words: or picture:`, for text that begins with no member's prefix; else an empty text."""
     prefixes = [member.prefix for member in members if hasattr(member, "prefix")]
     if not isinstance(value, str) or not prefixes:
         return ""
@@ -358,11 +358,12 @@ def _tuple(members: tuple[Any, ...]) -> Reader:
             raise SpecError(f"{where} is {value!r}; it must be a list")
         if not many and len(value) != len(reads):
             raise SpecError(f"{where} has {len(value)} values; it must have {len(reads)}")
-        each = reads * len(value) if many else reads
-        found = tuple(
-            as_member(part, f"{where}[{i}]") for i, (part, as_member) in enumerate(zip(value, each, strict=True))
+        element_readers = reads * len(value) if many else reads
+        elements = tuple(
+            as_member(part, f"{where}[{i}]")
+            for i, (part, as_member) in enumerate(zip(value, element_readers, strict=True))
         )
-        return value if isinstance(value, tuple) and all(map(operator.is_, found, value)) else found
+        return value if isinstance(value, tuple) and all(map(operator.is_, elements, value)) else elements
 
     return read
 

@@ -1,4 +1,4 @@
-"""YAML that a user wrote, as plain values: each name once, nothing built, and no short text that becomes immense."""
+"""Safe loading of a user's YAML as plain values: no duplicate keys, no objects, and no aliases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class YamlError(ValueError):
-    """What is wrong with the text, in one line; `line` and `column` count from 1, where known."""
+    """The problem of the text, in one line; `line` and `column` count from 1, None if unknown."""
 
     def __init__(self, problem: str, line: int | None = None, column: int | None = None) -> None:
         super().__init__(problem)
@@ -14,11 +14,11 @@ class YamlError(ValueError):
 
 
 def loaded(text: str | bytes) -> Any:
-    """The value; YamlError for what is not YAML, or more than plain values."""
+    """The value. Raises YamlError for text that is not YAML, or contains more than plain values."""
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """YAML's plain values; each key once, and no aliases, which can make a short file immense."""
+        """YAML's plain values; no duplicate keys, and no aliases, which can expand a short file enormously."""
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
@@ -30,7 +30,7 @@ def loaded(text: str | bytes) -> Any:
             try:
                 return super().construct_object(node, deep)
             except (ValueError, LookupError, AttributeError, TypeError) as error:
-                # A tag on what it does not fit, or a date that there is none of, raises whatever its reader runs into.
+                # An unfitting tag or an invalid date raises various exceptions in its constructor.
                 kind = node.tag.rpartition(":")[2]
                 problem = f"{node.value!r} is no {kind}"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
@@ -49,7 +49,7 @@ def loaded(text: str | bytes) -> Any:
         mark = error.problem_mark
         place = (mark.line + 1, mark.column + 1) if mark else (None, None)
         raise YamlError(str(error.problem), *place) from None
-    except (yaml.YAMLError, ValueError) as error:  # bytes that are no text
+    except (yaml.YAMLError, ValueError) as error:  # bytes that are not text
         raise YamlError(" ".join(str(error).split())) from None
     except RecursionError:
         raise YamlError("it is nested too deeply") from None

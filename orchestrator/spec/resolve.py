@@ -1,4 +1,4 @@
-"""The cells a specification asks for: configs checked against their audit, data sets pinned to their content."""
+"""The cells of a specification: configs checked against their audit, data sets pinned to their content."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tasks.pinnable import Pinnable, Unavailable
 
-# A word that every audit has, beside the fields of its config: `tiny` shrinks data, epochs and members to seconds.
+# A setting of every audit besides the fields of its config: `tiny` reduces data, epochs and members to seconds.
 SCALE = "scale"
 SCALES = ("tiny", "full")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One audit with one config; `setting` is what a sweep varied.
+    """One audit with one config; `setting` holds the varied fields of a sweep.
 
-    `asked` is the specification that it is one of the cells of; None where there was none.
+    `asked` is the specification of which it is a cell; None if there is none.
     """
 
     audit: str
@@ -35,13 +35,13 @@ class Cell:
 
     @property
     def asked_alone(self) -> Spec | None:
-        """The specification of this cell and no other."""
+        """The specification of this cell alone."""
         asked = self.asked
         return None if asked is None else replace(asked, set={**asked.set, **self.setting}, sweep={})
 
 
 def specified(source: str, flags: Spec) -> Spec:
-    """The specification of an audit's name or a YAML file, overridden by what the command line says."""
+    """The specification from an audit's name or a YAML file, overridden by the flags of the command line."""
     if Path(source).suffix in (".yaml", ".yml") or "/" in source:
         from orchestrator.spec.spec_file import read
 
@@ -50,13 +50,13 @@ def specified(source: str, flags: Spec) -> Spec:
 
 
 def wanted(spec: Spec) -> list[Cell]:
-    """The cells that a specification asks for; data sets are not pinned yet.
+    """The cells of a specification; data sets are not pinned yet.
 
-    That is one for each config of the preset and combination of the swept values. What comes to the same config, since
-    a field is set or `scale=tiny` makes it so, is one run. The setting of each is what is swept, behind the fields in
-    which the preset's configs differ.
+    There is one for each config of the preset and combination of the swept values. Cells that have equal configs,
+    because a field is set or by `scale=tiny`, become one run. The setting of a cell has the fields in which the
+    preset's configs differ, then the swept fields.
 
-    Raises SpecError for an unknown audit, preset or field, and for a value that its field does not take.
+    Raises SpecError for an unknown audit, preset or field, and for an invalid value.
     """
     from orchestrator.spec.audits import find
 
@@ -67,22 +67,22 @@ def wanted(spec: Spec) -> list[Cell]:
     bases = _preset(spec, audit)
     grid = [dict(zip(spec.sweep, values, strict=True)) for values in itertools.product(*spec.sweep.values())]
     configs = [[configured(audit, base, {**spec.set, **varied}) for varied in grid] for base in bases]
-    beside = zip(*configs, strict=True)  # of each combination of swept values, what the preset makes of it
-    fields = dict.fromkeys(name for each in beside for name in differing([plain(config) for config in each]))
-    found: list[Cell] = []
+    beside = zip(*configs, strict=True)  # for each combination of swept values, the configs of the preset
+    fields = dict.fromkeys(name for variants in beside for name in differing([plain(config) for config in variants]))
+    cells: list[Cell] = []
     for of_base in configs:
         for config, varied in zip(of_base, grid, strict=True):
             names = dict.fromkeys((*fields, *varied))
             setting = {
                 name: varied[name] if name == SCALE else _shown(_at(config, name), varied.get(name)) for name in names
             }
-            if not any(cell.config == config and cell.setting == setting for cell in found):  # 1 and 1.0 are one value
-                found.append(Cell(spec.audit, config, spec.preset, setting, spec))
-    return found
+            if not any(cell.config == config and cell.setting == setting for cell in cells):  # 1 and 1.0 are one value
+                cells.append(Cell(spec.audit, config, spec.preset, setting, spec))
+    return cells
 
 
 def configured(audit: Any, base: Any, settings: Mapping[str, Any]) -> Any:
-    """The config with these fields set; `scale=tiny` shrinks it before they are."""
+    """The config with these fields set, after `scale=tiny` has reduced it."""
     scale = settings.get(SCALE, "full")
     if scale not in SCALES:
         raise SpecError(f"{SCALE} is {scale!r}; allowed: {', '.join(SCALES)}{nearest(str(scale), SCALES)}")
@@ -91,11 +91,11 @@ def configured(audit: Any, base: Any, settings: Mapping[str, Any]) -> Any:
     return changed(base, {name: value for name, value in settings.items() if name != SCALE})
 
 
-def pinned(found: Iterable[Cell], known: MutableMapping[str, str]) -> list[Cell]:
-    """The cells with all that their configs name pinned to its content: data sets, files, networks and others.
+def pinned(cells: Iterable[Cell], known: MutableMapping[str, str]) -> list[Cell]:
+    """The cells with all data sets, files, networks and other pinnable values of their configs pinned to their content.
 
-    `known` remembers digests of files by path, size and time, so that they need not be read again. Raises SpecError
-    for an unknown data set, and EngramError where files are not there or not what they should be.
+    `known` caches digests of files by path, size and time, so that they need not be read again. Raises SpecError for
+    an unknown data set, and EngramError if files are missing or not as expected.
     """
     seen: dict[Dataset | Pinnable, Any] = {}
 
@@ -104,7 +104,7 @@ def pinned(found: Iterable[Cell], known: MutableMapping[str, str]) -> list[Cell]
             seen[thing] = _pin(thing, known)
         return seen[thing]
 
-    return [replace(cell, config=_pinned(cell.config, pin)) for cell in found]
+    return [replace(cell, config=_pinned(cell.config, pin)) for cell in cells]
 
 
 def _preset(spec: Spec, audit: Any) -> tuple[Any, ...]:
@@ -146,9 +146,9 @@ def _at(config: Any, path: str) -> Any:
 
 
 def _shown(value: Any, given: Any) -> Any:
-    """A swept value as shown in settings; one with several fields as the text it was given as, if it was a text."""
-    told = plain(value)
-    return given if isinstance(told, Mapping) and isinstance(given, str) else told
+    """A swept value as shown in settings; one with several fields as its original text, if it was given as text."""
+    plain_value = plain(value)
+    return given if isinstance(plain_value, Mapping) and isinstance(given, str) else plain_value
 
 
 def _pinned(value: Any, pin: Callable[[Dataset | Pinnable], Any]) -> Any:

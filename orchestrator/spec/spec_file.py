@@ -16,7 +16,7 @@ LARGEST = 1_000_000  # bytes
 
 
 def _as(to: type) -> Reader:
-    """`coerce` to this type, but for text in place of a number or of true and false, which YAML can tell apart."""
+    """`coerce` to this type, but refuse text for a number or a truth value, which YAML distinguishes."""
 
     def read(value: Any, where: str) -> Any:
         made = coerce(value, to, where)
@@ -28,7 +28,7 @@ def _as(to: type) -> Reader:
 
 
 def _mapping(value: Any, where: str) -> Mapping[str, Any]:
-    """A mapping whose keys are text."""
+    """Check that the value is a mapping whose keys are text."""
     if not isinstance(value, Mapping):
         raise SpecError(f"{where} is {value!r}; it must be a mapping, as in {where}: {{name: value}}")
     for name in value:
@@ -38,7 +38,7 @@ def _mapping(value: Any, where: str) -> Mapping[str, Any]:
 
 
 def _swept(value: Any, where: str) -> Mapping[str, tuple[Any, ...]]:
-    """The values of every field that is swept."""
+    """The values of each swept field."""
     for name, values in _mapping(value, where).items():
         if not isinstance(values, list):
             raise SpecError(f"{where}.{name} is {values!r}; it must be a list of values")
@@ -74,8 +74,8 @@ FILE: Mapping[str, Reader] = {
 def read(path: Path) -> specification.Spec:
     """The specification in this file.
 
-    Raises SpecError in one line for a file that is not there, is not YAML, would build anything but plain values,
-    or holds something that is no part of a specification.
+    Raises SpecError, in one line, for a file that does not exist, is not YAML, contains anything but plain values, or
+    has keys that are not part of a specification.
     """
     value = _loaded(path)
     if not isinstance(value, Mapping):
@@ -95,7 +95,7 @@ def read(path: Path) -> specification.Spec:
 
 
 def _entries(given: Mapping[Any, Any], known: Mapping[str, Reader], above: str = "") -> dict[str, Any]:
-    """The entries of a mapping, each read as its key says. An empty one is null in YAML, and says nothing."""
+    """The entries of a mapping, each converted by its key's reader. Empty entries, null in YAML, are left out."""
     for name in given:
         if name not in known:
             where = f"{above}{name}"

@@ -1,8 +1,8 @@
-"""A specification: which audit, from which preset, with which fields, over which grid.
+"""A specification: audit, preset, fields, and the grid of a sweep.
 
     unique_feature --preset quickstart canaries=4 --sweep training.rate=1e-3,3e-4
 
-or the same as a YAML file with `audit, preset, set, sweep, execution`. What the command line says goes over the file.
+or the same as a YAML file with `audit, preset, set, sweep, execution`. The command line overrides the file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tasks.compute_context import STRATEGIES
 
 @dataclass(frozen=True)
 class Spec:
-    """What a user asks for, not yet checked against the audit. `execution` holds only what was given."""
+    """A user's specification, not yet checked against the audit. `execution` holds only the settings given."""
 
     audit: str
     preset: str | None = None
@@ -64,7 +64,7 @@ def execution(spec: Spec) -> Execution:
 
 
 def _check_address(address: str) -> None:
-    """SpecError for what can be no cluster's address; whether there is one is found out when it is used."""
+    """Raise SpecError for an invalid address of a cluster; whether one is there is checked when it is used."""
     if address not in PLACES:
         try:
             host_and_port(address)
@@ -81,25 +81,25 @@ def setting(text: str) -> tuple[str, str]:
 
 
 def settings(texts: Iterable[str]) -> dict[str, str]:
-    """Several `field=value`; SpecError where a field is given twice with different values."""
-    found: dict[str, str] = {}
+    """Parse several `field=value`. Raises SpecError if a field is given twice with different values."""
+    fields: dict[str, str] = {}
     for name, value in map(setting, texts):
-        if found.setdefault(name, value) != value:
-            raise SpecError(f"{name} is given twice: {found[name]!r} and {value!r}")
-    return found
+        if fields.setdefault(name, value) != value:
+            raise SpecError(f"{name} is given twice: {fields[name]!r} and {value!r}")
+    return fields
 
 
 def sweeps(texts: Iterable[str]) -> dict[str, list[str]]:
-    """Several `field=a,b,c`. Commas inside brackets belong to a value: `epochs=[1,2],[3,4]`."""
-    found: dict[str, list[str]] = {}
+    """Parse several `field=a,b,c`. Commas inside brackets belong to a value: `epochs=[1,2],[3,4]`."""
+    fields: dict[str, list[str]] = {}
     for name, value in map(setting, texts):
         values = [part.strip() for part in re.split(r",(?![^\[(]*[\])])", value)]
-        if name in found:
+        if name in fields:
             raise SpecError(f"{name} is swept twice; give all its values together, as --sweep {name}=a,b,c")
         if not all(values):
             raise SpecError(f"--sweep {name}={value}: a value is empty; write --sweep field=a,b,c")
-        found[name] = values
-    return found
+        fields[name] = values
+    return fields
 
 
 def together(value: Any) -> int | None:

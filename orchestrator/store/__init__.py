@@ -1,4 +1,4 @@
-"""The store: key -> Arrow table with its record, whole or absent. It is the only state."""
+"""The store: key -> Arrow table with its record, whole or absent. It is the only persistent state."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from orchestrator.store.mirror import Mirror
 
 
-DEFAULT_STORE = "./engram-store"  # where nothing else is said
-KEPT = "ways"  # the folder of a run's folder that holds what it keeps
-JOURNEYS = 16  # requests at one time to a store elsewhere: each waits for the network
+DEFAULT_STORE = "./engram-store"
+KEPT = "ways"  # the folder in a run's folder for the files that the run keeps
+JOURNEYS = 16  # concurrent requests to a remote store: each waits for the network
 
 
 class Written(Enum):
-    """What a write did. In each case the key has a sound result afterwards."""
+    """The effect of a write. In each case the key has a sound result afterwards."""
 
     NEW = "new"
-    SAME = "same"  # the key had it already
-    CONFLICT = "conflict"  # the key has another one, which stays; this one lies in conflicts/
+    SAME = "same"  # the key had the same result already
+    CONFLICT = "conflict"  # the key had a different result, which stays; the new one is stored in conflicts/
 
 
 class Store(Protocol):
@@ -33,103 +33,103 @@ class Store(Protocol):
 
     @property
     def location(self) -> str:
-        """The location by which workers open this store."""
+        """The location with which workers open this store."""
 
     @property
     def mirror(self) -> Mirror | None:
-        """What keeps the folders of runs in step with a store elsewhere; None where they lie in the store itself."""
+        """Synchronises the runs' folders with a remote store; None if they are in the store itself."""
 
     def __contains__(self, key: object) -> bool:
-        """Whether a result is stored under this key, by its name alone: a damaged one counts until it is read."""
+        """Whether a result is stored under this key, by file name alone: a damaged one counts until it is read."""
 
     def keys(self) -> set[str]:
-        """The keys of all results, by their names alone."""
+        """The keys of all results, by file name alone."""
 
     def read(self, key: str) -> pa.Table:
-        """The table, after a digest over every byte.
+        """The table, after every byte was checked against its digest.
 
-        Raises Absent; Damaged once the file is set aside; Unwritable where it is damaged and cannot be; another
-        StoreError (Unreadable in a folder) where nobody can say for now whether it is sound.
+        Raises Absent; Damaged once the file is set aside; Unwritable if it is damaged and cannot be set aside;
+        another StoreError (Unreadable in a folder) if it is unknown for now whether the result is sound.
         """
 
     def record(self, key: str, check: bool = True) -> Mapping[str, Any]:
-        """The record stored with the table; checked, and raises, like `read`.
+        """The record stored with the table; checked like `read`, with the same errors.
 
-        Unchecked only the file's end is read, which is quick: for telling how results came about, not what they are.
+        With `check=False` only the end of the file is read, which is fast: for provenance, not for values.
         """
 
     def write(self, key: str, table: pa.Table, record: Mapping[str, Any]) -> Written:
-        """Store a result, durably before this returns. A sound result is never replaced.
+        """Store a result; it is durable when this returns. A sound result is never replaced.
 
         The record is JSON; `key` and `content` (the digest of schema and values) are added to it. Raises Unwritable
-        where the store refuses writes, TypeError where table or record cannot be stored at all.
+        if the store refuses writes, TypeError if the table or the record cannot be stored at all.
         """
 
     def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, StoreError]]:
-        """Yield (key, error that `read` would raise) of unsound results, in order; damaged ones are set aside."""
+        """Yield (key, the error that `read` would raise) for unsound results, in order; set damaged ones aside."""
 
     def write_failure(self, key: str, text: str) -> None:
         """Store the traceback of a failed job, replacing an earlier one."""
 
     def failure(self, key: str) -> str | None:
-        """The traceback stored for this key; None where there is none."""
+        """The traceback stored for this key; None if there is none."""
 
     def clear_failure(self, key: str) -> None:
-        """Forget it, if there is one."""
+        """Remove the traceback stored for this key, if there is one."""
 
     def state(self, key: str) -> bytes:
-        """The state of a training at the end of this key's link, after a digest over every byte.
+        """The state of a training at the end of this key's link, after every byte was checked against its digest.
 
-        Raises Absent, or Damaged once it is removed: without it the next link starts further back, no more.
+        Raises Absent, or Damaged once it is removed: without it the next link only starts from an earlier state.
         """
 
     def write_state(self, key: str, data: bytes) -> None:
         """Store a state durably, replacing an earlier one. Raises Unwritable."""
 
     def remove_state(self, key: str) -> None:
-        """Remove it, if it is there. Raises Unwritable."""
+        """Remove a state, if it exists. Raises Unwritable."""
 
     def states(self) -> set[str]:
         """The keys of all stored checkpoints."""
 
     def kept(self, run: str, name: str) -> bytes | None:
-        """The bytes that a run keeps under a file's name in its folder; None where there are none."""
+        """The bytes that a run keeps under a file name in its folder; None if there are none."""
 
     def keep(self, run: str, name: str, data: bytes) -> bytes:
-        """Keep these bytes for a run unless there are some under that name; return those that are kept.
+        """Keep these bytes for a run unless the name is taken; return the bytes kept under it.
 
-        Durable before it returns, and never replaced: of several writers the first wins, and all are given its bytes.
+        Durable when this returns, and never replaced: of several writers the first wins, and all get its bytes.
         """
 
     def unkeep(self, run: str, name: str, data: bytes, why: str) -> None:
-        """Set aside what a run keeps under a name, if it still is `data`."""
+        """Set aside the bytes that a run keeps under a name, if they are still `data`."""
 
     def digests(self) -> MutableMapping[str, str]:
-        """A cache of digests of files elsewhere, which may be empty at any time."""
+        """A cache of digests of files outside the store; it may be empty at any time."""
 
     def folder(self, *parts: str) -> Path:
-        """A folder of the store on this machine, made if need be; `runs` includes what other machines wrote."""
+        """A folder of the store on this machine, created if needed; `runs` includes what other machines wrote."""
 
 
 def open_store(location: str | Path, create: bool = True) -> Store:
-    """The store at a path, `file://` URI or `s3://bucket/prefix`, made if need be and allowed.
+    """Open the store at a path, `file://` URI or `s3://bucket/prefix`; with `create`, make it if there is none.
 
-    StoreError says in one line why a place cannot be one: not a store, a newer format, an unreadable marker, a bucket
-    that cannot be reached, a scheme that is not supported. Nothing is written over what is there. Any number of
-    processes may make it at once.
+    Raises StoreError, in one line, if the location cannot be a store: other files there, a newer format, an unreadable
+    marker, a bucket that cannot be reached, a scheme that is not supported. Existing files are never overwritten. Any
+    number of processes may create it at once.
     """
     path = _path(location)
     if path is None:
         from orchestrator.store.objects import ObjectStore
 
         return ObjectStore(str(location), create)
-    from orchestrator.store.local import LocalStore  # with pyarrow, which a command may do without
+    from orchestrator.store.local import LocalStore  # imports pyarrow, which some commands do not need
 
     return LocalStore(path, create)
 
 
 def read_each(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, pa.Table | StoreError | OSError]]:
-    """Each key with its table, or the error that reading it raised, in order; concurrently from a store elsewhere."""
+    """Each key with its table, or the error that reading it raised, in order; concurrently from a remote store."""
 
     def read(key: str) -> tuple[str, pa.Table | StoreError | OSError]:
         try:
@@ -150,7 +150,7 @@ def read_each(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, pa.Table
 
 
 def is_there(location: str | Path) -> bool:
-    """Whether something is at a store's location: a file or folder, or in a bucket a store. StoreError as above."""
+    """Whether a file or folder, or in a bucket a store, exists at this location. Raises as `open_store` does."""
     path = _path(location)
     if path is not None:
         try:

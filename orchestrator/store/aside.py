@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: written aside, brought to the disk, then put in their place."""
+"""Atomic file writes: the file is written to a temporary name, synced, then put in its place."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from orchestrator.errors import Unwritable
 
 SUFFIX = ".unfinished"
 
-# This process or machine is short of something for a moment. Whatever else goes wrong, the place refuses: nobody's
-# fault, and trying again would change nothing until someone makes room, mounts the disk or mends the folder.
+# This process or machine lacks a resource for a moment. Any other error is permanent: trying again would change
+# nothing until a user frees space, mounts the disk or repairs the folder.
 PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR}
-# The disk, or something that is no file, does not give the bytes back.
+# The disk fails to return the bytes, or the path is not a regular file.
 LOST = {errno.EIO, errno.EISDIR, errno.ELOOP, errno.EBADMSG, errno.EUCLEAN}
 
 
@@ -51,7 +51,7 @@ def replace(tmp: Path, path: Path, *parts: bytes | memoryview) -> None:
 
 
 def _write(tmp: Path, parts: tuple[bytes | memoryview, ...]) -> str:
-    """A new file in `tmp` with these bytes, synced; removed again where writing fails."""
+    """A new file in `tmp` with these bytes, synced; removed again if writing fails."""
     draft = os.path.join(tmp, f"{os.getpid()}.{os.urandom(8).hex()}{SUFFIX}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
@@ -71,7 +71,7 @@ def _write(tmp: Path, parts: tuple[bytes | memoryview, ...]) -> str:
 
 
 def sync(folder: Path) -> None:
-    """Sync a folder, so that its names outlive a power cut."""
+    """Sync a folder, so that its entries survive a power cut."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -80,25 +80,25 @@ def sync(folder: Path) -> None:
 
 
 def unfinished(name: str) -> bool:
-    """Whether a file of this name is one that its writer has not put in its place."""
+    """Whether this is the name of a file that its writer has not put in its place yet."""
     return name.endswith(SUFFIX)
 
 
 def sweep(tmp: Path, older: float) -> None:
-    """Remove what writers left in `tmp` that died more than `older` seconds ago."""
+    """Remove unfinished files in `tmp` that are older than `older` seconds, left by writers that died."""
     with suppress(OSError):
         now = time.time()
-        for found in os.scandir(tmp):
+        for file in os.scandir(tmp):
             with suppress(OSError):
-                if unfinished(found.name) and now - found.stat().st_mtime > older:
-                    os.unlink(found.path)
+                if unfinished(file.name) and now - file.stat().st_mtime > older:
+                    os.unlink(file.path)
 
 
 @contextmanager
 def writing(path: Path, needed: int = 0) -> Iterator[None]:
-    """Unwritable, in one line: what cannot be written, why, and how much room there is for how much.
+    """Raise Unwritable, in one line: what cannot be written, why, and the free space beside the `needed` bytes.
 
-    What passes by itself (too many open files) is raised as it is.
+    Temporary errors (too many open files) are raised unchanged.
     """
     try:
         yield
@@ -119,9 +119,9 @@ def _why(error: OSError) -> str:
 
 
 def _broken_link(path: Path) -> Path | None:
-    """The link to nothing that a path leads through, if it does."""
+    """The first broken symbolic link on a path; None if there is none."""
     with suppress(OSError):
-        return next((each for each in (path, *path.parents) if each.is_symlink() and not each.exists()), None)
+        return next((folder for folder in (path, *path.parents) if folder.is_symlink() and not folder.exists()), None)
     return None
 
 

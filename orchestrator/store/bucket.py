@@ -1,7 +1,7 @@
-"""A place in an object store: `s3://bucket/prefix`, and the few things that are done there.
+"""A prefix in an object store, `s3://bucket/prefix`, and the few operations on it.
 
-Amazon's S3, or another one by AWS_ENDPOINT_URL. Credentials and region come from the usual environment, files or
-machine's role; nothing of them is in a location. Each object is put by one request, which is durable and whole when it
+Amazon's S3, or another service by AWS_ENDPOINT_URL. Credentials and region come from the usual environment, files or
+machine's role, never from the location. Each object is put by one request, which is durable and whole when it
 returns. No call hangs for longer than about 20 seconds.
 """
 
@@ -21,10 +21,10 @@ from pyarrow import fs
 from orchestrator.errors import StoreError, Unwritable
 
 CONNECT_SECONDS, REQUEST_SECONDS, ATTEMPTS = 5.0, 5.0, 3  # of each request: a silent server is given up after 16 s
-PATIENCE = 8.0  # seconds in which a write that the network refuses is tried again
+PATIENCE = 8.0  # seconds for which a write is retried after network errors
 LOCATION = re.compile(r"(?i:s3)://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:/[^/?#]+)*)/*")
 CREDENTIALS = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or the machine's role"
-# What S3 calls it (or only the status, where a reply has no text), and what the user is told.
+# S3's error codes (or only the status, if a reply has no text), and the message for the user.
 CAUSES = {
     "NO_SUCH_BUCKET": "there is no such bucket",
     "NETWORK_CONNECTION": "it cannot be reached; check the network, and AWS_ENDPOINT_URL where it is set",
@@ -43,7 +43,7 @@ class Away(StoreError):
 
 @dataclass(frozen=True)
 class Object:
-    """An object that is there: its name below the place, and when it was written by the store's own clock."""
+    """An existing object: its name below the prefix, its size in bytes, and when it was written, by the store."""
 
     name: str
     size: int
@@ -51,16 +51,17 @@ class Object:
 
 
 class Bucket:
-    """The objects below one prefix. Names are paths below it.
+    """The objects below one prefix. Names are relative to it.
 
-    Reading raises FileNotFoundError for what is not there and StoreError for whatever else; writing raises Unwritable.
+    Reading raises FileNotFoundError for a missing object and StoreError for any other failure; writing raises
+    Unwritable.
     """
 
     def __init__(self, location: str) -> None:
-        found = LOCATION.fullmatch(location)
-        if found is None:
+        match = LOCATION.fullmatch(location)
+        if match is None:
             raise StoreError(f"{location!r} is no place in an object store; give s3://bucket/prefix")
-        self._root = found[1] + found[2]
+        self._root = match[1] + match[2]
         self.location = f"s3://{self._root}"
         with self.reading(""):
             self._files = fs.S3FileSystem(
@@ -69,7 +70,7 @@ class Bucket:
                 connect_timeout=CONNECT_SECONDS,
                 request_timeout=REQUEST_SECONDS,
                 retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
-                allow_delayed_open=True,  # what is small is put by one request
+                allow_delayed_open=True,  # small objects are put by one request
             )
 
     def get(self, name: str) -> pa.Buffer:
@@ -78,7 +79,7 @@ class Bucket:
             return file.read_buffer()
 
     def open(self, name: str) -> pa.NativeFile:
-        """An object that is read by ranges."""
+        """An object opened for reading by ranges."""
         with self.reading(name):
             return self._files.open_input_file(self._path(name))
 
@@ -91,7 +92,7 @@ class Bucket:
         return True
 
     def put(self, name: str, *parts: bytes | memoryview) -> None:
-        """Put an object there, over one that is there."""
+        """Put an object, replacing an existing one."""
         end = time.monotonic() + PATIENCE
         while True:
             try:
@@ -105,7 +106,7 @@ class Bucket:
                 time.sleep(1.0)
 
     def delete(self, name: str) -> None:
-        """Delete an object, if it is there."""
+        """Delete an object, if it exists."""
         try:
             self._files.delete_file(self._path(name))
         except FileNotFoundError:
@@ -114,21 +115,21 @@ class Bucket:
             raise Unwritable(f"cannot delete {self.location}/{name}: {cause(error)}") from None
 
     def objects(self, below: str) -> list[Object]:
-        """All objects below a folder, however deep; none where there is no such folder, or no such bucket."""
+        """All objects below a folder, recursively; empty if there is no such folder, or no such bucket."""
         start = len(self._root) + 1
         with self.reading(below):
-            found = self._files.get_file_info(fs.FileSelector(self._path(below), allow_not_found=True, recursive=True))
-        return [Object(each.path[start:], each.size, each.mtime) for each in found if each.type == fs.FileType.File]
+            infos = self._files.get_file_info(fs.FileSelector(self._path(below), allow_not_found=True, recursive=True))
+        return [Object(info.path[start:], info.size, info.mtime) for info in infos if info.type == fs.FileType.File]
 
     def names(self) -> list[str]:
-        """The objects and folders at the top level. StoreError where there is no such bucket."""
+        """The objects and folders at the top level. Raises StoreError if there is no such bucket."""
         with self.reading(""):
             if "/" not in self._root:
-                return [each.base_name for each in self._files.get_file_info(fs.FileSelector(self._root))]
-            found = self._files.get_file_info(fs.FileSelector(self._root, allow_not_found=True))
-            if not found:  # or there is no bucket; to list it whole could take long, so put the question by its info
+                return [info.base_name for info in self._files.get_file_info(fs.FileSelector(self._root))]
+            infos = self._files.get_file_info(fs.FileSelector(self._root, allow_not_found=True))
+            if not infos:  # perhaps there is no bucket; listing a whole one could take long, so ask for its info
                 self._exists(self._root.partition("/")[0])
-            return [each.base_name for each in found]
+            return [info.base_name for info in infos]
 
     def _exists(self, bucket: str) -> None:
         if self._files.get_file_info(bucket).type == fs.FileType.NotFound:
@@ -139,7 +140,7 @@ class Bucket:
 
     @contextmanager
     def reading(self, name: str) -> Iterator[None]:
-        """StoreError, in one line, for what keeps an object from being read, other than that it is not there."""
+        """Raise StoreError, in one line, if an object cannot be read; FileNotFoundError if it does not exist."""
         try:
             yield
         except FileNotFoundError:
@@ -153,15 +154,15 @@ class Bucket:
 
 
 def passing(error: Exception) -> bool:
-    """Whether it may well be otherwise in a while."""
+    """Whether an error is likely to be temporary."""
     return any(word in str(error) for word in PASSING)
 
 
 def cause(error: Exception) -> str:
-    """Why the object store refused, in a few words, with what may help."""
+    """The cause of an object store's error in a few words, with a remedy."""
     text = str(error)
     for words, message in CAUSES.items():
         if any(word in text for word in words.split("|")):
             return message
-    found = re.search(r"AWS Error (.*)", " ".join(text.split()))
-    return found[1] if found else " ".join(text.split())
+    match = re.search(r"AWS Error (.*)", " ".join(text.split()))
+    return match[1] if match else " ".join(text.split())

@@ -1,9 +1,9 @@
-"""One driver per run across machines: who holds a run says so in the object store.
+"""One driver per run across machines: the driver of a run records its claim in the object store.
 
-Each driver puts a claim of its own, `claims/RUN/TOKEN.json`, and then lists the run's claims. A listing of S3 has all
-that was put before it, so of two drivers the later one sees the other and gives way; two that see each other both do,
-and try again after a while of chance. One heart beats for all claims of a driver, in `claims/.beats/TOKEN.json`; how
-old a claim is, is judged by the store's clock alone.
+Each driver puts its own claim, `claims/RUN/TOKEN.json`, and then lists the run's claims. A listing of S3 contains all
+objects put before it, so of two drivers the later one sees the other and gives way; if both see each other, both give
+way and try again after a random pause. One heart beats for all claims of a driver, in `claims/.beats/TOKEN.json`; the
+age of a claim is judged by the store's clock alone.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from orchestrator.store.holder import STALE, Holder, here, me, refusal
 
 CLAIMS, BEATS = "claims", ".beats"
 BEAT = 10.0  # seconds between heartbeats
-ATTEMPTS = 6  # to claim a run that others are just claiming too
-READINGS = 3  # of a claim that is just written anew
-PAUSE = 1.0  # seconds between these, times chance and their number
-UNCLEAR = (FileNotFoundError, ValueError, TypeError, KeyError)  # a claim that has just gone, or is none
+ATTEMPTS = 6  # to claim a run that others are claiming at the same time
+READINGS = 3  # of a claim that is being rewritten
+PAUSE = 1.0  # seconds between attempts, times a random number and the attempt's number
+UNCLEAR = (FileNotFoundError, ValueError, TypeError, KeyError)  # a claim that has just gone, or is not one
 
 
 class Claim:
-    """Some runs, held from `claim` to `release`; a context manager. A daemon thread keeps its heart beating."""
+    """Runs held from `claim` to `release`; a context manager. A daemon thread sends its heartbeats."""
 
     def __init__(self, bucket: Bucket, runs: Sequence[str], mine: Holder, beat: float) -> None:
         self._bucket, self._runs, self._mine, self._beat = bucket, runs, mine, beat
@@ -42,14 +42,14 @@ class Claim:
 
     @property
     def lost(self) -> tuple[str, Holder] | None:
-        """A run that a driver elsewhere has taken over, and who (this machine slept, or was cut off); else None.
+        """A run that a driver elsewhere has taken over (this machine slept, or was cut off), and its holder; or None.
 
         The driver must stop then.
         """
         return self._lost
 
     def release(self) -> None:
-        """Release the runs. Harmless where they are lost or released already."""
+        """Release the runs. No effect if they are lost or released already."""
         if self._ended.is_set() or os.getpid() != self._mine.pid:
             return
         self._ended.set()
@@ -64,14 +64,14 @@ class Claim:
 
     def _keep(self) -> None:
         while self._lost is None and not self._ended.wait(self._beat):
-            with suppress(StoreError):  # a store that is away for a while is no reason to let go
+            with suppress(StoreError):  # a temporary failure of the store is no reason to release the runs
                 self._renew()
 
     def _renew(self) -> None:
-        """One heartbeat, and one listing however many runs are held; what has gone of our claims is put again."""
+        """One heartbeat and one listing, for any number of runs; those of our claims that have gone are put again."""
         self._bucket.put(_name(BEATS, self._mine.token), b"{}")
         there = self._bucket.objects(CLAIMS)
-        names = {each.name for each in there}
+        names = {claimed.name for claimed in there}
         for run, holder, held in _others(self._bucket, there, self._runs, self._mine):
             if held:
                 self._lost = (run, holder)
@@ -84,8 +84,8 @@ class Claim:
 def claim(bucket: Bucket, *runs: str, beat: float = BEAT) -> Claim:
     """Hold runs against drivers on all machines.
 
-    Held, naming the holder, when a living one has one of them; a dead one's claim is removed. Unwritable or StoreError
-    where the object store cannot be used.
+    Raises Held, naming the holder, if a living driver has one of them; a dead driver's claim is removed. Raises
+    Unwritable or StoreError if the object store cannot be used.
     """
     mine = me(time.time())
     got: list[str] = []
@@ -115,72 +115,72 @@ def _claim(bucket: Bucket, run: str, mine: Holder) -> None:
         other = others[0][1]
         time.sleep(PAUSE * attempt * random.random())
     assert other is not None
-    heard = max(each.written.timestamp() for each in there if _parts(each.name)[1] == other.token)
+    heard = max(claimed.written.timestamp() for claimed in there if _parts(claimed.name)[1] == other.token)
     raise Held(refusal(run, other, _now(there, mine) - heard))
 
 
 def living(bucket: Bucket) -> dict[str, Holder]:
-    """The drivers of all runs that were heard of lately, by run; this process is none of them."""
+    """The drivers with a recent heartbeat, by run; this process excluded."""
     there = bucket.objects(CLAIMS)
     if not there:
         return {}
-    found = {}
+    drivers = {}
     now, beats = _time(bucket), _beats(there)
-    for each in there:
-        run, token = _parts(each.name)
+    for claimed in there:
+        run, token = _parts(claimed.name)
         if run == BEATS:
             continue
-        silent = now - max(each.written.timestamp(), beats.get(token, 0.0))
+        silent = now - max(claimed.written.timestamp(), beats.get(token, 0.0))
         with suppress(*UNCLEAR):
-            holder, _ = _read(bucket, each)
+            holder, _ = _read(bucket, claimed)
             if holder.alive(silent) and not (here(holder) and holder.pid == os.getpid()):
-                found[run] = holder
-    return found
+                drivers[run] = holder
+    return drivers
 
 
 def _others(
     bucket: Bucket, there: Iterable[Object], runs: Sequence[str], mine: Holder
 ) -> list[tuple[str, Holder, bool]]:
-    """Living claims of other drivers to these runs, and whether each holds it or is about to. Dead ones are removed."""
+    """Living claims of other drivers to these runs, each with whether it holds the run yet. Remove dead ones."""
     there = list(there)
     wanted = set(runs)
     now, beats = _now(there, mine), _beats(there)
-    found = []
-    for each in there:
-        run, token = _parts(each.name)
+    others = []
+    for claimed in there:
+        run, token = _parts(claimed.name)
         if run not in wanted or token == mine.token:
             continue
-        silent = now - max(each.written.timestamp(), beats.get(token, 0.0))
+        silent = now - max(claimed.written.timestamp(), beats.get(token, 0.0))
         if silent > STALE:
-            _remove(bucket, each.name, token)
+            _remove(bucket, claimed.name, token)
             continue
         with suppress(*UNCLEAR):
-            holder, held = _read(bucket, each)
+            holder, held = _read(bucket, claimed)
             if holder.alive(silent):
-                found.append((run, holder, held))
+                others.append((run, holder, held))
             else:
-                _remove(bucket, each.name, token)
-    return found
+                _remove(bucket, claimed.name, token)
+    return others
 
 
 def _beats(there: Iterable[Object]) -> dict[str, float]:
-    """When each driver's heart last beat, by its token and the store's clock."""
-    parts = ((*_parts(each.name), each) for each in there)
-    return {token: each.written.timestamp() for run, token, each in parts if run == BEATS}
+    """The time of each driver's last heartbeat by the store's clock, by its token."""
+    parts = ((*_parts(beat.name), beat) for beat in there)
+    return {token: beat.written.timestamp() for run, token, beat in parts if run == BEATS}
 
 
 def _now(there: Iterable[Object], mine: Holder) -> float:
-    """What time it is by the store's clock, as what we have just put tells; 0 where it is not among these."""
-    return max((each.written.timestamp() for each in there if _parts(each.name)[1] == mine.token), default=0.0)
+    """The time by the store's clock, from the object that we have just put; 0 if it is not among these."""
+    return max((claimed.written.timestamp() for claimed in there if _parts(claimed.name)[1] == mine.token), default=0.0)
 
 
 def _time(bucket: Bucket) -> float:
-    """What time it is by the store's clock; by ours where nothing may be written there."""
+    """The time by the store's clock; by ours if nothing can be written there."""
     token = os.urandom(16).hex()
     name = _name(BEATS, token)
     try:
         bucket.put(name, b"{}")
-        written = [each.written for each in bucket.objects(f"{CLAIMS}/{BEATS}") if each.name == name]
+        written = [beat.written for beat in bucket.objects(f"{CLAIMS}/{BEATS}") if beat.name == name]
         bucket.delete(name)
     except StoreError:
         written = []
@@ -200,22 +200,22 @@ def _remove(bucket: Bucket, name: str, token: str) -> None:
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """The run and the token that an object's name is made of."""
+    """The run and the token in an object's name."""
     _, _, rest = name.partition("/")
     run, _, last = rest.partition("/")
     return run, last.removesuffix(".json")
 
 
 def _read(bucket: Bucket, claim: Object) -> tuple[Holder, bool]:
-    """Who claims, and whether it holds. One that is being written anew is read again: its length may just change."""
+    """The claim's driver, and whether it holds the run. Read again while it is rewritten: its length may change."""
     for _ in range(READINGS - 1):
         with suppress(Away, ValueError):
-            return _said(bucket, claim)
+            return _decoded(bucket, claim)
         time.sleep(PAUSE / 5)
-    return _said(bucket, claim)
+    return _decoded(bucket, claim)
 
 
-def _said(bucket: Bucket, claim: Object) -> tuple[Holder, bool]:
+def _decoded(bucket: Bucket, claim: Object) -> tuple[Holder, bool]:
     content = json.loads(memoryview(bucket.get(claim.name)).tobytes())
     return Holder(**content["holder"]), bool(content["held"])
 

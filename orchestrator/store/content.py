@@ -1,4 +1,4 @@
-"""What a table says, as a digest: schema and values, and nothing of how they happen to lie in memory."""
+"""The digest of a table's content: its schema and values, independent of their layout in memory."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Hasher(Protocol):
 def content(table: pa.Table) -> str:
     """SHA-256 (hex) of a table's schema and values: equal however it is chunked, sliced, padded or dictionary-filled.
 
-    Floats count by their bits, so a NaN equals itself and -0.0 is not 0.0. What lies beneath a null does not count.
-    TypeError for a type that has no stable form (unions).
+    Floats count by their bits, so a NaN equals itself and -0.0 is not 0.0. Bytes beneath a null do not count.
+    Raises TypeError for a type that has no stable form (unions).
     """
     digest = hashlib.sha256()
     fields = [[f.name, str(f.type), f.nullable, _pairs(f.metadata)] for f in table.schema]
@@ -40,9 +40,9 @@ def _number(digest: Hasher, number: int) -> None:
 
 
 def _digest_values(kind: pa.DataType, chunks: list[pa.Array], digest: Hasher) -> None:
-    """Feed a column's values: the count, which are null, the lengths, then the bytes.
+    """Feed a column's values to the digest: the count, the null mask, the lengths, then the bytes.
 
-    Each pass goes through all chunks before the next begins, so where one chunk ends leaves no trace.
+    Each pass goes through all chunks before the next begins, so that the chunking has no effect.
     """
     types = pa.types
     plain = _plain(kind)
@@ -98,7 +98,7 @@ def _is_large_text(kind: pa.DataType) -> bool:
 
 
 def _plain(kind: pa.DataType) -> tuple[pa.DataType, Callable[[pa.Array], pa.Array]] | None:
-    """The simpler type that holds the same values, and the way to it; None for a type that is plain already."""
+    """The simpler type for the same values, and the conversion to it; None for a type that is plain already."""
     types = pa.types
     if isinstance(kind, pa.BaseExtensionType):
         return kind.storage_type, lambda array: array.storage
@@ -116,13 +116,13 @@ def _plain(kind: pa.DataType) -> tuple[pa.DataType, Callable[[pa.Array], pa.Arra
 
 
 def _bytes(array: pa.Array) -> memoryview:
-    """The values of a fixed-width array without nulls, and nothing around them."""
+    """The bytes of a fixed-width array without nulls, without padding."""
     width = array.type.bit_width // 8
     return _slice(array.buffers()[1], array.offset * width, len(array) * width)
 
 
 def _text(array: pa.Array) -> memoryview:
-    """The characters of a string or binary array without nulls, one value after the other."""
+    """The characters of a string or binary array without nulls, concatenated."""
     _, offsets, values = array.buffers()
     if len(array) == 0:
         return memoryview(b"")

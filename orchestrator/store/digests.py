@@ -1,4 +1,4 @@
-"""Digests of files elsewhere (data sets, models), remembered so that a large file is hashed once."""
+"""Digests of files outside the store (data sets, models), cached so that a large file is hashed once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.store.lock import locked
 class Digests(MutableMapping[str, str]):
     """A mapping kept in one JSON file; several processes may add to it at once.
 
-    It is a cache: a file that is damaged counts as empty, and one that cannot be written is left alone. It carries a
+    It is a cache: a damaged file counts as empty, and failures to write are ignored. It carries a
     digest of itself, since a changed entry would be taken for the data's identity.
     """
 

@@ -1,8 +1,8 @@
-"""A result as bytes: one Arrow IPC file, readable by any Arrow reader, that vouches for every byte of itself.
+"""A result as bytes: one Arrow IPC file, readable by any Arrow reader, with a digest over all its bytes.
 
-Its record (JSON) and the SHA-256 of the whole file lie in the footer's metadata. The digest is taken with its own
+Its record (JSON) and the SHA-256 of the whole file are in the footer's metadata. The digest is computed with its own
 64 characters as zeros, and is checked before a byte is parsed: of 150 single bit flips in an Arrow file 72 changed the
-table without a word from the reader.
+table without an error of the reader.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 DIGEST, RECORD = "engram.digest", "engram.record"
-# JSON escapes a line's end, so no record can hold these bytes; a table whose schema does is refused.
+# JSON escapes line ends, so no record can contain these bytes; a table whose schema does is refused.
 MARKER = b"sha256 of this file, with zeros here:\n"
 ZEROS = b"0" * 64
 MAGIC = b"ARROW1"
@@ -27,13 +27,13 @@ class CorruptError(ValueError):
 
 
 def seal(table: pa.Table, record: Mapping[str, Any]) -> tuple[memoryview, bytes, memoryview]:
-    """The file's bytes in three parts to be written one after the other; the middle one is the digest.
+    """The file's bytes in three consecutive parts; the middle one is the digest.
 
-    ValueError where the schema itself holds the marker, TypeError where the record is not JSON.
+    Raises ValueError if the schema contains the marker, TypeError if the record is not JSON.
     """
     metadata = {DIGEST: MARKER + ZEROS, RECORD: json.dumps(record, sort_keys=True, allow_nan=False)}
     sink = pa.BufferOutputStream()
-    # One chunk a column: the file format cannot replace a dictionary between batches.
+    # One chunk per column: the file format cannot replace a dictionary between batches.
     with pa.ipc.new_file(sink, table.schema, metadata=metadata) as writer:
         writer.write_table(table.combine_chunks())
     data = memoryview(sink.getvalue())
@@ -46,7 +46,7 @@ def seal(table: pa.Table, record: Mapping[str, Any]) -> tuple[memoryview, bytes,
 
 
 def check(data: memoryview) -> None:
-    """CorruptError unless every byte is as sealed. Parses nothing."""
+    """Raise CorruptError unless every byte is as sealed. Parses nothing."""
     at = _place(data)
     end = at + len(ZEROS)
     digest = hashlib.sha256(data[:at])
@@ -57,13 +57,13 @@ def check(data: memoryview) -> None:
 
 
 def _place(data: memoryview) -> int:
-    """Where the digest's characters begin."""
+    """The offset of the digest's characters."""
     if len(data) < TAIL or data[-len(MAGIC) :] != MAGIC:
         raise CorruptError("it is cut short, or not an Arrow file")
     footer = len(data) - TAIL - int.from_bytes(data[-TAIL : -len(MAGIC)], "little")
     if footer < 0:
         raise CorruptError("it is cut short, or its last bytes are changed")
-    # Only the footer: a table's own values may hold the marker as often as they like.
+    # Only the footer: a table's values may contain the marker.
     tail = bytes(data[footer:])
     if tail.count(MARKER) != 1:
         raise CorruptError("it holds no digest of itself")
@@ -74,14 +74,12 @@ def _place(data: memoryview) -> int:
 
 
 def record_of(buffer: pa.Buffer | pa.NativeFile, key: str) -> dict[str, Any]:
-    """The record of a file, which its reader has checked or means to believe; CorruptError where it belongs to
-    another key.
-    """
+    """The record of a file, whose bytes are not checked here. Raises CorruptError if it belongs to another key."""
     return _record(pa.ipc.open_file(buffer), key)
 
 
 def unseal(buffer: pa.Buffer, key: str) -> pa.Table:
-    """The table of a checked file, on the buffer's own memory; CorruptError where it belongs to another key."""
+    """The table of a checked file, on the buffer's own memory. Raises CorruptError if it belongs to another key."""
     reader = pa.ipc.open_file(buffer)
     _record(reader, key)
     return reader.read_all()

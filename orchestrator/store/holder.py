@@ -1,9 +1,10 @@
-"""Who holds a run: a driver's process, named so exactly that a dead one on this machine is known at once.
+"""The holder of a run: a driver's process, identified exactly, so that a dead one on this machine is known at once.
 
-A machine is what has this host name and this boot. The kernel makes a boot's name anew at each start, so two machines
-that share a disk and a host name are told apart. What has our host name and another boot may be this machine before
-its last start, or another one: then only the heartbeat tells, which costs a restarted machine a minute at most. A
-machine's own id (`/etc/machine-id`) would save that minute, but images of machines and containers are copied with it.
+A machine is identified by its host name and boot id. The kernel generates the boot id at each start, which
+distinguishes two machines that share a disk and a host name. A holder with our host name and another boot id may be
+this machine before its last start, or another machine: then the heartbeat decides, which costs a restarted machine a
+minute at most. A machine's own id (`/etc/machine-id`) would save that minute, but images of machines and containers
+are copied with it.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ STALE = 60.0  # seconds without a heartbeat after which a holder on another mach
 
 @dataclass(frozen=True)
 class Holder:
-    """A driver. `started` is the process's start as the system counts it, `since` seconds since 1970 by its clock."""
+    """A driver. `started` is the process's start as the system reports it, `since` seconds since 1970 by its clock."""
 
     host: str
     boot: str  # changes when the machine starts again
-    space: str  # the process's pid namespace: a number means nothing in another container
+    space: str  # the process's pid namespace: a pid has no meaning in another container
     pid: int
     started: str
     since: float
-    token: str  # this acquisition and no other
+    token: str  # unique to this acquisition
 
     def alive(self, silent: float) -> bool:
-        """Whether this driver still runs, judged from here after `silent` seconds without a heartbeat."""
+        """Whether this driver still runs, judged on this machine after `silent` seconds without a heartbeat."""
         if here(self):
             started = _started(self.pid)
             return started is not None and ("" in (started, self.started) or started == self.started)
@@ -42,25 +43,25 @@ class Holder:
 
     @property
     def name(self) -> str:
-        """The process, as a person finds it."""
+        """The process, for messages."""
         return f"process {self.pid} on {self.host}"
 
 
 def me(now: float) -> Holder:
-    """This process as a holder, with a token of its own."""
+    """This process as a holder, with a new token."""
     pid = os.getpid()
     token = os.urandom(16).hex()
     return Holder(socket.gethostname(), _boot(), _space(), pid, _started(pid) or "", now, token)
 
 
 def here(holder: Holder) -> bool:
-    """Whether a holder's process is one of this machine, so that it can be seen whether it lives."""
+    """Whether a holder's process is on this machine, where its existence can be checked."""
     ours = (socket.gethostname(), _boot(), _space())
     return (holder.host, holder.boot, holder.space) == ours and bool(holder.boot)
 
 
 def refusal(run: str, other: Holder, silent: float) -> str:
-    """Who drives a run already, heard of so many seconds ago, and what to do about it."""
+    """The message that a run already has a driver, last heard of `silent` seconds ago, with a remedy."""
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(other.since))
     line = f"{run} already has a driver: {other.name}, since {since}"
     if here(other):
@@ -70,14 +71,14 @@ def refusal(run: str, other: Holder, silent: float) -> str:
 
 
 def taken(run: str, other: Holder | None) -> str:
-    """Who drives a run now that this process has driven."""
+    """The message that another driver has taken over a run of this process."""
     who = f"{other.name} has it now" if other else "another driver has had it meanwhile"
     return f"{run} was taken over while this process was stopped or cut off: {who}; what was computed here is kept"
 
 
 @cache
 def _boot() -> str:
-    """What changes when this machine starts again."""
+    """The boot id, which changes when this machine starts again."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return _ask("sysctl", "-n", "kern.boottime")
@@ -91,9 +92,9 @@ def _space() -> str:
 
 
 def _started(pid: int) -> str | None:
-    """When a process started, as a text to compare; "" where that is unknown; None when there is no such process.
+    """The start time of a process, as a text to compare; "" if unknown; None if there is no such process.
 
-    A process that is dead but not yet collected by its parent is none.
+    A zombie process counts as none.
     """
     try:
         os.kill(pid, 0)
@@ -104,7 +105,7 @@ def _started(pid: int) -> str | None:
     if sys.platform != "linux":
         return _ask("ps", "-o", "lstart=", "-p", str(pid))
     try:
-        # The name, in brackets, may itself hold blanks and brackets; state and start are fields 3 and 22.
+        # The name, in brackets, may itself contain blanks and brackets; state and start are fields 3 and 22.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return ""  # hidden from us, or gone this instant

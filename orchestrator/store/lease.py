@@ -1,13 +1,13 @@
 """A run has one driver at a time: the one that holds its lease.
 
-The lease is a JSON file in the run's folder that names the holder. A dead one of the same machine is known at once; of
-another machine the heartbeat tells. So nobody ever unlocks anything by hand. A file lock makes reading, judging and
-writing one step; where a file system has no locks the JSON alone still refuses all but drivers that start in the same
-instant, and those find out at the next heartbeat.
+The lease is a JSON file in the run's folder that names the holder. A dead holder on this machine is detected at once,
+one on another machine by its missing heartbeat, so that a lease never has to be unlocked by hand. A file lock makes
+reading, judging and writing one step; on a file system without locks the JSON alone still refuses all drivers except
+those that start in the same instant, and they notice at the next heartbeat.
 
-One heart beats for all runs of a driver, in a file of its own beside their folders: it only touches that file, which
-costs no room and no wait for the disk. A touched file has the time of the file system's own clock, and so has another
-one that whoever judges it touches, so that no two machines' clocks are ever compared.
+One heart beats for all runs of a driver, in its own file beside their folders: it only touches that file, which
+needs no space and no wait for the disk. A touched file has the time of the file system's clock; the reader touches
+another file to learn the time, so that the clocks of two machines are never compared.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from orchestrator.store.holder import STALE, Holder, here, me, refusal
 from orchestrator.store.lock import locked
 
 LEASE, LOCK = "lease.json", "lease.lock"
-ELSEWHERE = "elsewhere.json"  # the driver on another machine, as far as its claim has been heard of here
+ELSEWHERE = "elsewhere.json"  # the driver on another machine, copied from its claim
 DRIVERS = ".drivers"  # beside the runs' folders: a file for each driver, touched by its heart
-CLOCK = "clock"  # in it: touched to learn the time there
+CLOCK = "clock"  # in that folder: touched to learn the file system's time
 BEAT = 5.0  # seconds between heartbeats
 Clock = Callable[[], float]
 Tell = Callable[[str], object]
 
 
 class Lease:
-    """A lease of some runs, from `acquire` to `release`; a context manager. With a heart, a thread calls `renew`."""
+    """A lease of runs, from `acquire` to `release`; a context manager. With a heart, a thread calls `renew`."""
 
     def __init__(self, folders: Sequence[Path], mine: Holder, now: Clock | None, beat: float) -> None:
         self.folders = tuple(folders)
@@ -53,14 +53,14 @@ class Lease:
 
     @property
     def since(self) -> float:
-        """When it was acquired, in seconds since 1970."""
+        """The time of acquisition, in seconds since 1970."""
         return self._mine.since
 
     @property
     def lost(self) -> tuple[str, Holder | None] | None:
-        """A run that someone else has taken over (this machine slept, or was cut off): the driver must stop.
+        """A run that another driver has taken over (this machine slept, or was cut off): the driver must stop.
 
-        With it who has it now, None where nobody has any more. None while all are ours.
+        With the run comes its present holder, None if it has none any more. None while all runs are ours.
         """
         # After a sleep the heart may not have beaten yet, so look.
         if self._lost is None and self._now() - self._seen > 2 * self._beat:
@@ -68,7 +68,7 @@ class Lease:
         return self._lost
 
     def release(self) -> None:
-        """Release the runs. Harmless where they are lost or released already."""
+        """Release the runs. No effect if they are lost or released already."""
         if self._ended.is_set() or os.getpid() != self._mine.pid:  # a forked child does not hold it
             return
         self._ended.set()
@@ -92,7 +92,7 @@ class Lease:
 
     def renew(self) -> None:
         """Beat once: show that the holder lives, or find out that another driver has a run."""
-        with suppress(OSError):  # a full disk, or one that is away for a while, is no reason to let go
+        with suppress(OSError):  # a full or temporarily absent disk is no reason to release the runs
             try:
                 _touch(self._file, self._stamp)
             except FileNotFoundError:
@@ -104,13 +104,13 @@ class Lease:
         self._seen = self._now()
 
     def _look(self, folder: Path) -> None:
-        """A lease's file is not the one that was written: it was removed, or another driver's is in its place."""
+        """Handle a lease file that is not the one we wrote: it was removed, or replaced by another driver's."""
         with locked(folder / LOCK):
             there = _read(folder / LEASE)
             if there is not None and not _is(there, self._mine):
                 self._lost = (folder.name, there)
             elif there is None and self._now() - self._seen > STALE:
-                self._lost = (folder.name, None)  # whoever took it over has ended: what is stored is not what we know
+                self._lost = (folder.name, None)  # another driver took it over and ended: the run is not as we know it
             elif not self._ended.is_set():
                 if there is None:
                     _write(folder, self._mine)
@@ -125,12 +125,12 @@ def acquire(
     heart: bool = True,
     tell: Tell = str,
 ) -> Lease:
-    """Become the driver of the runs in these folders, which lie side by side and are made if need be.
+    """Become the driver of the runs in these folders, which have one parent and are created if needed.
 
-    Held, at once, when another living driver has one of them, in this process or any other; a dead one's lease is
-    taken over. Unwritable when a lease cannot be written. `beat` is the time between heartbeats in seconds; without a
-    `heart` whoever holds the lease calls its `renew`. Given a clock, `now` stamps and judges heartbeats in the place
-    of the file system's. Where a heartbeat lies in the future it is watched for STALE seconds, which is told.
+    Raises Held, at once, if another living driver has one of them, in this process or any other; a dead driver's
+    lease is taken over. Raises Unwritable if a lease cannot be written. `beat` is the time between heartbeats in
+    seconds; without a `heart` the caller must call `renew`. `now`, if given, replaces the file system's clock for
+    heartbeats. A heartbeat in the future is watched for STALE seconds, which `tell` reports.
     """
     runs = folders[0].parent
     mine = me((now or time.time)())
@@ -160,33 +160,33 @@ def acquire(
 
 
 def holder(folder: Path, now: Clock | None = None) -> Holder | None:
-    """The living driver of the run in this folder; None where there is none."""
+    """The living driver of the run in this folder; None if there is none."""
     for name in (LEASE, ELSEWHERE):
         with suppress(OSError):
-            found = _read(folder / name)
-            if found is not None and found.alive(_silent(folder / name, found, now)):
-                return found
+            driver = _read(folder / name)
+            if driver is not None and driver.alive(_silent(folder / name, driver, now)):
+                return driver
     return None
 
 
 def driven(runs: Path, now: Clock | None = None) -> Iterator[tuple[str, Holder]]:
-    """The runs that have a living driver, from the few files of living drivers alone."""
+    """The runs that have a living driver, each with its driver; reads only the drivers' files."""
     for path in sorted((runs / DRIVERS).glob("*.json")):
-        found = _read(path)
-        if found is not None and found.alive(_silent(path, found, now)):
+        driver = _read(path)
+        if driver is not None and driver.alive(_silent(path, driver, now)):
             with suppress(OSError, ValueError, KeyError, TypeError):
-                yield from ((str(run), found) for run in json.loads(path.read_bytes())["runs"])
+                yield from ((str(run), driver) for run in json.loads(path.read_bytes())["runs"])
 
 
 def _refuse(folder: Path, now: Clock | None, tell: Tell, dead: Holder | None = None) -> Holder | None:
-    """Raise Held where the run has a living driver that is not known to be `dead`; return who held it last."""
+    """Raise Held if the run has a living driver that is not known to be `dead`; return its last holder."""
     path = folder / LEASE
     other = _read(path)
     if other is None or other == dead:
         return other
     silent = _silent(path, other, now)
     if silent < -STALE:
-        # Its clock, or that of its disk, is ahead, or was when it died. It lives if its heart is seen to beat.
+        # Its clock, or that of its disk, is ahead, or was when it died. It lives if a new heartbeat is observed.
         silent = _watched(path, other, tell, silent)
     if other.alive(silent):
         raise Held(refusal(folder.name, other, silent))
@@ -203,7 +203,7 @@ def _give_back(folders: Sequence[Path], mine: Holder, runs: Path) -> None:
 
 
 def _watched(path: Path, other: Holder, tell: Tell, silent: float) -> float:
-    """Seconds without a heartbeat, watched by this clock until it beats or STALE seconds have passed."""
+    """Seconds without a heartbeat, measured by this clock until a heartbeat or until STALE seconds have passed."""
     first, began = _beat(path, other), time.monotonic()
     tell(f"{path.parent.name}: the last heartbeat of {other.name} lies {-silent:.0f} s in the future; watching for one")
     while time.monotonic() - began <= STALE:
@@ -218,7 +218,7 @@ def _is(one: Holder | None, other: Holder) -> bool:
 
 
 def _file(runs: Path, holder: Holder) -> Path:
-    """The driver's own file; None for a driver that cannot be read."""
+    """The driver's own file; `unknown.json` for a driver that cannot be read."""
     return runs / DRIVERS / f"{holder.token or 'unknown'}.json"
 
 
@@ -239,31 +239,31 @@ def _text(fields: dict[str, object]) -> bytes:
 
 
 def _read(path: Path) -> Holder | None:
-    """The holder that a file names, alive or not. An unreadable file counts as held until it is old."""
+    """The holder named in a file, alive or not; None if there is no file. An unreadable file counts until it is old."""
     try:
         touched = _stat(path).st_mtime
         data = path.read_bytes()
     except FileNotFoundError:
         return None
     try:
-        found = json.loads(data)
-        found = Holder(**{name: value for name, value in found.items() if name != "runs"})
-        return replace(found, pid=int(found.pid), since=float(found.since), token=str(found.token))
+        fields = json.loads(data)
+        holder = Holder(**{name: value for name, value in fields.items() if name != "runs"})
+        return replace(holder, pid=int(holder.pid), since=float(holder.since), token=str(holder.token))
     except (ValueError, TypeError, AttributeError):
         return Holder("an unreadable lease", "", "", 0, "", touched, "")
 
 
 def _sign(folder: Path) -> tuple[int, int] | None:
-    """What distinguishes a lease's file from one put in its place; None where there is no file."""
+    """Inode and time of a lease's file, which differ for a file put in its place; None if there is no file."""
     try:
-        found = _stat(folder / LEASE)
+        status = _stat(folder / LEASE)
     except FileNotFoundError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 def _stat(path: Path) -> os.stat_result:
-    """Of the file as it is now: a file system of another machine may remember it for a minute, but not once opened."""
+    """The file's present status: a network file system may cache it for a minute, but not once the file is opened."""
     handle = os.open(path, os.O_RDONLY)
     try:
         return os.fstat(handle)
@@ -276,24 +276,24 @@ def _touch(path: Path, now: Clock | None) -> None:
 
 
 def _beat(path: Path, holder: Holder) -> float:
-    """Time of the holder's last heartbeat; without a file of its own, of the last time its lease was written."""
+    """Time of the holder's last heartbeat; if it has no file, the time its lease was last written."""
     runs = path.parent if path.parent.name == DRIVERS else path.parent.parent
-    for each in (_file(runs, holder), path):
+    for file in (_file(runs, holder), path):
         with suppress(FileNotFoundError):
-            return _stat(each).st_mtime
+            return _stat(file).st_mtime
     return 0.0
 
 
 def _silent(path: Path, holder: Holder, now: Clock | None) -> float:
-    """Seconds since the last heartbeat of the holder that this file names; negative if that lies in the future."""
+    """Seconds since the last heartbeat of the holder named in this file; negative if that is in the future."""
     if here(holder):
-        return 0.0  # it can be seen whether it lives
+        return 0.0  # its existence can be checked
     beat = _beat(path, holder)
     return (now or (lambda: _time(path)))() - beat
 
 
 def _time(path: Path) -> float:
-    """The time by the file system's clock; by this machine's where nothing can be written."""
+    """The time by the file system's clock; by this machine's if nothing can be written."""
     probe = (path.parent if path.parent.name == DRIVERS else path.parent.parent / DRIVERS) / CLOCK
     try:
         try:
@@ -307,10 +307,10 @@ def _time(path: Path) -> float:
 
 
 def _sweep(runs: Path, now: Clock | None) -> None:
-    """Remove what dead drivers have left."""
+    """Remove the files of dead drivers."""
     aside.sweep(runs / DRIVERS, 60 * STALE)
     for path in (runs / DRIVERS).glob("*.json"):
         with suppress(OSError):
-            found = _read(path)
-            if found is not None and not found.alive(_silent(path, found, now)):
+            driver = _read(path)
+            if driver is not None and not driver.alive(_silent(path, driver, now)):
                 path.unlink()

@@ -2,11 +2,11 @@
 
 results/<first two of the key>/<key>.arrow   one Arrow IPC file per result, read by any Arrow reader
 failures/<key>.txt                           the traceback of a job that failed
-states/<key>.state                           where a link of a training ended, as long as another is to go on from there
+states/<key>.state                           the state at the end of a training's link, while a later link needs it
 quarantine/                                  damaged files, never deleted, each with a note why
 conflicts/                                   results of a key that already had another one
-tmp/                                         being written; linked into its place when it is on the disk
-engram-store.json                            says that this folder is a store, and of which format
+tmp/                                         files being written; linked into their place once synced
+engram-store.json                            marks this folder as a store, with its format
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ RESULTS, FAILURES, STATES = "results", "failures", "states"
 QUARANTINE, CONFLICTS, TMP = "quarantine", "conflicts", "tmp"
 FOLDERS = (RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS, TMP)
 SUFFIX = ".arrow"
-STALE = 3600.0  # seconds after which nobody can still be writing a file in tmp/
-ATTEMPTS = 8  # a damaged file or another writer may be in the way, but not for ever
-BATCH = 64  # results that one thread verifies in one go
+STALE = 3600.0  # seconds after which no process can still be writing a file in tmp/
+ATTEMPTS = 8  # a damaged file or another writer may be in the way for a while
+BATCH = 64  # results that one thread verifies at a time
 
 
 class LocalStore:
-    """A store in a folder of a file system that has hard links and, best, locks."""
+    """A store in a folder of a file system with hard links and, preferably, locks."""
 
     mirror = None
 
@@ -50,7 +50,7 @@ class LocalStore:
                 with aside.writing(folder):
                     folder.mkdir(exist_ok=True)
         self._results, self._tmp = self._root / RESULTS, self._root / TMP
-        self._lasting: set[Path] = set()  # folders whose names this process has brought to the disk
+        self._lasting: set[Path] = set()  # folders whose entries this process has synced
         for folder in (self._root, self._tmp):
             aside.sweep(folder, STALE)
 
@@ -61,11 +61,11 @@ class LocalStore:
         return os.path.lexists(self._path(str(key)))
 
     def keys(self) -> set[str]:
-        found: set[str] = set()
+        keys: set[str] = set()
         for shard in _names(self._results):
             names = _names(self._results / shard)
-            found.update(name[: -len(SUFFIX)] for name in names if name.endswith(SUFFIX) and name.startswith(shard))
-        return found
+            keys.update(name[: -len(SUFFIX)] for name in names if name.endswith(SUFFIX) and name.startswith(shard))
+        return keys
 
     def read(self, key: str) -> pa.Table:
         with self._checked(key) as data:
@@ -86,7 +86,7 @@ class LocalStore:
             if there == says:
                 with aside.writing(path):
                     self._last(path.parent)
-                    aside.sync(path.parent)  # whoever wrote it may not have come that far
+                    aside.sync(path.parent)  # its writer may have died before it synced
                 return Written.SAME
             place = path if there is None else self._root / CONFLICTS / f"{key}.{says[:16]}{SUFFIX}"
             placed = self._place(parts, place)
@@ -103,21 +103,21 @@ class LocalStore:
         batches = [wanted[start : start + BATCH] for start in range(0, len(wanted), BATCH)]
         pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "verify")
         try:
-            for found in pool.map(self._wrong, batches):
-                yield from found
+            for errors in pool.map(self._wrong, batches):
+                yield from errors
         finally:
             pool.shutdown(cancel_futures=True)
 
     def _wrong(self, keys: list[str]) -> list[tuple[str, StoreError]]:
-        found = []
+        errors = []
         for key in keys:
             try:
                 self.record(key)
             except StoreError as error:
-                found.append((key, error))
+                errors.append((key, error))
             except OSError as error:  # damaged, and too many files are open to set it aside
-                found.append((key, Unreadable(f"cannot read {self._path(key)}: {error.strerror}")))
-        return found
+                errors.append((key, Unreadable(f"cannot read {self._path(key)}: {error.strerror}")))
+        return errors
 
     def write_failure(self, key: str, text: str) -> None:
         path = self._failure(key)
@@ -174,7 +174,7 @@ class LocalStore:
             return None
         except OSError as error:
             if error.errno in aside.LOST:
-                return b""  # which is not what was kept
+                return b""  # differs from any bytes that were kept
             raise StoreError(f"cannot read {path}: {error.strerror}") from None
 
     def keep(self, run: str, name: str, data: bytes) -> bytes:
@@ -219,18 +219,18 @@ class LocalStore:
         return self._root / STATES / (valid(key) + state.SUFFIX)
 
     def _place(self, parts: tuple[memoryview, bytes, memoryview], path: Path) -> bool:
-        """Put the bytes there unless something is there already; whether they were put."""
+        """Write the file unless it exists; return whether it was written."""
         with aside.writing(path, sum(map(len, parts))):
             self._last(path.parent)
             return aside.link(self._tmp, path, *parts)
 
     def _last(self, folder: Path) -> None:
-        """Make a folder if it does not exist, durably.
+        """Create a folder durably if it does not exist.
 
-        Another process may have made it, and the one above, and not have come to bring their names to the disk.
+        Another process may have created it, and its parent, and died before it synced them.
         """
         if not folder.exists():
-            folder.mkdir(exist_ok=True)  # one level only: where the store itself has gone, nothing of it is made again
+            folder.mkdir(exist_ok=True)  # one level only: if the store itself has gone, it is not created again
         elif folder in self._lasting:
             return
         above = folder.parent
@@ -253,9 +253,9 @@ class LocalStore:
             raise Damaged(f"result {key} is damaged: {error}; `engram verify` sets it aside") from None
 
     def _content(self, key: str) -> str | None:
-        """What the sound result under this key says; None where there is none, a damaged one having been set aside.
+        """The content digest of the sound result under this key; None if there is none. Sets a damaged one aside.
 
-        What keeps it from being read keeps the key from being written.
+        An error of reading is raised as Unwritable, since the key cannot be written without it.
         """
         try:
             return str(self.record(key)["content"])
@@ -269,10 +269,10 @@ class LocalStore:
 
     @contextmanager
     def _checked(self, key: str) -> Iterator[pa.Buffer]:
-        """All bytes of a result, once their digest is right. What is found wrong, here or by the caller, is set aside.
+        """All bytes of a result, checked against their digest. A file found corrupt here or by the caller is set aside.
 
-        They are read, not mapped: what is parsed is then what was checked, and a failing disk raises an error where
-        a mapped page would kill the process.
+        The file is read, not mapped: the bytes parsed are then those that were checked, and a failing disk raises an
+        error where a mapped page would kill the process.
         """
         path = self._path(key)
         inode = 0
@@ -292,7 +292,7 @@ class LocalStore:
             raise Damaged(f"result {key} was damaged: {error}; it now lies in {self._root / QUARANTINE}") from None
 
     def _set_aside(self, path: Path, inode: int, why: str) -> None:
-        """Move a damaged file to quarantine, unless another process has, and perhaps put a sound one in its place."""
+        """Move a damaged file to quarantine, unless another process has done so and perhaps stored a sound one."""
         quarantine = self._root / QUARANTINE
         to = quarantine / f"{path.stem}.{time.time_ns()}{SUFFIX}"
         with aside.writing(path), locked(quarantine / "lock"):
@@ -302,7 +302,7 @@ class LocalStore:
 
     def _to_quarantine(self, path: Path, to: Path, why: str) -> None:
         path.rename(to)
-        # The rest is a courtesy: a full disk must not keep the damaged file in its place.
+        # The rest may fail: a full disk must not keep the damaged file in its place.
         with suppress(OSError):
             aside.sync(to.parent)
             to.with_suffix(".txt").write_text(f"{path}\n{why}\n", encoding="utf-8")
@@ -337,7 +337,7 @@ def _names(folder: Path) -> list[str]:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """A file that the disk cannot give back is a damaged one; whatever else keeps it from being read is named."""
+    """Raise CorruptError if the disk cannot return the file's bytes, Unreadable for any other error of reading."""
     try:
         yield
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A lock on a file, which the kernel opens again when its holder dies."""
+"""A lock on a file, which the kernel releases when its holder dies."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# Some shared file systems have no locks. What is locked here is also safe by its order of steps, only less strictly.
+# Some shared file systems have no locks. The locked code is then protected by its order of steps, less strictly.
 LOCKLESS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 
 
 @contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[None]:
-    """Alone among the processes and threads that lock this file; hold it for milliseconds. OSError where it cannot be.
+    """Exclude other processes and threads that lock this file; hold it for milliseconds. Raises OSError on failure.
 
-    BlockingIOError where somebody else holds it and that is not to be waited for.
+    Raises BlockingIOError if another holds it and `wait` is False.
 
-    The file is made if need be and stays: a lock on a removed file would exclude nobody.
+    The file is created if needed and stays: a lock on a removed file would have no effect.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:

@@ -1,4 +1,4 @@
-"""The file that makes a folder a store. Made aside and linked in, so that it is whole or absent."""
+"""The file that marks a folder as a store. It is written aside and linked in, so that it is whole or absent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MARKER = "engram-store.json"
 
 
 def open_folder(root: Path, create: bool) -> None:
-    """Check that this folder is a store, or make it one; StoreError, in one line, where it cannot be."""
+    """Check that this folder is a store, or make it one. Raises StoreError, in one line, if it cannot be one."""
     try:
         _open(root, create)
     except OSError as error:
@@ -36,9 +36,9 @@ def _create(root: Path, marker: Path) -> None:
     with aside.writing(root):
         above = [path for path in root.parents if not path.exists()]
         root.mkdir(parents=True, exist_ok=True)
-        for path in (root, *above):  # before the marker: a store that says it is one lies in folders that stay
+        for path in (root, *above):  # before the marker: a marked store must be in durable folders
             aside.sync(path.parent)
-        # A maker before us may have died with its marker half written, and a disk's own folder is no one's data.
+        # An earlier process may have died with its marker half written; lost+found is the file system's own.
         foreign = [name for name in os.listdir(root) if not aside.unfinished(name) and name != "lost+found"]
     if marker.exists():
         return  # another process was quicker
@@ -57,12 +57,12 @@ def _check_format(marker: Path) -> None:
 
 
 def text() -> bytes:
-    """What a marker holds."""
+    """The content of a marker."""
     return (json.dumps({"format": FORMAT}) + "\n").encode()
 
 
 def check(data: bytes, where: str) -> None:
-    """StoreError unless a marker found there says a format that we read."""
+    """Raise StoreError unless the marker read from `where` has a supported format."""
     try:
         number = json.loads(data)["format"]
         if type(number) is not int or number < 1:

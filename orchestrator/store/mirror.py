@@ -1,8 +1,8 @@
-"""Run folders of this machine and the same in an object store, kept in step.
+"""Synchronisation of run folders between this machine and an object store.
 
-What a run writes down lies in a local folder, and is copied to `runs/RUN/` from time to time and when the run ends.
-Other machines bring what they lack: the small files of all runs when they look, everything of one when they drive it.
-Copies are a record; results lie in the object store itself, so whatever is lost of a record, no result is.
+A run writes its files into a local folder, which is copied to `runs/RUN/` from time to time and when the run ends.
+Other machines fetch what they lack: the small files of all runs when they list them, all files of a run when they
+drive it. The copies are a record only: results are in the object store itself, so losing a record loses no result.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from orchestrator.store import JOURNEYS, KEPT, aside, claims, lease
 from orchestrator.store.bucket import Bucket, Object
 
 RUNS, TABLES = "runs", "tables"
-FIRST = "run.json"  # put last and looked for first: with it all that a run cannot do without is there
+FIRST = "run.json"  # put last and fetched first: when it exists, all required files of the run exist
 FIXED = {FIRST, "plan.json"}  # written once
-LOG = "events.jsonl"  # only ever longer
-LOOKED_AT = (".json", ".jsonl")  # what tells where a run stands
-OURS = {lease.LEASE, lease.LOCK, lease.ELSEWHERE}  # of this machine
+LOG = "events.jsonl"  # only grows
+LOOKED_AT = (".json", ".jsonl")  # files with a run's status
+OURS = {lease.LEASE, lease.LOCK, lease.ELSEWHERE}  # files that concern this machine alone
 PULL_SECONDS, PUSH_SECONDS = 10.0, 30.0  # between copies
 
 
 class Mirror:
-    """The run folders below `home`, which are those of one object store."""
+    """The local copies, below `home`, of one object store's run folders."""
 
     def __init__(self, bucket: Bucket, home: Path) -> None:
         self.home = home
         self._bucket = bucket
         self._pulled: float | None = None
         self._pushed: dict[str, float] = {}  # by run
-        self._copied: dict[Path, tuple[int, int]] = {}  # size and time of what is the same on both sides
+        self._copied: dict[Path, tuple[int, int]] = {}  # size and time of files that are equal on both sides
 
     def claim(self, *runs: str) -> claims.Claim:
-        """Hold runs against drivers on all machines, and bring their folders up to date. Raises as `claims.claim`."""
+        """Hold runs against drivers on all machines, and update their folders. Raises as `claims.claim` does."""
         held = claims.claim(self._bucket, *runs)
         try:
             for run in runs:
@@ -52,42 +52,42 @@ class Mirror:
         return held
 
     def pull(self) -> None:
-        """Bring what tells where each run stands, and which are driven elsewhere, if that was not done just now."""
+        """Fetch the status files of all runs and the drivers elsewhere, unless done within PULL_SECONDS."""
         now = time.monotonic()
         if self._pulled is not None and now - self._pulled < PULL_SECONDS:
             return
         try:
             objects = self._bucket.objects(RUNS)
-            there = {each.name.split("/")[1] for each in objects if each.name.endswith(f"/{FIRST}")}
-            flat = [each for each in objects if each.name.count("/") == 2 and each.name.endswith(LOOKED_AT)]
-            self._bring(each for each in flat if each.name.split("/")[1] in there)
+            there = {stored.name.split("/")[1] for stored in objects if stored.name.endswith(f"/{FIRST}")}
+            flat = [stored for stored in objects if stored.name.count("/") == 2 and stored.name.endswith(LOOKED_AT)]
+            self._bring(stored for stored in flat if stored.name.split("/")[1] in there)
             self._note_drivers()
         except StoreError:
-            if self._pulled is None:  # later what is there will do
+            if self._pulled is None:  # afterwards the last copy suffices
                 raise
         self._pulled = now
 
     def push(self, run: str, last: bool = False) -> None:
-        """Copy what is new in a run's folder, if that was not done just now; the `last` time in any case.
+        """Copy new files of a run's folder, unless done within PUSH_SECONDS; the `last` time in any case.
 
-        What the run itself has removed of its tables goes there too. Raises Unwritable.
+        Tables' files that the run has removed are deleted there too. Raises Unwritable.
         """
         now = time.monotonic()
         if not last and now - self._pushed.get(run, -PUSH_SECONDS) < PUSH_SECONDS:
             return
         self._pushed[run] = now
         folder = self.home / RUNS / run
-        found = {path: _state(path) for path in _files(folder)}
-        new = [path for path, state in found.items() if state is not None and self._copied.get(path) != state]
+        states = {path: _state(path) for path in _files(folder)}
+        new = [path for path, state in states.items() if state is not None and self._copied.get(path) != state]
         with ThreadPoolExecutor(JOURNEYS, "push") as pool:
             list(pool.map(self._put, (path for path in new if path.name != FIRST)))
         if folder / FIRST in new:
             self._put(folder / FIRST)
         if last:
-            names = {self._name(path) for path in found}
-            for each in self._bucket.objects(f"{RUNS}/{run}/{TABLES}"):
-                if each.name not in names:
-                    self._bucket.delete(each.name)
+            names = {self._name(path) for path in states}
+            for table in self._bucket.objects(f"{RUNS}/{run}/{TABLES}"):
+                if table.name not in names:
+                    self._bucket.delete(table.name)
 
     def _put(self, path: Path) -> None:
         with suppress(FileNotFoundError):
@@ -100,20 +100,20 @@ class Mirror:
         with ThreadPoolExecutor(JOURNEYS, "pull") as pool:
             list(pool.map(self._bring_one, objects))
 
-    def _bring_one(self, each: Object) -> None:
-        path = self.home / each.name
+    def _bring_one(self, stored: Object) -> None:
+        path = self.home / stored.name
         state = _state(path)
-        if state is None or _newer(each, path, state):
+        if state is None or _newer(stored, path, state):
             with suppress(FileNotFoundError):  # it has just gone
-                data = memoryview(self._bucket.get(each.name)).tobytes()
+                data = memoryview(self._bucket.get(stored.name)).tobytes()
                 with aside.writing(path):
-                    _write(path, data, each.written)
+                    _write(path, data, stored.written)
                 self._copied[path] = _state(path) or (0, 0)
-        elif state[0] == each.size:
+        elif state[0] == stored.size:
             self._copied[path] = state
 
     def _note_drivers(self) -> None:
-        """Leave word in the folders of runs that have a driver on another machine or from another folder."""
+        """Record drivers on other machines, or from other folders, in the folders of their runs."""
         driven = claims.living(self._bucket)
         for folder in (self.home / RUNS).glob("[!.]*"):
             note = folder / lease.ELSEWHERE
@@ -128,35 +128,35 @@ class Mirror:
         return path.relative_to(self.home).as_posix()
 
 
-def _newer(each: Object, path: Path, state: tuple[int, int]) -> bool:
+def _newer(stored: Object, path: Path, state: tuple[int, int]) -> bool:
     """Whether the object store's copy replaces the local one."""
     if path.name in FIXED or TABLES in path.parts[-3:]:
         return False
     if path.name == LOG:
-        return each.size > state[0]
-    return each.written > datetime.fromtimestamp(state[1] / 1e9, UTC)
+        return stored.size > state[0]
+    return stored.written > datetime.fromtimestamp(state[1] / 1e9, UTC)
 
 
 def _files(folder: Path) -> list[Path]:
-    """What is copied of a run's folder: not what is being written, nor what concerns this machine alone.
+    """The files of a run's folder to copy: without unfinished ones and those that concern this machine alone.
 
-    Nor what workers keep for the run: they put it where it belongs, and what lies here is a copy.
+    Files that workers keep for the run are left out too: workers put them into the object store themselves.
     """
-    found = (path for path in folder.rglob("*") if path.is_file() and path.parent != folder / KEPT)
-    paths = sorted(path for path in found if path.name not in OURS)
+    files = (path for path in folder.rglob("*") if path.is_file() and path.parent != folder / KEPT)
+    paths = sorted(path for path in files if path.name not in OURS)
     return [path for path in paths if not (path.name[0] == "." or path.suffix == ".tmp" or aside.unfinished(path.name))]
 
 
 def _state(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
 def _write(path: Path, data: bytes, written: datetime | None = None) -> None:
-    """Put a file there whole, as old as the object that it is a copy of."""
+    """Write a file atomically, with the time of the object that it copies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_bytes(data)

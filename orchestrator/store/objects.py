@@ -1,8 +1,8 @@
 """A store in an object store: the same layout as in a folder, each file an object.
 
-S3 has neither links nor locks, so a result is looked for before it is put: of two writers in the same instant the last
-one wins, and both have computed the same. What a run writes down lies in a folder of this machine, which a mirror keeps
-in step with `runs/`.
+S3 has neither links nor locks, so a result is looked up before it is put: of two writers in the same instant the last
+one wins, and both have computed the same. A run writes its files into a folder of this machine, which a mirror
+synchronises with `runs/`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from orchestrator.store.mirror import Mirror
 RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS = "results", "failures", "states", "quarantine", "conflicts"
 FOLDERS = {RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS, "claims", "runs", "tmp"}
 SUFFIX = ".arrow"
-KEEPING = 2 * STALE  # seconds after which nobody can still be keeping the same, dead or alive
-RUNS = "./engram-runs"  # where run folders lie on this machine, unless ENGRAM_RUNS names another place
+KEEPING = 2 * STALE  # seconds after which no other process, dead or alive, can still be keeping the same name
+RUNS = "./engram-runs"  # the folder of run folders on this machine, unless ENGRAM_RUNS names another
 
 
 class ObjectStore:
@@ -56,11 +56,11 @@ class ObjectStore:
         return Mirror(self._bucket, Path(home).expanduser().absolute() / self.location.removeprefix("s3://"))
 
     def keys(self) -> set[str]:
-        names = (each.name.rpartition("/")[2] for each in self._bucket.objects(RESULTS))
-        found = {name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)}
-        if not found and not is_there(self._bucket):  # a bucket that has gone is listed as an empty one
+        names = (stored.name.rpartition("/")[2] for stored in self._bucket.objects(RESULTS))
+        keys = {name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)}
+        if not keys and not is_there(self._bucket):  # a deleted bucket is listed as an empty one
             raise StoreError(f"the store {self.location} has gone")
-        return found
+        return keys
 
     def read(self, key: str) -> pa.Table:
         with self._checked(key) as data:
@@ -90,14 +90,14 @@ class ObjectStore:
 
         pool = ThreadPoolExecutor(JOURNEYS, "verify")
         try:
-            yield from (found for found in pool.map(self._wrong, keys) if found is not None)
+            yield from (unsound for unsound in pool.map(self._wrong, keys) if unsound is not None)
         finally:
             pool.shutdown(cancel_futures=True)
 
     def _wrong(self, key: str) -> tuple[str, StoreError] | None:
         try:
             self.record(key)
-        except (Absent, Damaged, Unwritable) as error:  # one that cannot be reached may well be sound
+        except (Absent, Damaged, Unwritable) as error:  # one that cannot be reached may be sound
             return key, error
         return None
 
@@ -118,8 +118,8 @@ class ObjectStore:
 
     @cached_property
     def _failed(self) -> set[str]:
-        """Keys with a failure when this was first asked: nearly no job has one, and each question is a request."""
-        return {each.name.rpartition("/")[2].removesuffix(".txt") for each in self._bucket.objects(FAILURES)}
+        """Keys with a failure at the first access: hardly any job has one, and each lookup is a request."""
+        return {stored.name.rpartition("/")[2].removesuffix(".txt") for stored in self._bucket.objects(FAILURES)}
 
     def state(self, key: str) -> bytes:
         try:
@@ -136,7 +136,7 @@ class ObjectStore:
         self._bucket.delete(_state(key))
 
     def states(self) -> set[str]:
-        names = (each.name.rpartition("/")[2] for each in self._bucket.objects(STATES))
+        names = (stored.name.rpartition("/")[2] for stored in self._bucket.objects(STATES))
         return {name.removesuffix(state.SUFFIX) for name in names if name.endswith(state.SUFFIX)}
 
     def kept(self, run: str, name: str) -> bytes | None:
@@ -149,7 +149,7 @@ class ObjectStore:
         end = time.monotonic() + KEEPING
         while (there := self.kept(run, name)) is None:
             try:
-                with claims.claim(self._bucket, f"{run}.{name}"):  # S3 cannot put a thing only where there is none
+                with claims.claim(self._bucket, f"{run}.{name}"):  # S3 has no put that fails if the object exists
                     if self.kept(run, name) is None:
                         self._bucket.put(_kept(run, name), data)
             except Held as error:
@@ -191,7 +191,7 @@ class ObjectStore:
             raise Damaged(f"result {key} is damaged: {error}; `engram verify` sets it aside") from None
 
     def _looked_for(self, key: str) -> str | None:
-        """`_content` before a write: where the store cannot even be asked, after a while, it cannot be written."""
+        """`_content` before a write. Raises Unwritable if the store cannot be reached within PATIENCE seconds."""
         end = time.monotonic() + PATIENCE
         while True:
             try:
@@ -204,7 +204,7 @@ class ObjectStore:
                 time.sleep(1.0)
 
     def _content(self, key: str) -> str | None:
-        """What the sound result under this key says; None where there is none, a damaged one having been set aside."""
+        """The content digest of the sound result under this key; None if there is none. Sets a damaged one aside."""
         try:
             return str(self.record(key)["content"])
         except (Absent, Damaged):
@@ -212,7 +212,7 @@ class ObjectStore:
 
     @contextmanager
     def _checked(self, key: str) -> Iterator[pa.Buffer]:
-        """All bytes of a result, once their digest is right. What is wrong, here or by the caller, is set aside."""
+        """All bytes of a result, checked against their digest. One found corrupt here or by the caller is set aside."""
         name = _result(key)
         data: pa.Buffer | None = None
         try:
@@ -230,7 +230,7 @@ class ObjectStore:
             raise Damaged(f"result {key} was damaged: {error}; it now lies in {self.location}/{QUARANTINE}") from None
 
     def _set_aside(self, key: str, data: pa.Buffer, why: str) -> None:
-        """Copy a damaged result to quarantine and delete it, unless somebody has put a sound one in its place."""
+        """Copy a damaged result to quarantine and delete it, unless a sound one has been put in its place."""
         name = _result(key)
         copy = f"{QUARANTINE}/{key}.{time.time_ns()}"
         with suppress(FileNotFoundError):
@@ -242,7 +242,7 @@ class ObjectStore:
 
 
 def is_there(bucket: Bucket) -> bool:
-    """Whether a bucket holds a store; StoreError where that is unknown, or its format is not supported."""
+    """Whether a bucket holds a store. Raises StoreError if that is unknown, or its format is not supported."""
     try:
         data = memoryview(bucket.get(marker.MARKER)).tobytes()
     except FileNotFoundError:
@@ -252,7 +252,7 @@ def is_there(bucket: Bucket) -> bool:
 
 
 def _create(bucket: Bucket) -> None:
-    """Make a place a store. Two makers write the same, so nothing becomes of it when they do so at once."""
+    """Make a prefix a store. Two processes that do so at once write the same marker."""
     foreign = sorted(set(bucket.names()) - FOLDERS - {marker.MARKER})
     if foreign:
         raise StoreError(f"{bucket.location} is not a store and not empty (it holds {foreign[0]}); name another prefix")

@@ -1,4 +1,4 @@
-"""Where and with what a result was made: what a record says beside the result, and no key ever sees."""
+"""Provenance of a result: where and with which software it was computed. It is recorded, and enters no key."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def process() -> str:
 
 @functools.cache
 def versions() -> Mapping[str, str]:
-    """The versions of Python and of the packages that bear on numbers; those that are not installed are left out."""
-    found = {"python": platform.python_version()}
+    """The versions of Python and of the packages that affect results; packages not installed are left out."""
+    installed = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 @functools.cache
 def commit() -> str | None:
-    """The git commit of this code, where it runs from a checkout."""
+    """The git commit of this code; None if it does not run from a checkout."""
     git = Path(__file__).resolve().parents[2] / ".git"
     try:
         if git.is_file():  # a worktree: `gitdir: PATH`
@@ -55,10 +55,10 @@ def commit() -> str | None:
 
 
 def device(noted: str | None = None) -> Mapping[str, Any]:
-    """The device and threads that torch computes with here, where a task has loaded it.
+    """The device, and if a task has loaded torch, the number of its threads.
 
-    A task may have noted the device, in torch's words (`cuda:0`, `cpu`) or by its name: it knows better, since where
-    there is a GPU not everything is computed on it. Both come out as the same name.
+    A task may have noted the device, as torch names it (`cuda:0`, `cpu`) or by its model name; its note takes
+    precedence, since not everything is computed on a GPU where there is one. Both give the same name.
     """
     torch = sys.modules.get("torch")
     kind = None if noted is None else noted.partition(":")[0]

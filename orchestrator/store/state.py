@@ -1,6 +1,6 @@
-"""The state of a training as a file: its bytes behind a digest over them and its key.
+"""The state of a training as a file: a digest over its bytes and its key, then the bytes.
 
-A state only saves time, so one that is not as it was written is as good as none.
+A state only saves time, so a corrupt one counts as none.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class CorruptError(ValueError):
 
 
 def seal(key: str, data: bytes) -> tuple[bytes, bytes]:
-    """The file's bytes in two parts, to be written one after the other."""
+    """The file's bytes in two consecutive parts."""
     return MAGIC + _digest(key, data), data
 
 
 def unseal(key: str, file: memoryview) -> bytes:
-    """The state; CorruptError where it is another key's, or where not every byte is as sealed."""
+    """The state. Raises CorruptError if it is another key's, or if not every byte is as sealed."""
     start = len(MAGIC) + DIGEST
     data = bytes(file[start:])
     if bytes(file[:start]) != MAGIC + _digest(key, data):
@@ -37,7 +37,7 @@ def unseal(key: str, file: memoryview) -> bytes:
 
 
 def damaged(store: Store, key: str, error: Exception) -> Damaged:
-    """Remove a state that was found damaged; the error that says so in one line."""
+    """Remove a damaged state; return the error, in one line."""
     became = "it is removed"
     try:
         store.remove_state(key)

@@ -1,7 +1,7 @@
-"""The files of a run that tracking keeps beside its numbers: the page, its figures, and tables.
+"""The artifacts of a run in tracking: the page, its figures, and tables.
 
-Of the user's own images there is none among them: the page that shows them is another file, and bytes are left out of
-tables.
+They contain none of the user's own images: the page that shows them is another file, and binary columns are left out
+of tables.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from orchestrator.jsonable import jsonable
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store
 
-ROWS = 1000  # of a table that is shown; the Parquet file has them all
-LARGEST = 64 * 2**20  # bytes of a table that is handed over; what is larger stays in the store
+ROWS = 1000  # rows of a table shown in MLflow's pages; the Parquet file has them all
+LARGEST = 64 * 2**20  # bytes of the largest table that is uploaded
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A file and the `path` it is tracked under. A `table` is JSON with columns and data, shown in MLflow's pages."""
+    """A file and its `path` among the artifacts. A `table` is JSON with columns and data, shown in MLflow's pages."""
 
     path: str
     data: bytes
@@ -38,7 +38,7 @@ class Artifact:
 
 
 def of(journal: Journal, store: Store) -> Iterator[Artifact]:
-    """The files of a run or sweep, as they are now."""
+    """The artifacts of a run or sweep in their present state."""
     for path in drawn(journal.folder):
         yield Artifact(str(path.relative_to(journal.folder)), path.read_bytes())
     for name in single(journal):
@@ -62,24 +62,24 @@ def drawn(folder: Path) -> list[Path]:
 
 
 def single(journal: Journal) -> list[str]:
-    """The tables made by one job; for a sweep, those that are in every cell that has them."""
+    """The tables computed by one job; for a sweep, by one job in every cell that has them."""
     cells = [journal.beside(name) for name in journal.about().get("cells", ())]
     parts: dict[str, int] = {}
-    for each in cells or [journal]:
-        for name, keys in status.roots(each).items():
+    for run in cells or [journal]:
+        for name, keys in status.roots(run).items():
             parts[name] = max(parts.get(name, 0), len(keys))
     return [name for name, most in parts.items() if most == 1]
 
 
 def fingerprint(journal: Journal, store: Store) -> str:
-    """A fingerprint that changes when any of the files does. Cheap: a table goes by its key and presence."""
+    """A hash that changes when any artifact does. Fast: a table is represented by its key and whether it is stored."""
     seen = hashlib.sha256()
     for path in drawn(journal.folder):
         seen.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     about = journal.about()
     seen.update(json.dumps(about, sort_keys=True).encode())
-    for each in [journal.beside(name) for name in about["cells"]] if "cells" in about else [journal]:
-        for keys in each.roots().values():
+    for run in [journal.beside(name) for name in about["cells"]] if "cells" in about else [journal]:
+        for keys in run.roots().values():
             if len(keys) == 1:
                 seen.update(f"{keys[0]} {keys[0] in store}\n".encode())
     return seen.hexdigest()

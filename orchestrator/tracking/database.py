@@ -1,7 +1,7 @@
-"""The SQLite file in which MLflow keeps runs: it appears whole, and one that MLflow cannot use is set aside.
+"""MLflow's SQLite file: it is created atomically, and one that MLflow cannot use is set aside.
 
-MLflow makes it in hundreds of steps and never mends one of which some are missing. So it is made in a folder of its own
-and then linked into its place; a writer that dies midway leaves only that folder.
+MLflow creates it in hundreds of steps and never completes one of which some are missing. So it is created in a
+separate folder and then linked into its place; a writer that dies midway leaves only that folder.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from tempfile import mkdtemp
 
 from orchestrator.store import aside
 
-MAKING = ".making-"  # how the names of the folders begin in which a database is made
-OWED = "owed.json"  # beside it: names of runs that the database before it had
-TIMEOUT = 20.0  # seconds to wait for somebody who writes
+MAKING = ".making-"  # prefix of the folders in which a database is created
+OWED = "owed.json"  # beside it: names of runs that were in the database set aside
+TIMEOUT = 20.0  # seconds to wait for another writer
 
 
 def problem(path: Path) -> str | None:
-    """Why MLflow cannot use the database, in a few words; None where it can, or where this cannot be checked.
+    """Why MLflow cannot use the database, in a few words; None if it can, or if this cannot be checked.
 
-    OSError where it is not there. Reads all of it.
+    Raises OSError if it does not exist. Reads the whole file.
     """
     if path.stat().st_size == 0:
         return "it is empty"
     try:
         with closing(_opened(path)) as database:
-            (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
-            if found != "ok":
-                return str(found)
+            (outcome,) = database.execute("PRAGMA quick_check(1)").fetchone()
+            if outcome != "ok":
+                return str(outcome)
             # The first experiment is the last that MLflow makes.
             whole = database.execute("SELECT 1 FROM experiments LIMIT 1").fetchone()
             return None if whole else "it was never completed"
@@ -42,7 +42,7 @@ def problem(path: Path) -> str | None:
 
 
 def holds(path: Path, run_id: str) -> bool:
-    """Whether the database has the run; assumed where another process keeps it locked."""
+    """Whether the database has the run; True if another process keeps the database locked."""
     try:
         if path.stat().st_size == 0:
             return False
@@ -55,12 +55,12 @@ def holds(path: Path, run_id: str) -> bool:
 
 
 def make(path: Path, fill: Callable[[Path], None]) -> None:
-    """Create the database with `fill(path)`, whole, unless there is one by then.
+    """Create the database atomically with `fill(path)`, unless there is one by then.
 
-    To be done alone, under the lock. OSError where it cannot be written; else whatever `fill` raises.
+    The caller must hold the lock. Raises OSError if it cannot be written, and the errors of `fill`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    for left in path.parent.glob(f"{MAKING}*"):  # by one that was killed
+    for left in path.parent.glob(f"{MAKING}*"):  # by a process that was killed
         shutil.rmtree(left, ignore_errors=True)
     folder = Path(mkdtemp(prefix=MAKING, dir=path.parent))
     try:
@@ -78,11 +78,11 @@ def make(path: Path, fill: Callable[[Path], None]) -> None:
 
 
 def set_aside(path: Path, runs: Iterable[str]) -> Path:
-    """Move the database away with the journals that belong to it, and note that these runs were in it. Its new place.
+    """Move the database away with its journals, record that these runs were in it, and return its new path.
 
-    To be done alone, under the lock.
+    The caller must hold the lock.
     """
-    owe(path, sorted({*owed(path), *runs}))  # first: whoever is killed after it has only to do the rest again
+    owe(path, sorted({*owed(path), *runs}))  # first, so that after a kill only the rest has to be repeated
     count = 1
     while (place := path.with_name(f"{path.name}.unusable-{count}")).exists():
         count += 1
@@ -95,12 +95,12 @@ def set_aside(path: Path, runs: Iterable[str]) -> Path:
 
 
 def owed(path: Path) -> list[str]:
-    """The runs of a database that was set aside which are still to be delivered anew."""
+    """The runs of a database that was set aside that are still to be delivered again."""
     try:
-        found = json.loads((path.parent / OWED).read_text(encoding="utf-8"))
+        names = json.loads((path.parent / OWED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return []
-    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def owe(path: Path, runs: Sequence[str]) -> None:
@@ -116,7 +116,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _fault(error: sqlite3.Error) -> str | None:
-    """What an error says is wrong with the database; None where it only cannot be read now."""
+    """The defect of the database that an error shows; None if it only cannot be read now."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return str(error)

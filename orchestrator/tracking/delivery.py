@@ -1,6 +1,6 @@
-"""Delivering runs to MLflow, seen from their driver: a child process does it, and the run never waits for it.
+"""Delivery of runs to MLflow from their driver's side: a child process does it, and the run never waits for it.
 
-Only at the end it is waited for, and not for long: what could not be delivered is said in one line, and the next
+Only the end of the run waits for it, for a limited time: a line reports what could not be delivered, and the next
 `engram resume` of the run delivers it.
 """
 
@@ -28,13 +28,13 @@ from orchestrator.tracking.progress_log import is_end, is_news
 from orchestrator.tracking.target import EXPERIMENT, FOLDER, Target, default_uri
 
 ROOT = Path(__file__).resolve().parents[1]
-# Our packages are loaded before anybody else's of the same name, and hide no library.
+# Our packages are loaded before others of the same name, and hide no library.
 BOOT = (
     "import sys; sys.path.insert(0, sys.argv[1]); import orchestrator, tasks; del sys.path[0]; "
     "from orchestrator.tracking.uploader import main; main()"
 )
 STARTING = 60.0  # seconds for the child to begin: it loads MLflow, and may make a database
-SILENT = {True: 20.0, False: 60.0}  # seconds without a sign of it at the end; a server that is away is given up sooner
+SILENT = {True: 20.0, False: 60.0}  # seconds without a message at the end, for a remote and a local tracking store
 
 
 class Delivery:
@@ -58,7 +58,7 @@ class Delivery:
         self._answers: queue.Queue[str | None] = queue.Queue()
 
     def begin(self) -> None:
-        """Start delivering. Where no process can be started, `finish` says so."""
+        """Start delivering. If no process can be started, `finish` reports it."""
         try:
             self._child = subprocess.Popen(
                 [sys.executable, "-P", "-c", BOOT, str(ROOT)],
@@ -75,11 +75,11 @@ class Delivery:
         self._tell(json.dumps(self._order))
 
     def finish(self, impatient: Callable[[], bool]) -> list[str]:
-        """Wait until all is delivered, once the folders are complete; return what a person should know, by line.
+        """Wait until all is delivered, once the folders are complete; return the lines to report to the user.
 
-        Where it was before, nothing is started. `impatient` says that there is no more time.
+        Starts nothing if all was delivered before. `impatient()` is true once there is no more time.
         """
-        if all(delivered(each, self.store, self.target) for each in self._journals):
+        if all(delivered(journal, self.store, self.target) for journal in self._journals):
             self.close()
             return []
         if self._child is None:
@@ -93,12 +93,12 @@ class Delivery:
         return lines
 
     def address(self, run: str) -> str | None:
-        """The address where a person finds the run."""
-        found = receipt.read(self.store.folder("runs", run))
-        return found.address if found and found.uri == self.target.public_uri else None
+        """The address of the tracked run for the user; None if it is not in this tracking store."""
+        last = receipt.read(self.store.folder("runs", run))
+        return last.address if last and last.uri == self.target.public_uri else None
 
     def _again(self) -> str:
-        """The command that delivers the rest, to the same place."""
+        """The command that delivers the rest to the same tracking store."""
         words = ["engram", "resume", self._name]
         if self.store.location != os.path.abspath(os.environ.get("ENGRAM_STORE") or DEFAULT_STORE):
             words += ["--store", self.store.location]
@@ -109,7 +109,7 @@ class Delivery:
         return shlex.join(words)
 
     def close(self) -> None:
-        """Close the pipe to the child: it ends, marking the run as cut off unless it has finished."""
+        """Close the pipe to the child: it ends, and marks the run as interrupted unless it has finished."""
         if self._child is None:
             return
         child, self._child = self._child, None
@@ -123,7 +123,7 @@ class Delivery:
 
     def _tell(self, line: str) -> None:
         if self._child is not None and self._child.stdin is not None:
-            with suppress(OSError):  # it has died; the missing answer tells
+            with suppress(OSError):  # the child has died, which the missing answer shows
                 self._child.stdin.write(f"{line}\n")
                 self._child.stdin.flush()
 
@@ -155,24 +155,24 @@ class Delivery:
 
 
 def addresses(delivery: Delivery | None, runs: Sequence[str]) -> dict[str, str]:
-    """The addresses of those of these runs that are tracked."""
-    found = {run: delivery.address(run) for run in runs} if delivery else {}
-    return {run: address for run, address in found.items() if address}
+    """The addresses of these runs, without those that are not tracked."""
+    urls = {run: delivery.address(run) for run in runs} if delivery else {}
+    return {run: address for run, address in urls.items() if address}
 
 
 def delivered(journal: Journal, store: Store, target: Target) -> bool:
-    """Whether this target has everything in the run's folder: no event and no changed file since."""
-    found = receipt.read(journal.folder)
-    if found is None or not found.state or (target.public_uri, target.experiment) != (found.uri, found.experiment):
+    """Whether this target has the whole content of the run's folder: no event and no changed file since."""
+    last = receipt.read(journal.folder)
+    if last is None or not last.state or (target.public_uri, target.experiment) != (last.uri, last.experiment):
         return False
-    if target.database is not None and not database.holds(target.database, found.run_id):
+    if target.database is not None and not database.holds(target.database, last.run_id):
         return False
-    events, position = journal.events_from(found.position)
+    events, position = journal.events_from(last.position)
     ends = [event["event"] for event in events if is_end(event)]
-    if any(map(is_news, events)) or (ends and ends[-1] != found.state):
+    if any(map(is_news, events)) or (ends and ends[-1] != last.state):
         return False
-    if found.fingerprint != artifacts.fingerprint(journal, store):
+    if last.fingerprint != artifacts.fingerprint(journal, store):
         return False
     with suppress(OSError):
-        receipt.write(journal.folder, replace(found, position=position))  # what was read need not be read next time
+        receipt.write(journal.folder, replace(last, position=position))  # events read here are skipped next time
     return True

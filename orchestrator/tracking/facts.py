@@ -1,6 +1,6 @@
-"""What a run's folder and the store say of a run, in the words of experiment tracking: params, tags, metrics, inputs.
+"""Params, tags, metrics and inputs of a run for experiment tracking, from its folder and the store.
 
-It only reads, and knows no tracking server. What may be said is settled before, by the journal that it is given.
+This module only reads, and knows no tracking server. The journal passed to it decides which values are public.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from orchestrator.store import Store
 from tasks.datasets.dataset import Dataset
 
 LONGEST_NAME, LONGEST_VALUE = 250, 6000
-DIGEST = 32  # characters of a data set's digest that MLflow has room for; the whole one is in its source
+DIGEST = 32  # characters of a data set's digest that fit into MLflow's field; the whole one is in its source
 
 
 @dataclass(frozen=True)
 class Input:
-    """A data set that the run reads; `context` names the fields of the config that ask for it."""
+    """A data set that the run reads; `context` names the fields of the config that contain it."""
 
     name: str
     digest: str
@@ -40,40 +40,40 @@ class Input:
 
 
 def config(about: Mapping[str, Any]) -> Any:
-    """A run's config, typed; plain where its audit has gone or has changed since."""
-    found = typed(about)
-    return about.get("config", {}) if found is None else found
+    """A run's config as the audit's config type; plain if the audit has gone or has changed since."""
+    with_types = typed(about)
+    return about.get("config", {}) if with_types is None else with_types
 
 
 def params(about: Mapping[str, Any]) -> dict[str, str]:
     """The config flattened to dotted names, after audit and preset."""
-    found = {"audit": about["audit"], "preset": about.get("preset")}
-    found |= dict(flat(config(about)))
-    texts = {_named(name): _text(value) for name, value in found.items() if value is not None}
+    fields = {"audit": about["audit"], "preset": about.get("preset")}
+    fields |= dict(flat(config(about)))
+    texts = {_named(name): _text(value) for name, value in fields.items() if value is not None}
     return {name: text[:LONGEST_VALUE] for name, text in texts.items()}
 
 
-def common(each: list[dict[str, str]]) -> dict[str, str]:
-    """The params that all of these share."""
-    first = each[0]
-    return {name: value for name, value in first.items() if all(other.get(name) == value for other in each)}
+def common(of_runs: list[dict[str, str]]) -> dict[str, str]:
+    """The params that are equal in all runs."""
+    first = of_runs[0]
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in of_runs)}
 
 
 def inputs(about: Mapping[str, Any]) -> list[Input]:
     """The data sets of the config, each once."""
-    found: dict[tuple[str, str], list[str]] = {}
+    contexts: dict[tuple[str, str], list[str]] = {}
     for field, part in walk(config(about)):
         if isinstance(part, Dataset):
-            found.setdefault((part.name, part.digest), []).append(field)
-    return [Input(name, digest, ", ".join(where)) for (name, digest), where in found.items()]
+            contexts.setdefault((part.name, part.digest), []).append(field)
+    return [Input(name, digest, ", ".join(where)) for (name, digest), where in contexts.items()]
 
 
 def tags(journal: Journal, cells: Sequence[Journal]) -> dict[str, str]:
-    """What a run or sweep is; a run is its only cell."""
+    """Tags that describe a run or sweep; for a run, `cells` is the run alone."""
     about = journal.about()
     first = cells[0].about()
     plan = hashlib.sha256(" ".join(sorted({key for cell in cells for key in cell.tasks()})).encode())
-    found = {
+    values = {
         "engram.audit": about["audit"],
         "engram.preset": first.get("preset"),
         "engram.kind": "sweep" if "cells" in about else "cell",
@@ -82,11 +82,11 @@ def tags(journal: Journal, cells: Sequence[Journal]) -> dict[str, str]:
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": first.get("commit"),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in values.items() if value}
 
 
 def answer(journal: Journal, store: Store) -> dict[str, str]:
-    """Tags of the verdict: its answer in a word or two, and that answer's tone; none where the audit gives none."""
+    """Tags of the verdict: its short answer and the answer's tone; empty if the audit gives none."""
     verdict = results.answer(journal, store)
     if verdict is None:
         return {}
@@ -95,34 +95,34 @@ def answer(journal: Journal, store: Store) -> dict[str, str]:
 
 
 def metrics(journal: Journal, store: Store) -> dict[str, float]:
-    """The run's summary so far: `metric/setting`, and the ends of its interval with .low and .high.
+    """The run's summary so far: `metric/setting`, and the limits of its interval with .low and .high.
 
-    What is null or no number is left out.
+    Nulls and values that are not finite are left out.
     """
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for row in results.summary(journal, store).table.to_pylist():
         name = metric_name(row["metric"], row.get("setting"))
         for suffix, column in (("", "estimate"), (".low", "low"), (".high", "high")):
             value = row.get(column)
             if value is not None and math.isfinite(value):
-                found[_free(f"{name}{suffix}", found)] = float(value)
-    return found
+                values[_free(f"{name}{suffix}", values)] = float(value)
+    return values
 
 
 def metric_name(metric: str, setting: str | None) -> str:
-    """`M_w effect/images:probe` for the metric with what was varied, which is JSON."""
+    """The name of a metric with its setting (JSON), such as `M_w effect/images:probe`."""
     try:
         varied = json.loads(setting or "{}")
     except ValueError:
         varied = {"setting": setting}
     if not isinstance(varied, Mapping):
         varied = {"setting": varied}
-    said = " ".join(f"{_part(name)}:{_part(_text(value))}" for name, value in varied.items())
-    return (f"{_part(metric)}/{said}" if said else _part(metric))[: LONGEST_NAME - len(".high")]
+    label = " ".join(f"{_part(name)}:{_part(_text(value))}" for name, value in varied.items())
+    return (f"{_part(metric)}/{label}" if label else _part(metric))[: LONGEST_NAME - len(".high")]
 
 
 def _free(name: str, taken: Mapping[str, float]) -> str:
-    """The name, with a number where two rows share it."""
+    """The name, with a number appended if it is taken already."""
     count = 2
     free = name
     while free in taken:
@@ -132,7 +132,7 @@ def _free(name: str, taken: Mapping[str, float]) -> str:
 
 
 def _part(text: str) -> str:
-    """The text without characters that a tracked name cannot have; slashes separate groups."""
+    """The text without characters that MLflow does not allow in names; slashes separate groups."""
     clean = re.sub(r"[^A-Za-z0-9_\-. :]", "_", text).strip()
     return clean if clean.strip(".") else "_"
 
@@ -142,5 +142,5 @@ def _named(field: str) -> str:
 
 
 def _text(value: Any) -> str:
-    told = plain(value)
-    return told if isinstance(told, str) else json.dumps(jsonable(told))
+    plain_value = plain(value)
+    return plain_value if isinstance(plain_value, str) else json.dumps(jsonable(plain_value))

@@ -1,4 +1,4 @@
-"""The note of a run: its answer in words with the numbers behind it, and how to go on from there. Markdown."""
+"""The note of a run in Markdown: its answer in words with the supporting numbers, and the next commands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STATES = {
 
 
 def of(journal: Journal, store: Store, state: str) -> str:
-    """The note of a run or sweep in this state, with the numbers that are stored."""
+    """The note of a run or sweep in this state, with the numbers stored so far."""
     about = journal.about()
     body = _cells(journal, store) if "cells" in about else _answer(journal, store)
     text = "\n\n".join([*_question(about["audit"]), *body, *_ways(journal, state)])
@@ -49,22 +49,22 @@ def _answer(journal: Journal, store: Store) -> list[str]:
 
 
 def _cells(journal: Journal, store: Store) -> list[str]:
-    """A line for each cell: what tells it from the others, its answer, and the number that carries it."""
+    """A table with a line per cell: its distinguishing setting, its answer, and the supporting number."""
     settings = results.cells(journal)
     lines = ["| varied | answer | estimate, 95 % interval | run |", "|---" * 4 + "|"]
     telling = labels.telling(list(settings.values()))
     for name, setting in settings.items():
         cell = journal.beside(name)
-        found = results.answer(cell, store)
+        verdict = results.answer(cell, store)
         rows = results.read(cell, store, "summary").table.to_pylist()
-        first = found.rows[0] if found and found.rows else None
+        first = verdict.rows[0] if verdict and verdict.rows else None
         carrying = next((row for row in rows if first in (None, (row["metric"], row["setting"]))), None)
         varied = labels.label(setting, telling)
         number = ""
         if carrying:
-            what = " ".join(filter(None, (carrying["metric"], _said(carrying["setting"]))))
+            what = " ".join(filter(None, (carrying["metric"], _varied(carrying["setting"]))))
             number = f"{what}: {' '.join(filter(None, (_cell(carrying['estimate']), _interval(carrying, '({})'))))}"
-        lines.append(f"| {_cell(varied)} | {found.answer if found else ''} | {_cell(number)} | {name} |")
+        lines.append(f"| {_cell(varied)} | {verdict.answer if verdict else ''} | {_cell(number)} | {name} |")
     return ["\n".join(lines)]
 
 
@@ -73,7 +73,7 @@ def _table(rows: Iterable[Mapping[str, Any]]) -> str:
     for row in rows:
         interval = _interval(row)
         n = "" if row["n"] is None else counted(row["n"], row["unit"] or "")
-        cells = (row["metric"], _said(row["setting"]), row["estimate"], interval, n, row["null"], row["p_value"])
+        cells = (row["metric"], _varied(row["setting"]), row["estimate"], interval, n, row["null"], row["p_value"])
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
 
@@ -84,7 +84,7 @@ def _interval(row: Mapping[str, Any], form: str = "{}") -> str:
     return form.format(f"{_cell(row['low'])} to {_cell(row['high'])}")
 
 
-def _said(setting: str | None) -> str:
+def _varied(setting: str | None) -> str:
     try:
         return ", ".join(f"{name}={value}" for name, value in json.loads(setting or "{}").items())
     except (ValueError, AttributeError):
@@ -99,7 +99,7 @@ def _cell(value: Any) -> str:
 
 
 def _ways(journal: Journal, state: str) -> list[str]:
-    """Where to look next, and the command that continues."""
+    """The state, where to find the results, and the command that continues."""
     look = []
     if pages.page(journal.folder) is not None:
         look.append(f"The whole account is `{pages.PAGE}` under *Artifacts*; saved, it opens in any browser.")

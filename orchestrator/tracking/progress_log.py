@@ -1,7 +1,7 @@
-"""The course of a run over all its starts, read off its log: what its charts show, and how it stands.
+"""The progress of a run over all its starts, from its log: the points of its charts, and its state.
 
-A longer log only adds points behind those of a shorter one, so that whoever reads it later sees the same points, and
-two who write them down write the same. A start that found nothing to do adds none.
+A longer log only appends points to those of a shorter one, so that later readers get the same points, and two writers
+write the same. A start without anything to do adds none.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from orchestrator.run_folder.merged_log import MergedLog
 from orchestrator.run_folder.progress import Event, RunProgress, seconds_of
 
 SECONDS = 5.0  # of the log between two points
-DULL = {"started", "stored"}  # events that are no news: a start has them though it finds nothing to do
+DULL = {"started", "stored"}  # events that a start logs even without anything to do
 
 
 @dataclass(frozen=True)
@@ -22,16 +22,16 @@ class Point:
 
     step: int
     time: float
-    done: int  # results that are there, whichever start computed them
+    done: int  # stored results, regardless of the start that computed them
     failed: int
     models_per_minute: float | None
 
 
 class ProgressLog:
-    """Follows a log; `read` processes what was added to it.
+    """Follows a log; `read` processes the events added to it.
 
-    state: how the last start ended; None while it has not, or where its driver was killed. `began` and `ended` are
-    when the run was first started, and when something was last done in it.
+    state: how the last start ended; None if it has not ended, or if its driver was killed. `began` and `ended` are
+    the times of the first start and of the last activity.
     """
 
     def __init__(self, log: MergedLog) -> None:
@@ -42,9 +42,9 @@ class ProgressLog:
         self.log = log
         self._now = 0.0
         self._tally = RunProgress(clock=lambda: self._now)
-        self._busy = False  # this start has had news
-        self._shown = True  # its latest counts are in a point
-        self._ends: str | None = None  # how the start before this one ended
+        self._busy = False  # whether this start has done anything
+        self._shown = True  # whether its latest counts are in a point
+        self._ends: str | None = None  # how the previous start ended
 
     def read(self, settled: bool = True) -> None:
         for event in self.log.read(settled):
@@ -56,7 +56,7 @@ class ProgressLog:
             self._busy, self.state = False, None
         elif is_news(event) and not self._busy:
             self._busy = True
-            self._add()  # where this start began
+            self._add()  # the counts when this start began
         now = self._now = seconds_of(event["time"])
         self.began = now if self.began is None else self.began
         self._tally.take(event)
@@ -64,7 +64,7 @@ class ProgressLog:
             self.state = event["event"]
             if self._busy:
                 self.ended = now
-            elif self.state != self._ends:  # another one did what was left, or nothing was to do from the first
+            elif self.state != self._ends:  # another run did the rest, or there was nothing to do from the beginning
                 self.ended, self._shown = now, False
             self._ends = self.state
             self._close()
@@ -74,7 +74,7 @@ class ProgressLog:
                 self._add()
 
     def _close(self) -> None:
-        """The last point of a start that has changed something."""
+        """Add the last point of a start that has changed something."""
         if not self._shown:
             self._add()
 
@@ -90,5 +90,5 @@ def is_end(event: Event) -> bool:
 
 
 def is_news(event: Event) -> bool:
-    """Whether the event is more than the start or end of a run."""
+    """Whether the event reports progress, and not only the start or end of a run."""
     return event["event"] not in DULL and not is_end(event)

@@ -1,7 +1,7 @@
-"""Makes MLflow say what a run's folder says; the only module that imports it.
+"""Brings MLflow up to date with a run's folder; the only module that imports it.
 
-Each step reads what MLflow has of the run and adds what it has not. So it may be cut off anywhere and done again by
-anyone, and nothing is there twice.
+Each step reads what MLflow has of the run and adds what is missing. So it may be interrupted anywhere and repeated by
+any process, without duplicates.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Undeliverable(EngramError):
 
 
 class Server:
-    """An experiment in a tracking store; made if need be, its artifacts in the Engram store where MLflow has no server.
+    """An experiment in a tracking store, created if needed; without a server, its artifacts are in the Engram store.
 
-    An unusable database of the Engram store's own is set aside for a new one; `set_aside` says so in a line. Where
-    this process has used it already (`used`) that is Undeliverable, since MLflow keeps files open. So is an experiment
-    that has been deleted.
+    An unusable database inside the Engram store is set aside for a new one; `set_aside` is the line that reports it.
+    Raises Undeliverable if this process has used that database already (`used`), since MLflow keeps files open, and if
+    the experiment has been deleted.
     """
 
     def __init__(self, target: Target, store: Store, used: bool = False) -> None:
@@ -61,40 +61,42 @@ class Server:
         from mlflow.exceptions import MlflowException
 
         name = self.target.experiment
-        found = self.client.get_experiment_by_name(name)
-        if found is None:
+        experiment = self.client.get_experiment_by_name(name)
+        if experiment is None:
             place = None if self.target.remote else (self.folder / ARTIFACTS).as_uri()
             try:
                 return str(self.client.create_experiment(name, artifact_location=place))
             except MlflowException:
-                found = self.client.get_experiment_by_name(name)  # somebody else has made it meanwhile
-                if found is None:
+                experiment = self.client.get_experiment_by_name(name)  # another process has created it meanwhile
+                if experiment is None:
                     raise
-        if found.lifecycle_stage != "active":
-            again = f"MLFLOW_TRACKING_URI={self.target.public_uri} mlflow experiments restore -x {found.experiment_id}"
+        if experiment.lifecycle_stage != "active":
+            again = (
+                f"MLFLOW_TRACKING_URI={self.target.public_uri} mlflow experiments restore -x {experiment.experiment_id}"
+            )
             raise Undeliverable(
                 f"the experiment {name!r} has been deleted in MLflow; restore it ({again}), "
                 "or give another name by --experiment"
             )
-        return str(found.experiment_id)
+        return str(experiment.experiment_id)
 
     def run(self, name: str, store_id: str, began: float, tags: Mapping[str, str]) -> str:
-        """The id of the run with this name, created where there is none."""
+        """The id of the run with this name, created if there is none."""
         mine = f"tags.`engram.run` = '{name}' and tags.`engram.store` = '{store_id}'"
         with locked(self.folder / LOCK):
-            found = self.client.search_runs([self.experiment], mine, max_results=100)
-            if not found:
+            runs = self.client.search_runs([self.experiment], mine, max_results=100)
+            if not runs:
                 tags = {**tags, "engram.run": name, "engram.store": store_id}
                 made = self.client.create_run(self.experiment, int(began * 1000), tags=dict(tags), run_name=name)
                 return str(made.info.run_id)
-            first, *others = sorted(found, key=lambda run: (run.info.start_time, run.info.run_id))
-            for other in others:  # a server that answered too late has made a run for nobody
+            first, *others = sorted(runs, key=lambda run: (run.info.start_time, run.info.run_id))
+            for other in others:  # duplicates, created by a server that answered too late
                 self.client.delete_run(other.info.run_id)
             return str(first.info.run_id)
 
 
 class Entry:
-    """One run or sweep, and what MLflow holds of it."""
+    """One run or sweep, and its state in MLflow."""
 
     def __init__(self, journal: Journal, store: Store, cells: Sequence[Entry] = ()) -> None:
         self.journal, self.store, self.cells = journal, store, cells
@@ -103,7 +105,7 @@ class Entry:
         self.course = ProgressLog(MergedLog(logs, str(self.about.get("created", "")) if cells else ""))
         self.receipt: Receipt | None = None
         self._server: Server | None = None
-        self._step = -1  # the last one that MLflow has
+        self._step = -1  # the last step that MLflow has
         self._status = ""
 
     def read(self, settled: bool) -> None:
@@ -117,7 +119,7 @@ class Entry:
         return self.course.state or "interrupted"
 
     def open(self, server: Server, parent: Entry | None) -> None:
-        """Find or create the run, and log what is known of it beforehand."""
+        """Find or create the run, and log its params, tags and inputs."""
         self._server, self._status = server, ""
         before = receipt.read(self.journal.folder)
         run_id = server.run(self.journal.run, _store_id(self.store), self._began(), self._tags())
@@ -147,7 +149,7 @@ class Entry:
             self._status = state
 
     def finish(self, files: bool) -> None:
-        """Log the rest of an ended run: files, numbers, and at last its status."""
+        """Log the rest of an ended run: files, numbers, and finally its status."""
         server, run_id = self._opened()
         state = self.state
         position, fingerprint = self.course.log.position, artifacts.fingerprint(self.journal, self.store)
@@ -175,7 +177,7 @@ class Entry:
         self._status = state
 
     def _summary(self, there: Mapping[str, float]) -> None:
-        """Log the summary's numbers that MLflow does not have; a changed one at a higher step."""
+        """Log the summary's numbers that MLflow does not have; changed ones at a higher step."""
         from mlflow.entities import Metric
 
         server, run_id = self._opened()
@@ -184,7 +186,7 @@ class Entry:
         for name, value in facts.metrics(self.journal, self.store).items():
             if there.get(name) != value:
                 history = server.client.get_metric_history(run_id, name) if name in there else ()
-                fresh.append(Metric(name, value, time, 1 + max((each.step for each in history), default=-1)))
+                fresh.append(Metric(name, value, time, 1 + max((metric.step for metric in history), default=-1)))
         self._log(metrics=fresh)
 
     def _files(self) -> dict[str, str]:
@@ -192,38 +194,40 @@ class Entry:
         server, run_id = self._opened()
         assert self.receipt is not None
         shown = []
-        for each in artifacts.of(self.journal, self.store):
-            if each.table:
-                shown.append({"path": each.path, "type": "table"})
-            if self.receipt.artifacts.get(each.path) != each.digest:
-                _upload(server.client, run_id, each, server.folder)
-                self.receipt = replace(self.receipt, artifacts={**self.receipt.artifacts, each.path: each.digest})
+        for artifact in artifacts.of(self.journal, self.store):
+            if artifact.table:
+                shown.append({"path": artifact.path, "type": "table"})
+            if self.receipt.artifacts.get(artifact.path) != artifact.digest:
+                _upload(server.client, run_id, artifact, server.folder)
+                self.receipt = replace(
+                    self.receipt, artifacts={**self.receipt.artifacts, artifact.path: artifact.digest}
+                )
         return {"mlflow.loggedArtifacts": json.dumps(shown)} if shown else {}
 
     def _inputs(self, seen: Any) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        there = {(each.dataset.name, each.dataset.digest) for each in seen.inputs.dataset_inputs}
+        there = {(logged.dataset.name, logged.dataset.digest) for logged in seen.inputs.dataset_inputs}
         fresh = [
             DatasetInput(
-                Dataset(each.name, each.digest[: facts.DIGEST], "engram", each.source),
-                [InputTag("mlflow.data.context", each.context)],
+                Dataset(dataset.name, dataset.digest[: facts.DIGEST], "engram", dataset.source),
+                [InputTag("mlflow.data.context", dataset.context)],
             )
-            for entry in self._each()
-            for each in facts.inputs(entry.about)
-            if (each.name, each.digest[: facts.DIGEST]) not in there
+            for entry in self._runs()
+            for dataset in facts.inputs(entry.about)
+            if (dataset.name, dataset.digest[: facts.DIGEST]) not in there
         ]
         if fresh:
             server, run_id = self._opened()
             server.client.log_inputs(run_id, fresh)
 
     def _params(self) -> dict[str, str]:
-        return facts.common([facts.params(entry.about) for entry in self._each()])
+        return facts.common([facts.params(entry.about) for entry in self._runs()])
 
     def _tags(self) -> dict[str, str]:
-        return facts.tags(self.journal, [entry.journal for entry in self._each()])
+        return facts.tags(self.journal, [entry.journal for entry in self._runs()])
 
-    def _each(self) -> Sequence[Entry]:
+    def _runs(self) -> Sequence[Entry]:
         return self.cells or (self,)
 
     def _began(self) -> float:
@@ -244,8 +248,8 @@ class Entry:
             server.client.log_batch(run_id, metrics=some)
         for names in _batches(list(params or {}), PARAMS):
             server.client.log_batch(run_id, params=[Param(name, (params or {})[name]) for name in names])
-        for each in _batches(list(tags), PARAMS):
-            server.client.log_batch(run_id, tags=each)
+        for batch in _batches(list(tags), PARAMS):
+            server.client.log_batch(run_id, tags=batch)
 
     def _opened(self) -> tuple[Server, str]:
         assert self._server is not None
@@ -253,7 +257,7 @@ class Entry:
 
 
 def _ready(target: Target, store: Store, used: bool) -> str:
-    """Create the database where it is missing or unusable; return a line on the one set aside, or an empty one."""
+    """Create the database if it is missing or unusable; return a line on the one set aside, or an empty one."""
     path = target.database
     if path is None:
         return ""
@@ -265,7 +269,7 @@ def _ready(target: Target, store: Store, used: bool) -> str:
         runs = [
             folder.parent.name
             for folder in store.folder("runs").glob(f"*/{receipt.FILE}")
-            if (found := receipt.read(folder.parent)) and found.uri == target.public_uri
+            if (last := receipt.read(folder.parent)) and last.uri == target.public_uri
         ]
         place = database.set_aside(path, runs)
         line = f"{path} could not be used ({wrong}); it is kept as {place.name}, and its runs go into a new one"
@@ -300,10 +304,10 @@ def _upload(client: Any, run_id: str, artifact: artifacts.Artifact, folder: Path
 
 
 def _store_id(store: Store) -> str:
-    """An identifier of this store, so that runs of the same name in other stores differ, on any machine."""
+    """An identifier of this store on any machine, to distinguish runs of the same name in different stores."""
     if store.mirror is not None:
         return hashlib.sha256(store.location.encode()).hexdigest()[:16]
-    folder = store.folder(FOLDER)  # it may be moved, so its path says nothing
+    folder = store.folder(FOLDER)  # it may be moved, so its path is no identifier
     path = folder / "id"
     with locked(folder / LOCK):
         if not path.exists():

@@ -21,7 +21,7 @@ VIEW = "?workflowType=machine_learning"
 
 
 class Untracked(EngramError):
-    """Runs are not tracked, for a reason worth telling."""
+    """Runs are not tracked, for the reason in the message."""
 
 
 @dataclass(frozen=True)
@@ -37,20 +37,20 @@ class Target:
 
     @property
     def database(self) -> Path | None:
-        """The SQLite file, where the tracking store is one."""
+        """The SQLite file; None if the tracking store is not one."""
         path = self.uri.removeprefix("sqlite:///")
         return None if path == self.uri or "?" in path else Path(path)
 
     @property
     def public_uri(self) -> str:
-        """The URI without a name and password in it."""
+        """The URI without user name and password."""
         parts = urlsplit(self.uri)
         if parts.username is None and parts.password is None:
             return self.uri
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
     def address(self, experiment_id: str, run_id: str) -> str:
-        """Where a person finds the run: its page on a server, else the tracking store."""
+        """The address of the run for the user: its page on a server, else the tracking store."""
         if not self.remote:
             return self.public_uri
         return f"{self.public_uri.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}{VIEW}"
@@ -62,18 +62,18 @@ def run_list(url: str, experiment_id: str) -> str:
 
 
 def target(store: Store, uri: str | None, experiment: str | None) -> Target | None:
-    """Where the runs of this store are tracked; None where that is turned off.
+    """The tracking store of this store's runs; None if tracking is turned off.
 
-    By default that is a database inside a local store. Untracked where there is no place for one, or no MLflow.
+    By default a database inside a local store. Raises Untracked if there is no place for one, or MLflow is missing.
     """
     if uri == OFF:
         return None
-    found = default_uri(store) if uri is None else absolute(uri)
+    location = default_uri(store) if uri is None else absolute(uri)
     from importlib.util import find_spec
 
     if find_spec("mlflow") is None:
         raise Untracked("tracking is off: mlflow is not installed (pip install mlflow)")
-    return Target(found, experiment or EXPERIMENT)
+    return Target(location, experiment or EXPERIMENT)
 
 
 def default_uri(store: Store) -> str:
@@ -89,7 +89,7 @@ def default_uri(store: Store) -> str:
 def rehome(store: Store) -> None:
     """Update the artifact paths in the database of a store that was moved or copied.
 
-    MLflow writes their whole path into it. To be done alone, under the lock.
+    MLflow stores absolute paths. The caller must hold the lock.
     """
     database = store.folder(FOLDER) / DATABASE
     here = (store.folder(FOLDER) / ARTIFACTS).as_uri()

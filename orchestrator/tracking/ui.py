@@ -1,6 +1,6 @@
-"""MLflow's pages on the tracking store of a local Engram store: its server, on this machine only, for as long as asked.
+"""MLflow's pages on the tracking store of a local Engram store: its server, reachable from this machine only.
 
-MLflow is started, never loaded here. The link opens the list of our runs, which is not where MLflow opens by itself.
+MLflow is started, never loaded here. The link opens the list of our runs, which is not MLflow's default page.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from orchestrator.tracking.target import ARTIFACTS, FOLDER, LOCK, VIEW, Target, 
 
 HOST = "127.0.0.1"
 PORTS = 100  # that are tried, one after another
-ATTEMPTS = 3  # at a port, where others take the ones that were free
-STARTING = 120.0  # seconds until it answers; a machine under load takes its time to load MLflow
-ENDING = 5.0  # seconds to end by itself
+ATTEMPTS = 3  # to find a port, if others take the free ones meanwhile
+STARTING = 120.0  # seconds until it answers; MLflow loads slowly on a machine under load
+ENDING = 5.0  # seconds to end after SIGTERM
 SECONDS = 5.0  # for a server to answer
 SETTINGS = {
-    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # its processes do nothing for us
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # its processes are not needed
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
     "GIT_PYTHON_REFRESH": "quiet",
@@ -39,7 +39,7 @@ SETTINGS = {
 
 
 def link(url: str, experiment: str) -> str:
-    """The list of the experiment's runs on the server at this URL; of all experiments where it has none such."""
+    """The list of the experiment's runs on the server at this URL; of all experiments if it does not have this one."""
     asked = f"{url.rstrip('/')}/api/2.0/mlflow/experiments/get-by-name?experiment_name={quote(experiment)}"
     try:
         with urllib.request.urlopen(asked, timeout=SECONDS) as answer:
@@ -49,7 +49,7 @@ def link(url: str, experiment: str) -> str:
 
 
 def check(store: Store, target: Target) -> None:
-    """Raise EngramError where there is nothing to show yet, or the database is unusable."""
+    """Raise EngramError if there is nothing to show yet, or if the database is unusable."""
     path = target.database
     if path is not None:
         if not path.exists():
@@ -58,13 +58,13 @@ def check(store: Store, target: Target) -> None:
             )
         if wrong := database.problem(path):
             raise EngramError(f"MLflow cannot use {path}: {wrong}; `engram resume` of a run in it makes it anew")
-    # Whoever has the lock, for however long, has seen to it before.
+    # A process that holds the lock has done this already.
     with suppress(BlockingIOError), locked(store.folder(FOLDER) / LOCK, wait=False):
         rehome(store)
 
 
 def log(store: Store) -> Path:
-    """What the server says."""
+    """The file of the server's output."""
     return store.folder(FOLDER) / "ui.log"
 
 
@@ -81,10 +81,10 @@ def free_port(first: int) -> int:
 
 @contextmanager
 def serving(store: Store, target: Target, first: int) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """MLflow's server on the tracking store, answering, and its port: the first one from `first` on that is free.
+    """Start MLflow's server on the tracking store; yields its process and its port, the first free one from `first` on.
 
-    It ends with the context, or should this process be killed. Where somebody takes the port while the server starts,
-    it starts again at the next one.
+    The server ends with the context, or when this process is killed. If another process takes the port while the
+    server starts, it is started again at the next one.
     """
     guard = Guard()
     server: subprocess.Popen[bytes] | None = None
@@ -94,7 +94,7 @@ def serving(store: Store, target: Target, first: int) -> Iterator[tuple[subproce
             server = _start(store, target, port, guard)
             if _answers(server, port, log(store)):
                 break
-            if attempt == ATTEMPTS or free_port(port) == port:  # the port is not what it ended for
+            if attempt == ATTEMPTS or free_port(port) == port:  # the port was not the cause of its end
                 raise EngramError(f"MLflow's server ended at once; what it said is in {log(store)}")
         assert server is not None
         yield server, port
@@ -107,7 +107,7 @@ def serving(store: Store, target: Target, first: int) -> Iterator[tuple[subproce
 def _start(store: Store, target: Target, port: int, guard: Guard) -> subprocess.Popen[bytes]:
     folder = store.folder(FOLDER)
     command = [sys.executable, "-P", "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
-    # Under gunicorn it has no endpoint for the assistant, which would run commands on this machine, and starts sooner.
+    # Under gunicorn it has no endpoint for the assistant, which would run commands on this machine, and starts faster.
     command += ["--gunicorn-opts", "--threads 4"]
     command += ["--backend-store-uri", target.uri, "--default-artifact-root", (folder / ARTIFACTS).as_uri()]
     with open(log(store), "wb") as output:
@@ -123,7 +123,7 @@ def _start(store: Store, target: Target, port: int, guard: Guard) -> subprocess.
 
 
 def _answers(server: subprocess.Popen[bytes], port: int, log: Path) -> bool:
-    """Wait until the server answers; False where it has ended instead. EngramError where it does neither in time."""
+    """Wait until the server answers; False if it has ended instead. Raises EngramError if it does neither in time."""
     deadline = time.monotonic() + STARTING
     while time.monotonic() < deadline:
         if server.poll() is not None:

@@ -1,10 +1,10 @@
-"""The uploader: a process of its own that makes MLflow say what the folders of some runs say, while they go and after.
+"""The uploader: a separate process that brings MLflow up to date with the folders of runs, during the runs and after.
 
-Loading MLflow takes seconds, a server may hang, and a program's own use of MLflow is not ours to touch; so this is no
-part of the run's driver, which starts it (`delivery.py`).
+Loading MLflow takes seconds, a server may hang, and the user's program may use MLflow itself; so this is not part of
+the run's driver, which starts it (`delivery.py`).
 
-On stdin comes the order, one line of JSON; then `end` when the runs' folders are complete, or nothing more when the
-driver has died. On stdout goes a line after each sync, and the answer.
+It reads the order from stdin, one line of JSON; then `end` when the runs' folders are complete, or the end of the
+stream when the driver has died. It writes a line to stdout after each sync, and finally the answer.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from orchestrator.tracking.server import Entry, Server, Undeliverable
 from orchestrator.tracking.target import FOLDER, Target
 from orchestrator.tracking.target import LOCK as ALL
 
-SECONDS = 5.0  # between syncs of a run that goes on
+SECONDS = 5.0  # between syncs during a run
 LAST = 8.0  # seconds that an uploader whose driver has died may still take
-LOCK = "mlflow.lock"  # in a run's folder: one uploader writes of it at a time
+LOCK = "mlflow.lock"  # in a run's folder: one uploader delivers the run at a time
 
 
 class Driver:
@@ -40,33 +40,33 @@ class Driver:
 
     def __init__(self) -> None:
         self.ended = self.dead = False
-        self._told = threading.Event()
+        self._message = threading.Event()
         self._parent = os.getppid()
         threading.Thread(target=self._listen, daemon=True).start()
 
     def wait(self, seconds: float) -> None:
-        """Wait until there is a message, or the seconds are over."""
-        if self._told.wait(seconds) or os.getppid() == self._parent:
+        """Wait for a message, for at most so many seconds."""
+        if self._message.wait(seconds) or os.getppid() == self._parent:
             return
         self._die()
 
     def _listen(self) -> None:
         if sys.stdin.readline().strip() == "end":
             self.ended = True
-            self._told.set()
+            self._message.set()
             sys.stdin.readline()
         self._die()
 
     def _die(self) -> None:
         self.dead = True
-        self._told.set()
+        self._message.set()
         timer = threading.Timer(LAST, os._exit, (1,))
         timer.daemon = True
         timer.start()
 
 
 class Uploader:
-    """The runs of one start of a driver: their cells, and before them the sweep, where there is one."""
+    """The runs of one start of a driver, preceded by their sweep, if there is one."""
 
     def __init__(self, order: Mapping[str, Any], used: bool = False) -> None:
         self.store = open_store(order["store"], create=False)
@@ -74,12 +74,12 @@ class Uploader:
         cells = [Entry(self._journal(name), self.store) for name in order["runs"]]
         self.sweep = Entry(self._journal(order["sweep"]), self.store, cells) if order["sweep"] else None
         self.entries = [*([self.sweep] if self.sweep else []), *cells]
-        self.notice = ""  # what a person should know of the tracking store
-        self._used = used  # whether MLflow has been asked for it
+        self.notice = ""  # a line on the tracking store for the user
+        self._used = used  # whether MLflow has opened it in this process
         self._server: Server | None = None
 
     def sync(self, step: Callable[[Entry], None], settled: bool) -> None:
-        """Read the logs (`settled` once nobody writes them) and apply `step` to each run; start over after an error."""
+        """Read the logs (`settled` once they are complete) and apply `step` to each run; reconnect after an error."""
         try:
             for entry in self.entries:
                 entry.read(settled)
@@ -92,7 +92,7 @@ class Uploader:
                     assert entry.receipt is not None
                     receipt.write(entry.journal.folder, entry.receipt)
                 self._server = server
-            for entry in reversed(self.entries):  # a sweep has ended when its cells have
+            for entry in reversed(self.entries):  # a sweep ends after its cells
                 step(entry)
         except Exception:
             self._server = None
@@ -101,7 +101,7 @@ class Uploader:
     def held(self, wait: bool = True) -> ExitStack:
         """Lock out other processes that deliver these runs, such as one of a killed driver.
 
-        BlockingIOError where that would have to be waited for and is not to be.
+        Raises BlockingIOError if another process has the lock and `wait` is False.
         """
         with ExitStack() as stack:
             for folder in sorted(entry.journal.folder for entry in self.entries):
@@ -113,15 +113,15 @@ class Uploader:
 
 
 def follow(uploader: Uploader, driver: Driver, acknowledge: Callable[[], None]) -> str:
-    """Sync until the run has ended or its driver is gone; return what could not be delivered, in one line."""
+    """Sync until the run has ended or its driver is gone; return the problem in one line, empty if there is none."""
     with uploader.held():
         while not (driver.ended or driver.dead):
-            with suppress(Exception):  # it is tried again, and at the end that counts
+            with suppress(Exception):  # retried, and at the end reported
                 uploader.sync(lambda entry: entry.progress("running"), settled=False)
                 acknowledge()
             driver.wait(SECONDS)
         problem = ""
-        for _ in range(2):  # a connection that has lain idle may only now turn out to be dead
+        for _ in range(2):  # an idle connection may turn out to be dead only now
             try:
                 uploader.sync(lambda entry: entry.finish(files=not driver.dead), settled=True)
                 acknowledge()
@@ -160,7 +160,7 @@ def settle(uploader: Uploader, driver: Driver, acknowledge: Callable[[], None]) 
             "runs": cells or [name],
             "sweep": name if cells else None,
         }
-        with suppress(Exception):  # it stays owed
+        with suppress(Exception):  # it stays recorded
             other = Uploader(order, used=True)
             with other.held(wait=False):
                 other.sync(lambda entry: entry.finish(files=True), settled=True)
@@ -171,14 +171,14 @@ def settle(uploader: Uploader, driver: Driver, acknowledge: Callable[[], None]) 
 
 
 def _cells(journal: Journal) -> list[str]:
-    """The runs of a sweep; none for a single run, or where it cannot be read."""
+    """The runs of a sweep; empty for a single run, or if it cannot be read."""
     with suppress(EngramError, OSError):
         return list(journal.about().get("cells", ()))
     return []
 
 
 def reason(error: BaseException, target: Target) -> str:
-    """What went wrong with MLflow, in a line."""
+    """The cause of a failure of MLflow, in one line."""
     line = " ".join(str(error).split())
     if isinstance(error, EngramError):
         return line
@@ -195,7 +195,7 @@ def reason(error: BaseException, target: Target) -> str:
 
 
 def quiet() -> None:
-    """MLflow's own messages, counts and long patience turned off."""
+    """Turn off MLflow's own messages, telemetry and retries."""
     os.environ |= {
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "DO_NOT_TRACK": "true",
@@ -208,10 +208,10 @@ def quiet() -> None:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends when its driver says so, or is gone
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends on its driver's message, or when the driver is gone
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever a library prints is no answer
+    os.dup2(2, 1)  # so that output of libraries is not taken for an answer
     order = json.loads(sys.stdin.readline())
     driver = Driver()
     with suppress(OSError):
@@ -228,7 +228,7 @@ def main() -> None:
     problem = follow(uploader, driver, acknowledge)
     with suppress(OSError):
         answers.write(json.dumps({"problem": problem, "notice": uploader.notice}) + "\n")
-    os._exit(0)  # a library's threads may hang on what it could not send
+    os._exit(0)  # threads of libraries may hang on unsent data
 
 
 if __name__ == "__main__":
