@@ -68,7 +68,7 @@ def test_what_is_passed_on_of_a_run_has_the_pattern_of_the_words_and_no_folder(e
     assert [] == [(name, secret) for name, text in said.items() for secret in SECRETS if secret in text]
     page = said["report.html"].decode()
     assert "a single training image with the words '<5 and 4 letters>' changes" in page
-    assert "'feature.words=<5 and 4 letters>'" in page
+    assert shlex.quote("feature=words:<5 and 4 letters>") in page
     assert " data=folder:scans " in page
     assert "Images of folder:scans are yours and are not shown unless asked for" in page
     (tracked_run,) = tracked(client(f"sqlite:///{engram.folder}/engram-store/mlflow/mlflow.db"))
@@ -82,7 +82,7 @@ def test_the_page_with_images_has_the_words_and_still_no_folder(engram: Here, ru
     engram("report", run.name, "--show-images")
     page = html.unescape((run / "report-with-images.html").read_text())
     assert "the words 'ZORRO QUUX' changes" in page
-    assert shlex.quote("feature.words=ZORRO QUUX") in page
+    assert shlex.quote("feature=words:ZORRO QUUX") in page
     assert "ward-seven" not in page
     assert "ZORRO" not in (run / "report.html").read_text()
 

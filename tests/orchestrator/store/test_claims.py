@@ -122,7 +122,7 @@ def test_of_drivers_that_start_at_once_one_gets_the_run(bucket: Bucket) -> None:
 
 def test_a_claim_is_kept_up_and_its_loss_is_noticed(bucket: Bucket) -> None:
     with claims.claim(bucket, RUN, beat=0.1) as claim:
-        [mine] = bucket.objects("claims")
+        [mine] = bucket.objects(f"claims/{RUN}")
         bucket.delete(mine.name)
         assert eventually(lambda: bucket.holds(mine.name))
         elsewhere(bucket, held=False)  # one that will give way
@@ -137,7 +137,7 @@ def test_a_server_that_is_away_takes_no_claim_away(bucket: Bucket, s3: Server) -
         s3.stop()
         time.sleep(0.5)
         s3.start()
-        assert eventually(lambda: 1 == len(bucket.objects("claims")))
+        assert eventually(lambda: 1 == len(bucket.objects(f"claims/{RUN}")))
         assert not claim.lost
 
 
