@@ -168,7 +168,7 @@ def _store(location: str) -> Check:
 
 def _tracking(location: str, uri: str | None) -> Check:
     from orchestrator.spec.addresses import absolute
-    from orchestrator.tracking.target import DATABASE, FOLDER, OFF, Target
+    from orchestrator.tracking.tracking_store import DATABASE, FOLDER, OFF, Target
 
     if uri == OFF:
         return Check("tracking", True, "off")

@@ -25,7 +25,7 @@ def ui(
     """
     from orchestrator.errors import EngramError
     from orchestrator.tracking import ui
-    from orchestrator.tracking.target import target
+    from orchestrator.tracking.tracking_store import target
 
     def announce(link: str, hint: str = "") -> None:
         if json:

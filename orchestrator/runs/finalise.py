@@ -17,7 +17,7 @@ from orchestrator.runs.session import Session
 from orchestrator.scheduling.stop import Stop
 from orchestrator.spec.execution import Execution
 from orchestrator.tracking.delivery import Delivery, addresses
-from orchestrator.tracking.target import Untracked, target
+from orchestrator.tracking.tracking_store import Untracked, target
 
 HURRY = 5.0  # seconds that tracking may still take when an interrupted run is to end
 

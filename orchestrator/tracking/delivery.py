@@ -25,7 +25,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.store import DEFAULT_STORE, Store
 from orchestrator.tracking import artifacts, database
 from orchestrator.tracking.progress_log import is_end, is_news
-from orchestrator.tracking.target import EXPERIMENT, FOLDER, Target, default_uri
+from orchestrator.tracking.tracking_store import EXPERIMENT, FOLDER, Target, default_uri
 
 ROOT = Path(__file__).resolve().parents[1]
 # Our packages are loaded before others of the same name, and hide no library.

@@ -26,7 +26,7 @@ from orchestrator.store import Store
 from orchestrator.store.lock import locked
 from orchestrator.tracking import artifacts, database, facts, note
 from orchestrator.tracking.progress_log import Point, ProgressLog
-from orchestrator.tracking.target import ARTIFACTS, DATABASE, FOLDER, LOCK, Target, rehome
+from orchestrator.tracking.tracking_store import ARTIFACTS, DATABASE, FOLDER, LOCK, Target, rehome
 
 METRICS, PARAMS = 1000, 100  # in one request at most
 STATUS = {"running": "RUNNING", "finished": "FINISHED", "failed": "FAILED"}  # anything else was KILLED

@@ -22,7 +22,7 @@ from orchestrator.executors.guard import Guard
 from orchestrator.store import Store
 from orchestrator.store.lock import locked
 from orchestrator.tracking import database
-from orchestrator.tracking.target import ARTIFACTS, FOLDER, LOCK, VIEW, Target, rehome, run_list
+from orchestrator.tracking.tracking_store import ARTIFACTS, FOLDER, LOCK, VIEW, Target, rehome, run_list
 
 HOST = "127.0.0.1"
 PORTS = 100  # that are tried, one after another

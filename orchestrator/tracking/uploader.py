@@ -27,8 +27,8 @@ from orchestrator.store import open_store
 from orchestrator.store.lock import locked
 from orchestrator.tracking import database
 from orchestrator.tracking.server import Entry, Server, Undeliverable
-from orchestrator.tracking.target import FOLDER, Target
-from orchestrator.tracking.target import LOCK as ALL
+from orchestrator.tracking.tracking_store import FOLDER, Target
+from orchestrator.tracking.tracking_store import LOCK as ALL
 
 SECONDS = 5.0  # between syncs during a run
 LAST = 8.0  # seconds that an uploader whose driver has died may still take

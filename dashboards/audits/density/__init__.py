@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dashboards.audits.density.distribution import distribution
 from dashboards.audits.density.duplicates import duplicates
 from dashboards.audits.density.kernel_density import kernel_density
-from dashboards.audits.density.labels import labels
 from dashboards.audits.density.learning_curve import learning_curve
 from dashboards.audits.density.losses import losses
 from dashboards.audits.density.observed import Observed
@@ -15,6 +14,7 @@ from dashboards.audits.density.outliers import outliers
 from dashboards.audits.density.pictures import pictures
 from dashboards.audits.density.ratios import ratios
 from dashboards.audits.density.score_statistics import Statistics
+from dashboards.audits.density.scores_by_class import labels
 from dashboards.audits.density.significance import significance
 from dashboards.audits.density.sweep_cells import cells
 from dashboards.figure import Figure

@@ -20,7 +20,7 @@ from orchestrator.run_folder.receipt import Receipt
 from orchestrator.store import open_store
 from orchestrator.tracking import artifacts, database
 from orchestrator.tracking.delivery import delivered
-from orchestrator.tracking.target import Target
+from orchestrator.tracking.tracking_store import Target
 from tests.conftest import Copied
 from tests.orchestrator.tracking.test_tracking import TOYS, shell
 from tests.orchestrator.tracking.test_uploader import Place

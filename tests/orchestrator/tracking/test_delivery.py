@@ -20,7 +20,7 @@ from orchestrator.spec.specification import Spec
 from orchestrator.store import Store, open_store
 from orchestrator.tracking import artifacts, delivery
 from orchestrator.tracking.delivery import Delivery, addresses, delivered
-from orchestrator.tracking.target import Target
+from orchestrator.tracking.tracking_store import Target
 
 URI = "http://ann:secret@host:5000"
 TARGET = Target(URI, "wards")

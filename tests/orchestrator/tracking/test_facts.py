@@ -16,7 +16,7 @@ from orchestrator.spec.fields import plain
 from orchestrator.store import open_store
 from orchestrator.tracking import artifacts, facts
 from orchestrator.tracking.facts import Input
-from orchestrator.tracking.target import Target, run_list
+from orchestrator.tracking.tracking_store import Target, run_list
 from tasks import schemas
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.datasets.dataset import Dataset

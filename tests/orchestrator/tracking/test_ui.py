@@ -18,7 +18,7 @@ import pytest
 from orchestrator.store import open_store
 from orchestrator.store.lock import locked
 from orchestrator.tracking import ui
-from orchestrator.tracking.target import Target
+from orchestrator.tracking.tracking_store import Target
 from tests.conftest import Copied
 from tests.orchestrator.tracking.test_tracking import marked, shell
 from tests.orchestrator.tracking.test_uploader import Place

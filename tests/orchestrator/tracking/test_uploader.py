@@ -20,7 +20,7 @@ from orchestrator.store.lock import locked
 from orchestrator.tracking import database
 from orchestrator.tracking.delivery import delivered
 from orchestrator.tracking.server import Server, Undeliverable
-from orchestrator.tracking.target import Target
+from orchestrator.tracking.tracking_store import Target
 from orchestrator.tracking.uploader import Uploader, follow, reason
 from tests.conftest import Copied
 from tests.support.mlflow_server import client, tracked
