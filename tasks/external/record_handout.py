@@ -67,7 +67,7 @@ def write(folder: Path, sets: Iterable[tuple[str, Records]]) -> pa.Table:
 
 def lines(records: Records) -> bytes:
     """JSON Lines of records, the fields in the order of the schema."""
-    return "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records.each()).encode()
+    return "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records.as_dicts()).encode()
 
 
 def listed(rows: list[tuple[str, str, int]]) -> bytes:
