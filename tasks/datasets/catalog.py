@@ -234,7 +234,7 @@ def located(name: str, shape: Options) -> tuple[str, Source]:
 
 
 def usual(name: str, shape: Options) -> Source:
-    """One of the usual sets inside ENGRAM_DATA; DatasetError, with the folders searched and how to fetch it, if absent."""
+    """One of the usual sets inside ENGRAM_DATA; DatasetError, with the folders searched, where it is absent."""
     root = os.environ.get("ENGRAM_DATA", "")
     folders = [place for layout in LAYOUTS[name] for place in candidates(Path(root), layout)] if root else []
     for place in folders:
