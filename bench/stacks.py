@@ -178,7 +178,7 @@ def room(data: Images, place: torch.device, models: int) -> Iterator[Row]:
     with hardware.exactly(place):
         workload = classifiers(data, place)
         need = memory.need(lambda count: rehearsed(workload, count), place)
-        predicted = need.fixed + models * need.each
+        predicted = need.fixed + models * need.per_model
         release()
         eager = memory.taken(lambda: rehearsed(workload, models), place)
         release()

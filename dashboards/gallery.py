@@ -59,7 +59,7 @@ def reason(run: Run, error: Exception) -> str:
 
 def texts(records: Records, group: str = "") -> Iterator[Record]:
     """The records, each with all its fields but the id, which is the title; a long value is cut."""
-    for each in records.each():
+    for each in records.as_dicts():
         fields = [(name, shortened(value)) for name, value in each.items() if name != ID]
         yield Record(each[ID], tuple(fields), group)
 

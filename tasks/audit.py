@@ -20,12 +20,12 @@ Tone = Literal["accused", "cleared", "open"]
 
 
 class UndeclaredAnswer(ValueError):
-    """A verdict has an answer that its audit does not declare: one line for its author."""
+    """A verdict has an answer that its audit does not declare; the message is one line for the audit's author."""
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """What an answer says in a few words, and whether it accuses the model, clears it, or leaves the question open."""
+    """The meaning of an answer in a few words, and whether it accuses the model, clears it, or leaves it open."""
 
     words: str
     tone: Tone = "open"
@@ -62,9 +62,9 @@ class Audit:
     shape and shrinks data, epochs and members to seconds, on embedded data. `verdict(config, summary)` reads the
     answer off the summary table; `answers` are all that it may give, those of ANSWERS unless the audit has its own.
 
-    A preset is a config, or a tuple of them: then it is a sweep with a cell for each. `probes(config)` yields what a
-    model is asked about, set by set: (name of the set, pictures) or, of all sets, (name, records). `measures` are those
-    of which the plan is made, where it is made of measures.
+    A preset is a config, or a tuple of configs: a sweep with a cell for each. `probes(config)` yields the sets that a
+    model is evaluated on as (name of the set, images) or, for all sets, (name, records). `measures` are the measures
+    that the plan is made of, if any.
     """
 
     config: type
@@ -82,7 +82,7 @@ class Audit:
                 raise ValueError(f"preset {name!r} is an empty tuple; it must hold at least one config")
 
     def answer(self, config: Any, summary: pa.Table) -> Verdict | None:
-        """The verdict; None where the audit gives none. UndeclaredAnswer where it is none of `answers`."""
+        """The verdict; None where the audit gives none. UndeclaredAnswer where its answer is not one of `answers`."""
         verdict = None if self.verdict is None else self.verdict(config, summary)
         if verdict is not None and verdict.answer not in self.answers:
             declared = ", ".join(self.answers) or "none"
@@ -90,6 +90,6 @@ class Audit:
         return verdict
 
     def cells(self, preset: str) -> tuple[Any, ...]:
-        """The configs of this preset, each of which is a run of its own."""
-        found = self.presets[preset]
-        return found if isinstance(found, tuple) else (found,)
+        """The configs of this preset, one per run."""
+        cells = self.presets[preset]
+        return cells if isinstance(cells, tuple) else (cells,)

@@ -1,9 +1,9 @@
-"""Where the trainings of a call may go on from, and what they leave behind for others to go on from.
+"""Checkpoints that the trainings of a call may continue from, and those that they leave for later links.
 
-A long training is a chain of links, each a job "this training, up to epoch e". Where a link goes on from does not bear
-on its result, so it is in no config and no key. Whoever sends a call says what there is (`under`). The task that trains
-asks, by the job's index in `configs`, for states that it may go on from (`given`), and hands over the one at its end
-(`leave`). A state is bytes whose meaning is the task's own. Outside a run nothing is given and nothing is kept.
+A long training is a chain of links, each a job "this training, up to epoch e". Where a link continues from does not
+bear on its result, so it is in no config and no key. The sender of a call provides the checkpoints (`under`). The
+training task reads, by the job's index in `configs`, the states that it may continue from (`given`), and hands over the
+one at its end (`leave`). A state is bytes whose meaning is the task's own. Outside a run none are given and none kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Leave = Callable[[bytes], None]
 class Link:
     """The checkpoints before one job, the nearest first, each read when needed.
 
-    `leave` takes the state at its end; None where nobody would go on from there.
+    `leave` takes the state at its end; None where no link continues from there.
     """
 
     given: Callable[[], Iterable[bytes]] = tuple
@@ -33,7 +33,7 @@ _NONE = Link()
 
 @contextmanager
 def under(links: Sequence[Link]) -> Iterator[None]:
-    """Give the jobs of a call these links inside, in the order of its `configs`."""
+    """Inside the context, give the jobs of a call these links, in the order of its `configs`."""
     token = _links.set(links)
     try:
         yield

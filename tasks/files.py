@@ -1,6 +1,6 @@
-"""A file of the user's: how it is found, and what it is.
+"""A user's file, located by its path and identified by its digest.
 
-The path says where to look; the digest of its bytes says what was found, and is all that a key sees.
+Only the digest, SHA-256 of the file's bytes, is part of a key.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 
 from tasks.pinnable import Unavailable
 
-# In the metadata of a config's field whose text is the user's own secret: what of the text others are told instead.
+# In the metadata of a config's field with a user's secret text: the function that makes the text shown to others.
 WITHHELD = "withheld"
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -65,8 +65,8 @@ class File:
 def pin(file: File, known: MutableMapping[str, str] | None = None) -> File:
     """The file by its absolute path, so that any process finds it, with the digest of its bytes.
 
-    `known` remembers digests by path, size and time of change; the caller keeps it between runs. A FileError where the
-    file is not there, or not what a digest given already says.
+    `known` remembers digests by path, size and time of change; the caller keeps it between runs. FileError where the
+    file is not there, or does not have the digest given already.
     """
     path = expanded(file.path).absolute()
     known = {} if known is None else known
@@ -120,8 +120,8 @@ def unreadable(path: Path, error: Exception) -> FileError:
     return FileError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}")
 
 
-def check(file: File, found: str) -> None:
-    if file.digest and file.digest != found:
+def check(file: File, digest: str) -> None:
+    if file.digest and file.digest != digest:
         raise FileError(
-            f"file {file.path!r} is not the one that was pinned: its content has digest {found}, not {file.digest}"
+            f"file {file.path!r} is not the one that was pinned: its content has digest {digest}, not {file.digest}"
         )

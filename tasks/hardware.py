@@ -1,4 +1,4 @@
-"""What computes in this process: the device, how exactly it rounds, on how many threads, and with which memory."""
+"""The hardware of this process: its device, rounding, threads and memory."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def name(place: torch.device) -> str:
 
 
 def available_memory(system: Path = Path("/")) -> int:
-    """The bytes of the host's memory that can be had without taking any from others: what files fill is given back.
+    """The bytes of the host's memory that are available without swapping, the page cache included.
 
-    As many as a container may have, where this process is in one. `system` is where Linux tells of both.
+    At most the limit of the container, where this process is in one. `system` is the root of Linux's `proc` and `sys`.
     """
     try:
-        told = numbers_of(system / "proc/meminfo")
-        available = told["MemAvailable:"] * 1024
+        numbers = numbers_of(system / "proc/meminfo")
+        available = numbers["MemAvailable:"] * 1024
     except (OSError, KeyError):  # no Linux
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     group = system / "sys/fs/cgroup"
@@ -51,14 +51,14 @@ def available_memory(system: Path = Path("/")) -> int:
 
 
 def numbers_of(table: Path) -> dict[str, int]:
-    """The first number behind each name of a table of Linux's."""
+    """The first number after each name in one of Linux's tables."""
     lines = (line.split() for line in table.read_text().splitlines())
     return {words[0]: int(words[1]) for words in lines if len(words) > 1 and words[1].isdecimal()}
 
 
 @contextmanager
 def exactly(place: torch.device) -> Iterator[None]:
-    """Inside, float32 products are exact float32 and repeated work gives equal bits, on a GPU where its libraries can.
+    """Compute float32 products in exact float32 and repeated work with equal bits, on a GPU where its libraries can.
 
     By default torch rounds the factors of convolutions to 10 bits (TF32) there. On a CPU, one thread, and freed memory
     is kept for the next step (for good: it makes a third of a convolutional network's step).
@@ -87,7 +87,7 @@ def exactly(place: torch.device) -> Iterator[None]:
 
 @contextmanager
 def full_float32() -> Iterator[None]:
-    """Inside, float32 products round as float32: no TF32 on a GPU, no bfloat16 on a CPU. Afterwards as before.
+    """Round float32 products as float32, without TF32 on a GPU or bfloat16 on a CPU; restore the settings afterwards.
 
     Both ways in which torch lets a user ask for less are put back, `set_float32_matmul_precision` and
     `torch.backends.*.fp32_precision`; torch refuses to multiply where the two contradict each other.
@@ -128,7 +128,7 @@ def threads(count: int) -> Iterator[None]:
 
 @cache
 def keep_freed_memory() -> bool:
-    """Keep what is freed from now on, in this process, for what it computes next; whether its C library can.
+    """Keep memory that is freed from now on in this process for later use; return whether its C library can.
 
     The activations of a minibatch are megabytes that come and go with every step. glibc gives such blocks back to the
     system at once and has them filled with zeros, page by page, when they are asked for again, which is a third of a

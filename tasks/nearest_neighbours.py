@@ -211,7 +211,7 @@ def largest_of(name: str, rows: Tensor) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Shortlist:
     """Candidates of some queries: every point that is left out has at least the last score.
 
     Scores (q, m) rise, and each is within `error` (q,) of a quantity that orders the points as their distances do.
@@ -240,15 +240,15 @@ class Search:
         m: int,
         candidates: Candidates,
     ) -> None:
-        """Put the answers to those queries in their places, beginning with m candidates each."""
+        """Write the results of those queries to their places, beginning with m candidates each."""
         unsure = []
         find = candidates(self, m)
         together = max(1, self.sizes.queries // (4 * self.points.shape[1] + 24 * m))
         for some in parts(which, together):
             queries = self.queries[some.to(self.queries.device)] if len(some) < len(self.queries) else self.queries
             queries = queries.to(self.place)
-            found = find(self.frame.moved(queries))
-            settled, nearest_distances, nearest_rows = self.settle(queries, found, rows.shape[1])
+            shortlist = find(self.frame.moved(queries))
+            settled, nearest_distances, nearest_rows = self.settle(queries, shortlist, rows.shape[1])
             places = some[settled].numpy()
             distances[places], rows[places] = nearest_distances, nearest_rows
             unsure.append(some[~settled])
@@ -256,21 +256,23 @@ class Search:
         if len(again):
             self.fill(distances, rows, again, min(WIDER * m, len(self.points)), by_torch)
 
-    def settle(self, queries: Tensor, found: Found, k: int) -> tuple[Tensor, NDArray[np.float64], NDArray[np.int64]]:
-        """Which of the queries (q,) have all they need among their candidates, and the distances and rows of those.
+    def settle(
+        self, queries: Tensor, shortlist: Shortlist, k: int
+    ) -> tuple[Tensor, NDArray[np.float64], NDArray[np.int64]]:
+        """The mask of the queries (q,) whose nearest points are among their candidates, and their distances and rows.
 
         The k best by score are at most error further than their score says, and no point left out is nearer than the
         last score less the error.
         """
-        scores, m = found.scores.double(), found.scores.shape[1]
-        enough = scores[:, k - 1] + 2 * found.error
+        scores, m = shortlist.scores.double(), shortlist.scores.shape[1]
+        enough = scores[:, k - 1] + 2 * shortlist.error
         settled = (scores[:, -1] > enough) | (m == len(self.points))
         needed = (scores <= enough[:, None]).sum(1)
         distances = np.empty((int(settled.sum()), k))
         rows = np.empty(distances.shape, dtype=np.int64)
         done = 0
         for some in parts(torch.nonzero(settled).flatten(), max(1, self.sizes.scores // m)):
-            near = found.rows[some, : int(needed[some].max())].sort(1).values  # so that a stable sort breaks ties
+            near = shortlist.rows[some, : int(needed[some].max())].sort(1).values  # so that a stable sort breaks ties
             measured = self.measured(queries, some, near)
             best = measured.sort(dim=1, stable=True)
             distances[done : done + len(some)] = best.values[:, :k].cpu().numpy()
@@ -310,7 +312,7 @@ class Search:
             yield first, self.frame.moved(some, tile[: len(some)])
 
 
-Find = Callable[[Tensor], Found]
+Find = Callable[[Tensor], Shortlist]
 Candidates = Callable[[Search, int], Find]
 
 
@@ -321,7 +323,7 @@ def norms(rows: Tensor) -> Tensor:
 
 
 def gamma(d: int) -> float:
-    """How far a float32 sum of d products may be from the true one, relative to |x| |y|; infinite past its validity."""
+    """The error bound of a float32 sum of d products, relative to |x| |y|; infinite outside its range of validity."""
     return d * UNIT / (1 - d * UNIT) if d * UNIT < 0.5 else float("inf")
 
 
@@ -334,7 +336,7 @@ def by_torch(search: Search, m: int) -> Find:
     """Scores |y|^2 / 2 - x.y, which order points y as their distances |x - y| do, a tile of them at a time."""
     affine = products(search.place, torch.float32).affine
 
-    def find(queries: Tensor) -> Found:
+    def find(queries: Tensor) -> Shortlist:
         best = Best.none(len(queries), m, search.place)
         opposite, widest = -queries, torch.zeros((), dtype=torch.float64, device=search.place)
         for first, tile in search.tiles():
@@ -351,7 +353,7 @@ def by_torch(search: Search, m: int) -> Find:
         own, d = norms(queries), queries.shape[1]
         # The rounding of the dot product, of both rows' coordinates, of |y|^2 / 2 and of the sum.
         error = (gamma(d) + 8 * UNIT) * own * widest + 8 * UNIT * widest**2 + below_rounding(d, own)
-        return Found(*best.sorted(), error)
+        return Shortlist(*best.sorted(), error)
 
     return find
 
@@ -423,7 +425,7 @@ def by_faiss(search: Search, m: int) -> Find:
         widest = max(widest, float(norms(tile).max()))
         index.add(tile.cpu().numpy())
 
-    def find(queries: Tensor) -> Found:
+    def find(queries: Tensor) -> Shortlist:
         before = faiss.omp_get_max_threads()
         faiss.omp_set_num_threads(1)
         try:
@@ -432,6 +434,6 @@ def by_faiss(search: Search, m: int) -> Find:
             faiss.omp_set_num_threads(before)
         own, d = norms(queries), queries.shape[1]
         error = (gamma(d) + 16 * UNIT) * (own + widest) ** 2 + below_rounding(d, own)
-        return Found(torch.from_numpy(squares).to(search.place), torch.from_numpy(rows).to(search.place), error)
+        return Shortlist(torch.from_numpy(squares).to(search.place), torch.from_numpy(rows).to(search.place), error)
 
     return find

@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its two-sided interval over `n` independent units; None where there is none."""
+    """A value with its two-sided interval over `n` independent units; None where undefined."""
 
     value: float | None
     low: float | None
@@ -62,22 +62,22 @@ def mean(values: ArrayLike, confidence: float = 0.95) -> Estimate:
 
 
 def jackknife(value: float, without: Sequence[float], confidence: float = 0.95) -> Estimate:
-    """A statistic of n units, with the interval that leaving each of them out gives.
+    """A statistic of n units with its jackknife interval, from the values without each unit in turn.
 
         value +- t(n - 1) sqrt((n - 1) / n sum over units of (without the unit - mean of these)^2)
 
-    The value is not corrected for bias. None where it is NaN; no interval for n = 1, nor where one of these is not
+    The value is not corrected for bias. None where it is NaN; no interval for n = 1, nor where one of the values is not
     finite. Tukey 1958; Efron & Stein 1981: on average the variance is no smaller than that of n - 1 units.
     """
     n = len(without)
     if np.isnan(value):
         return Estimate(None, None, None, n)
-    each = np.asarray(without, dtype=np.float64)
-    if n < 2 or not np.isfinite([value, *each]).all():
+    values = np.asarray(without, dtype=np.float64)
+    if n < 2 or not np.isfinite([value, *values]).all():
         return Estimate(value, None, None, n)
     from scipy import stats
 
-    error = np.sqrt((n - 1) / n * np.sum((each - each.mean()) ** 2))
+    error = np.sqrt((n - 1) / n * np.sum((values - values.mean()) ** 2))
     half = float(stats.t.ppf((1 + confidence) / 2, n - 1) * error)
     return Estimate(value, value - half, value + half, n)
 
@@ -184,10 +184,10 @@ def correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -
         return Correlation(Estimate(None, None, None, n), None)
     from scipy import stats
 
-    found = stats.pearsonr(a, b)
-    interval = found.confidence_interval(confidence)
-    estimate = Estimate(float(found.statistic), float(interval.low), float(interval.high), n)
-    return Correlation(estimate, float(found.pvalue))
+    pearson = stats.pearsonr(a, b)
+    interval = pearson.confidence_interval(confidence)
+    estimate = Estimate(float(pearson.statistic), float(interval.low), float(interval.high), n)
+    return Correlation(estimate, float(pearson.pvalue))
 
 
 def rank_correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Correlation:
@@ -200,14 +200,15 @@ def rank_correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.
     a, b = _finite(first), _finite(second)
     from scipy import stats
 
-    found = correlation(stats.rankdata(a), stats.rankdata(b), confidence)
-    value, n = found.estimate.value, found.estimate.n
+    of_ranks = correlation(stats.rankdata(a), stats.rankdata(b), confidence)
+    value, n = of_ranks.estimate.value, of_ranks.estimate.n
     if value is None:
-        return found
+        return of_ranks
     half = stats.norm.ppf((1 + confidence) / 2) * np.sqrt((1 + value**2 / 2) / (n - 3))
     with np.errstate(divide="ignore"):
         centre = np.arctanh(np.clip(value, -1, 1))
-    return Correlation(Estimate(value, float(np.tanh(centre - half)), float(np.tanh(centre + half)), n), found.p_value)
+    estimate = Estimate(value, float(np.tanh(centre - half)), float(np.tanh(centre + half)), n)
+    return Correlation(estimate, of_ranks.p_value)
 
 
 def false_discovery_adjusted(p_values: ArrayLike) -> Array:

@@ -5,9 +5,9 @@ FOLDER/training/patient001/patient001_4d.nii.gz      (x, y, slices, frames), or 
 FOLDER/testing/patient101/...                        the same; the folder need not be there
 FOLDER/field_strengths.csv                           columns patient and tesla: `patient001,1.5` or `1,1.5`, then 3
 
-ACDC does not say at which field strength a patient was examined: whoever knows it writes the table, which names every
-patient there is. Where FOLDER is called `database`, as ACDC unpacks, the table may lie beside it. The challenge's other
-files, one for each annotated frame, are not read.
+ACDC does not publish the field strength of each examination, so the user writes the table, which must name every
+patient. Where FOLDER is called `database`, as ACDC unpacks, the table may lie beside it. The challenge's other files,
+one for each annotated frame, are not read.
 
 Training images are all slices of all frames of the training patients of that field strength: patient by patient in the
 order of their numbers, of each frame by frame, of each slice by slice. Liu & Tsaftaris 2020, section 4.2, count 7,936
@@ -84,21 +84,21 @@ class Patient:
 
 @dataclass(frozen=True)
 class AcdcContent:
-    """The patients of one field strength; their volumes, gigabytes when unpacked, are read when they are asked for."""
+    """The patients of one field strength; their volumes, gigabytes when unpacked, are read on demand."""
 
     training: tuple[Patient, ...]
     testing: tuple[Patient, ...]  # none: a central slice of each training patient is the test split
 
     def digest(self) -> str:
-        """Of the files' bytes in the patients' order, their numbers and groups; of no path. Nothing is decoded."""
-        told = [
+        """The digest of the files' bytes in patient order, the numbers and groups; no path. Nothing is decoded."""
+        splits = [
             [
                 (patient.number, GROUPS[patient.label], sha)
-                for patient, sha in zip(some, each_of(some, digest), strict=True)
+                for patient, sha in zip(split, in_threads(split, digest), strict=True)
             ]
-            for some in (self.training, self.testing)
+            for split in (self.training, self.testing)
         ]
-        return digest_of(RULE, [json.dumps(told).encode()])
+        return digest_of(RULE, [json.dumps(splits).encode()])
 
     def images(self) -> Images:
         images, labels, numbers = slices(self.training)
@@ -109,7 +109,7 @@ class AcdcContent:
 def source(folder: Path, tesla: Tesla) -> Source | None:
     """The folder's patients of this field strength; None where it has no training patients at all.
 
-    A DatasetError naming the file that is absent or not as it should be; no volume is read.
+    Raises DatasetError, naming the file that is absent or malformed; no volume is read.
     """
     if not (folder / TRAINING).is_dir():
         return None
@@ -141,10 +141,10 @@ def field_strengths(table: Path) -> dict[int, Tesla]:
             rows = csv.DictReader(text, skipinitialspace=True)
             if not {"patient", "tesla"} <= set(rows.fieldnames or ()):
                 raise DatasetError(f"{table} has the columns {rows.fieldnames or []}; patient and tesla must be there")
-            found: dict[int, Tesla] = {}
+            strengths: dict[int, Tesla] = {}
             for row in rows:
                 number, tesla = entry(row, f"{table}, line {rows.line_num}")
-                if found.setdefault(number, tesla) != tesla:
+                if strengths.setdefault(number, tesla) != tesla:
                     raise DatasetError(
                         f"{table}, line {rows.line_num} gives patient {number:03} another field strength"
                     )
@@ -152,7 +152,7 @@ def field_strengths(table: Path) -> dict[int, Tesla]:
         raise DatasetError(f"{table} cannot be read: {error.strerror or error}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise DatasetError(f"{table} is no table in UTF-8: {error}") from None
-    return found
+    return strengths
 
 
 def entry(row: Mapping[str, str | None], at: str) -> tuple[int, Tesla]:
@@ -168,7 +168,7 @@ def entry(row: Mapping[str, str | None], at: str) -> tuple[int, Tesla]:
 
 
 def patients(split: Path, strengths: Mapping[int, Tesla], table: Path, tesla: Tesla) -> Iterator[Patient]:
-    """The split's patients of this field strength by their numbers; all that lie there must be in the table."""
+    """The split's patients of this field strength in the order of their numbers; the table must name every patient."""
     for number, folder in folders(split):
         if number not in strengths:
             raise DatasetError(f"{table} does not name {folder.name} of {split}; give its field strength, 1.5 or 3")
@@ -180,16 +180,16 @@ def folders(split: Path) -> Iterator[tuple[int, Path]]:
     """The patients' folders by their numbers, ascending; none where the split is not there."""
     if not split.is_dir():
         return
-    found: dict[int, Path] = {}
+    folder_of: dict[int, Path] = {}
     for path in sorted(split.iterdir()):
         name = PATIENT.fullmatch(path.name)
-        if name and path.is_dir() and found.setdefault(int(name[1]), path) != path:
-            raise DatasetError(f"{path} is a second folder of patient {int(name[1])}; {found[int(name[1])]} is one")
-    yield from sorted(found.items())
+        if name and path.is_dir() and folder_of.setdefault(int(name[1]), path) != path:
+            raise DatasetError(f"{path} is a second folder of patient {int(name[1])}; {folder_of[int(name[1])]} is one")
+    yield from sorted(folder_of.items())
 
 
 def read_patient(folder: Path, number: int) -> Patient:
-    """The patient of this folder, whose files are there."""
+    """The patient of this folder; DatasetError where a file is missing."""
     label = group(folder / INFO)
     packed = folder / f"{folder.name}_4d.nii.gz"
     path = packed if packed.is_file() else packed.with_suffix("")
@@ -217,15 +217,15 @@ def group(info: Path) -> int:
 
 
 def slices(patients: Sequence[Patient]) -> tuple[Pixels, Labels, NDArray[np.int64]]:
-    """All slices of all frames (n, SIDE, SIDE, 1), with the index of each one's group and its patient's number.
+    """All slices of all frames (n, SIDE, SIDE, 1), the index of each slice's group and the number of its patient.
 
-    Beside these no more than a few volumes are in memory.
+    Beside the slices no more than a few volumes are in memory.
     """
     opened = [header(patient.path) for patient in patients]
     counts = [volume.shape[2] * volume.shape[3] for volume in opened]
     out = np.empty((sum(counts), SIDE, SIDE, 1), np.uint8)
     parts = np.split(out, np.cumsum(counts)[:-1])
-    for _ in each_of(list(zip(patients, opened, parts, strict=True)), lambda each: fill(*each)):
+    for _ in in_threads(list(zip(patients, opened, parts, strict=True)), lambda volume: fill(*volume)):
         pass
     labels, numbers = (
         np.repeat(np.array(values, np.int64), counts)
@@ -235,14 +235,14 @@ def slices(patients: Sequence[Patient]) -> tuple[Pixels, Labels, NDArray[np.int6
 
 
 def central(patients: Sequence[Patient], images: Pixels, numbers: NDArray[np.int64]) -> tuple[Pixels, Labels]:
-    """Of each patient's images the central slice of the first frame, with the index of its group."""
+    """The central slice of the first frame of each patient, with the index of its group."""
     first = np.searchsorted(numbers, [patient.number for patient in patients])
     middle = [header(patient.path).shape[2] // 2 for patient in patients]
     return images[first + middle], np.array([patient.label for patient in patients], np.int64)
 
 
 def header(path: Path) -> Any:
-    """The file as nibabel opens it: its shape is known, its values are not read yet. All is refused that is not 4-D."""
+    """The file opened by nibabel, with its shape but without its values; DatasetError unless it has four axes."""
     try:
         import nibabel
     except ImportError:
@@ -256,7 +256,7 @@ def header(path: Path) -> Any:
     if len(opened.shape) != 4 or 0 in opened.shape:
         shape = " x ".join(map(str, opened.shape))
         raise DatasetError(f"{path} is {shape}; it must have four axes: x, y, slices and frames")
-    # Room is made for what a header tells of: a damaged one may tell of terabytes.
+    # Memory is allocated by the header, which in a damaged file may announce terabytes.
     most = path.stat().st_size * (DEFLATED if path.suffix == ".gz" else 1)
     if math.prod(opened.shape) * opened.get_data_dtype().itemsize > most:
         shape = " x ".join(map(str, opened.shape))
@@ -295,7 +295,7 @@ def fill(patient: Patient, opened: Any, out: Pixels) -> None:
 
 
 def centred(length: int) -> tuple[slice, slice]:
-    """Which part of so many pixels is shown, and where in SIDE; of an odd rest the larger half lies behind."""
+    """The part of so many pixels that is kept, and its place in SIDE; the larger half of an odd rest comes last."""
     kept = min(length, SIDE)
     taken, put = (length - kept) // 2, (SIDE - kept) // 2
     return slice(taken, taken + kept), slice(put, put + kept)
@@ -309,8 +309,8 @@ def digest(patient: Patient) -> str:
         raise DatasetError(f"{patient.path} cannot be read: {error.strerror or error}") from None
 
 
-def each_of(items: Sequence[T], read: Callable[[T], R]) -> Iterator[R]:
-    """What is read of each, in order, by a few threads: hashing, unpacking and sorting all leave the interpreter."""
+def in_threads(items: Sequence[T], read: Callable[[T], R]) -> Iterator[R]:
+    """`read` of each item, in order, by a few threads: hashing, unpacking and sorting release the interpreter."""
     pool = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1))
     try:
         yield from pool.map(read, items)

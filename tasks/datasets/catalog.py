@@ -1,6 +1,6 @@
 """Data sets by name: finding and pinning them, loading them, and opening their pictures by rows.
 
-After the name may stand the shape that its images are brought to: `folder:scans#64x64#grey`.
+The name may end with the shape that its images are brought to: `folder:scans#64x64#grey`.
 ENGRAM_DATA names the folder in which the usual sets lie; the embedded ones are always there.
 """
 
@@ -44,7 +44,7 @@ DESCRIPTIONS = {
     "parquet:PATH": "a folder with train.parquet and test.parquet: picture bytes in img or image, and label",
     "records:FILE": "your records that are no pictures, such as questions: JSON Lines or Parquet with a field id",
 }
-# The user's own: how each is found, and what it is called in an error.
+# The user's own data sets: how each kind is read, and its name in an error message.
 OWN: Mapping[str, Callable[[Path, Options], Source | None]] = {
     "folder": lambda path, shape: folder.source(path, shape) if path.is_dir() else None,
     "list": lambda path, shape: listing.source(path, shape) if path.is_file() else None,
@@ -52,7 +52,7 @@ OWN: Mapping[str, Callable[[Path, Options], Source | None]] = {
     "records": lambda path, _: records.source(path) if path.is_file() else None,
 }
 WHAT = {"folder": "folder", "list": "file", "parquet": "train.parquet and test.parquet in", "records": "file"}
-# The sets that come with the installation: everybody has them, so they may be seen by everybody.
+# The sets that come with the installation, whose images may be shown to anyone.
 EMBEDDED: Mapping[str, Callable[[], Source]] = {
     "digits": embedded.digits,
     "photos": embedded.photos,
@@ -79,9 +79,9 @@ DOWNLOADERS: Mapping[str, tuple[str, str]] = {
     "celeba": ("CelebA", "D('data', download=True)"),
 }
 
-# Where the pixels of a set lie that is read by rows: in memory, in a cache on the disk, or in its own files.
+# Where a set that is read by rows has its pixels: in memory, in a cache on the disk, or in its own files.
 Held = Literal["auto", "memory", "cache", "files"]
-SHARE = 0.5  # of the memory that can be had: what a set may take that is loaded
+SHARE = 0.5  # of the available memory, that a loaded set may take
 
 _loaded: dict[str, Images] = {}
 _records: dict[tuple[str, str], Records] = {}  # by digest and schema
@@ -89,7 +89,7 @@ _loading = threading.Lock()
 
 
 def known_names() -> dict[str, str]:
-    """Each data set's name with one line about it."""
+    """Each data set's name with a description of one line."""
     return dict(DESCRIPTIONS)
 
 
@@ -99,10 +99,10 @@ def is_embedded(name: str) -> bool:
 
 
 def pin(dataset: Dataset, known: MutableMapping[str, str] | None = None) -> Dataset:
-    """The data set with the digest of its content; a path of the user's becomes absolute, so any process finds it.
+    """The data set with the digest of its content; a user's path becomes absolute, so that any process finds it.
 
-    `known` remembers digests by the files' paths, sizes and times of change; the caller keeps it between runs. A
-    DatasetError where the set is unknown or absent, or its content is not what a digest given already says.
+    `known` remembers digests by the files' paths, sizes and times of change; the caller keeps it between runs. Raises
+    DatasetError where the set is unknown or absent, or its content does not have the digest given already.
     """
     name, source = find(dataset.name)
     known = {} if known is None else known
@@ -121,7 +121,7 @@ def load(dataset: Dataset) -> Images:
             content = find(dataset.name)[1].read()
             digest = content.digest()
             check(dataset, digest)
-            if digest in _loaded:  # asked for without a digest
+            if digest in _loaded:  # the data set came without a digest
                 return _loaded[digest]
             _loaded[digest] = content.images()
             return _loaded[digest]
@@ -131,7 +131,7 @@ def load(dataset: Dataset) -> Images:
 def load_records(dataset: Dataset, schema: pa.Schema) -> Records:
     """The data set's records with the fields of the schema (one is `id`), read once per process.
 
-    A DatasetError unless their digest is the pinned one, or where a record has not the fields.
+    Raises DatasetError where their digest is not the pinned one, or where a record lacks a field.
     """
     with _loading:
         key = (dataset.digest, str(schema))
@@ -141,10 +141,10 @@ def load_records(dataset: Dataset, schema: pa.Schema) -> Records:
         if not isinstance(content, RecordFile):
             raise DatasetError(f"data set {dataset.name!r} holds images and no records; those are records:FILE")
         check(dataset, content.digest())
-        found = content.records(schema)
+        selected = content.records(schema)
         if dataset.digest:
-            _records[key] = found
-        return found
+            _records[key] = selected
+        return selected
 
 
 def opened(dataset: Dataset, held: Held = "auto") -> PictureSet:
@@ -175,18 +175,18 @@ def by_rows(dataset: Dataset) -> PictureSet:
 
 
 def is_large(source: Source) -> bool:
-    """Whether its pictures are known to take more than may be loaded."""
+    """Whether the source's images are known to take more memory than may be loaded."""
     return source.by_rows is not None and source.by_rows().size() > SHARE * hardware.available_memory()
 
 
 def is_large_in_cache(dataset: Dataset) -> bool:
-    """The same of a set that has been written into the cache, without a look at its own files."""
+    """`is_large` for a set that has been written into the cache, without reading its own files."""
     path = path_of(dataset.digest)
     return path.is_file() and path.stat().st_size > SHARE * hardware.available_memory()
 
 
 def decoded(dataset: Dataset, source: Source) -> PictureSet:
-    """The pictures in their files; a DatasetError where they can only be read all together."""
+    """The images, decoded from their files by rows; DatasetError where they can only be read all together."""
     if source.by_rows is None:
         raise DatasetError(
             f"data set {dataset.name!r} cannot be decoded by rows; folder:PATH and list:FILE can, with both a size and "
@@ -197,25 +197,25 @@ def decoded(dataset: Dataset, source: Source) -> PictureSet:
     return content.opened()
 
 
-def check(dataset: Dataset, found: str) -> None:
-    if dataset.digest and dataset.digest != found:
+def check(dataset: Dataset, digest: str) -> None:
+    if dataset.digest and dataset.digest != digest:
         raise DatasetError(
-            f"data set {dataset.name!r} is not the one that was pinned: its content has digest {found}, "
+            f"data set {dataset.name!r} is not the one that was pinned: its content has digest {digest}, "
             f"not {dataset.digest}"
         )
 
 
 def find(name: str) -> tuple[str, Source]:
-    """The data set's files, and the name under which any process on this machine finds them."""
+    """The name under which any process on this machine finds the data set, and its files."""
     plain, shape = options.split(name)
-    found, source = located(plain, shape)
+    absolute, source = located(plain, shape)
     if shape != AS_THEY_ARE and plain.startswith("records:"):
         raise UnknownDataset(f"data set {name!r} has the option {shape}; records have no shape")
-    return f"{found}{shape}", options.shaped(source, shape)
+    return f"{absolute}{shape}", options.shaped(source, shape)
 
 
 def located(name: str, shape: Options) -> tuple[str, Source]:
-    """The files of a data set whose name has no options left; pictures of any size are decoded in this shape."""
+    """The name and files of a data set, given without options; pictures of any size are decoded in this shape."""
     if name in EMBEDDED:
         return name, EMBEDDED[name]()
     if name in LAYOUTS:
@@ -234,7 +234,7 @@ def located(name: str, shape: Options) -> tuple[str, Source]:
 
 
 def usual(name: str, shape: Options) -> Source:
-    """One of the usual sets inside ENGRAM_DATA; a DatasetError saying where it was looked for and how to get it."""
+    """One of the usual sets inside ENGRAM_DATA; DatasetError, with the folders searched, where it is absent."""
     root = os.environ.get("ENGRAM_DATA", "")
     folders = [place for layout in LAYOUTS[name] for place in candidates(Path(root), layout)] if root else []
     for place in folders:
@@ -250,7 +250,7 @@ def usual(name: str, shape: Options) -> Source:
 
 
 def fetching(name: str) -> str:
-    """How to fetch a usual set into the folder `data`: with which command, where there is one."""
+    """How to fetch a usual set into the folder `data`, with a command where there is one."""
     if name in ACDC:
         return f"unpack what {acdc.CHALLENGE} offers into the folder data/acdc"
     data_set, call = DOWNLOADERS[name]
@@ -260,7 +260,7 @@ def fetching(name: str) -> str:
 
 
 def missing(name: str, folder: Path) -> str:
-    """What to say, behind its name, of a folder that is there but lacks some of the set's files."""
+    """The note about an existing folder that lacks some of the set's files, appended to its name; empty for others."""
     there = name in svhn.TRAIN and folder.is_dir()
     return f" (which has no {' and no '.join(svhn.lacking(name, folder))})" if there else ""
 
@@ -284,7 +284,7 @@ def candidates(root: Path, layout: str) -> Iterator[Path]:
 
 
 def own(kind: str, path: str, shape: Options) -> tuple[str, Source]:
-    """Files named by the user: as the path stands, else inside ENGRAM_DATA."""
+    """The name and files of a user's data set: at the path as given, else inside ENGRAM_DATA."""
     if not path:
         raise UnknownDataset(f"data set '{kind}:' has no path; write it as {kind}:PATH")
     try:

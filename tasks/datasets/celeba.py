@@ -41,23 +41,23 @@ SPLITS = {"0": "train", "1": "validation", "2": "test"}
 HEIGHT, WIDTH = 218, 178
 TOP, LEFT, SIDE = 40, 15, 148  # of the face, in pixels
 SIZE = (32, 32)
-TOGETHER = 1024  # pictures that threads are given at one time, so that no more wait in memory
+TOGETHER = 1024  # pictures given to the threads at a time, so that no more wait in memory
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class CelebaContent:
-    """The pictures' files; what is in them is read when it is asked for, since all of it is more than a gigabyte."""
+    """The pictures' files, which are read on demand, since together they are more than a gigabyte."""
 
     train: tuple[Path, ...]
     validation: tuple[Path, ...]
     size: tuple[int, int] = SIZE
 
     def digest(self) -> str:
-        """Of the files' bytes in their order, the splits and the size; of no path. Nothing is decoded."""
-        told = [list(each_of(files, digest)) for files in (self.train, self.validation)]
-        return digest_of(RULE, [json.dumps([told, self.size]).encode()])
+        """The digest of the files' bytes in their order, the splits and the size; no path. Nothing is decoded."""
+        digests = [list(in_threads(files, digest)) for files in (self.train, self.validation)]
+        return digest_of(RULE, [json.dumps([digests, self.size]).encode()])
 
     def images(self) -> Images:
         train, validation = (self.faces(files) for files in (self.train, self.validation))
@@ -65,17 +65,17 @@ class CelebaContent:
         return Images(train, labels[0], validation, labels[1], classes=1)
 
     def faces(self, files: Sequence[Path]) -> Pixels:
-        """The files' faces (n, h, w, 3). Beside them no more than `TOGETHER` decoded pictures are in memory."""
+        """The files' faces (n, h, w, 3). Beside them at most `TOGETHER` decoded pictures are in memory."""
         out = np.empty((len(files), *self.size, 3), np.uint8)
-        for row, shown in enumerate(each_of(files, lambda path: face(path, self.size))):
+        for row, shown in enumerate(in_threads(files, lambda path: face(path, self.size))):
             out[row] = shown
         return out
 
 
 def source(folder: Path, options: Options = AS_THEY_ARE) -> Source | None:
-    """The folder's faces, in the options' size if they name one; None unless list and pictures are both there.
+    """The folder's faces, in the size of the options, if any; None unless list and pictures are both there.
 
-    A DatasetError naming the line of the list that is not as it should be.
+    Raises DatasetError, naming the malformed line of the list.
     """
     listed, pictures = folder / PARTITIONS, folder / PICTURES
     if not (listed.is_file() and pictures.is_dir()):
@@ -95,7 +95,7 @@ def partitions(listed: Path, pictures: Path) -> dict[str, list[str]]:
         raise DatasetError(f"{error.filename} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise DatasetError(f"{listed} is no text in UTF-8: {error}") from None
-    found: dict[str, list[str]] = {split: [] for split in SPLITS.values()}
+    names: dict[str, list[str]] = {split: [] for split in SPLITS.values()}
     met: set[str] = set()
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -104,23 +104,23 @@ def partitions(listed: Path, pictures: Path) -> dict[str, list[str]]:
         split = SPLITS.get(" ".join(partition))
         at = f"{listed}, line {number}"
         if split is None:
-            allowed = ", ".join(f"{key} ({each})" for key, each in SPLITS.items())
+            allowed = ", ".join(f"{digit} ({of})" for digit, of in SPLITS.items())
             raise DatasetError(f"{at} is {line!r}; it must be a picture's name and one of {allowed}")
         if name in met:
             raise DatasetError(f"{at} names {name} again; a picture must be listed once")
-        # Of the pictures that are not read none need be there.
+        # Pictures of the test split are not read and may be absent.
         if name not in there and split != "test":
             raise DatasetError(f"{at} names {name}, but there is no file {pictures / name}")
         met.add(name)
-        found[split].append(name)
+        names[split].append(name)
     for split in ("train", "validation"):
-        if not found[split]:
+        if not names[split]:
             raise DatasetError(f"{listed} names no picture of the {split} split")
-    return found
+    return names
 
 
-def each_of(files: Sequence[Path], read: Callable[[Path], T]) -> Iterator[T]:
-    """What is read of each file, in order, by a few threads: decoding and hashing both leave the interpreter."""
+def in_threads(files: Sequence[Path], read: Callable[[Path], T]) -> Iterator[T]:
+    """`read` of each file, in order, by a few threads: decoding and hashing both release the interpreter."""
     with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
         for first in range(0, len(files), TOGETHER):
             yield from pool.map(read, files[first : first + TOGETHER])

@@ -81,13 +81,13 @@ def photographs() -> tuple[Path, ...]:
 
 
 def folder() -> Path:
-    """Where scikit-learn keeps its data sets."""
-    found = importlib.util.find_spec("sklearn")
-    if found is None or found.origin is None:
+    """The folder in which scikit-learn keeps its data sets."""
+    spec = importlib.util.find_spec("sklearn")
+    if spec is None or spec.origin is None:
         raise DatasetError(
             "the embedded images come with scikit-learn, which is not installed: pip install scikit-learn"
         )
-    return Path(found.origin).parent / "datasets"
+    return Path(spec.origin).parent / "datasets"
 
 
 def enlarged(images: NDArray[np.int64], side: int) -> Pixels:

@@ -16,11 +16,11 @@ from tasks.datasets.labelled import SPLITS, Labelled, check_classes, spread
 from tasks.datasets.options import AS_THEY_ARE, Options
 from tasks.datasets.pictures import SUFFIXES
 
-LITTER = {"thumbs.db", "desktop.ini", "__macosx"}  # what other systems leave in folders, unasked
+LITTER = {"thumbs.db", "desktop.ini", "__macosx"}  # files that operating systems leave in folders
 
 
 def source(folder: Path, options: Options = AS_THEY_ARE) -> Source:
-    """The folder's pictures; a DatasetError naming the folder or file that is not as it should be."""
+    """The folder's pictures; the DatasetError names the folder or file that is not as it should be."""
     split = [name for name in SPLITS if (folder / name).is_dir()]
     if len(split) == 1:
         missing = SPLITS[1 - SPLITS.index(split[0])]
@@ -33,12 +33,12 @@ def source(folder: Path, options: Options = AS_THEY_ARE) -> Source:
 
 
 def in_splits(folder: Path) -> tuple[list[Labelled], tuple[str, ...]]:
-    found = {split: classes(folder / split) for split in SPLITS}
-    names = tuple(sorted({path.name for paths in found.values() for path in paths}))
+    folders = {split: classes(folder / split) for split in SPLITS}
+    names = tuple(sorted({path.name for paths in folders.values() for path in paths}))
     entries = [
         Labelled(file, names.index(path.name), split)
         for split in SPLITS
-        for path in found[split]
+        for path in folders[split]
         for file in pictures(path)
     ]
     return entries, names
@@ -54,20 +54,20 @@ def in_classes(folder: Path) -> tuple[list[Labelled], tuple[str, ...]]:
 
 def classes(folder: Path) -> list[Path]:
     """The folder's sub-folders, sorted by name."""
-    there = visible(folder)
-    found = [path for path in there if path.is_dir()]
-    loose = [path for path in there if path.suffix.lower() in SUFFIXES and path.is_file()]
+    entries = visible(folder)
+    folders = [path for path in entries if path.is_dir()]
+    loose = [path for path in entries if path.suffix.lower() in SUFFIXES and path.is_file()]
     if loose:
         raise DatasetError(f"{loose[0]} belongs to no class; put it into a sub-folder of {folder} named for its class")
-    if not found:
+    if not folders:
         raise DatasetError(f"{folder} has no sub-folders; it must have one for each class, with its pictures")
-    return found
+    return folders
 
 
 def pictures(folder: Path) -> list[Path]:
     """A class's pictures, sorted by name."""
-    found = visible(folder)
-    for path in found:
+    files = visible(folder)
+    for path in files:
         if path.is_dir():
             raise DatasetError(f"{path} is a folder inside a class; pictures must lie in their class's folder itself")
         if not path.is_file():
@@ -75,15 +75,15 @@ def pictures(folder: Path) -> list[Path]:
         if path.suffix.lower() not in SUFFIXES:
             allowed = ", ".join(suffix.lstrip(".") for suffix in SUFFIXES)
             raise DatasetError(f"{path} is no picture; a class's folder must hold nothing but pictures ({allowed})")
-    if not found:
+    if not files:
         raise DatasetError(f"{folder} is empty; a class must have pictures")
-    return found
+    return files
 
 
 def visible(folder: Path) -> list[Path]:
-    """What the folder holds, sorted by name, but for hidden files and litter."""
+    """The folder's entries, sorted by name, without hidden files and litter."""
     try:
-        there = sorted(folder.iterdir(), key=lambda path: path.name)
+        entries = sorted(folder.iterdir(), key=lambda path: path.name)
     except OSError as error:
         raise DatasetError(f"{folder} cannot be read: {error.strerror or error}") from None
-    return [path for path in there if not path.name.startswith(".") and path.name.lower() not in LITTER]
+    return [path for path in entries if not path.name.startswith(".") and path.name.lower() not in LITTER]

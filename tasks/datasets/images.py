@@ -18,7 +18,7 @@ TOGETHER = 1 << 18  # pixels whose shape is changed at one time: as wide numbers
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """A training and a test split of equally shaped images. The arrays are read-only: a process has them once.
+    """A training and a test split of equally shaped images. The arrays are read-only, and a process has them once.
 
     Training images may come in groups that belong together, such as a patient's, and be made of other images: then
     `train_groups` numbers each one's group and `train_origins` holds the SHA-256 of what it was made of (its pixels as
@@ -67,7 +67,7 @@ class Images:
 
 
 def check_split(name: str, images: Pixels, labels: Labels, classes: int) -> None:
-    """DatasetError unless images are (n, h, w, 1 or 3) uint8 with n labels below `classes`."""
+    """Raise DatasetError unless images are (n, h, w, 1 or 3) uint8 with n labels below `classes`."""
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
         raise DatasetError(f"{name} images are {images.dtype} {images.shape}; expected uint8 (n, h, w, 1 or 3)")
     if labels.dtype != np.int64 or labels.shape != images.shape[:1]:
@@ -78,10 +78,10 @@ def check_split(name: str, images: Pixels, labels: Labels, classes: int) -> None
         raise DatasetError(f"{name} labels reach from {labels.min()} to {labels.max()}; expected 0 to {classes - 1}")
 
 
-def check_about(name: str, found: NDArray[Any] | None, shape: tuple[int, ...]) -> None:
-    """DatasetError unless what is said of the training images is said of each."""
-    if found is not None and found.shape != shape:
-        raise DatasetError(f"the {name} of the training images are {found.shape}; expected {shape}")
+def check_about(name: str, values: NDArray[Any] | None, shape: tuple[int, ...]) -> None:
+    """Raise DatasetError unless the values, where given, have this shape: an entry for each training image."""
+    if values is not None and values.shape != shape:
+        raise DatasetError(f"the {name} of the training images are {values.shape}; expected {shape}")
 
 
 def luma(images: Pixels) -> Pixels:

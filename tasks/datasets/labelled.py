@@ -26,7 +26,7 @@ from tasks.datasets.pictures import PictureError, pixels
 RULE = "labelled pictures 1"
 # Decoding leaves the interpreter, so threads share it; from four on a disk has no more to give.
 THREADS = 4
-EVERY = 5  # one picture in so many of a class is in the test split, where nobody says which
+EVERY = 5  # one picture in so many of a class is in the test split, where none is given
 
 Split = Literal["train", "test"]
 SPLITS: tuple[Split, Split] = ("train", "test")
@@ -81,7 +81,7 @@ class LabelledFiles:
         return len(self.entries) * math.prod(shape_of(self.options))
 
     def digest(self) -> str:
-        """That of the same pictures read all together."""
+        """The same digest as that of the pictures read all together."""
         return digest_of_files(self.entries, self.names, self.digests)
 
     def opened(self) -> Opened:
@@ -102,7 +102,7 @@ class LabelledFiles:
 
 @dataclass(frozen=True, eq=False)
 class FileRows:
-    """Pictures that are decoded whenever they are asked for, into the shape of the options."""
+    """Pictures that are decoded on demand, into the shape of the options."""
 
     paths: tuple[Path, ...]
     digests: tuple[str, ...]  # SHA-256 of each file
@@ -117,7 +117,7 @@ class FileRows:
         return len(self.paths)
 
     def pixels(self, rows: Indices) -> Pixels:
-        different, places = np.unique(rows, return_inverse=True)  # models in one step may ask for one picture
+        different, places = np.unique(rows, return_inverse=True)  # models in one step may share a picture
         out = np.empty((len(different), *self.shape), np.uint8)
         with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
             for at, picture in enumerate(pool.map(self._one, different.tolist())):
@@ -134,10 +134,10 @@ class FileRows:
 def source(
     entries: Sequence[Labelled], names: tuple[str, ...], options: Options, also: tuple[Path, ...] = ()
 ) -> Source:
-    """Where these pictures are read from; `also` says which other files the labels come from."""
+    """The source of these pictures; `also` are the other files that the labels come from."""
     files = (*also, *(entry.path for entry in entries))
-    told = options.size is not None and options.channels is not None  # the shape, without a look into any picture
-    by_rows = (lambda: LabelledFiles(tuple(entries), names, options)) if told else None
+    is_shaped = options.size is not None and options.channels is not None  # known without reading any picture
+    by_rows = (lambda: LabelledFiles(tuple(entries), names, options)) if is_shaped else None
     return Source(RULE, files, lambda: read(tuple(entries), names, options), by_rows)
 
 
@@ -195,8 +195,8 @@ def unreadable(path: Path, error: OSError) -> DatasetError:
 
 def digest_of_files(entries: Sequence[Labelled], names: tuple[str, ...], digests: Sequence[str]) -> str:
     """The digest of pictures in their order, their labels and splits, and the classes' names; of no path."""
-    told = [(digest, entry.label, entry.split) for digest, entry in zip(digests, entries, strict=True)]
-    return digest_of(RULE, [json.dumps(names).encode(), json.dumps(told).encode()])
+    pictures = [(digest, entry.label, entry.split) for digest, entry in zip(digests, entries, strict=True)]
+    return digest_of(RULE, [json.dumps(names).encode(), json.dumps(pictures).encode()])
 
 
 def labels_of(entries: Sequence[Labelled], split: Split) -> Labels:
@@ -217,8 +217,8 @@ def check_classes(entries: Sequence[Labelled], names: Sequence[str], where: Path
     for label, name in enumerate(names):
         for split in ("train", "test"):
             if not there[label, split]:
-                all_told = there[label, "train"] + there[label, "test"]
+                total = there[label, "train"] + there[label, "test"]
                 raise DatasetError(
-                    f"{where}: class {name!r} has no picture in the {split} split, and {all_told} in all; "
+                    f"{where}: class {name!r} has no picture in the {split} split, and {total} in all; "
                     "each class must be in both"
                 )

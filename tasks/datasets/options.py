@@ -1,4 +1,4 @@
-"""How a data set's images are brought to one shape: what stands after # in its name.
+"""The shape that a data set's images are brought to: the options after # in its name.
 
 folder:scans#64x64#grey    resized to height 64 and width 64, in grey
 """
@@ -24,7 +24,7 @@ ONE_SIZE = "all must be of one size: add #64x64, or another height x width, to t
 
 @dataclass(frozen=True)
 class Options:
-    """A size and a number of channels, or None: as the images have it."""
+    """A size and a number of channels; None leaves that of the images."""
 
     size: tuple[int, int] | None = None  # height and width
     channels: int | None = None
@@ -53,7 +53,7 @@ class Shaped:
         return digest_of_shaped(self.content.digest(), self.options)
 
     def images(self) -> Images:
-        """In that shape; each made of what the image was made of, or else of the image.
+        """The images in that shape; the origin of each is that of the original, or else the original.
 
         Hashing those takes a seventh of the time that resizing takes: 0.4 s for 60,000 colour images of 32x32.
         """
@@ -86,7 +86,7 @@ def digest_of_shaped(digest: str, options: Options) -> str:
 
 
 def shaped(source: Source, options: Options) -> Source:
-    """The source as it is, or where there are options its images in their shape."""
+    """The source with its images in the shape of the options, or unchanged where there are none."""
     if options == AS_THEY_ARE:
         return source
     rows = source.by_rows
@@ -95,16 +95,16 @@ def shaped(source: Source, options: Options) -> Source:
 
 
 def split(name: str) -> tuple[str, Options]:
-    """A data set's name without the options at its end, and those. UnknownDataset where one is given twice."""
+    """A data set's name without the options at its end, and the options. UnknownDataset where one is given twice."""
     options = AS_THEY_ARE
     while True:
         rest, mark, word = name.rpartition("#")
         if not mark:
             return name, options
-        if found := SHAPE.fullmatch(word):
+        if size := SHAPE.fullmatch(word):
             if options.size:
                 raise UnknownDataset(f"data set {name!r} has two sizes, #{word} and {Options(options.size)}; give one")
-            options = Options((int(found[1]), int(found[2])), options.channels)
+            options = Options((int(size[1]), int(size[2])), options.channels)
         elif word in CHANNELS:
             if options.channels:
                 raise UnknownDataset(f"data set {name!r} has two colours; give one of #grey and #rgb")
@@ -115,7 +115,7 @@ def split(name: str) -> tuple[str, Options]:
 
 
 def unknown(name: str) -> UnknownDataset:
-    """What to say of a name whose last # begins no option."""
+    """The error for a name whose last # begins no known option."""
     rest, _, word = name.rpartition("#")
     near = difflib.get_close_matches(word.lower(), [*CHANNELS, "gray", "greyscale"], 1)
     hint = f"; did you mean #{near[0] if near[0] in CHANNELS else 'grey'}?" if near else ""

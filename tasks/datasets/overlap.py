@@ -22,24 +22,24 @@ def overlap(first: Images, first_rows: Rows, second: Images, second_rows: Rows) 
     Picture files that are decoded into a shape (`folder:scans#64x64`) have no origin: they are found where both data
     sets have them in one shape, which is what a model is trained on.
     """
-    there: dict[bytes, int] = {}
+    row_of: dict[bytes, int] = {}
     for row, known_as in zip(second_rows.tolist(), identities(second, second_rows), strict=True):
         for digest in known_as:
-            there.setdefault(digest, row)
-    found = []
+            row_of.setdefault(digest, row)
+    shared = []
     for row, known_as in zip(first_rows.tolist(), identities(first, first_rows), strict=True):
-        others = [there[digest] for digest in known_as if digest in there]
+        others = [row_of[digest] for digest in known_as if digest in row_of]
         if others:
-            found.append((row, min(others)))
-    return found
+            shared.append((row, min(others)))
+    return shared
 
 
 def identities(images: Images, rows: Rows) -> list[tuple[bytes, ...]]:
-    """What each training image is known by: the digest of its content and, where it has one, its origin's."""
-    shown = [each.tobytes() for each in digests(images, rows)]
+    """The digests that identify each training image: that of its content and, where it has one, its origin's."""
+    shown = [digest.tobytes() for digest in digests(images, rows)]
     if images.train_origins is None:
         return [(content,) for content in shown]
-    made_of = [each.tobytes() for each in images.train_origins[rows]]
+    made_of = [origin.tobytes() for origin in images.train_origins[rows]]
     return list(zip(shown, made_of, strict=True))
 
 

@@ -15,6 +15,6 @@ def fold_of(seed: int, rows: int, folds: int) -> NDArray[np.int32]:
     """
     if not 1 <= folds <= rows:
         raise ValueError(f"folds is {folds}; it must be from 1 to the number of rows, {rows}")
-    found = np.empty(rows, dtype=np.int32)
-    found[seeds.generator(seed, "partition").permutation(rows)] = np.arange(rows) % folds
-    return found
+    fold = np.empty(rows, dtype=np.int32)
+    fold[seeds.generator(seed, "partition").permutation(rows)] = np.arange(rows) % folds
+    return fold

@@ -1,4 +1,4 @@
-"""Decoded pictures on the disk: Arrow files that are mapped into memory, so that a set need not fit there.
+"""Decoded pictures on the disk: Arrow files mapped into memory, for data sets larger than memory.
 
 A file has the name of the digest of its data set, and lies in the folder that ENGRAM_CACHE names, else in `engram`
 below the user's cache folder. It holds the training split's rows and then the test split's. It is written aside and
@@ -38,7 +38,7 @@ class Damaged(Exception):
 
 
 def cache_folder() -> Path:
-    """The folder of the cache, which may not be there yet."""
+    """The folder of the cache, which may not exist yet."""
     given = os.environ.get("ENGRAM_CACHE")
     if given:
         return expanded(given).absolute()
@@ -46,12 +46,12 @@ def cache_folder() -> Path:
 
 
 def path_of(digest: str) -> Path:
-    """Where the pictures of the data set of this digest are, once they have been written."""
+    """The path of the cached pictures of the data set with this digest."""
     return cache_folder() / f"{digest}.arrow"
 
 
 def cached(digest: str, pictures: Callable[[], PictureSet]) -> Opened:
-    """The pictures of the data set of this digest by rows; `pictures` are asked for where no whole file has them.
+    """The pictures of the data set with this digest by rows; `pictures` is called only where no whole file has them.
 
     DatasetError where the file cannot be written.
     """
@@ -64,7 +64,7 @@ def cached(digest: str, pictures: Callable[[], PictureSet]) -> Opened:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """An open file: of each part the pixels (rows, h w c), and of all rows the labels and CRC-32 of the pixels."""
+    """An open file: the pixels of each part (rows, h w c), and of all rows the labels and CRC-32 of the pixels."""
 
     about: dict[str, Any]
     pixels: tuple[NDArray[np.uint8], ...]  # all parts but the last have as many rows
@@ -75,7 +75,7 @@ class Parts:
 
 @dataclass(eq=False)
 class CacheFile:
-    """A file of the cache, which is made where it is not there, and anew where it is damaged."""
+    """A file of the cache, which is written where it is missing and rewritten where it is damaged."""
 
     path: Path
     digest: str
@@ -90,7 +90,7 @@ class CacheFile:
             return self._parts
 
     def renewed(self, damaged: Parts) -> Parts:
-        """The file made anew, unless that has been done since these parts were read."""
+        """The parts of the file rewritten, unless that has been done since the `damaged` parts were read."""
         with self._lock:
             if self._parts is damaged:
                 self._parts = self._made(damaged)
@@ -142,20 +142,20 @@ class MappedRows:
         wanted = np.asarray(rows, np.int64) + self.first
         parts = self.file.parts()
         try:
-            found = gathered(parts, wanted)
+            pixels = gathered(parts, wanted)
         except Damaged:
-            found = gathered(self.file.renewed(parts), wanted)
-        return found.reshape(len(wanted), *self.shape)
+            pixels = gathered(self.file.renewed(parts), wanted)
+        return pixels.reshape(len(wanted), *self.shape)
 
 
 def gathered(parts: Parts, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """These rows' pixels, (rows, h w c); Damaged where one is not what was written."""
-    each = len(parts.pixels[0])
+    """The pixels of these rows, (rows, h w c); Damaged where a row differs from what was written."""
+    rows_per_part = len(parts.pixels[0])
     out = np.empty((len(rows), parts.pixels[0].shape[1]), np.uint8)
-    in_part = rows // each
+    in_part = rows // rows_per_part
     for part in np.unique(in_part):
         chosen = in_part == part
-        out[chosen] = parts.pixels[part][rows[chosen] - part * each]
+        out[chosen] = parts.pixels[part][rows[chosen] - part * rows_per_part]
     for at in np.flatnonzero(~parts.checked[rows]):
         if zlib.crc32(out[at]) != parts.checksums[rows[at]]:
             raise Damaged(f"row {rows[at]}")
@@ -173,18 +173,18 @@ def opened(path: Path, digest: str) -> Parts:
         parts = [part_of(*reader.get_batch_with_custom_metadata(at)) for at in range(reader.num_record_batches)]
         rows = about["train"] + about["test"]
         pixels, labels, checksums = zip(*parts, strict=True)
-        found = Parts(about, pixels, np.concatenate(labels), np.concatenate(checksums), np.zeros(rows, bool))
+        whole = Parts(about, pixels, np.concatenate(labels), np.concatenate(checksums), np.zeros(rows, bool))
     except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise Damaged(" ".join(str(error).split())) from None
-    if len(found.labels) != rows:
-        raise Damaged(f"it has {len(found.labels)} rows of {rows}")
-    return found
+    if len(whole.labels) != rows:
+        raise Damaged(f"it has {len(whole.labels)} rows of {rows}")
+    return whole
 
 
 def part_of(
     batch: pa.RecordBatch, metadata: dict[bytes, bytes]
 ) -> tuple[NDArray[np.uint8], Labels, NDArray[np.uint32]]:
-    """A part's pixels where they lie, its labels and checksums; Damaged where the latter are not what was written."""
+    """A part's pixels (not copied), labels and checksums; Damaged where the latter two differ from what was written."""
     labels, checksums = (np.array(batch.column(name)) for name in ("label", "crc32"))
     if int(metadata[b"crc32"]) != checksum(labels, checksums):
         raise Damaged("labels or checksums")
@@ -194,19 +194,19 @@ def part_of(
 
 
 def checksum(labels: Labels, checksums: NDArray[np.uint32]) -> int:
-    """The CRC-32 of what a part holds beside its pixels."""
+    """The CRC-32 of a part's labels and checksums."""
     return zlib.crc32(checksums.tobytes(), zlib.crc32(labels.tobytes()))
 
 
 def write(path: Path, digest: str, pictures: PictureSet) -> None:
-    """The file, whole or not at all; OSError where there is no room for it."""
+    """Write the file, whole or not at all; OSError where the disk is full."""
     train, test = pictures.train, pictures.test
     width = math.prod(pictures.shape)
     about = {"rule": RULE, "digest": digest, "shape": pictures.shape, "train": len(train), "test": len(test)}
     about |= {"classes": pictures.classes, "names": pictures.names}
     fields = [("pixels", pa.binary(width)), ("label", pa.int64()), ("crc32", pa.uint32())]
     schema = pa.schema(fields, metadata={"about": json.dumps(about)})
-    for left in path.parent.glob(f".{path.name}.*"):  # by one that was killed: who writes is alone
+    for left in path.parent.glob(f".{path.name}.*"):  # of a killed process: only one writes at a time
         left.unlink(missing_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -229,13 +229,13 @@ def parts_of(pictures: PictureSet, rows: int) -> Iterator[tuple[Pixels, Labels]]
     for start in range(0, len(labels), rows):
         chosen = np.arange(start, min(start + rows, len(labels)))
         own = chosen < len(train)
-        each = [split.pixels(at) for split, at in ((train, chosen[own]), (test, chosen[~own] - len(train))) if len(at)]
-        yield np.concatenate(each), labels[chosen]
+        rows_of = ((train, chosen[own]), (test, chosen[~own] - len(train)))
+        yield np.concatenate([split.pixels(at) for split, at in rows_of if len(at)]), labels[chosen]
 
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Inside, no other process of this machine makes the file. Where files have no locks, each makes the same."""
+    """Keep other processes of this machine from writing the file. Where files have no locks, each writes the same."""
     with open(path.with_suffix(".lock"), "ab") as lock:
         with suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX)

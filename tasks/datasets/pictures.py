@@ -18,14 +18,14 @@ FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
 
 
 class PictureError(ValueError):
-    """What is wrong with a picture, to be read after its name."""
+    """A picture cannot be used; the message follows the picture's name."""
 
 
 def pixels(encoded: bytes, channels: int | None = None) -> NDArray[np.uint8]:
     """One picture's pixels (h, w, c): c = 1 where it has no colour, else 3 (RGB), or `channels`.
 
-    Turned as its EXIF tag says; transparency is dropped. 16-bit grey levels are scaled by 255 / 65535, half rounded
-    up, so white stays white. A PictureError where it cannot be decoded, or its numbers have no known range.
+    The picture is turned by its EXIF tag and transparency is dropped. 16-bit grey levels are scaled by 255 / 65535,
+    half rounded up, so white stays white. PictureError where it cannot be decoded, or its numbers have no known range.
     """
     from PIL import ImageOps
 
@@ -45,7 +45,7 @@ def pixels(encoded: bytes, channels: int | None = None) -> NDArray[np.uint8]:
 
 
 def alpha(encoded: bytes) -> NDArray[np.uint8] | None:
-    """How opaque one picture's pixels are, (h, w), 255 for wholly; None where it has no transparency."""
+    """The opacity of one picture's pixels, (h, w), 255 for opaque; None where it has no transparency."""
     from PIL import ImageOps
 
     with opened(encoded) as picture:
@@ -57,7 +57,7 @@ def alpha(encoded: bytes) -> NDArray[np.uint8] | None:
 
 @contextmanager
 def opened(encoded: bytes) -> Iterator[Image]:
-    """The picture, with all that goes wrong in reading it as a PictureError."""
+    """The opened picture; every error in reading it becomes a PictureError."""
     from PIL import Image
 
     try:
@@ -69,5 +69,5 @@ def opened(encoded: bytes) -> Iterator[Image]:
     except PictureError:
         raise
     except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
-        said = " ".join(str(error).split())
-        raise PictureError(f"cannot be read as a picture: {said.partition(' <_io')[0]}") from None
+        message = " ".join(str(error).split())
+        raise PictureError(f"cannot be read as a picture: {message.partition(' <_io')[0]}") from None

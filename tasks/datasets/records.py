@@ -1,8 +1,7 @@
 """Records that are no pictures, such as questions with their answers: rows of fields, each with an id of its own.
 
-A data set of records is a file of JSON Lines (an object in each line) or of Parquet. Whoever reads it declares the
-fields, `catalog.load_records(dataset, pa.schema([("id", pa.string()), ("question", pa.string())]))`; others in the file
-are passed over.
+A data set of records is a file of JSON Lines (an object in each line) or of Parquet. The reader declares the fields,
+`catalog.load_records(dataset, pa.schema([("id", pa.string()), ("question", pa.string())]))`; others are ignored.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ class Records:
             if column.null_count and (field.name == ID or not field.nullable):
                 row = column.is_null().to_pylist().index(True)
                 raise DatasetError(f"record {row} has no {field.name}")
-        often = [each for each, count in Counter(self.ids).items() if count > 1]
-        if often:
-            raise DatasetError(f"several records have the id {often[0]!r}; each must have one of its own")
+        repeated = [name for name, count in Counter(self.ids).items() if count > 1]
+        if repeated:
+            raise DatasetError(f"several records have the id {repeated[0]!r}; each must have one of its own")
 
     @property
     def ids(self) -> list[str]:
@@ -55,11 +54,11 @@ class Records:
         return int(self.table.num_rows)
 
     def rows(self, chosen: NDArray[np.integer]) -> Records:
-        """These records, in that order, each once."""
+        """These records, in the order given, without repeats."""
         return Records(self.table.take(pa.array(chosen)))
 
-    def each(self) -> Iterator[dict[str, Any]]:
-        """Every record with its fields."""
+    def as_dicts(self) -> Iterator[dict[str, Any]]:
+        """Every record as a dictionary of its fields."""
         for batch in self.table.to_batches(max_chunksize=1024):
             yield from batch.to_pylist()
 
@@ -107,7 +106,7 @@ def sha256(path: Path) -> str:
 
 
 def check_schema(schema: pa.Schema) -> None:
-    """DatasetError unless there is one `id`, which is text, and every field has a form that JSON has, too."""
+    """Raise DatasetError unless there is one `id`, which is text, and every field has a type that JSON has, too."""
     if schema.names.count(ID) != 1 or not is_text(schema.field(ID).type):
         raise DatasetError(
             f"records have the fields {', '.join(schema.names) or 'none'}; one must be {ID}, which is text"

@@ -4,8 +4,8 @@ FOLDER/train_32x32.mat    73,257 images
 FOLDER/test_32x32.mat     26,032 images
 FOLDER/extra_32x32.mat    531,131 images, less difficult; only the whole set needs them
 
-X is uint8 (32, 32, 3, n), y is (n, 1): the digit, where 10 stands for 0. All of it is 1.9 GB in memory, and while it is
-read its largest file is there once more, 1.6 GB: each is read in turn and laid at its place.
+X is uint8 (32, 32, 3, n), y is (n, 1): the digit, where 10 stands for 0. The whole set takes 1.9 GB of memory, and 1.6
+GB more, for its largest file, while it is read: the files are read one after another into place.
 
 Netzer, Wang, Coates, Bissacco, Wu & Ng 2011, "Reading digits in natural images with unsupervised feature learning",
 format 2.
@@ -76,17 +76,17 @@ def split(folder: Path, names: Sequence[str]) -> tuple[Pixels, Labels]:
 
 
 def images_in(path: Path) -> int:
-    """How many images a file announces; a DatasetError unless X and y are of the form expected."""
+    """The number of images that a file announces; DatasetError unless X and y have the expected form."""
     from scipy.io import whosmat
 
     try:
-        told = {name: (shape, kind) for name, shape, kind in whosmat(path, appendmat=False)}
+        forms = {name: (shape, kind) for name, shape, kind in whosmat(path, appendmat=False)}
     except Exception as error:  # a reader fed with broken bytes raises nearly anything
         raise unreadable(path, error) from error
-    form = told.get("X")
+    form = forms.get("X")
     if form is None or form[1] != "uint8" or len(form[0]) != 4 or form[0][:3] != SHAPE:
         raise DatasetError(f"{path}: X is {described(form)}; expected uint8 (32, 32, 3, n)")
-    count, form = int(form[0][3]), told.get("y")
+    count, form = int(form[0][3]), forms.get("y")
     if form is None or form[0] != (count, 1):
         raise DatasetError(f"{path}: y is {described(form)}; expected ({count}, 1), a label for each image in X")
     return count
@@ -97,7 +97,7 @@ def described(form: tuple[tuple[int, ...], str] | None) -> str:
 
 
 def read(path: Path, images: Pixels, labels: Labels) -> None:
-    """Fill the images (n, 32, 32, 3) and labels of one file in."""
+    """Fill in the images (n, 32, 32, 3) and labels of one file."""
     from scipy.io import loadmat
 
     try:
@@ -113,5 +113,5 @@ def read(path: Path, images: Pixels, labels: Labels) -> None:
 
 
 def unreadable(path: Path, error: Exception) -> DatasetError:
-    told = " ".join(str(error).split()) or type(error).__name__
-    return DatasetError(f"{path} is not a MATLAB file of SVHN's images: {told}")
+    message = " ".join(str(error).split()) or type(error).__name__
+    return DatasetError(f"{path} is not a MATLAB file of SVHN's images: {message}")

@@ -1,6 +1,6 @@
-"""Confidences, a model's probabilities of the true classes, as its owner sends them: CSV or Parquet, a row per picture.
+"""Confidences, a model's probabilities of the true classes, as sent by its owner: CSV or Parquet, a row per picture.
 
-A table holds all that the model says of a picture (`tasks.external.outputs`), of which the true class's is read; or,
+A table holds all outputs of the model (`tasks.external.outputs`), from which the true class's is read; or,
 where its owner knows the labels, the confidence alone: column `image` with `confidence`, or `log_confidence` (natural
 logarithms), or one column named to `read`. A column `label` may say which class was meant: it has to be ours.
 """
@@ -32,7 +32,7 @@ ENOUGH = 10  # images a class; with fewer, some order suits any model
 
 @dataclass(frozen=True, eq=False)
 class Confidences:
-    """The true class's probability for each picture asked about, (pictures,) in [0, 1], as it was printed."""
+    """The true class's probability for each picture, (pictures,) in [0, 1], as it was printed."""
 
     values: Floats
     resolution: float  # the last place that is printed, 0 where all places are
@@ -41,7 +41,7 @@ class Confidences:
 def read(
     file: File, ids: Sequence[str], labels: Labels, columns: Sequence[str] = (), gives: Gives = "probabilities"
 ) -> Confidences:
-    """What the table in a file, `.csv` or `.parquet`, says of these pictures' classes, in this order; all is checked.
+    """The confidences of these pictures in a file, `.csv` or `.parquet`, in this order; every row is checked.
 
     `columns` and `gives` are as in `tasks.external.outputs.read`; one column alone is that of the confidences.
     ValueError, in one line that names the first of them and how many there are, for whatever is refused there, and for
@@ -77,21 +77,21 @@ def rounded(values: Floats, resolution: float) -> Floats:
 
 
 def _alone(table: Sent, columns: Sequence[str], gives: Gives) -> tuple[str, Gives] | None:
-    """The column of confidences and what is in it; None where the table has all classes."""
+    """The column of confidences and the kind of its numbers; None where the table has all classes."""
     if len(columns) > 1:
         return None
     if columns:
         return _named(table, columns[0], gives), gives
-    found = [each for each in ALONE if each in table.columns]
-    others = [each for each in table.columns if each not in IGNORED and each not in found[:1]]
-    if found and others:
+    single = [column for column in ALONE if column in table.columns]
+    others = [column for column in table.columns if column not in IGNORED and column not in single[:1]]
+    if single and others:
         raise ValueError(
-            f"{table.name} has the column {others[0]!r} ({len(others)} of them) beside {found[0]}; "
+            f"{table.name} has the column {others[0]!r} ({len(others)} of them) beside {single[0]}; "
             f"beside it may be {', '.join(IGNORED)}"
         )
-    if found:
-        return found[0], ALONE[found[0]]
-    if not any(each in outputs.LISTS or outputs.COLUMN.fullmatch(each) for each in others):
+    if single:
+        return single[0], ALONE[single[0]]
+    if not any(column in outputs.LISTS or outputs.COLUMN.fullmatch(column) for column in others):
         raise ValueError(
             f"{table.name} has no confidences; it takes image and p0, p1, ... or logit0, ... or logp0, ... or, of the "
             f"true class alone, confidence or log_confidence; it has {', '.join(table.columns) or 'image alone'}"
@@ -118,7 +118,7 @@ def _of_classes(table: outputs.Outputs, ids: Sequence[str], labels: Labels) -> t
     if table.gives == "logits":
         # A place of a logit moves p by p (1 - p) of it: however few there are, nothing is cut off at 1.
         return np.exp(table.of(ids).log_p[np.arange(len(ids)), labels]), 0.0
-    decimals = np.concatenate([sent_table.decimals(table.sent.column(each)) for each in table.columns])
+    decimals = np.concatenate([sent_table.decimals(table.sent.column(column)) for column in table.columns])
     resolution = _resolution(
         table.name, table.values.ravel("F" if len(table.columns) > 1 else "C"), decimals, table.gives
     )
@@ -130,10 +130,10 @@ def _of_classes(table: outputs.Outputs, ids: Sequence[str], labels: Labels) -> t
 
 
 def _check_order(table: outputs.Outputs, rows: NDArray[np.int64], labels: Labels) -> None:
-    """ValueError where the classes stand in another order than ours: the confidences would be of other classes.
+    """Raise ValueError where the table orders the classes differently, so that confidences would be of other classes.
 
-    Such a model would seem to know nothing of the images. It is told from one that is merely bad by how much better it
-    does once its columns are put in the order that suits it best.
+    Such a model would seem to have learnt nothing. It is distinguished from a merely bad one by its accuracy under the
+    best order of its columns.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -171,8 +171,8 @@ def _of_column(table: Sent, column: str, gives: Gives, ids: Sequence[str]) -> tu
 def _resolution(name: str, numbers: Floats, decimals: NDArray[np.int64], gives: Gives) -> float:
     """The last place that all numbers have; 0 where every place is there.
 
-    It is looked for from 0.1 on, where most of a trained model's confidences are: 0.9123 and 1.234e-05 have four
-    digits alike, but near 1 that is four decimals. A logarithm of four decimals says the confidence to four, or better.
+    Only numbers from 0.1 on count, where most of a trained model's confidences are: 0.9123 and 1.234e-05 both have four
+    digits, but near 1 that is four decimals. A logarithm of four decimals gives the confidence to four, or better.
     """
     near_one = (numbers >= 0.1) & (numbers < 1)
     finest = int(decimals.max())

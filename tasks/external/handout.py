@@ -1,4 +1,4 @@
-"""Pictures for a model's owner, who asks the model about them and sends back a table of its outputs.
+"""Pictures for a model's owner, who evaluates the model on them and sends back a table of its outputs.
 
 README.txt          what the owner does, and what comes back
 NAME/000000.png     a set's pictures, losslessly; their ids are these paths
@@ -71,14 +71,14 @@ with open("images.csv") as listed, open("outputs.csv", "w", newline="") as file,
 
 
 def write(folder: Path, sets: Iterable[tuple[str, Pixels]]) -> pa.Table:
-    """The pictures, list and README in a folder; the list (image, set, row), whose ids are the rows of the answers.
+    """Write the pictures, list and README to a folder; return the list (image, set, row), whose ids the answers name.
 
     Each set has a name and images (n, h, w, 1 or 3). The bytes depend on the pictures alone. A folder may be there if
     what is in it is the same, whole or in part; DatasetError, in one line and before anything is written, otherwise.
     """
     given = list(sets)
     rows = _rows(given)
-    held = [(image, png(pixels)) for (image, _, _), pixels in zip(rows, _each(given), strict=True)]
+    held = [(image, png(pixels)) for (image, _, _), pixels in zip(rows, _images(given), strict=True)]
     held.append((README, TEXT.format(example=rows[0][0], script=_indented(SCRIPT)).encode()))
     held.append((IMAGES, "".join(f"{image},{name},{row}\n" for image, name, row in [SCHEMA.names, *rows]).encode()))
     put_all(folder, held)
@@ -97,12 +97,12 @@ def read(folder: Path) -> pa.Table:
 
 
 def image_of(name: str, row: int) -> str:
-    """The id of a set's picture: where it lies in the folder."""
+    """The id of a set's picture: its path in the folder."""
     return f"{name}/{row:06d}.png"
 
 
 def png(pixels: Pixels) -> bytes:
-    """One picture (h, w, 1 or 3) as PNG, which says no more than its pixels."""
+    """One picture (h, w, 1 or 3) as PNG without any metadata."""
     from PIL import Image
 
     out = io.BytesIO()
@@ -111,7 +111,7 @@ def png(pixels: Pixels) -> bytes:
 
 
 def check_names(names: Sequence[str], what: str, taken: Sequence[str]) -> None:
-    """DatasetError unless there are sets of what is handed out, each with a name of its own that a file may have."""
+    """Raise DatasetError unless there are sets of `what`, each with a different name that a file may have."""
     for number, name in enumerate(names):
         if not NAME.fullmatch(name) or name in taken:
             raise DatasetError(f"set {number} is called {name!r}; use letters, digits, dots, dashes and underscores")
@@ -122,7 +122,7 @@ def check_names(names: Sequence[str], what: str, taken: Sequence[str]) -> None:
 
 
 def put_all(folder: Path, held: Sequence[tuple[str, bytes]]) -> None:
-    """These files in the folder, in that order; DatasetError, before anything is written, where others are there."""
+    """Write these files to the folder, in that order; DatasetError, before writing any, where others are there."""
     _check(folder, dict(held))
     for path, content in held:
         _put(folder / path, content)
@@ -136,7 +136,7 @@ def _rows(sets: list[tuple[str, Pixels]]) -> list[tuple[str, str, int]]:
     return [(image_of(name, row), name, row) for name, images in sets for row in range(len(images))]
 
 
-def _each(sets: list[tuple[str, Pixels]]) -> Iterator[Pixels]:
+def _images(sets: list[tuple[str, Pixels]]) -> Iterator[Pixels]:
     for _, images in sets:
         yield from images
 

@@ -1,4 +1,4 @@
-"""External models, loaded and asked: images in, log-probabilities out.
+"""External models, loaded and evaluated: images in, log-probabilities out.
 
 given = loading.loaded(model, (28, 28, 1), Interface(gives="probabilities"))
 given.answers(images).log_p  # (n, classes)
@@ -37,7 +37,7 @@ INSTEAD = "save it with torch.export.save or torch.jit.script(model).save"
 
 @dataclass(frozen=True)
 class Rows:
-    """How many images a model takes at once."""
+    """The numbers of images that a model takes at once."""
 
     least: int = 1
     most: int | None = None
@@ -54,17 +54,17 @@ class LoadedModel:
     interface: Interface
     shape: tuple[int, int, int]
     classes: int | None
-    rows: int  # asked at once
+    rows: int  # evaluated at once
     forward: Forward
     _tried: bool = field(default=False, init=False)
 
     def answers(self, images: Pixels) -> Answers:
         """The model's answers for images (n, h, w, c).
 
-        Every call has the same number of rows, the last one filled up with its first image. The first images are asked
-        twice, the second time in another order: ValueError where the answers differ, since the model then draws random
-        numbers or looks at other images, as one exported in training mode does. ValueError, in one line, where the
-        model fails or what it says cannot be used.
+        Every call has the same number of rows, the last one filled up with its first image. The first images are
+        evaluated twice, the second time in another order: ValueError where the answers differ, since the model then
+        draws random numbers or depends on other images, as one exported in training mode does. ValueError, in one line,
+        where the model fails or its outputs cannot be used.
         """
         if images.dtype != np.uint8 or images.shape[1:] != self.shape:
             raise ValueError(f"images are {images.dtype} {images.shape}; expected uint8 (n, {self._size})")
@@ -121,9 +121,9 @@ def loaded(
 ) -> LoadedModel:
     """The model, ready for images of this shape (height, width, channels).
 
-    torch's kinds run on the GPU where there is one and the model runs there; ONNX on the processor, both with one
-    thread there. `classes`, where it is known, is what the answers must have; a factory needs it. ValueError, in one
-    line, for a file that is not what it is said to be, or would have to be unpickled.
+    torch's kinds run on a GPU where there is one that can run the model, else on the processor; ONNX always runs on the
+    processor. The processor uses one thread. `classes`, where known, is the number of classes that the answers must
+    have; a factory needs it. ValueError, in one line, for a file that is not of its kind or would have to be unpickled.
     """
     if len(interface.mean) > 1 and len(interface.mean) != shape[2]:
         raise ValueError(f"mean has {len(interface.mean)} numbers, but the images have {shape[2]} channels")
@@ -132,15 +132,20 @@ def loaded(
         rows, forward = onnx(model, held, interface)
         return LoadedModel(model, interface, shape, classes, rows.nearest(interface.batch), forward)
     places = [place] if place is not None else list(dict.fromkeys([device(), torch.device("cpu")]))
-    for each in places:
-        rows, module = _module(model, held, shape, interface, classes, each)
+    for candidate in places:
+        rows, module = _module(model, held, shape, interface, classes, candidate)
         given = LoadedModel(
-            model, interface, shape, classes, rows.nearest(interface.batch), _forward(module, interface.output, each)
+            model,
+            interface,
+            shape,
+            classes,
+            rows.nearest(interface.batch),
+            _forward(module, interface.output, candidate),
         )
         try:
             given._asked(np.zeros((1, *shape), np.uint8))
         except ValueError:  # a traced model may hold tensors that stay on the processor
-            if each == places[-1]:
+            if candidate == places[-1]:
                 raise
         else:
             break
@@ -156,7 +161,7 @@ def log_probabilities(
 
 
 def prepared(images: Pixels, interface: Interface) -> Batch:
-    """The images as the interface has them."""
+    """The images scaled, normalised and laid out as the interface says, float32."""
     pixels: Batch = np.divide(images, 255, dtype=np.float32)
     if interface.mean:
         mean, std = (np.array(numbers, np.float32) for numbers in (interface.mean, interface.std))
@@ -183,10 +188,10 @@ def _forward(module: Callable[[Tensor], Any], output: str, place: torch.device) 
     def forward(images: Batch) -> NDArray[np.floating]:
         # Else TorchScript recompiles itself in its third call, and rounds otherwise from then on.
         with exactly(place), torch.no_grad(), torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
-            found = chosen(module(torch.from_numpy(images).to(place)), output)
-            if not isinstance(found, Tensor):
-                raise TypeError(f"its output is a {modules.kind(found)}, not a tensor")
-            result: NDArray[np.float64] = found.detach().to("cpu", torch.float64).numpy()
+            tensor = chosen(module(torch.from_numpy(images).to(place)), output)
+            if not isinstance(tensor, Tensor):
+                raise TypeError(f"its output is a {modules.kind(tensor)}, not a tensor")
+            result: NDArray[np.float64] = tensor.detach().to("cpu", torch.float64).numpy()
         return result
 
     return forward
@@ -294,19 +299,19 @@ def weighted(
 def _state(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
     """The tensors of a state dict, or of the `state_dict` in a checkpoint."""
     try:
-        found = torch.load(io.BytesIO(held), map_location="cpu", weights_only=True)
+        state = torch.load(io.BytesIO(held), map_location="cpu", weights_only=True)
     except Exception:
         raise ValueError(
             f"model {model.name}: {model.path} holds more than tensors, such as a whole pickled module, and is not "
             "unpickled, which would run its code; save its weights: torch.save(model.state_dict(), path)"
         ) from None
-    if isinstance(found, Mapping) and isinstance(found.get("state_dict"), Mapping):
-        found = found["state_dict"]
-    if not isinstance(found, Mapping) or not all(isinstance(part, Tensor) for part in found.values()):
+    if isinstance(state, Mapping) and isinstance(state.get("state_dict"), Mapping):
+        state = state["state_dict"]
+    if not isinstance(state, Mapping) or not all(isinstance(part, Tensor) for part in state.values()):
         raise ValueError(
             f"model {model.name}: {model.path} is no state dict; save torch.save(model.state_dict(), path)"
         )
-    return found
+    return state
 
 
 def _npz(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
@@ -339,15 +344,16 @@ def onnx(model: ModelFile, held: bytes, interface: Interface) -> tuple[Rows, For
             raise ValueError(f"model {model.name} cannot be read: {_outside(one_line(error))}") from error
     inputs = session.get_inputs()
     if len(inputs) != 1 or inputs[0].type != "tensor(float)" or len(inputs[0].shape) != 4:
-        shown = ", ".join(f"{each.name} {each.type} {each.shape}" for each in inputs)
+        shown = ", ".join(f"{argument.name} {argument.type} {argument.shape}" for argument in inputs)
         raise ValueError(f"model {model.name} takes {shown}; it must take one float32 tensor of images, of four axes")
-    names = [each.name for each in session.get_outputs()]
+    names = [output.name for output in session.get_outputs()]
 
     def forward(images: Batch) -> NDArray[np.floating]:
-        found = chosen(dict(zip(names, session.run(names, {inputs[0].name: images}), strict=True)), interface.output)
-        if not isinstance(found, np.ndarray) or found.dtype.kind != "f":
-            raise TypeError(f"its output is {getattr(found, 'dtype', modules.kind(found))}, not a float tensor")
-        return found
+        by_name = dict(zip(names, session.run(names, {inputs[0].name: images}), strict=True))
+        output = chosen(by_name, interface.output)
+        if not isinstance(output, np.ndarray) or output.dtype.kind != "f":
+            raise TypeError(f"its output is {getattr(output, 'dtype', modules.kind(output))}, not a float tensor")
+        return output
 
     size = inputs[0].shape[0]
     return (Rows(size, size) if isinstance(size, int) and size > 0 else Rows()), forward
@@ -381,7 +387,7 @@ def _instead(model: ModelFile, held: bytes) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """An error of a library in one line; of long ones, such as tracebacks in C++, the end."""
+    """An error of a library in one line; only the last line of long ones, such as tracebacks in C++."""
     lines = list(_lines(error))
     text = lines[-1] if len(lines) > 3 else " ".join(lines)
     return f"{modules.kind(error)}: {text}"[:LONGEST]

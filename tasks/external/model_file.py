@@ -1,4 +1,4 @@
-"""A model that somebody else trained, as a file, and how it wants to be asked. Naming one imports nothing.
+"""An external model: its file, and the interface by which it is evaluated. Naming a model imports nothing.
 
 | written                             | what the file is                                                        |
 |-------------------------------------|-------------------------------------------------------------------------|
@@ -9,7 +9,7 @@
 
 The factory is one of the user's own networks (`tasks.models.custom`).
 
-How far such a file is to be trusted. A model is a program, and only ONNX and weights are read as data alone.
+Security. A model is a program, and only ONNX and weights are read purely as data.
 
 - Nothing is unpickled: a whole module (`torch.save(model)`) is refused, since reading it runs whatever it says. State
   dicts are read with `weights_only=True`, `.npz` with `allow_pickle=False`.
@@ -20,8 +20,8 @@ How far such a file is to be trusted. A model is a program, and only ONNX and we
 - ONNX is read by onnxruntime without operators of others and without further files.
 - A factory is Python code, which is imported.
 
-None of it is a sandbox: ask the model of somebody you do not trust in a container, or let its owner ask it and send a
-table (`tasks.external.outputs`).
+None of this is a sandbox: evaluate an untrusted model in a container, or let its owner evaluate it and send a table
+(`tasks.external.outputs`).
 """
 
 from __future__ import annotations
@@ -97,14 +97,14 @@ class ModelFile:
     @property
     def path(self) -> str:
         """The path of the file: the model, or its weights."""
-        found = FACTORY.fullmatch(self.name)
-        return found[2] if found else self.name
+        match = FACTORY.fullmatch(self.name)
+        return match[2] if match else self.name
 
     @property
     def factory(self) -> Factory | None:
-        """What makes the module that the weights belong to; None where the file holds the whole model."""
-        found = FACTORY.fullmatch(self.name)
-        return Factory.parse(found[1]) if found else None
+        """The factory of the module that the weights belong to; None where the file holds the whole model."""
+        match = FACTORY.fullmatch(self.name)
+        return Factory.parse(match[1]) if match else None
 
     @property
     def kind(self) -> Kind:
@@ -113,14 +113,14 @@ class ModelFile:
 
 @dataclass(frozen=True)
 class Interface:
-    """What a model takes and gives.
+    """The inputs and outputs of a model.
 
     It takes float32 images with values in [0, 1], `nchw` (rows, channels, height, width) or `nhwc`; with `mean` and
     `std`, a number per channel or one for all, (image - mean) / std, so that mean 0 and std 1/255 make [0, 255].
 
     It gives `logits`, `probabilities` (a softmax has been applied) or their natural logarithms, one column per class,
     or one column alone: then the logit, the probability or its logarithm is that of class 1 of two. `output` names the
-    output where there are several; one without a name is called by its number, from 0. A model is asked for `batch`
+    output where there are several; one without a name is called by its number, from 0. A model is evaluated on `batch`
     images at once, unless its file fixes another number.
     """
 
@@ -152,16 +152,16 @@ def pin(model: ModelFile) -> ModelFile:
     """
     path = str(files.expanded(model.path).absolute())
     name = model.name[: len(model.name) - len(model.path)] + path
-    digest, _ = _found(ModelFile(name, model.digest))
+    digest, _ = _digest_and_bytes(ModelFile(name, model.digest))
     return ModelFile(name, digest)
 
 
 def content(model: ModelFile) -> bytes:
     """The bytes of the model's file; ValueError, in one line, where they are not those that were pinned."""
-    return _found(model)[1]
+    return _digest_and_bytes(model)[1]
 
 
-def _found(model: ModelFile) -> tuple[str, bytes]:
+def _digest_and_bytes(model: ModelFile) -> tuple[str, bytes]:
     held = files.read(File(model.path))
     factory = model.factory
     digest = hashlib.sha256(held).hexdigest()

@@ -1,12 +1,12 @@
-"""Tables of a model's outputs, sent by an owner who never gives the model away: CSV or Parquet, a row per picture.
+"""Tables of a model's outputs, sent by an owner who keeps the model: CSV or Parquet, a row per picture.
 
-Column `image` is the picture's id, which `tasks.external.handout` gave it. The rest says what the model says of it:
+Column `image` is the picture's id, given by `tasks.external.handout`. The other columns hold the outputs:
 
 - `p0, p1, ...`, a probability per class; or `logit0, logit1, ...`; or `logp0, logp1, ...`, natural logarithms;
 - or, where the columns have names of their own, those that are named to `read`, in the order of the classes;
 - or, in Parquet, one list column `probabilities`, `logits` or `log_probabilities`.
 
-Columns `set` and `row`, which the list of pictures has, may stay, and `label`, which nobody needs here; any other is
+Columns `set` and `row`, from the list of pictures, and `label` may be present and are ignored; any other column is
 refused.
 """
 
@@ -87,13 +87,13 @@ def read(file: File, columns: Sequence[str] = (), gives: Gives = "probabilities"
 
     `columns` names those of the classes, in their order, where they have names of their own, and `gives` says what is
     in them. ValueError, in one line that names the first of them and how many there are, for pictures that have two
-    rows, numbers that are none, rows that do not sum to 1, and columns nobody knows.
+    rows, values that are no numbers, rows that do not sum to 1, and unknown columns.
     """
     return of_table(sent_table.read(file), columns, gives)
 
 
 def of_table(table: Sent, columns: Sequence[str] = (), gives: Gives = "probabilities") -> Outputs:
-    """The outputs in a table that has been read, checked likewise."""
+    """The outputs in a table that has been read, with the checks of `read`."""
     names, kind = _columns(table.name, table.columns, columns, gives)
     if len(names) == 1:
         values, resolution = _listed(table.name, table.ids, table.column(names[0])), 0.0
@@ -112,14 +112,14 @@ def of_table(table: Sent, columns: Sequence[str] = (), gives: Gives = "probabili
 def _columns(name: str, header: list[str], named: Sequence[str], gives: Gives) -> tuple[list[str], Gives]:
     """The columns of the classes in their order, or the one list column, and what is in them."""
     if named:
-        missing = [each for each in named if each not in header]
+        missing = [column for column in named if column not in header]
         if missing or len(set(named)) < len(named) or len(named) < 2:
             what = f"no column {missing[0]!r}" if missing else f"the classes {', '.join(named)}; name two or more, once"
             raise ValueError(f"{name} has {what}; it has {', '.join(header)}")
         return list(named), gives
-    lists = [each for each in header if each in LISTS]
-    ours = [each for each in header if COLUMN.fullmatch(each)]
-    unknown = [each for each in header if each not in (*lists, *ours, *IGNORED)]
+    lists = [column for column in header if column in LISTS]
+    ours = [column for column in header if COLUMN.fullmatch(column)]
+    unknown = [column for column in header if column not in (*lists, *ours, *IGNORED)]
     if unknown:
         raise ValueError(
             f"{name} has the unknown column {unknown[0]!r} ({len(unknown)} of them); it takes image and p0, p1, ... or "
@@ -131,7 +131,7 @@ def _columns(name: str, header: list[str], named: Sequence[str], gives: Gives) -
     kinds = {prefix for prefix, _ in parts}
     numbers = sorted(int(number) for _, number in parts)
     if lists or len(kinds) != 1 or len(numbers) < 2 or numbers != list(range(len(numbers))):
-        shown = ", ".join(each for each in header if each not in IGNORED) or "none"
+        shown = ", ".join(column for column in header if column not in IGNORED) or "none"
         raise ValueError(
             f"{name} has the columns {shown}; it takes one kind, from 0 on without gaps, for two classes or more"
         )
@@ -141,17 +141,17 @@ def _columns(name: str, header: list[str], named: Sequence[str], gives: Gives) -
 
 
 def _resolution(columns: Sequence[pa.ChunkedArray]) -> float:
-    """The last decimal place that any number of columns of text has; 0 where some are no text or have exponents."""
+    """The last decimal place of any number in columns of text; 0 where a column is not text or has exponents."""
     if not all(map(sent_table.is_text, columns)) or any(map(sent_table.has_exponents, columns)):
         return 0.0
-    return float(10.0 ** -max(int(sent_table.decimals(each).max()) for each in columns))
+    return float(10.0 ** -max(int(sent_table.decimals(column).max()) for column in columns))
 
 
 def _listed(name: str, ids: Sequence[str], column: pa.ChunkedArray) -> NDArray[np.float64]:
     if not sent_table.is_list(column.type) or not _is_numeric(column.type.value_type):
         raise ValueError(f"{name} has {column.type} in its list column; it must be lists of numbers")
-    rows = [None if each is None or None in each else each for each in _lists(column)]
-    lengths = [None if each is None else len(each) for each in rows]
+    rows = [None if numbers is None or None in numbers else numbers for numbers in _lists(column)]
+    lengths = [None if numbers is None else len(numbers) for numbers in rows]
     wrong = [row for row, length in enumerate(lengths) if length is None or length != lengths[0]]
     if wrong:
         first = ids[wrong[0]]

@@ -1,4 +1,4 @@
-"""Records for a model's owner, who asks the model about them and sends back a table of its answers.
+"""Records for a model's owner, who evaluates the model on them and sends back a table of its answers.
 
 README.txt          what the owner does, and what comes back
 NAME.jsonl          a set's records, an object in each line
@@ -41,7 +41,7 @@ be in any order, but there has to be one for every record: records.csv lists all
 
 
 def write(folder: Path, sets: Iterable[tuple[str, Records]]) -> pa.Table:
-    """The records, list and README in a folder; the list (id, set, row), whose ids are different in all sets together.
+    """Write the records, list and README to a folder; return the list (id, set, row), whose ids differ across all sets.
 
     The bytes depend on the records alone. A folder may be there if what is in it is the same, whole or in part;
     DatasetError, in one line and before anything is written, otherwise.
@@ -67,7 +67,7 @@ def write(folder: Path, sets: Iterable[tuple[str, Records]]) -> pa.Table:
 
 def lines(records: Records) -> bytes:
     """JSON Lines of records, the fields in the order of the schema."""
-    return "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records.each()).encode()
+    return "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records.as_dicts()).encode()
 
 
 def listed(rows: list[tuple[str, str, int]]) -> bytes:

@@ -30,21 +30,21 @@ class Sent:
     @property
     def columns(self) -> list[str]:
         """The names of the columns other than the ids."""
-        return [each for each in self.table.column_names if each != IMAGE]
+        return [column for column in self.table.column_names if column != IMAGE]
 
     def column(self, name: str) -> pa.ChunkedArray:
         return self.table.column(name)
 
     def numbers(self, column: str) -> NDArray[np.float64]:
-        """A column's numbers (rows,), NaN among them where it says so; ValueError for what is none, or missing."""
+        """A column's numbers (rows,), NaN where it says NaN; ValueError for values that are no numbers or missing."""
         return _numbers(self.name, self.ids, column, self.column(column))
 
     def rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
         """The rows of these pictures; ValueError, in one line, where any is missing."""
-        missing = [each for each in ids if each not in self._places]
+        missing = [image for image in ids if image not in self._places]
         if missing:
             raise ValueError(f"{self.name} has no row for {missing[0]!r}; {len(missing)} of {len(ids)} are missing")
-        return np.array([self._places[each] for each in ids], np.int64)
+        return np.array([self._places[image] for image in ids], np.int64)
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -52,7 +52,7 @@ class Sent:
 
 
 def read(file: File) -> Sent:
-    """The table in a file, `.csv` or `.parquet`; of a CSV every column is text, which shows how it was printed.
+    """The table in a file, `.csv` or `.parquet`; columns of a CSV are text, which keeps the printed digits.
 
     ValueError, in one line, for a file that cannot be read, and for pictures without an id or with two rows.
     """
@@ -70,7 +70,7 @@ def read(file: File) -> Sent:
 def decimals(column: pa.ChunkedArray) -> NDArray[np.int64]:
     """The decimal places of each number: as printed, or the fewest that determine it where it was not text.
 
-    0.50 has two, 1.2e-05 has six, and the float 0.1 one. Lists count number by number. What is no number has none.
+    0.50 has two, 1.2e-05 has six, and the float 0.1 one. Lists count number by number. Other values have none.
     """
     import pyarrow.compute as pc
 
@@ -114,7 +114,7 @@ def _csv(name: str, held: bytes) -> pa.Table:
         header = csv.open_csv(io.BytesIO(held)).schema.names
         _once(name, header)
         text = csv.ConvertOptions(
-            column_types={each: pa.string() for each in header}, strings_can_be_null=True, null_values=[""]
+            column_types={column: pa.string() for column in header}, strings_can_be_null=True, null_values=[""]
         )
         return csv.read_csv(io.BytesIO(held), convert_options=text)
     except pa.ArrowException as error:
@@ -133,7 +133,7 @@ def _parquet(name: str, held: bytes) -> pa.Table:
 
 
 def _once(name: str, header: Sequence[str]) -> None:
-    twice = [each for each in header if header.count(each) > 1]
+    twice = [column for column in header if header.count(column) > 1]
     if twice:
         raise ValueError(f"{name} has two columns {twice[0]!r}")
 
@@ -147,10 +147,10 @@ def _ids(name: str, column: pa.ChunkedArray) -> tuple[str, ...]:
     if None in ids:
         raise ValueError(f"{name} has no image in row {ids.index(None)}; {ids.count(None)} rows have none")
     seen: set[str | None] = set()
-    twice = [each for each in ids if each in seen or seen.add(each)]  # type: ignore[func-returns-value]
+    twice = [image for image in ids if image in seen or seen.add(image)]  # type: ignore[func-returns-value]
     if twice:
         raise ValueError(f"{name} has more than one row for {twice[0]!r}; {len(twice)} rows are about an image again")
-    return tuple(str(each) for each in ids)
+    return tuple(str(image) for image in ids)
 
 
 def _numbers(name: str, ids: Sequence[str], label: str, column: pa.ChunkedArray) -> NDArray[np.float64]:
@@ -159,7 +159,7 @@ def _numbers(name: str, ids: Sequence[str], label: str, column: pa.ChunkedArray)
     try:
         values = np.array(pc.cast(bare(column), pa.float64()).to_numpy(), np.float64)
     except pa.ArrowException:
-        wrong = [row for row, each in enumerate(column.to_pylist()) if each is not None and not _is_number(each)]
+        wrong = [row for row, value in enumerate(column.to_pylist()) if value is not None and not _is_number(value)]
         first = column[wrong[0]].as_py() if wrong else column.type
         where = f" of image {ids[wrong[0]]!r}" if wrong else ""
         raise ValueError(f"{name}: {first!s}{where} in column {label} is no number; {len(wrong)} are not") from None

@@ -1,4 +1,4 @@
-"""Which hidden units of trained networks an image makes active."""
+"""The hidden units of trained networks that an image activates."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tasks.models.weights import Weights
 
 
 class Recorded(Layers):
-    """Layers that keep what each dense layer hands to its activation: `sums`, (models, rows, units) by its name.
+    """Layers that keep the input of each dense layer's activation: `sums`, (models, rows, units) by layer name.
 
-    That is the layer's own sum, or, where batch norm follows it, the normalised one. ReLU is above 0 where it is.
+    It is the layer's own sum, or the normalised one where batch norm follows. ReLU is above 0 exactly where it is.
     """
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
@@ -48,10 +48,10 @@ def active(
 ) -> dict[str, NDArray[np.bool_]]:
     """Whether each unit of these dense layers is above 0 after its ReLU, in evaluation: (n, units) by layer.
 
-    Images are (n, h, w, c). On a CPU by one thread.
+    Images are (n, h, w, c). A CPU uses one thread.
     """
     place = place or device()
-    found: dict[str, list[NDArray[np.bool_]]] = {name: [] for name in layers}
+    masks: dict[str, list[NDArray[np.bool_]]] = {name: [] for name in layers}
     with exactly(place), torch.inference_mode():
         # Copied, because torch has no read-only tensors.
         tensors = {name: torch.from_numpy(np.array(weights[name]))[None].to(place) for name in architecture.weights}
@@ -60,5 +60,5 @@ def active(
             recorded = Recorded(tensors)
             architecture.logits(recorded, rows.flatten(1).to(torch.float32).mul_(1 / 255)[None])
             for name in layers:
-                found[name].append((recorded.sums[name][0] > 0).cpu().numpy())
-    return {name: np.concatenate(parts) for name, parts in found.items()}
+                masks[name].append((recorded.sums[name][0] > 0).cpu().numpy())
+    return {name: np.concatenate(parts) for name, parts in masks.items()}

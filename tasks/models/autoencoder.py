@@ -1,6 +1,6 @@
 """The fully connected autoencoder's negative evidence lower bound with its gradients written out, for one model.
 
-Like `tasks.models.perceptron`, of which it is two in a row: a processor is spared what autograd records.
+Two of `tasks.models.perceptron` in a row, whose gradients are written out to spare a processor autograd's recording.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tasks.models.likelihoods import Bernoulli, divergence
 from tasks.models.matmul import MatMul
 from tasks.models.perceptron import Perceptron
 
-# From rows' negative bounds (n,) to the losses that are made of them, and each loss's gradient in its bound.
+# From rows' negative bounds (n,) to the losses computed from them, and each loss's gradient in its bound.
 Through = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
@@ -40,7 +40,7 @@ def negative_bound(
     """The rows' negative bounds, weighted by their `shares` (n,) and added up, and its gradient in every tensor.
 
     KL(q(z | x) || p(z)) - log p(x | z) for binary images x (n, pixels), with z = mean + deviation * noise (n, latent).
-    Where there is a `through`, it is the losses it makes of the bounds that are weighted and added up.
+    With `through`, the losses that it makes of the bounds are weighted and added up instead.
     """
     encoder, decoder = halves(tensors)
     inner = perceptron.activations(encoder, x, by)
@@ -49,15 +49,15 @@ def negative_bound(
     outer = perceptron.activations(decoder, torch.addcmul(mean, deviation, noise), by)
     logits = outer[-1]
     losses = divergence(mean, log_variance) - Bernoulli(logits[None]).log_p(x[None])[0]
-    each = shares[:, None]
+    scale = shares[:, None]
     if through is not None:
         losses, in_bounds = through(losses)
-        each = each * in_bounds[:, None]
+        scale = scale * in_bounds[:, None]
 
-    gradient = logits.sigmoid_().sub_(x).mul_(each)
+    gradient = logits.sigmoid_().sub_(x).mul_(scale)
     of_decoder, gradient = perceptron.with_first(decoder, outer, gradient, by)
     of_code = by.row_gradient(gradient, decoder[0][0])
-    of_mean = torch.addcmul(of_code, mean, each)
-    of_log_variance = torch.addcmul(log_variance.expm1().mul_(each), of_code, noise * deviation).mul_(0.5)
+    of_mean = torch.addcmul(of_code, mean, scale)
+    of_log_variance = torch.addcmul(log_variance.expm1().mul_(scale), of_code, noise * deviation).mul_(0.5)
     of_encoder = perceptron.gradients(encoder, inner, torch.cat([of_mean, of_log_variance], 1), by)
     return losses @ shares, [*of_encoder, *of_decoder]

@@ -95,20 +95,20 @@ class Factory:
 
 def pinned(factory: Factory) -> Factory:
     """The factory with the digest of its source; ValueError where a digest given already is another."""
-    found = source_digest(factory)
-    if factory.digest and factory.digest != found:
+    digest = source_digest(factory)
+    if factory.digest and factory.digest != digest:
         raise ValueError(
             f"network {factory.module}:{factory.function} is not the one that was pinned: its source has digest "
-            f"{found}, not {factory.digest}"
+            f"{digest}, not {factory.digest}"
         )
-    return replace(factory, digest=found)
+    return replace(factory, digest=digest)
 
 
 def source_digest(factory: Factory) -> str:
-    """SHA-256 of the names and content of the Python files that the factory is made of.
+    """SHA-256 of the names and content of the Python files that define the factory.
 
-    For a module inside a package these are all files of the outermost package, for any other its own file. What they
-    import from elsewhere is not in it.
+    For a module inside a package these are all files of the outermost package, for any other its own file. Imports from
+    elsewhere are not included.
     """
     files = sources(factory)
     parts = [part for name, path in sorted(files.items()) for part in (name.encode(), path.read_bytes())]
@@ -118,12 +118,12 @@ def source_digest(factory: Factory) -> str:
 def sources(factory: Factory) -> dict[str, Path]:
     """The Python files by their names below the import path; ValueError where there is no such module."""
     top = factory.module.partition(".")[0]
-    spec = found = _top(top)
+    spec = inner = _top(top)
     names = factory.module.split(".")
     for depth in range(2, len(names) + 1):
-        locations = found.submodule_search_locations if found else None
-        found = PathFinder.find_spec(".".join(names[:depth]), locations) if locations is not None else None
-    if spec is None or found is None:
+        locations = inner.submodule_search_locations if inner else None
+        inner = PathFinder.find_spec(".".join(names[:depth]), locations) if locations is not None else None
+    if spec is None or inner is None:
         raise ValueError(
             f"network {factory}: there is no module {factory.module!r} on Python's path; install its package or put "
             "its folder on PYTHONPATH"

@@ -19,8 +19,8 @@ evaluation every observation has one fixed view that all models share, or a view
 
 Random numbers come from torch's generator, on the device of the images: the initial weights are those of one seed, and
 so are a step of training, `sample`, and log_prob of a block of 128 observations (rows 0 to 127 of the data set, 128 to
-255, ...), each for one model. So nothing depends on what is computed beside it. Constants of the module should be
-buffers, which move to the device and are kept with the weights. In evaluation mode each row is judged for itself, at
+255, ...), each for one model. So no result depends on what else is computed. Constants of the module should be
+buffers, which move to the device and are kept with the weights. In evaluation mode each row is evaluated by itself, at
 most 128 at a time. Several models are trained in one pass where torch.vmap gives the same as each alone, without random
 numbers of the module's own.
 """
@@ -79,12 +79,12 @@ class DensityModule:
         return self._loss.stackable
 
     def losses(self, layers: Layers, images: Tensor) -> Tensor:
-        """What training minimises, (models, rows), of images as seen, (models, rows, channels, height, width)."""
+        """The losses of training, (models, rows), of images as seen, (models, rows, channels, height, width)."""
         outputs = self._loss.of(layers, images)
         return -outputs if self._loss is self.log_prob else outputs
 
     def check_samples(self) -> None:
-        """ValueError, in one line, unless images can be drawn of the module."""
+        """Raise ValueError, in one line, unless images can be drawn from the module."""
         if not self._can("sample"):
             raise ValueError(f"network {self.name} has no method sample(count), so that no images can be drawn of it")
         tensors = {name: torch.from_numpy(values) for name, values in self.module.initial(0).items()}
@@ -101,16 +101,16 @@ class DensityModule:
 
     def _sampled(self, tensors: Mapping[str, Tensor], count: int) -> Tensor:
         try:
-            found = self.module.applied("sample", tensors, False, count)[0]
+            images = self.module.applied("sample", tensors, False, count)[0]
         except Exception as error:
             raise ValueError(f"network {self.name}: sample failed on {count}: {one_line(error)}") from error
         expected = (count, *self.preparation.seen_shape)
-        shape = tuple(found.shape) if isinstance(found, Tensor) else kind(found)
-        if not isinstance(found, Tensor) or shape != expected:
+        shape = tuple(images.shape) if isinstance(images, Tensor) else kind(images)
+        if not isinstance(images, Tensor) or shape != expected:
             raise ValueError(f"network {self.name}: sample makes {shape} for {count}; it must make images {expected}")
-        if found.isnan().any():
+        if images.isnan().any():
             raise ValueError(f"network {self.name}: sample makes not-a-numbers")
-        return found
+        return images
 
     def _can(self, name: str) -> bool:
         return callable(self.module.attribute(name))

@@ -4,9 +4,9 @@ log p(x) = log (1 / N) sum over n of p(x | z_n) p(z_n) / q(z_n | x), z_n drawn f
 expectation is a lower bound that rises to log p(x) with N. Burda et al. 2016, "Importance weighted autoencoders",
 eq. 8; van den Burg & Williams 2021, eq. 9.
 
-The codes of a model and an observation are drawn from a key that these two have to themselves, so an estimate depends
-neither on what is estimated beside it nor on how the work is cut. The sum is kept as a running log-sum-exp: what is
-decoded at any time are the codes of one chunk.
+The codes of a model and an observation are drawn from a key of their own, so an estimate depends neither on what else
+is estimated nor on how the work is divided. The sum is a running log-sum-exp over chunks, and only the codes of one
+chunk are decoded at a time.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Chunk:
-    """How much is computed at once for every model."""
+    """The amount of work computed at once for every model."""
 
     encoded: int  # observations
     points: int  # of these, whose codes are decoded
@@ -78,7 +78,7 @@ def log_p(
     models, n, dtype = len(members), len(pixels), next(iter(tensors.values())).dtype
     chunk = chunk or fitting(pixels.device, models, n, sampling.samples, vae)
     decoder = {name: tensor.bfloat16() for name, tensor in tensors.items()} if reduced(sampling) else tensors
-    found = torch.empty(models, n, dtype=torch.float64, device=pixels.device)
+    log_densities = torch.empty(models, n, dtype=torch.float64, device=pixels.device)
     with torch.inference_mode():
         for start in range(0, n, chunk.encoded):
             part = slice(start, start + chunk.encoded)
@@ -86,13 +86,13 @@ def log_p(
             weights = log_weights(vae, Layers(tensors), Layers(decoder), x, code_keys(members, rows[part]), sampling)
             for first in range(0, x.shape[1], chunk.points):
                 some = slice(first, first + chunk.points)
-                found[:, part][:, some] = mean_of(partial(weights, some), sampling.samples, chunk.samples)
-            found[:, part] += vae.preparation.to_pixels(x)
-    return found
+                log_densities[:, part][:, some] = mean_of(partial(weights, some), sampling.samples, chunk.samples)
+            log_densities[:, part] += vae.preparation.to_pixels(x)
+    return log_densities
 
 
 def code_keys(members: Tensor, rows: Tensor) -> Tensor:
-    """The keys of the codes of every model (models,) and observation (n,): (models, n), and no training step's."""
+    """The keys of the codes of every model (models,) and observation (n,): (models, n), distinct from training's."""
     return step_keys((members ^ site_key(LATENT))[:, None], rows)
 
 
@@ -154,7 +154,7 @@ def mean_of(log_values: Callable[[slice], Tensor], count: int, at_once: int) -> 
 
 
 def fitting(place: torch.device, models: int, n: int, samples: int, vae: Vae) -> Chunk:
-    """The chunk for this device: what fits a processor's cache, or fills a GPU within its free memory."""
+    """The chunk for this device: one that fits a processor's cache, or fills a GPU within its free memory."""
     if place.type != "cuda":
         return Chunk(ENCODED, max(1, DECODED // samples), min(samples, DECODED))
     values = min(2**29, torch.cuda.mem_get_info(place)[0] // 64)

@@ -118,8 +118,8 @@ class Layers:
     def _tensor(self, name: str, weight: Weight) -> Tensor:
         tensor = self.tensors[name]
         if tuple(tensor.shape) != (self.models, *weight.shape):
-            found = "x".join(map(str, tensor.shape[1:]))
-            raise ValueError(f"{name} is {found}; this network has it {'x'.join(map(str, weight.shape))}")
+            shape = "x".join(map(str, tensor.shape[1:]))
+            raise ValueError(f"{name} is {shape}; this network has it {'x'.join(map(str, weight.shape))}")
         return tensor
 
     def site(self) -> int:
@@ -318,14 +318,14 @@ def each_model(product: Callable[..., Tensor], *stacks: Tensor, stacked: bool) -
 
 
 class _Outline(Layers):
-    """Takes note of the weights that a network asks for."""
+    """Layers that record the weights of a network."""
 
     def __init__(self) -> None:
         super().__init__({})
-        self.found: dict[str, Weight] = {}
+        self.weights: dict[str, Weight] = {}
 
     def _tensor(self, name: str, weight: Weight) -> Tensor:
-        if self.found.setdefault(name, weight) != weight:
+        if self.weights.setdefault(name, weight) != weight:
             raise ValueError(f"two layers of the network are called {name}")
         return torch.empty(1, *weight.shape)
 
@@ -336,7 +336,7 @@ def weights_of(network: Callable[[Layers, Tensor], object], shape: Shape) -> dic
     # No image: shapes come about and no numbers. (For torch's "meta" tensors, which are made for this, torch works
     # shapes out in Python and loads its compiler to do so: two seconds of every process.)
     network(outline, torch.empty(0, *shape))
-    return outline.found
+    return outline.weights
 
 
 def initial(weights: Mapping[str, Weight], seed: int) -> dict[str, NDArray[np.float32]]:

@@ -1,4 +1,4 @@
-"""What a decoder says of images: independent Bernoulli pixels or Gaussian ones; and what an encoder says of codes.
+"""Likelihoods of images given codes, with independent Bernoulli or Gaussian pixels, and the divergence of codes.
 
 Features lie on the last axis, and log densities are summed over it, in nats.
 """
@@ -29,7 +29,7 @@ class Likelihood(Protocol):
 
     @property
     def mean(self) -> Tensor:
-        """(models, rows, features)"""
+        """The mean image of every code: (models, rows, features)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +83,8 @@ class Gaussian:
             shared = self.log_variance[..., 0]
             sums = squares.sum(-1).flatten(1)
             return -0.5 * (x.shape[-1] * (math.log(2 * math.pi) + shared) + sums * (-shared).exp())
-        each = torch.unflatten(self.log_variance, 1, (x.shape[1], -1)).to(x.dtype)
-        return -0.5 * (squares * (-each).exp() + each + math.log(2 * math.pi)).sum(-1).flatten(1)
+        log_variance = torch.unflatten(self.log_variance, 1, (x.shape[1], -1)).to(x.dtype)
+        return -0.5 * (squares * (-log_variance).exp() + log_variance + math.log(2 * math.pi)).sum(-1).flatten(1)
 
 
 def divergence(mean: Tensor, log_variance: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a user's own module says of rows of images by one of its methods, for many models at once."""
+"""A method of a user's own module, applied to rows of images for many models at once."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ TRIED = 4  # rows of the images that a module is tried with
 
 
 class Method:
-    """A method from images (rows, *image) to numbers (rows, *result), which errors call `values`.
+    """A method from images (rows, *image) to numbers (rows, *result), called `values` in error messages.
 
-    It is tried on construction with `trial` images. ValueError, in one line, where what it says cannot be used. It may
-    draw random numbers in training, and in evaluation only where that is `chancy`.
+    It is tried on construction with `trial` images. ValueError, in one line, where its results cannot be used. It may
+    draw random numbers in training, and in evaluation only if it is `chancy`.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class Method:
         apart = self.random(mode.training) or (mode.training and mode.real is not None)
         if layers.models > 1 and self.stackable and not apart:
             return self._together(tensors, images, mode.training)
-        each = [self._alone(layers, model, images[model]) for model in range(layers.models)]
-        return torch.stack(each) if len(each) > 1 else each[0][None]
+        values = [self._alone(layers, model, images[model]) for model in range(layers.models)]
+        return torch.stack(values) if len(values) > 1 else values[0][None]
 
     def judged(self, tensors: Mapping[str, Tensor], images: Tensor) -> Tensor:
-        """One model's values (rows, *result) in evaluation, from its tensors; nothing of it changes."""
+        """One model's values (rows, *result) in evaluation, from its tensors, which stay unchanged."""
         return self._applied(tensors, images, False)[0]
 
     @cached_property
@@ -73,26 +73,26 @@ class Method:
             stacks = {name: torch.from_numpy(np.stack([model[name] for model in two])) for name in weights}
             apart = {name: stack.clone() for name, stack in stacks.items()}
             try:
-                found = self._together(stacks, images, training)
-            except Exception:  # whatever vmap, or the module below it, does not know how to do
+                stacked = self._together(stacks, images, training)
+            except Exception:  # anything that vmap or the module cannot do
                 return False
             layers = Layers(apart, Mode(training))
             expected = torch.stack([self._alone(layers, model, images[model]) for model in (0, 1)])
-            same = [(expected, found), *((apart[name], stacks[name]) for name in weights)]
+            same = [(expected, stacked), *((apart[name], stacks[name]) for name in weights)]
             if not all(torch.allclose(one, other, rtol=1e-3, atol=1e-4) for one, other in same):
                 return False
         return True
 
     @cached_property
     def separable(self) -> bool:
-        """Whether rows can be judged each for itself in one pass, as gradients per row need."""
+        """Whether rows can be evaluated independently in one pass, as gradients per row need."""
         tensors = self._initial()
         with torch.no_grad():
             try:
-                found = torch.vmap(lambda image: self.judged(tensors, image[None])[0])(self._trial)
-            except Exception:  # whatever vmap, or the module below it, does not know how to do
+                by_row = torch.vmap(lambda image: self.judged(tensors, image[None])[0])(self._trial)
+            except Exception:  # anything that vmap or the module cannot do
                 return False
-            return torch.allclose(self.judged(tensors, self._trial), found, rtol=1e-3, atol=1e-4)
+            return torch.allclose(self.judged(tensors, self._trial), by_row, rtol=1e-3, atol=1e-4)
 
     def _alone(self, layers: Layers, model: int, images: Tensor) -> Tensor:
         mode = layers.mode
@@ -148,7 +148,7 @@ class Method:
         return f"network {self.module.name}" + ("" if self.name == "__call__" else f": {self.name}")
 
     def check_gradients(self) -> None:
-        """ValueError, in one line, unless autograd can follow the values in training to every learned weight."""
+        """Raise ValueError, in one line, unless the values in training have a gradient in every learned weight."""
         tensors = self._initial()
         learned = {n: tensors[n].requires_grad_() for n, weight in self.module.weights.items() if weight.learned}
         with drawing(0, torch.device("cpu")), torch.enable_grad():
@@ -163,7 +163,7 @@ class Method:
             )
 
     def _tried(self, training: bool) -> tuple[Tensor, bool]:
-        """Its outputs for the trial images, and whether it draws random numbers for it."""
+        """The outputs for the trial images, and whether random numbers are drawn for them."""
         outputs, random = self._applied_to_trial(0, training)
         if outputs.isnan().any():
             raise ValueError(f"{self.whose} makes not-a-numbers of {self._images}")
@@ -173,7 +173,7 @@ class Method:
         return outputs, random
 
     def _applied_to_trial(self, seed: int, training: bool) -> tuple[Tensor, bool]:
-        """Its outputs for the trial images, and whether torch's generator moved meanwhile."""
+        """The outputs for the trial images, and whether torch's generator moved meanwhile."""
         tensors = self._initial()
         with drawing(seed, torch.device("cpu")), torch.no_grad():
             state = torch.get_rng_state()

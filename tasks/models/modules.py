@@ -25,7 +25,7 @@ _imported: dict[str, str] = {}  # module -> digest of the source that this proce
 
 
 class Module:
-    """What a user's factory makes of these arguments.
+    """The module that a user's factory makes from these arguments.
 
     ValueError, in one line, where there is no such factory or what it makes cannot be trained.
     """
@@ -51,7 +51,7 @@ class Module:
     def applied(
         self, method: str, tensors: Mapping[str, Tensor], training: bool, *arguments: object
     ) -> tuple[object, dict[str, Tensor]]:
-        """What one model's method says of the arguments, and the buffers as the module leaves them.
+        """The result of one model's method for the arguments, and the buffers as the module leaves them.
 
         `tensors` are (*shape); they stay as they are.
         """
@@ -65,7 +65,7 @@ class Module:
         return outputs, {name: inside[f"module.{name}"] for name in kept}
 
     def _made(self, seed: int) -> nn.Module:
-        """A new module, whatever the global random state is, which stays as it is."""
+        """A new module; it neither depends on the global random state nor changes it."""
         with drawing(seeds.derive(seed, "initial weights"), torch.device("cpu")):
             try:
                 module = self._factory(*self._arguments)
@@ -104,7 +104,7 @@ class _Called(nn.Module):
 
 
 def imported(factory: Factory) -> Callable[..., object]:
-    """The factory itself; ValueError where its source is not the one pinned, or it cannot be imported."""
+    """The factory function; ValueError where its source is not the one pinned, or it cannot be imported."""
     digest = custom.pinned(factory).digest
     if _imported.setdefault(factory.module, digest) != digest:
         raise ValueError(f"network {factory}: its source has changed since this process imported it; start again")
@@ -118,8 +118,8 @@ def imported(factory: Factory) -> Callable[..., object]:
         raise ValueError(
             f"network {factory}: {factory.module} has no function {factory.function}; it has {', '.join(there)}"
         )
-    found: Callable[..., object] = there[factory.function]
-    return found
+    function: Callable[..., object] = there[factory.function]
+    return function
 
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:

@@ -1,9 +1,9 @@
-"""A density of images with broad support, learnt from none that a model trains on.
+"""A density of images with broad support, learnt without any training image.
 
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 5, propose one "with
 broad support but low probability (such as a Gaussian with high variance)" and give no form. These are ours. Features
-are independent of one another, and what is known of them comes from the test split alone: a training image bears on
-none of it, so that no part of a memorization score is the broad density's own.
+are independent, and their parameters come from the test split alone: no training image bears on them, so that no part
+of a memorization score is due to the broad density.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ class OutlierDensity:
     def __init__(self, preparation: Preparation, pixels: Pixels) -> None:
         images = torch.from_numpy(pixels.reshape(len(pixels), -1).copy())
         parameters = [binary(preparation, images)] if isinstance(preparation, Binary) else normal(preparation, images)
-        self._placed = {(torch.device("cpu"), torch.float64): [each.expand(1, 1, -1) for each in parameters]}
+        on_cpu = [parameter.expand(1, 1, -1) for parameter in parameters]
+        self._placed = {(torch.device("cpu"), torch.float64): on_cpu}
 
     def log_p(self, x: Tensor) -> Tensor:
-        """The log density of images as they are seen, (models, rows, features): (models, rows), in nats."""
+        """The log density of images as the models see them, (models, rows, features): (models, rows), in nats."""
         # Like x, they have a row for each: what is given to a likelihood are codes of points.
-        parameters = [each.expand(*x.shape[:2], -1) for each in self._like(x)]
+        parameters = [parameter.expand(*x.shape[:2], -1) for parameter in self._like(x)]
         return (Bernoulli if len(parameters) == 1 else Gaussian)(*parameters).log_p(x)
 
     def _like(self, x: Tensor) -> list[Tensor]:
@@ -47,7 +48,7 @@ class OutlierDensity:
         place = x.device, x.dtype
         if place not in self._placed:
             first = next(iter(self._placed.values()))
-            self._placed[place] = [each.to(x.device, x.dtype) for each in first]
+            self._placed[place] = [parameter.to(x.device, x.dtype) for parameter in first]
         return self._placed[place]
 
 

@@ -1,4 +1,4 @@
-"""How strongly single rows pull at a network's weights: the squared length of each row's gradient.
+"""Per-example gradients: the squared length of the gradient of each row's loss in a network's weights.
 
 ||grad loss(w, x_i)||^2 over all learned weights, in evaluation: what TracInCP adds up over checkpoints, Garima et al.
 2020, "Estimating training data influence by tracing gradient descent", section 3.2.
@@ -58,13 +58,16 @@ def squared_gradients(
                 pixels = torch.from_numpy(np.array(images[start : start + size])).to(place).flatten(1)
                 truth = torch.from_numpy(np.array(labels[start : start + size], np.int64)).to(place)
                 rows = pixels.to(next(iter(tensors.values())).dtype).mul_(1 / 255).expand(len(group), -1, -1)
-                found = of_rows(architecture, tensors, rows, truth.expand(len(group), -1))
-                out[first : first + together, start : start + size] = found.cpu().numpy()
+                squares = of_rows(architecture, tensors, rows, truth.expand(len(group), -1))
+                out[first : first + together, start : start + size] = squares.cpu().numpy()
     return out
 
 
 def of_rows(architecture: Architecture, tensors: dict[str, Tensor], pixels: Tensor, labels: Tensor) -> Tensor:
-    """The same for tensors (models, *shape), pixels (models, rows, features) in [0, 1] and labels (models, rows)."""
+    """The squared gradients, (models, rows), for tensors (models, *shape).
+
+    Pixels are (models, rows, features) in [0, 1] and labels (models, rows).
+    """
     tensors = {name: tensor.detach() for name, tensor in tensors.items()}
     if architecture.own is not None:
         return _of_module(architecture.own, tensors, each_models(pixels, architecture.shape), labels)
@@ -78,9 +81,9 @@ def of_rows(architecture: Architecture, tensors: dict[str, Tensor], pixels: Tens
 
 
 class Measured(Layers):
-    """Layers that add up, while a loss is followed back through them, each row's squared gradient in their weights.
+    """Layers that add up each row's squared gradient in their weights during the backward pass of a loss.
 
-    The loss must be a sum over rows, each row's part depending on that row alone: evaluation.
+    The loss must be a sum over rows of terms that depend on their row alone, as in evaluation.
     """
 
     def __init__(self, tensors: dict[str, Tensor], rows: Sequence[int]) -> None:
@@ -115,9 +118,9 @@ class Measured(Layers):
 
         def measure(gradient: Tensor) -> None:
             gradients = (
-                self._each(gradient, channels).permute(0, 2, 3, 1).flatten(1, 2)
+                self._by_model(gradient, channels).permute(0, 2, 3, 1).flatten(1, 2)
             )  # (rows * models, places, channels)
-            inputs = self._each(values, values.shape[1] // self.models)
+            inputs = self._by_model(values, values.shape[1] // self.models)
             squares = convolution_squares(inputs, gradients, kernel, stride, padding, self._by)
             if bias is not None:
                 squares += gradients.sum(1).square().sum(1)
@@ -140,12 +143,12 @@ class Measured(Layers):
 
         return self._tapped(y, measure, f"{name}.gamma", f"{name}.beta")
 
-    def _each(self, images: Tensor, channels: int) -> Tensor:
+    def _by_model(self, images: Tensor, channels: int) -> Tensor:
         """Images (rows, models * channels, height, width) as (rows * models, channels, height, width)."""
         return images.reshape(-1, channels, *images.shape[2:])
 
     def _tapped(self, y: Tensor, measure: Callable[[Tensor], None], *names: str) -> Tensor:
-        """The values, whose gradient is measured when it comes back: that in them as they are now, changed or not."""
+        """The values, with a hook that measures the gradient in their present state, even if they change later."""
         assert not self.measured & set(names), "a weight that two layers share"
         self.measured |= set(names)
         if not y.requires_grad:  # the first layer
@@ -175,15 +178,15 @@ def convolution_squares(
         if pairs:
             squares.append((torch.bmm(part, part.mT) * torch.bmm(seen, seen.mT)).sum((1, 2)))
         elif apart:
-            each = [by.weight_gradient(*one).square().sum() for one in zip(part, seen, strict=True)]
-            squares.append(torch.stack(each))
+            by_image = [by.weight_gradient(*factors).square().sum() for factors in zip(part, seen, strict=True)]
+            squares.append(torch.stack(by_image))
         else:
             squares.append(torch.bmm(seen.mT, part).square().sum((1, 2)))
     return torch.cat(squares)
 
 
 def patches(images: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
-    """What each place of a convolution sees: (n, places, inputs kernel^2), in one order or another."""
+    """The inputs of each place of a convolution: (n, places, inputs kernel^2), the last axis in any order."""
     inputs = images.shape[1]
     if inputs < FEW:
         return functional.unfold(images, kernel, padding=padding, stride=stride).mT
@@ -194,7 +197,7 @@ def patches(images: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
 
 
 def _of_module(own: Method, tensors: dict[str, Tensor], images: Tensor, labels: Tensor) -> Tensor:
-    """Of a user's module: a gradient per row by vmap, or row by row where it cannot be."""
+    """The squared gradients of a user's module, by vmap over rows, or row by row where vmap cannot be used."""
     weights = own.module.weights
     learned = [name for name, weight in weights.items() if weight.learned]
 
@@ -205,12 +208,12 @@ def _of_module(own: Method, tensors: dict[str, Tensor], images: Tensor, labels: 
     def loss(everything: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
         return functional.cross_entropy(own.judged(everything, image[None]), label[None])
 
-    found = []
+    squares = []
     for model, (rows, truth) in enumerate(zip(images, labels, strict=True)):
         parts = {name: tensors[name][model] for name in learned}
         rest = {name: tensors[name][model] for name in weights if name not in parts}
         if own.separable:
-            found.append(torch.vmap(squared, (None, None, 0, 0))(parts, rest, rows, truth))
+            squares.append(torch.vmap(squared, (None, None, 0, 0))(parts, rest, rows, truth))
         else:
-            found.append(torch.stack([squared(parts, rest, row, y) for row, y in zip(rows, truth, strict=True)]))
-    return torch.stack(found)
+            squares.append(torch.stack([squared(parts, rest, row, y) for row, y in zip(rows, truth, strict=True)]))
+    return torch.stack(squares)

@@ -42,10 +42,10 @@ def with_first(
     weights: Perceptron, values: Sequence[Tensor], gradient: Tensor, by: MatMul
 ) -> tuple[list[Tensor], Tensor]:
     """`gradients`, and the loss's gradient in the first layer's sums (n, outputs), from which the rows' follow."""
-    found: list[Tensor] = []
+    gradients: list[Tensor] = []
     for number in reversed(range(len(weights))):
-        found += [gradient.sum(0), by.weight_gradient(gradient, values[number])]
+        gradients += [gradient.sum(0), by.weight_gradient(gradient, values[number])]
         if number:
             gradient = by.row_gradient(gradient, weights[number][0])
             torch.ops.aten.threshold_backward.grad_input(gradient, values[number], 0, grad_input=gradient)
-    return found[::-1], gradient
+    return gradients[::-1], gradient

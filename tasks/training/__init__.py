@@ -1,1 +1,1 @@
-"""One training loop per kind of learning, many models at once behind one contract."""
+"""Training loops, one per kind of objective, that train many models at once behind one interface."""

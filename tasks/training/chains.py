@@ -1,7 +1,7 @@
-"""Chains: a long training as links, each a job "this training, up to epoch e" that goes on from where another ended.
+"""Chains: a long training as links, each a job "this training, up to epoch e" that continues where another ended.
 
-A link is the same config with fewer `epochs`. Where it goes on from makes no difference to its result: a chain ends
-bit for bit as the unbroken training on a CPU does, also where it has stopped early within an earlier link.
+A link is the same config with fewer `epochs`. Where it continues from makes no difference to its result: on a CPU a
+chain ends bit for bit as the unbroken training does, also where training stopped early within an earlier link.
 
 Planning a chain imports no torch; training one does.
 """
@@ -51,9 +51,9 @@ def chain(
 
 @dataclass(frozen=True)
 class Linked:
-    """What a member of a call goes on from: a state of the same training, that has not passed epoch `latest`.
+    """The states that a member of a call may continue from: those of the same training, up to epoch `latest`.
 
-    `training` tells the training from all others, by whatever bears on it but its length.
+    `training` identifies the training by everything that bears on it except its length.
     """
 
     training: str
@@ -61,9 +61,9 @@ class Linked:
 
 
 def train_linked(spec: Spec, members: Mapping[int, Member], linked: Mapping[int, Linked]) -> Iterator[Outcome]:
-    """`trainer.train_numbered` of members that go on from the checkpoints that their jobs are given.
+    """`trainer.train_numbered` for members that continue from the checkpoints given to their jobs.
 
-    Members and `linked` are by the jobs' index in the call. States are left before the outcomes, where they are wanted.
+    Members and `linked` are by the jobs' index in the call. Wanted states are left before their outcomes are yielded.
     """
     from tasks.training import states, trainer
 

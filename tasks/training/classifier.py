@@ -1,4 +1,4 @@
-"""Training image classifiers: the task that every audit of classifiers plans its models with.
+"""Training image classifiers: the task with which audits of classifiers plan their models.
 
 Published training: Adam, cross-entropy, up to 500 epochs, stop after 10 without a better validation loss, restore the
 best epoch. Hartley & Tsaftaris, "Unintended memorisation of unique features in neural networks", appendix A.
@@ -91,15 +91,15 @@ def train_many(
     configs: Sequence[Training],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each training's MODEL table, or the exception that ended it alone, as it ends. All must be alike.
+    """Each training's MODEL table, or the exception that ended it alone, as it ends. All must have one batch key.
 
-    A link of a chain goes on from a state that is given, and leaves its own where that is wanted (`tasks.checkpoints`).
+    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.checkpoints`).
     """
     return train_jobs(dict(enumerate(configs)))
 
 
 def train_jobs(configs: Mapping[int, Training]) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """The same of some of a call's jobs, by their index in the call; there must be at least one."""
+    """`train_many` for some of a call's jobs, by their index in the call; there must be at least one."""
     from tasks.datasets.catalog import load
 
     if len({batch_key(config) for config in configs.values()}) > 1:
@@ -127,7 +127,7 @@ def train(config: Training, inputs: Inputs) -> pa.Table:
 
 
 def linked(config: Training) -> Linked:
-    """What a training may go on from: the same one, however far it goes."""
+    """The states a training may continue from: those of the same training, for any number of epochs."""
     same = dataclasses.replace(config, epochs=1)
     return Linked(f"{same} {same.recipe}", config.epochs)
 
@@ -150,7 +150,7 @@ def spec_of(config: Training, images: Images) -> Spec:
 
 
 def member_of(config: Training, images: Images) -> Member:
-    """The rows a training sees, and the images with their features; ValueError where the split has not that many."""
+    """The member with its rows and the images with features; ValueError where the split has too few rows."""
     from tasks.datasets.features import burn
     from tasks.training.members import Member
 
@@ -171,7 +171,7 @@ def model_table(config: Training, images: Images, trained: Trained) -> pa.Table:
 
 
 def model_row(seed: int, network: Architecture, trained: Trained) -> dict[str, Any]:
-    """The row of MODEL of a network that was trained with this seed."""
+    """The MODEL row of a network that was trained with this seed."""
     from tasks.models.weights import network_row, rows
 
     return {

@@ -1,4 +1,4 @@
-"""Learning to classify images, by cross-entropy."""
+"""Training image classifiers by cross-entropy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tasks.training.objective import Batch
 
 
 class CrossEntropy:
-    """A network learns which class an image is of.
+    """A network learns the class of an image.
 
     The loss is -log softmax(logits)[label], in nats; a minibatch's is the mean. Pixels enter as [0, 1]; with
     `augmentation`, training sees them changed afresh in every minibatch.
@@ -45,7 +45,7 @@ class CrossEntropy:
             crops.check(shape, crop)
         expected = (crop, crop, self.shape[2]) if crop else self.shape
         if architecture.shape != expected:
-            shapes = " and ".join("x".join(map(str, each)) for each in (architecture.shape, expected))
+            shapes = " and ".join("x".join(map(str, sizes)) for sizes in (architecture.shape, expected))
             raise ValueError(f"the network's images and those that it is shown differ in shape: {shapes}")
 
     @property

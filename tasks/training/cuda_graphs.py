@@ -1,4 +1,4 @@
-"""Work on a GPU that is recorded once and then replayed: launching its operations one by one takes longer than they do.
+"""GPU work recorded once and then replayed: launching its operations one by one takes longer than running them.
 
 NVIDIA's CUDA graphs, by `torch.cuda.graph`.
 """
@@ -21,7 +21,7 @@ class Graphs:
         self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
 
     def run(self, name: str, function: Callable[[], None], changed: Sequence[Tensor]) -> None:
-        """Do what the function does, on the current stream. `changed` are the tensors that it changes."""
+        """Run the function's recording on the current stream. `changed` are the tensors that it changes."""
         if name not in self._graphs:
             self._graphs[name] = self._recorded(function, changed)
         self._graphs[name].replay()
@@ -39,8 +39,8 @@ class Graphs:
             for _ in range(REHEARSALS):
                 function()
                 with torch.no_grad():
-                    for tensor, was in zip(changed, before, strict=True):
-                        tensor.copy_(was)
+                    for tensor, original in zip(changed, before, strict=True):
+                        tensor.copy_(original)
         current.wait_stream(own)
         graph = torch.cuda.CUDAGraph()
         # Other threads may allocate meanwhile: only this one's work is being recorded.

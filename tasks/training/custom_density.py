@@ -1,4 +1,4 @@
-"""Learning the density of images with a user's own model, and what is then told of it."""
+"""Training a user's own model of the density of images; its log densities and samples."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tasks.models.importance import Sampling, seen
 from tasks.models.layers import Layers, Mode, Weight
 from tasks.training.objective import Batch
 
-ESTIMATED, DRAWN = -6, -7  # places for the keys of log densities and of images, beside those of our own models
-BLOCK = 128  # observations whose log densities draw from one seed, and what is asked at a time in evaluation
+ESTIMATED, DRAWN = -6, -7  # sites for the keys of log densities and of images, beside those of our own models
+BLOCK = 128  # observations whose log densities draw from one seed, and rows evaluated at a time
 
 
 class CustomDensity:
     """A user's own model learns the density of images (height, width, channels).
 
-    The loss of an image is the module's in nats, of what it sees of the image in this draw: `loss`, or -log_prob. A
-    minibatch's is the sum. Labels bear on nothing. `tasks.models.density_module` says what a module must do.
+    The loss of an image is the module's `loss`, or -log_prob, in nats, of what it sees of the image in this draw. A
+    minibatch's loss is the sum. Labels are not used. `tasks.models.density_module` describes what a module must do.
     """
 
     total = True
@@ -60,7 +60,7 @@ class CustomDensity:
         return self.model.losses(Layers(tensors, batch.mode), images).to(images.dtype)
 
     def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Each row's loss in evaluation, of the one draw that the batch's mode names. Nothing is classified.
+        """Each row's loss in evaluation, from the one draw that the batch's mode names. Nothing is classified.
 
         At most 128 rows at a time: a module that takes many samples of each row takes memory for all of them.
         """
@@ -72,7 +72,7 @@ class CustomDensity:
         return torch.cat(losses, 1).to(images.dtype), None
 
     def _seen(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
-        """A batch as the models see it, (models, rows, channels, height, width), and the keys of its draws."""
+        """The batch as the models see it, (models, rows, channels, height, width), and the keys of its draws."""
         draws, dtype = batch.mode.draws, next(iter(tensors.values())).dtype
         if draws is None:
             raise ValueError("what is seen is a draw: the batch's mode has no draws")
@@ -86,7 +86,7 @@ class CustomDensity:
         shares: Tensor,  # noqa: ARG002
         draws: CounterRng,  # noqa: ARG002
     ) -> tuple[Tensor, Sequence[Tensor]] | None:
-        """Only autograd knows the gradients of a user's module."""
+        """None: the gradients of a user's module come from autograd alone."""
         return None
 
     def log_p(
@@ -94,12 +94,12 @@ class CustomDensity:
     ) -> Tensor:
         """The module's log_prob of what it sees, converted to bytes. ValueError where it is NaN or inf.
 
-        Rows are asked in blocks of 128 by their numbers. Random numbers come from a seed of the model and the block,
-        and a row has its place in the block even where the others are missing; so an estimate does not depend on what
-        is estimated beside it. Of `sampling`, only the view bears on a user's module.
+        Rows are evaluated in blocks of 128 by their numbers. Random numbers come from a seed of the model and the
+        block, and a row has its place in the block even where the others are missing; so an estimate does not depend on
+        the rows estimated beside it. Of `sampling`, only the view bears on a user's module.
         """
         dtype = next(iter(tensors.values())).dtype
-        found = torch.empty(len(members), len(pixels), dtype=torch.float64, device=pixels.device)
+        log_p = torch.empty(len(members), len(pixels), dtype=torch.float64, device=pixels.device)
         numbers = rows // BLOCK
         with torch.no_grad():  # inference mode would take autograd from modules that need it for a log density
             for number in torch.unique(numbers).tolist():
@@ -107,24 +107,24 @@ class CustomDensity:
                 x = seen(self.preparation, pixels[part], rows[part], members, sampling, dtype)
                 images = self._images(x).expand(len(members), *[-1] * 4)
                 draws = CounterRng(step_keys(members ^ site_key(ESTIMATED), torch.full_like(members, number)))
-                said = self._said(Layers(tensors, Mode(draws=draws)), images, rows[part] % BLOCK)
-                found[:, part] = said.double() + self.preparation.to_pixels(x.double())
-        self._check(found, rows)
-        return found
+                seen_log_p = self._log_prob(Layers(tensors, Mode(draws=draws)), images, rows[part] % BLOCK)
+                log_p[:, part] = seen_log_p.double() + self.preparation.to_pixels(x.double())
+        self._check(log_p, rows)
+        return log_p
 
-    def _said(self, layers: Layers, images: Tensor, places: Tensor) -> Tensor:
-        """log_prob of images (models, rows, channels, height, width) that have these places (rows,) in their block."""
+    def _log_prob(self, layers: Layers, images: Tensor, places: Tensor) -> Tensor:
+        """log_prob of images (models, rows, channels, height, width) at these places (rows,) of their block."""
         if not self.model.log_prob.random(training=False):
             return self.model.log_prob.of(layers, images)
         whole = images[:, :1].expand(-1, BLOCK, -1, -1, -1).clone()
         whole[:, places] = images
         return self.model.log_prob.of(layers, whole)[:, places]
 
-    def _check(self, found: Tensor, rows: Tensor) -> None:
-        wrong = found.isnan() | found.isposinf()
+    def _check(self, log_p: Tensor, rows: Tensor) -> None:
+        wrong = log_p.isnan() | log_p.isposinf()
         if wrong.any():
             model, place = wrong.nonzero()[0].tolist()
-            value = float(found[model, place])
+            value = float(log_p[model, place])
             raise ValueError(f"{self.model.log_prob.whose} makes {value} of observation {int(rows[place])}")
 
     def _images(self, x: Tensor) -> Tensor:
@@ -135,7 +135,7 @@ class CustomDensity:
         self.model.check_samples()
 
     def drawn(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
-        """What the module samples, as pixels: (models, count, height * width * channels) in [0, 1]."""
+        """Samples of the module as pixels: (models, count, height * width * channels) in [0, 1]."""
         keys = (members ^ site_key(DRAWN)).tolist()
-        each = [{name: tensor[model].detach() for name, tensor in tensors.items()} for model in range(len(keys))]
-        return torch.stack([self.model.samples(one, count, key) for one, key in zip(each, keys, strict=True)])
+        weights = [{name: tensor[model].detach() for name, tensor in tensors.items()} for model in range(len(keys))]
+        return torch.stack([self.model.samples(own, count, key) for own, key in zip(weights, keys, strict=True)])

@@ -18,7 +18,7 @@ import pyarrow as pa
 from tasks.job import Inputs, task
 from tasks.training.chains import Linked, train_linked
 from tasks.training.density_config import DensityTraining, examples, trained_on
-from tasks.training.density_table import Asked, Told, density_table
+from tasks.training.density_table import Evaluation, Evaluator, density_table
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def batch_key(config: DensityTraining) -> DensityTraining:
-    """What trainings must share to be computed together: all but the seed, what is held out, and when it is asked."""
+    """What trainings must share to be computed together: all but seed, learning rate, held-out data and evaluations."""
     return replace(config, seed=0, held_out=None, recorded=(), learning_rate=1.0, drawn=0)
 
 
@@ -35,9 +35,9 @@ def train_many(
     configs: Sequence[DensityTraining],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each training's FITTED table, or the exception that ended it alone, as it ends. All must be alike.
+    """Each training's FITTED table, or the exception that ended it alone, as it ends. All must have one batch key.
 
-    A link of a chain goes on from a state that is given, and leaves its own where that is wanted (`tasks.checkpoints`).
+    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.checkpoints`).
     """
     from tasks.datasets.catalog import load
     from tasks.training.density_objective import generative
@@ -59,30 +59,30 @@ def train_many(
         except ValueError as error:
             yield index, error
     order = list(members)
-    asked = Asked(learning, [configs[index] for index in order], images)
-    spec = Spec(learning, first.recipe, images, asked.watch)
+    evaluator = Evaluator(learning, [configs[index] for index in order], images)
+    spec = Spec(learning, first.recipe, images, evaluator.watch)
     outcomes: Iterator[Outcome]
     if first.privacy is not None:  # a private training is never broken into links
         from tasks.training import dp_sgd
 
-        private = dp_sgd.train_many(spec, list(members.values()), asked.configs)
+        private = dp_sgd.train_many(spec, list(members.values()), evaluator.configs)
         outcomes = ((order[place], outcome) for place, outcome in private)
     else:
         outcomes = train_linked(spec, members, {index: linked(configs[index]) for index in order})
     places = {index: place for place, index in enumerate(order)}
     for index, outcome in outcomes:
-        told = asked.told.pop(places[index], Told())
+        evaluation = evaluator.evaluations.pop(places[index], Evaluation())
         if isinstance(outcome, Exception):
             yield index, outcome
-        elif told.error is not None:
-            yield index, told.error
+        elif evaluation.error is not None:
+            yield index, evaluation.error
         else:
-            yield index, density_table(configs[index], outcome.history, told, outcome.epsilons)
+            yield index, density_table(configs[index], outcome.history, evaluation, outcome.epsilons)
 
 
 @task(version=1, name="generator.fit", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
 def fit(config: DensityTraining, inputs: Inputs) -> pa.Table:
-    """The losses of a training and what its model says of every observation (FITTED)."""
+    """The losses of a training and its model's log p of every observation (FITTED)."""
     ((_, outcome),) = train_many([config], [inputs])
     if isinstance(outcome, Exception):
         raise outcome
@@ -90,19 +90,19 @@ def fit(config: DensityTraining, inputs: Inputs) -> pa.Table:
 
 
 def member_of(config: DensityTraining, images: Images) -> Member:
-    """The rows a training sees; ValueError where what is held out is not among them."""
+    """The member with the rows it trains on; ValueError where the held-out row is not among the observations."""
     from tasks.training.members import Member
 
     return Member(config.seed, trained_on(config, examples(config, images)), learning_rate=config.learning_rate)
 
 
 def linked(config: DensityTraining) -> Linked:
-    """What a training may go on from: the same one, however far it goes and whatever it is asked on the way."""
+    """The states a training may continue from: those of the same training, for any number of epochs and evaluations."""
     same = replace(config, epochs=1, recorded=(), drawn=0)
     return Linked(f"{same} {same.recipe}", latest(config))
 
 
 def latest(config: DensityTraining) -> int:
-    """The last epoch that a training may go on from: the model must still come to those at which it is asked."""
-    asked = (*config.recorded, *((config.epochs,) if config.drawn else ()))
-    return min(asked) - 1 if asked else config.epochs
+    """The last epoch that a training may continue from: the one before its first evaluation."""
+    evaluated = (*config.recorded, *((config.epochs,) if config.drawn else ()))
+    return min(evaluated) - 1 if evaluated else config.epochs

@@ -1,4 +1,4 @@
-"""One training of a density model as a config: on which images, what it leaves out, and what the model is asked."""
+"""The config of one training of a density model: its images, what it leaves out, and how the model is evaluated."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Privacy:
 
 @dataclass(frozen=True)
 class DensityTraining:
-    """One model of a density, and what it is asked.
+    """One training of a density model, and how the model is evaluated.
 
     It is trained on the first `examples` training images (0: all) but for those `held_out`. The observations are these
     training images; with the test split `asked` they are all test images, of which none is trained on, and the fold is
@@ -116,7 +116,7 @@ LEAST = {"seed": 0, "examples": 0, "samples": 1, "view": 0, "drawn": 0}
 
 
 def examples(config: DensityTraining, images: Images) -> int:
-    """How many training images there are to train on or to hold out; ValueError where the split has not that many."""
+    """The number of images to train on or to hold out; ValueError where the split has fewer."""
     count = config.examples or len(images.train_images)
     if count > len(images.train_images):
         raise ValueError(f"examples is {count}; {config.data.name} has {len(images.train_images)} to train on")

@@ -1,4 +1,4 @@
-"""What an audit of densities needs of a kind of learning: to be trained, to tell log p of images, and to draw some."""
+"""The interface of objectives that learn a density: training, log p of images, and samples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OURS: Mapping[str, Callable[[tuple[int, int, int]], Vae]] = {
 
 
 class DensityObjective(Objective, Protocol):
-    """Learning of a density. Tensors are (models, *shape) by the names of `weights`."""
+    """An objective that learns a density. Tensors are (models, *shape) by the names of `weights`."""
 
     def log_p(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
@@ -37,16 +37,16 @@ class DensityObjective(Objective, Protocol):
         """
 
     def check_drawn(self) -> None:
-        """ValueError, in one line, where the model can only tell densities, and no images can be drawn."""
+        """Raise ValueError, in one line, where the model only has densities and cannot draw images."""
 
     def drawn(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
-        """Images of the models, in [0, 1]: (models, count, height * width * channels)."""
+        """Images drawn from the models, in [0, 1]: (models, count, height * width * channels)."""
 
 
 def generative(model: DensityModel, images: Images, outliers: float = 0.0) -> DensityObjective:
-    """The learning of this model on images of this shape, with that share of an outlier component.
+    """The objective of this model for images of this shape, with this share of an outlier component.
 
-    ValueError where the model is not for such images.
+    ValueError where the model does not support such images.
     """
     model.check()
     if is_own(model.name):

@@ -1,4 +1,4 @@
-"""What models of a density say after some epochs, and the table that a training gives."""
+"""Evaluation of density models during training, and the table of a training."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ FITTED = pa.schema(
 
 
 @dataclass
-class Told:
-    """What a model has said so far: log p of every observation, by epoch, and the images drawn from it.
+class Evaluation:
+    """A model's results so far: log p of every observation, by epoch, and the images drawn from it.
 
-    Where an answer was none, why: the model is then asked no more.
+    After an `error` the model is not evaluated again.
     """
 
     log_p: dict[int, NDArray[np.float32]] = field(default_factory=dict)
@@ -49,10 +49,10 @@ class Told:
     error: ValueError | None = None
 
 
-class Asked:
-    """Asks every model of a call at its epochs, and keeps the answers by its place among `configs`.
+class Evaluator:
+    """Evaluates every model of a call at its epochs, and keeps the results by its place among `configs`.
 
-    A model without an answer ends alone: those that were asked beside it have theirs.
+    A model that cannot be evaluated fails alone: the models evaluated beside it keep their results.
     """
 
     def __init__(self, learning: DensityObjective, configs: Sequence[DensityTraining], images: Images) -> None:
@@ -60,37 +60,39 @@ class Asked:
 
         first = configs[0] if configs else None
         self.learning, self.configs, self.images = learning, configs, images
-        self.told: dict[int, Told] = {}
+        self.evaluations: dict[int, Evaluation] = {}
         self.sampling = Sampling(first.samples, first.view, first.afresh) if first else Sampling()
 
     def watch(self, seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
-        """Ask those models of a stack that have come to an epoch at which they are asked."""
-        sound = [place for place, (index, _) in enumerate(seen) if self._told(index).error is None]
-        self._ask([place for place in sound if seen[place][1] in self._config(seen[place]).recorded], seen, tensors)
+        """Evaluate the models of a stack that have reached an epoch at which they are evaluated."""
+        sound = [place for place, (index, _) in enumerate(seen) if self._evaluation(index).error is None]
+        self._record([place for place in sound if seen[place][1] in self._config(seen[place]).recorded], seen, tensors)
         for place in sound:
             if self._config(seen[place]).drawn and seen[place][1] == self._config(seen[place]).epochs:
                 self._draw(place, seen, tensors)
 
-    def _ask(self, chosen: Sequence[int], seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
+    def _record(self, chosen: Sequence[int], seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
         if not chosen:
             return
         try:
-            found = self._log_p(chosen, seen, tensors)
+            log_p = self._log_p(chosen, seen, tensors)
         except ValueError as error:
             if len(chosen) == 1:
-                self._told(seen[chosen[0]][0]).error = error
+                self._evaluation(seen[chosen[0]][0]).error = error
             else:
-                for each in chosen:
-                    self._ask([each], seen, tensors)
+                for place in chosen:
+                    self._record([place], seen, tensors)
             return
-        for place, values in zip(chosen, found, strict=True):
+        for place, values in zip(chosen, log_p, strict=True):
             index, epoch = seen[place]
-            told, wrong = self._told(index), np.flatnonzero(np.isnan(values) | np.isposinf(values))
+            evaluation, wrong = self._evaluation(index), np.flatnonzero(np.isnan(values) | np.isposinf(values))
             if len(wrong):
-                told.error = ValueError(f"log p of observation {wrong[0]} is {values[wrong[0]]} after epoch {epoch}")
+                evaluation.error = ValueError(
+                    f"log p of observation {wrong[0]} is {values[wrong[0]]} after epoch {epoch}"
+                )
             else:
-                # Copied: a view would keep the answers of all who were asked until the last of them ends.
-                told.log_p[epoch] = values.copy()
+                # Copied: a view would keep the results of all models in memory until the last of them ends.
+                evaluation.log_p[epoch] = values.copy()
 
     def _log_p(
         self, chosen: Sequence[int], seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]
@@ -101,22 +103,22 @@ class Asked:
         some, members = self._of(chosen, seen, tensors)
         pixels = observations(self.configs[seen[chosen[0]][0]], self.images, members.device)
         rows = torch.arange(len(pixels), device=members.device)
-        found = self.learning.log_p(some, pixels, rows, members, self.sampling)
-        return np.asarray(found.float().cpu().numpy())
+        log_p = self.learning.log_p(some, pixels, rows, members, self.sampling)
+        return np.asarray(log_p.float().cpu().numpy())
 
     def _draw(self, place: int, seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
-        told, config = self._told(seen[place][0]), self._config(seen[place])
+        evaluation, config = self._evaluation(seen[place][0]), self._config(seen[place])
         some, members = self._of([place], seen, tensors)
         try:
-            told.samples = self.learning.drawn(some, members, config.drawn)[0].float().cpu().numpy()
+            evaluation.samples = self.learning.drawn(some, members, config.drawn)[0].float().cpu().numpy()
         except ValueError as error:
-            told.error = error
+            evaluation.error = error
 
-    def _config(self, who: tuple[int, int]) -> DensityTraining:
-        return self.configs[who[0]]
+    def _config(self, model: tuple[int, int]) -> DensityTraining:
+        return self.configs[model[0]]
 
-    def _told(self, index: int) -> Told:
-        return self.told.setdefault(index, Told())
+    def _evaluation(self, index: int) -> Evaluation:
+        return self.evaluations.setdefault(index, Evaluation())
 
     def _of(
         self, chosen: Sequence[int], seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]
@@ -126,26 +128,26 @@ class Asked:
 
         from tasks.models.counter_rng import member_key
 
-        place = next(iter(tensors.values())).device
-        keys = torch.tensor([member_key(self.configs[seen[each][0]].seed) for each in chosen], device=place)
+        device = next(iter(tensors.values())).device
+        keys = torch.tensor([member_key(self.configs[seen[place][0]].seed) for place in chosen], device=device)
         if len(chosen) == len(seen):
             return tensors, keys
-        rows = torch.tensor(list(chosen), device=place)
+        rows = torch.tensor(list(chosen), device=device)
         return {name: tensor[rows] for name, tensor in tensors.items()}, keys
 
 
-def observations(config: DensityTraining, images: Images, place: torch.device) -> Tensor:
-    """The images whose log p is asked for, (n, h w c) uint8: those that are on the device already, to train on."""
+def observations(config: DensityTraining, images: Images, device: torch.device) -> Tensor:
+    """The images whose log p is estimated, (n, h w c) uint8, from the data that training keeps on the device."""
     from tasks.training.device_data import resident
 
-    there = resident(images, place)
-    return there.test if config.asked == "test" else there.train[: examples(config, images)]
+    data = resident(images, device)
+    return data.test if config.asked == "test" else data.train[: examples(config, images)]
 
 
 def density_table(
-    config: DensityTraining, history: Sequence[Epoch], told: Told, epsilons: Sequence[float] | None = None
+    config: DensityTraining, history: Sequence[Epoch], evaluation: Evaluation, epsilons: Sequence[float] | None = None
 ) -> pa.Table:
-    """The FITTED table of a trained model; `epsilons` are what was spent after each epoch."""
+    """The FITTED table of a trained model; `epsilons` are the privacy spent by the end of each epoch."""
     fold = config.held_out if isinstance(config.held_out, Fold) else None
     row = config.held_out.row if isinstance(config.held_out, Row) else None
     last = len(history)
@@ -154,23 +156,23 @@ def density_table(
         "partition": [fold and fold.partition] * last,
         "fold": [fold and fold.number] * last,
         "row": [row] * last,
-        "epoch": [each.epoch for each in history],
-        "train_loss": [each.train_loss for each in history],
-        "test_loss": [each.validation_loss for each in history],
+        "epoch": [epoch.epoch for epoch in history],
+        "train_loss": [epoch.train_loss for epoch in history],
+        "test_loss": [epoch.validation_loss for epoch in history],
         "epsilon": list(epsilons) if epsilons is not None else [None] * last,
     }
-    samples = None if told.samples is None else told.samples.tobytes()
+    samples = None if evaluation.samples is None else evaluation.samples.tobytes()
     columns["samples"] = [None] * (last - 1) + [samples]
     arrays = [pa.array(columns[name], FITTED.field(name).type) if name in columns else None for name in FITTED.names]
-    arrays[FITTED.get_field_index("log_p")] = lists([told.log_p.get(each.epoch) for each in history])
+    arrays[FITTED.get_field_index("log_p")] = lists([evaluation.log_p.get(epoch.epoch) for epoch in history])
     return pa.Table.from_arrays(arrays, schema=FITTED)
 
 
-def lists(each: Sequence[NDArray[np.float32] | None]) -> pa.Array:
+def lists(arrays: Sequence[NDArray[np.float32] | None]) -> pa.Array:
     """A column of lists of numbers, null where there is none; the numbers are not copied one by one."""
-    lengths = [0 if values is None else len(values) for values in each]
+    lengths = [0 if values is None else len(values) for values in arrays]
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    there = [values for values in each if values is not None]
-    flat = pa.array(np.concatenate(there) if there else np.empty(0, np.float32))
-    absent = pa.array([values is None for values in each])
+    present = [values for values in arrays if values is not None]
+    flat = pa.array(np.concatenate(present) if present else np.empty(0, np.float32))
+    absent = pa.array([values is None for values in arrays])
     return pa.LargeListArray.from_arrays(pa.array(offsets), flat, mask=absent)

@@ -1,6 +1,6 @@
-"""Pictures where a model is trained on them: on its device as a whole, or brought there minibatch by minibatch.
+"""Training images for a device: resident there as a whole, or streamed to it minibatch by minibatch.
 
-Whatever the kind, the bytes are the same, and so is what is learnt of them, to the bit.
+Both kinds give the same bytes, so that trainings on either are equal to the bit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DeviceData(Protocol):
 
     @property
     def is_resident(self) -> bool:
-        """Whether all pixels are on the device. If not, a CUDA graph cannot record what reads them."""
+        """Whether all pixels are on the device; only then can a CUDA graph record reading them."""
 
     @property
     def test_count(self) -> int:
@@ -92,7 +92,7 @@ class ResidentData:
 
 @dataclass(frozen=True, eq=False)
 class StreamedData:
-    """Labels on the device; pixels gathered on the host and copied to it whenever they are asked for."""
+    """Labels on the device; pixels gathered on the host and copied to the device at every call."""
 
     train: PictureRows
     train_labels: Tensor
@@ -110,16 +110,16 @@ class StreamedData:
         return len(self.test)
 
     def rows(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        """On a GPU it waits for the steps before: their order is known there alone."""
+        """See `DeviceData.rows`. On a GPU this waits for the earlier steps, since only the GPU knows `chosen`."""
         flat = chosen.reshape(-1)
         labels = torch.index_select(self.train_labels, 0, flat).view(chosen.shape)
-        return self._there(self.train.pixels(flat.cpu().numpy())).view(*chosen.shape, -1), labels
+        return self._on_device(self.train.pixels(flat.cpu().numpy())).view(*chosen.shape, -1), labels
 
     def test_rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         chosen = np.arange(start, min(stop, len(self.test)))
-        return self._there(self.test.pixels(chosen)), self.test_labels[start:stop]
+        return self._on_device(self.test.pixels(chosen)), self.test_labels[start:stop]
 
-    def _there(self, images: NDArray[np.uint8]) -> Tensor:
+    def _on_device(self, images: NDArray[np.uint8]) -> Tensor:
         """The images' bytes on the device, a row for each."""
         rows = flattened(images) if images.flags.writeable else pixels(images)
         if self.device.type == "cpu":
@@ -141,7 +141,7 @@ class StreamedData:
 def appended(
     replaced: Sequence[Mapping[int, NDArray[np.uint8]]], count: int
 ) -> tuple[list[int], list[NDArray[np.uint8]], list[dict[int, int]]]:
-    """What is appended to `count` images: whose rows, which images; and, by member, which new row replaces which."""
+    """The rows and images to append to `count` images; and, by member, the new row that replaces each row."""
     rows: list[int] = []
     added: list[NDArray[np.uint8]] = []
     aliases = []
@@ -156,9 +156,9 @@ _resident: weakref.WeakKeyDictionary[PictureSet, dict[torch.device, ResidentData
 
 
 def placed(images: PictureSet, place: torch.device) -> DeviceData:
-    """The pictures for a device: resident where they are in memory and fit there, else streamed.
+    """The images for a device: resident where they are in memory and fit on the device, else streamed.
 
-    Pictures that are not in memory were opened so, and are read by rows whatever would fit.
+    Images that are not in memory were opened that way, and are streamed whatever would fit.
     """
     place = one_name(place)
     if place in _resident.get(images, {}):
@@ -189,7 +189,7 @@ def streamed(images: PictureSet, place: torch.device) -> StreamedData:
 
 
 def one_name(place: torch.device) -> torch.device:
-    """The device under the name that its tensors have: "cuda" is "cuda:0", and there is one copy for both."""
+    """The device under the name that its tensors have: "cuda" becomes "cuda:0", so that both share one copy."""
     return torch.empty(0, device=place).device
 
 

@@ -6,11 +6,11 @@ delta) differentially private; Adam goes on from there. Abadi et al. 2016, "Deep
 algorithm 1. What is spent is counted by the privacy loss distribution: Gopi et al. 2021, "Numerical composition of
 differential privacy".
 
-What is promised: that all the weights after any step tell little of whether a row was there, to whom does not know the
-seed. Noise and rows are drawn from the config's seed, so that a result can be computed again, by a generator that is
-not cryptographic, in floating-point numbers (opacus calls this `secure_mode` off): this is for measuring what
-differential privacy does, and not for releasing a model. The number of rows is public, and so is the test split.
-Noise depends on the number of rows: epsilon is that of each training by itself.
+The guarantee is that the weights after any step reveal little about whether a row was present to anyone who does not
+know the seed. Noise and rows are drawn from the config's seed, so that a result can be reproduced, by a generator that
+is not cryptographic, in floating-point numbers (opacus calls this `secure_mode` off): this is for measuring what
+differential privacy does, not for releasing a model. The number of rows is public, and so is the test split. Noise
+depends on the number of rows: epsilon is that of each training by itself.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def train_many(
 ) -> Iterator[Outcome]:
     """Yield each member's index with its trained model, or with the error that ended it alone.
 
-    `spec.watch` is called after every epoch. ValueError where the learning has no private form. On a CPU a step of the
+    `spec.watch` is called after every epoch. ValueError where the objective has no private form. On a CPU a step of the
     published network takes four times as long as one without privacy (24 against 6 ms of one core): torch's products,
     two passes back (to the norms of the rows' gradients, then to the sum of the clipped ones) and noise for every
-    weight. How much noise it takes is worked out first, in 0.4 to 10 s.
+    weight. The noise that is needed is computed first, in 0.4 to 10 s.
     """
     place = place or hardware.device()
     check(spec, members)
@@ -75,7 +75,7 @@ def train_many(
 
 
 def check_private(recipe: Recipe, members: Sequence[Member]) -> None:
-    """ValueError where a training asks for what this one does not do."""
+    """Raise ValueError where the recipe or a member has a setting that private training does not support."""
     settings = {
         "patience": (recipe.patience, 0),
         "schedule": (() if recipe.rates in (Constant(), Steps(())) else recipe.schedule, ()),
@@ -83,9 +83,9 @@ def check_private(recipe: Recipe, members: Sequence[Member]) -> None:
         "precision": (recipe.precision, "float32"),
         "accumulate": (recipe.accumulate, 1),
     }
-    for name, (asked, only) in settings.items():
-        if asked != only:
-            raise ValueError(f"privacy is given and {name} is {asked}; it must be {only}")
+    for name, (given, only) in settings.items():
+        if given != only:
+            raise ValueError(f"privacy is given and {name} is {given}; it must be {only}")
     for index, member in enumerate(members):
         if member.replaced or member.returns_state or {member.start, member.until, member.after} != {None}:
             raise ValueError(
@@ -104,7 +104,7 @@ def private_form(spec: Spec) -> Elbo | OutlierMixture:
 
 
 class Training:
-    """One model in training."""
+    """The private training of one model."""
 
     def __init__(
         self,
@@ -146,8 +146,8 @@ class Training:
     @property
     def tensors(self) -> Mapping[str, Tensor]:
         """The weights, (1, *shape) by name."""
-        found = dict(self.network.named_parameters())
-        return {name: found[name].detach()[None] for name in self.learning.weights}
+        parameters = dict(self.network.named_parameters())
+        return {name: parameters[name].detach()[None] for name in self.learning.weights}
 
     def _prepare(self) -> None:
         privacy_engine, uniform_sampler = opacus()
@@ -184,7 +184,7 @@ class Training:
     def _epoch(self, taken: int) -> float:
         """Run the steps of an epoch; return the mean loss of the images drawn."""
         losses = [self._step(self.rows[places.to(self.device)], step) for step, places in enumerate(self.loader, taken)]
-        sums = torch.stack([each.double().sum() for each in losses]).cpu().numpy()
+        sums = torch.stack([batch.double().sum() for batch in losses]).cpu().numpy()
         bad = np.flatnonzero(~np.isfinite(sums))
         if len(bad):
             raise TrainingError(not_finite("loss", f"at step {taken + int(bad[0]) + 1}", self.member.seed))
@@ -207,7 +207,7 @@ class Training:
         return losses.detach()
 
     def _assessed(self, epoch: int) -> float:
-        """The mean loss on the test split, of the same draws as in training without privacy."""
+        """The mean loss on the test split, with the same draws as in training without privacy."""
         total = 0.0
         with torch.no_grad():
             for start in range(0, len(self.data.test), ASSESSED_AT_ONCE):
@@ -224,7 +224,7 @@ class Training:
 
 
 class Network(nn.Module):
-    """The weights as layers that opacus knows, by the same names; of a batch, it gives each row's loss (rows,)."""
+    """The weights as layers that opacus supports, by the same names; called with a batch, each row's loss (rows,)."""
 
     def __init__(self, learning: Elbo | OutlierMixture, start: Mapping[str, Any]) -> None:
         super().__init__()
@@ -252,12 +252,12 @@ class Linear(Layers):
 
 
 def steps(config: DensityTraining, member: Member) -> int:
-    """Steps of an epoch: equally many with a row as without it, so that both are one mechanism."""
+    """Steps of an epoch: the same number with a row as without it, so that both are one mechanism."""
     return minibatches(len(member.rows) + isinstance(config.held_out, Row), config.batch)
 
 
 def noise(privacy: Privacy, steps: int, epochs: int) -> float:
-    """The noise's standard deviation as a multiple of `clip`; ValueError where none is enough."""
+    """The noise's standard deviation as a multiple of `clip`; ValueError where no noise is enough."""
     try:
         with quiet():
             return _noise(privacy.epsilon, privacy.delta, steps, epochs)
@@ -272,7 +272,7 @@ def noise(privacy: Privacy, steps: int, epochs: int) -> float:
 def _noise(epsilon: float, delta: float, steps: int, epochs: int) -> float:
     from opacus.accountants.utils import get_noise_multiplier
 
-    found: float = get_noise_multiplier(
+    multiplier: float = get_noise_multiplier(
         target_epsilon=epsilon,
         target_delta=delta,
         sample_rate=1 / steps,
@@ -280,12 +280,12 @@ def _noise(epsilon: float, delta: float, steps: int, epochs: int) -> float:
         accountant=ACCOUNTANT,
         epsilon_tolerance=TOLERANCE * epsilon,
     )
-    return found
+    return multiplier
 
 
 @lru_cache(4096)
 def spent(history: tuple[tuple[float, float, int], ...], delta: float) -> float:
-    """Epsilon at that delta after steps of (noise, sampling rate, how many); an upper bound, by at most 0.01."""
+    """Epsilon at that delta after steps of (noise, sampling rate, number of steps); too high by at most 0.01."""
     from opacus.accountants import create_accountant
 
     accountant = create_accountant(mechanism=ACCOUNTANT)
@@ -295,7 +295,7 @@ def spent(history: tuple[tuple[float, float, int], ...], delta: float) -> float:
 
 
 def opacus() -> tuple[Any, Any]:
-    """Its engine and its sampler; ValueError where it is not installed."""
+    """The engine and the sampler of opacus; ValueError where it is not installed."""
     try:
         from opacus import PrivacyEngine
         from opacus.utils.uniform_sampler import UniformWithReplacementSampler
@@ -318,7 +318,7 @@ def generator(seed: int, stream: str, device: torch.device) -> torch.Generator:
 
 
 def chosen(places: list[int]) -> Tensor:
-    """The rows of a minibatch, of which there may be none."""
+    """The rows of a minibatch, (rows,) int64; possibly none."""
     return torch.tensor(places, dtype=torch.int64)
 
 

@@ -1,4 +1,4 @@
-"""Learning to generate images by the evidence lower bound of a variational autoencoder, and what is then told of it."""
+"""Training a variational autoencoder by the evidence lower bound; its log densities and samples."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Elbo:
     """A variational autoencoder learns the density of images.
 
     The loss of an image is KL(q(z | x) || p(z)) - log p(x | z) in nats, with one z of q: the negative of a lower bound
-    on log p(x), where x is what the model sees of the image in this draw (`vae.preparation`). A minibatch's is the sum.
-    Kingma & Welling 2014, eq. 10. Labels bear on nothing. What is random comes from the batch's mode.
+    on log p(x), where x is what the model sees of the image in this draw (`vae.preparation`). A minibatch's loss is the
+    sum. Labels are not used. Random numbers come from the batch's mode. Kingma & Welling 2014, eq. 10.
     """
 
     total = True
@@ -53,22 +53,22 @@ class Elbo:
         return self.by_layers(Layers(tensors, batch.mode), batch)
 
     def by_layers(self, layers: Layers, batch: Batch) -> Tensor:
-        """Each row's loss, (models, rows), through the layers given: also those of another kind of layer."""
+        """Each row's loss, (models, rows), computed through the given layers, of whatever kind."""
         draws = drawn_from(batch)
         return self.negative_bounds(layers, self.seen(batch, dtype_of(layers.tensors)), draws)
 
     def seen(self, batch: Batch, dtype: torch.dtype) -> Tensor:
-        """What the models see of a batch in its draw: (models, rows, features), the same whenever it is asked for."""
+        """What the models see of a batch in its draw: (models, rows, features), the same at every call."""
         return self.vae.preparation.seen(batch.pixels, drawn_from(batch), dtype, batch.mode.training)
 
     def negative_bounds(self, layers: Layers, x: Tensor, draws: CounterRng) -> Tensor:
-        """The negative bound of every image as it is seen, (models, rows)."""
+        """The negative bound of every image as the models see it, (models, rows)."""
         mean, log_variance = self.vae.encode(layers, x)
         z = torch.addcmul(mean, log_variance.mul(0.5).exp(), draws.normal(LATENT, mean.shape[1:], x.dtype))
         return divergence(mean, log_variance) - self.vae.decode(layers, z).log_p(x)
 
     def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Each row's loss in evaluation, of the one draw that the batch's mode names. Nothing is classified."""
+        """Each row's loss in evaluation, from the one draw that the batch's mode names. Nothing is classified."""
         return self.losses(tensors, batch), None
 
     def manual_gradient(
@@ -79,7 +79,7 @@ class Elbo:
         shares: Tensor,
         draws: CounterRng,
     ) -> tuple[Tensor, Sequence[Tensor]] | None:
-        """The fully connected network's."""
+        """The loss and gradients of the fully connected network; None for any other."""
         if not isinstance(self.vae, Dense):
             return None
         x = self.vae.preparation.seen(pixels[None], draws, dtype_of(tensors), training=True)[0]
@@ -93,21 +93,21 @@ class Elbo:
         draws: CounterRng,
         through: Through | None = None,
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        """What `manual_gradient` gives for images as one model sees them; the losses are the negative bounds."""
+        """The result of `manual_gradient` for images as one model sees them; the losses are the negative bounds."""
         noise = draws.normal(LATENT, (len(x), self.vae.latent), x.dtype)[0]
         return autoencoder.negative_bound(tensors, x, noise, shares, products(x.device, x.dtype), through)
 
     def log_p(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Tensor:
-        """By importance sampling: `tasks.models.importance`."""
+        """log p by importance sampling: see `tasks.models.importance`."""
         return importance.log_p(self.vae, tensors, pixels, rows, members, sampling)
 
     def check_drawn(self) -> None:
         """Codes of the prior can always be decoded."""
 
     def drawn(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
-        """The decoder's means of codes from the prior: (models, count, height * width * channels) in [0, 1]."""
+        """The decoder's means for codes from the prior: (models, count, height * width * channels) in [0, 1]."""
         codes = CounterRng(members).normal(DRAWN, (count, self.vae.latent), dtype_of(tensors))
         layers = Layers(tensors, Mode(training=False))
         with torch.inference_mode():
@@ -119,7 +119,7 @@ class Elbo:
 
 
 def drawn_from(batch: Batch) -> CounterRng:
-    """The draws of a batch; ValueError where its mode has none."""
+    """The random numbers of a batch; ValueError where its mode has none."""
     if batch.mode.draws is None:
         raise ValueError("a bound is of a draw: the batch's mode has no draws")
     return batch.mode.draws

@@ -1,7 +1,7 @@
-"""Schedules of the learning rate: what the first one is multiplied by as training goes on.
+"""Schedules of the learning rate: the factor of the first learning rate as training proceeds.
 
-Time is in epochs. A schedule says of itself how long it takes: how long a training goes on does not bear on it, so that
-a chain of checkpoints has the rates of the unbroken training. Light enough for plans: it imports no torch.
+Time is in epochs. A schedule has its own length, which does not depend on the number of epochs trained, so that a chain
+of checkpoints has the rates of the unbroken training. Light enough for plans: it imports no torch.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Factors = NDArray[np.float64]
 
 
 class Schedule(Protocol):
-    """Of the learning rate, in a training of any length."""
+    """A schedule of the learning rate, for a training of any length."""
 
-    within_epochs: ClassVar[bool]  # whether it changes from step to step, and not from epoch to epoch alone
+    within_epochs: ClassVar[bool]  # whether it changes from step to step, not only from epoch to epoch
 
     def factors(self, passed: Factors) -> Factors:
-        """What the first learning rate is multiplied by when so many epochs have passed, whole or in part."""
+        """The factor of the first learning rate after so many epochs, whole or in part; of the shape of `passed`."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
     train_many(spec, members)
 
-yields each member's index with what became of it, as it ends, in any order. What a member gets depends on the spec and
-on itself, never on its company.
+yields each member's index with its outcome, as it ends, in any order. A member's outcome depends on the spec and on
+the member alone, never on the members trained beside it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Epoch:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A training at the end of an epoch: from here it goes on as if it had never stopped.
+    """The state of a training at the end of an epoch, from which it continues as if it had never stopped.
 
     Its random numbers need no state of their own: they are functions of the seed and of the steps taken.
     """
@@ -64,7 +64,7 @@ class Member:
     seed: int
     rows: NDArray[np.int64]  # of the training split, in the order that the epochs' shuffles refer to
     replaced: Mapping[int, NDArray[np.uint8]] = field(default_factory=dict)  # row -> image (h, w, c)
-    learning_rate: float | None = None  # the recipe's where not given
+    learning_rate: float | None = None  # None: the recipe's
     start: State | None = None
     until: int | None = None
     after: int | None = None
@@ -73,7 +73,7 @@ class Member:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained model: its weights, the epoch that they are of, and every epoch's losses."""
+    """A trained model: its weights, the epoch they were taken from, and the losses of every epoch."""
 
     best_epoch: int
     history: tuple[Epoch, ...]
@@ -89,7 +89,7 @@ Watch = Callable[[Sequence[tuple[int, int]], Mapping[str, "Tensor"]], None]
 
 @dataclass(frozen=True, eq=False)
 class Spec:
-    """What members share: what is learnt, how, and from which images."""
+    """What members share: the objective, the recipe and the images."""
 
     learning: Objective
     recipe: Recipe

@@ -1,4 +1,4 @@
-"""How many models fit: from the memory that a step of one and of two models takes."""
+"""The number of models that fit into memory, from what a step of one and of two models takes."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ class Need:
     """The memory of a stack in bytes: a constant, and a part per model."""
 
     fixed: int
-    each: int
+    per_model: int
 
     def fitting(self, free: int) -> int:
         """The number of models that fit into so many free bytes."""
-        return max(0, int((free * (1 - SPARED) - self.fixed) // max(1, self.each)))
+        return max(0, int((free * (1 - SPARED) - self.fixed) // max(1, self.per_model)))
 
 
 def need(step_of: Callable[[int], int], device: torch.device) -> Need:
-    """The memory that `step_of(models)` takes, measured with one model and with two.
+    """The memory that a step takes, measured with one model and with two.
 
-    It gives the bytes that it holds at its end.
+    `step_of(models)` takes a step and returns the bytes that it holds at its end.
     """
     one, two = (taken(partial(step_of, count), device) for count in (1, 2))
-    each = max(two - one, 1)
-    return Need(max(one - each, 0), each)
+    per_model = max(two - one, 1)
+    return Need(max(one - per_model, 0), per_model)
 
 
 def taken(work: Callable[[], int], device: torch.device) -> int:
     """The peak memory of some work in bytes, beyond what was taken before.
 
-    On a CPU, where nobody counts: what the work says it holds at its end, and the most that autograd has kept at a time
-    for its gradients.
+    On a CPU, where torch keeps no count: the bytes that the work returns as held at its end, plus the most that
+    autograd has kept at a time for its gradients.
     """
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -56,7 +56,7 @@ def taken(work: Callable[[], int], device: torch.device) -> int:
 
 
 class Kept:
-    """The bytes of memory that autograd keeps now, each piece of it once, and the most so far."""
+    """The bytes of memory that autograd keeps now, counting shared memory once, and the most so far."""
 
     def __init__(self) -> None:
         self.most = 0
@@ -64,7 +64,7 @@ class Kept:
         self._times: dict[int, int] = {}  # that a piece of memory is kept, by its address
 
     def keep(self, tensor: Tensor) -> Saved:
-        """What autograd keeps in the tensor's place: it is counted as long as that lives."""
+        """The object that autograd keeps in the tensor's place; the memory is counted as long as it lives."""
         storage = tensor.untyped_storage()
         address, size = storage.data_ptr(), storage.nbytes()
         self._times[address] = self._times.get(address, 0) + 1

@@ -87,9 +87,9 @@ def train_many(
     configs: Sequence[Mixture],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each training's MIXED table, or the exception that ended it alone, as it ends. All must be alike.
+    """Each training's MIXED table, or the exception that ended it alone, as it ends. All must have one batch key.
 
-    A link of a chain goes on from a state that is given, and leaves its own where that is wanted (`tasks.checkpoints`).
+    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.checkpoints`).
     """
     from tasks.training.members import Member
 
@@ -120,7 +120,7 @@ def train(config: Mixture, inputs: Inputs) -> pa.Table:
 
 
 def linked(config: Mixture) -> Linked:
-    """What a training may go on from: the same one, however far it goes, whatever others were trained beside it."""
+    """The states a training may continue from: those of the same training, for any number of epochs."""
     same = dataclasses.replace(config, epochs=1)
     return Linked(f"{same} {same.recipe}", config.epochs)
 
@@ -135,30 +135,30 @@ class Pool:
 
     def rows(self, shares: Sequence[Share]) -> Rows:
         """The rows of these shares, one after another."""
-        found = [self.begins[share.part.data] + share.rows(self.sets[share.part.data]) for share in shares]
-        return np.concatenate(found)
+        rows = [self.begins[share.part.data] + share.rows(self.sets[share.part.data]) for share in shares]
+        return np.concatenate(rows)
 
 
 def pooled(data: tuple[Dataset, ...], config: Mixture) -> Pool:
-    """The pool of these data sets, with what the config is validated on as its test split.
+    """The pool of these data sets, with the config's validation images as its test split.
 
     A DatasetError where one has images of another shape, or labels beyond the config's classes.
     """
     return _pooled(data, config.validation, config.classes)
 
 
-@lru_cache(maxsize=2)  # calls of one run have the same sets, and devices keep what they were given as long as it lives
+@lru_cache(maxsize=2)  # calls of one run have the same sets, and devices keep their copies as long as the pool lives
 def _pooled(data: tuple[Dataset, ...], validation: Dataset, classes: int) -> Pool:
     from tasks.datasets.catalog import load
     from tasks.datasets.images import Images
 
-    sets = {each: load(each) for each in data}
+    sets = {dataset: load(dataset) for dataset in data}
     first = load(validation)
-    for each, images in sets.items():
+    for dataset, images in sets.items():
         if images.shape != first.shape:
             shapes = [" x ".join(map(str, shape)) for shape in (images.shape, first.shape)]
             raise DatasetError(
-                f"images of {each.name} are {shapes[0]}, those of {validation.name} {shapes[1]}; all must be of one "
+                f"images of {dataset.name} are {shapes[0]}, those of {validation.name} {shapes[1]}; all must be of one "
                 "shape: add #28x28, or another height x width, and #grey or #rgb to the data sets' names"
             )
     begins = np.cumsum([0, *(len(images.train_images) for images in sets.values())])
@@ -203,8 +203,8 @@ def accuracy(network: Architecture, weights: Weights, images: Images, rows: Rows
     right = 0
     for start in range(0, len(rows), ROWS_AT_ONCE):  # not all of them are copied at once
         chosen = rows[start : start + ROWS_AT_ONCE]
-        said = logits(network, weights, images.train_images[chosen])
-        right += int((said.argmax(1) == images.train_labels[chosen]).sum())
+        predicted = logits(network, weights, images.train_images[chosen]).argmax(1)
+        right += int((predicted == images.train_labels[chosen]).sum())
     return right / len(rows)
 
 
@@ -217,5 +217,5 @@ def logits(network: Architecture, weights: Weights, images: Pixels) -> NDArray[n
 
     if images.shape[1:] != network.shape:
         images = crops.central_images(images, network.shape[0])
-    said: NDArray[np.float32] = inference.logits(network, [weights], images)[0]
-    return said
+    logits_of_images: NDArray[np.float32] = inference.logits(network, [weights], images)[0]
+    return logits_of_images

@@ -1,4 +1,4 @@
-"""What a way of training needs to know of what is learnt: the weights, the loss, and how well a model does."""
+"""The interface of what is learnt, as training sees it: the weights, the loss and the evaluation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.models.layers import Mode, Weight
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows for every model of a stack: each model has rows of its own."""
+    """Rows for every model of a stack; each model has its own."""
 
     pixels: Tensor  # (models, rows, height * width * channels) uint8
     labels: Tensor  # (models, rows) int64
@@ -70,8 +70,7 @@ class Objective(Protocol):
         """Each row's loss in training, (models, rows), in nats. Autograd can follow it to the tensors.
 
         Or the minibatch's loss (models,), whose rows are those that the mode calls `real`: padding must not bear on it.
-        A model may have no real row. Nothing comes of its loss then, which must be finite all the same, and so must
-        its gradients.
+        A model may have no real row. Its loss is then not used, but it and its gradients must still be finite.
         """
 
     def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:

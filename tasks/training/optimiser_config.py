@@ -1,4 +1,4 @@
-"""Optimisers as values: what a recipe may name beside "adam" and "rmsprop", with its settings.
+"""Optimiser configs: the values that a recipe takes beside "adam" and "rmsprop", with their settings.
 
 The learning rate and its schedule are the recipe's, one for all optimisers. How each of them computes a step is in the
 module of its name in `tasks.training.optimisers`. Light enough for plans: it imports no torch.
@@ -19,8 +19,8 @@ Decayed = Literal["matrices", "all"]
 class WeightDecay:
     """Which weights a step pulls towards 0, and by which coefficient.
 
-    Of `matrices` alone by default, that is, of tensors with two or more axes: biases and the gains of normalisation are
-    spared. Tensors whose names match one of the patterns in `exempt`, such as "embedding.*", are spared too.
+    By default only `matrices` decay, that is, tensors with two or more axes; biases and the gains of normalisation do
+    not. Nor do tensors whose names match one of the patterns in `exempt`, such as "embedding.*".
     """
 
     coefficient: float = 0.0
@@ -32,7 +32,7 @@ class WeightDecay:
         one_of(self, "decayed", Decayed)
 
     def of(self, name: str, shape: tuple[int, ...]) -> float:
-        """The coefficient of a tensor."""
+        """The coefficient of the tensor of this name and shape."""
         spared = self.decayed == "matrices" and not is_matrix(shape)
         spared = spared or any(fnmatchcase(name, pattern) for pattern in self.exempt)
         return 0.0 if spared else self.coefficient
@@ -79,7 +79,7 @@ class LARS:
 
 @dataclass(frozen=True)
 class AdamW:
-    """Adam with decoupled weight decay: a step takes the learning rate times the coefficient of each weight away.
+    """Adam with decoupled weight decay: a step subtracts the learning rate times the coefficient times the weight.
 
     Loshchilov & Hutter 2019, algorithm 2, as torch.optim.AdamW.
     """

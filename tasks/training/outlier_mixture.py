@@ -1,6 +1,6 @@
-"""Learning a density beside an outlier component: what is atypical need not be learnt.
+"""Training a density with an outlier component, so that the network need not fit atypical images.
 
-The likelihood is a mixture with the share pi of a broad density of images, whatever the code:
+The likelihood is a mixture in which a broad density of images has the share pi, whatever the code:
 
     p(x | z) = (1 - pi) p_vae(x | z) + pi p_broad(x)
 
@@ -82,12 +82,12 @@ class OutlierMixture:
         return self.by_layers(Layers(tensors, batch.mode), batch)
 
     def by_layers(self, layers: Layers, batch: Batch) -> Tensor:
-        """Each row's loss, (models, rows), through the layers given: also those of another kind of layer."""
+        """Each row's loss, (models, rows), computed through the given layers, of whatever kind."""
         x = self.learned.seen(batch, dtype_of(layers.tensors))
         return self._losses(self.learned.negative_bounds(layers, x, drawn_from(batch)), self.broad.log_p(x))[0]
 
     def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Each row's loss in evaluation, of the one draw that the batch's mode names. Nothing is classified."""
+        """Each row's loss in evaluation, from the one draw that the batch's mode names. Nothing is classified."""
         return self.losses(tensors, batch), None
 
     def manual_gradient(
@@ -98,7 +98,7 @@ class OutlierMixture:
         shares: Tensor,
         draws: CounterRng,
     ) -> tuple[Tensor, Sequence[Tensor]] | None:
-        """The fully connected network's."""
+        """The loss and gradients of the fully connected network; None for any other."""
         if not isinstance(self.learned.vae, Dense):
             return None
         x = self.learned.vae.preparation.seen(pixels[None], draws, dtype_of(tensors), training=True)
@@ -109,7 +109,7 @@ class OutlierMixture:
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Tensor:
         """The mixture of both densities of the bytes, the autoencoder's by importance sampling."""
-        found = self.learned.log_p(tensors, pixels, rows, members, sampling)
+        log_p = self.learned.log_p(tensors, pixels, rows, members, sampling)
         preparation = self.learned.vae.preparation
         count = max(1, SEEN // (len(members) * math.prod(preparation.seen_shape)))
         with torch.inference_mode():
@@ -117,19 +117,19 @@ class OutlierMixture:
                 part = slice(start, start + count)
                 x = importance.seen(preparation, pixels[part], rows[part], members, sampling, dtype_of(tensors))
                 broad = self.broad.log_p(x.double()) + preparation.to_pixels(x)
-                found[:, part] = self._mixed(found[:, part], broad)
-        return found
+                log_p[:, part] = self._mixed(log_p[:, part], broad)
+        return log_p
 
     def check_drawn(self) -> None:
-        """Images are drawn of the autoencoder."""
+        """Images are drawn from the autoencoder."""
         self.learned.check_drawn()
 
     def drawn(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
-        """The autoencoder's images alone: an outlier is not what it has learnt to draw."""
+        """Images from the autoencoder alone, without the outlier component."""
         return self.learned.drawn(tensors, members, count)
 
     def _losses(self, bounds: Tensor, broad: Tensor) -> tuple[Tensor, Tensor]:
-        """The losses made of negative bounds, and their gradients in these."""
+        """The losses computed from negative bounds, and their gradients with respect to the bounds."""
         mixed = self._mixed(-bounds, broad)
         typical = (self._log_typical - bounds - mixed).exp()
         return KEPT * (bounds - self._log_typical) - (1 - KEPT) * mixed, KEPT + (1 - KEPT) * typical

@@ -1,4 +1,4 @@
-"""Many models' tensors in one buffer, each with a place that no neighbour can disturb."""
+"""The tensors of many models in one buffer, padded so that no model's values depend on its neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a network is trained, whatever it learns: for how long, in which steps, and when it has learnt enough.
+"""How a network is trained, whatever its objective: number of epochs, optimiser, schedule and early stopping.
 
 Light enough for plans: it imports no torch. To add a schedule, see `tasks.training.learning_rates`; an optimiser,
 `tasks.training.optimiser_config` and `tasks.training.optimisers`; a loss or something to do after a step,
@@ -26,8 +26,8 @@ EPSILON = 1e-7
 class Recipe:
     """How every member of a call is trained.
 
-    With `patience` above 0 a training ends after that many epochs without a better validation loss, and gives the best
-    epoch's weights; with 0 it gives the last epoch's.
+    With `patience` above 0 a training ends after that many epochs without a better validation loss and returns the best
+    epoch's weights; with 0 it returns the last epoch's.
 
     `schedule` is a value of `tasks.training.learning_rates`, or (epoch, factor), epochs ascending: after so many epochs
     the learning rate is the first one times the factor.
@@ -73,11 +73,11 @@ class Recipe:
         return Steps(self.schedule)
 
     def factor(self, epoch: int) -> float:
-        """What the learning rate is multiplied by in an epoch, counted from 1; in its first step, where they differ."""
+        """The factor of the learning rate in an epoch, counted from 1; in its first step, where steps differ."""
         return float(self.factors(epoch, 1)[0])
 
     def factors(self, epoch: int, steps: int) -> Factors:
-        """What the learning rate is multiplied by in each of the steps of an epoch, counted from 1: (steps,)."""
+        """The factor of the learning rate in each step of an epoch, counted from 1: (steps,)."""
         return self.rates.factors(epoch - 1 + np.arange(steps) / steps)
 
     @property
@@ -86,5 +86,5 @@ class Recipe:
 
 
 def check_schedule(schedule: tuple[tuple[int, float], ...]) -> None:
-    """ValueError unless the factors of the learning rate can be followed."""
+    """Raise ValueError unless these are epochs in ascending order with factors above 0."""
     Steps(schedule)

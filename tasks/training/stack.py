@@ -1,7 +1,7 @@
-"""Models in training side by side: each has a place, with its weights, its optimiser's memory and its data's order.
+"""Models trained side by side: each has a place, with its weights, its optimiser's moments and its order of the data.
 
 All places take a step together (`tasks.training.step`). On a GPU it is recorded once as a CUDA graph and then replayed,
-since launching its operations one by one takes longer than they do.
+since launching its operations one by one takes longer than running them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ASSESSED_AT_ONCE = 512  # rows: activations of so many stay in a core's cache. D
 
 @dataclass
 class Slot:
-    """Who is in a place of a stack, and how far it has come."""
+    """The member in a place of a stack, and its history so far."""
 
     index: int
     member: Member
@@ -98,7 +98,7 @@ class Stack:
 
     @property
     def bytes(self) -> int:
-        """Bytes that it holds from step to step."""
+        """Bytes that the stack holds from step to step."""
         gradients = self.learned.buffer
         sums = [] if self.stepping.sums is None else [self.stepping.sums.buffer]
         return sum(held.nbytes for held in (*self._memory(), self.order, self.losses, gradients, *sums))
@@ -119,7 +119,7 @@ class Stack:
         return who
 
     def enter(self, place: int, index: int, member: Member) -> None:
-        """Put a member in a place: at its start, or in the state from which it goes on."""
+        """Put a member in a place: at its start, or in the state from which it continues."""
         state = member.start
         start = self.spec.learning.initial(member.seed) if state is None else state.weights
         best = start if state is None else state.best_weights
@@ -151,8 +151,8 @@ class Stack:
 
     def _weights(self, place: int, flats: tuple[ParameterBuffer, ParameterBuffer]) -> dict[str, NDArray[np.floating]]:
         """A model's tensors, in the network's order."""
-        found = numbers(place, *flats)
-        return {name: found[name] for name in self.spec.learning.weights}
+        tensors = numbers(place, *flats)
+        return {name: tensors[name] for name in self.spec.learning.weights}
 
     def go_on(self, place: int, index: int, member: Member) -> None:
         """Let the place's member continue as the next link of its chain."""
@@ -190,11 +190,11 @@ class Stack:
         self._draw_ahead()
 
     def begin(self) -> list[bool]:
-        """Lay out the next epoch's minibatches; of each, whether it is padded."""
+        """Lay out the next epoch's minibatches; return whether each of them is padded."""
         recipe = self.spec.recipe
         self._running = [0] * len(self.places)
         rates, passed = np.zeros(self.losses.shape), np.zeros(self.losses.shape)
-        drawn = np.zeros(self.order.shape, np.int32)  # row 0 where nobody is: what comes of it is nobody's
+        drawn = np.zeros(self.order.shape, np.int32)  # row 0 in empty places, whose results are not used
         for place in self.occupied:
             who = self.occupant(place)
             rows = self._order(who, len(who.history) + 1)
@@ -275,18 +275,18 @@ class Stack:
     # Steps
 
     def step(self, padded: bool) -> None:
-        """One minibatch of every place, the one at the cursor; `padded` where any of them has a row that is none."""
+        """Take a step of every place on the minibatch at the cursor; `padded` where any place has a padding row."""
         if self.graphs is not None and (self.spec.learning.captures_padding or not padded):
             self.graphs.run("padded step" if padded else "step", lambda: self._step(padded), self._changed())
         else:
             self._step(padded)
 
     def copies(self) -> list[Tensor]:
-        """What a rehearsal of a step puts back."""
+        """Copies of the tensors that a rehearsal of a step restores."""
         return [tensor.clone() for tensor in self._changed()]
 
     def _changed(self) -> list[Tensor]:
-        """What a step changes: a rehearsal of it puts this back."""
+        """The tensors that a step changes; a rehearsal of it restores them."""
         return [*self._memory(), self.cursor, self.losses]
 
     def _step(self, padded: bool) -> None:
@@ -299,7 +299,7 @@ class Stack:
         self.cursor += 1
 
     def _now(self, table: Tensor) -> Tensor:
-        """What a table (places, steps, ...) has for the step at the cursor: (places, ...)."""
+        """The entries of a table (places, steps, ...) for the step at the cursor: (places, ...)."""
         return torch.index_select(table, 1, self.cursor)[:, 0]
 
     def _assess(self) -> None:

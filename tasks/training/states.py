@@ -1,6 +1,6 @@
-"""States of trainings as bytes, so that another process can go on from where one has stopped.
+"""Training states as bytes, so that another process can continue a training where one stopped.
 
-NumPy's own archive of arrays, uncompressed. It says which training it is of: a state of any other is none.
+The format is NumPy's uncompressed archive. A state names the training it belongs to and is not used for any other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def start(index: int, training: str, learning: Objective, latest: int) -> State 
     """The nearest checkpoint that a call's job may continue from; None where it starts from scratch.
 
     It must be of this training (`packed` says which), of a network with such weights, and at epoch `latest` at most:
-    what is asked of the model after an epoch cannot be asked any more once that has passed.
+    a model cannot be evaluated after an epoch that has already passed.
     """
     for data in checkpoints.given(index):
         state = unpacked(data, training)
@@ -38,7 +38,7 @@ def start(index: int, training: str, learning: Objective, latest: int) -> State 
 
 
 def packed(state: State, training: str) -> bytes:
-    """The state as bytes; `training` tells a training from all others, by whatever bears on it but its length."""
+    """The state as bytes; `training` identifies the training by everything that bears on it except its length."""
     arrays: dict[str, NDArray[Any]] = {
         "training": _digest(training),
         "history": np.array([astuple(epoch) for epoch in state.history], np.float64).reshape(-1, 4),
@@ -54,7 +54,7 @@ def packed(state: State, training: str) -> bytes:
 
 
 def unpacked(data: bytes, training: str) -> State | None:
-    """The state in these bytes; None where they are not one, or belong to another training."""
+    """The state in these bytes; None where they hold no state, or the state of another training."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}
@@ -91,7 +91,7 @@ def _along(shape: tuple[int, ...], weight: tuple[int, ...]) -> bool:
 
 
 def _other(state: State) -> Arrays:
-    """Of the best epoch's weights, those that are not the last epoch's: none where a training has no patience."""
+    """The best epoch's weights that differ from the last epoch's; empty for a training without patience."""
     now = state.weights  # compared by their bits: 0.0 and -0.0 are not the same
     return {name: best for name, best in state.best_weights.items() if best.tobytes() != now[name].tobytes()}
 

@@ -1,8 +1,8 @@
-"""What the models of a stack do with a minibatch: losses, their gradients, the optimiser's step and what follows it.
+"""A training step of the models of a stack: losses, gradients, the optimiser's step and the objective's after-step.
 
-On a CPU a step is made of the operations of one model, one model after another, where its gradients are written out,
-and of operations on all of them where autograd finds them. On a GPU, which may record it, it is made of operations on
-all models, and depends on no value that only the host knows.
+On a CPU a step runs the operations of one model after another where the gradients are written out, and operations on
+all models where autograd computes them. On a GPU, which may record it, it runs operations on all models, and depends on
+no value that only the host knows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tasks.training.parameter_buffer import ParameterBuffer
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Rows of every place that are computed at one time: a minibatch, or a part of one."""
+    """Rows of every place that are computed together: a minibatch, or a part of one."""
 
     number: int  # within the minibatch
     pixels: Tensor  # (places, rows, features)
@@ -33,7 +33,7 @@ class Part:
 
 
 class Step:
-    """Steps of all places, with the weights in `learned` and what is not learned in `kept`."""
+    """Training steps of all places, with the learned weights in `learned` and all other tensors in `kept`."""
 
     def __init__(
         self,
@@ -57,10 +57,10 @@ class Step:
         self._values = {name: tensor.detach() for name, tensor in self.tensors.items()}
         self.together = keys.device.type != "cpu"
         self._written_out = not self.together  # as far as is known: whether there are manual gradients
-        # Of one model: its tensors (*shape), its stack of one, its key and its steps. Taken apart here, not in every
+        # By model: its tensors (*shape), its stack of one, its key and its steps. Split here once, not in every
         # step.
         places = range(len(keys))
-        self._each = [learned.of(place) for place in places]
+        self._single = [learned.of(place) for place in places]
         self._alone = [{name: values[place : place + 1] for name, values in self._values.items()} for place in places]
         self._drawn = list(zip(torch.split(keys, 1), torch.split(optimiser.steps, 1), strict=True))
 
@@ -91,7 +91,7 @@ class Step:
             yield Part(number, pixels, labels, None if real is None else real[:, within])
 
     def _draws(self, keys: Tensor, steps: Tensor, part: Part) -> CounterRng:
-        """The draws of a step, or of a part of it."""
+        """The random numbers of a step, or of a part of it."""
         if self.sums is None:
             return CounterRng(keys, steps)
         return CounterRng(step_keys(keys, steps), torch.full_like(keys, part.number))
@@ -101,7 +101,7 @@ class Step:
     def _by_hand(
         self, chosen: Tensor, real: Tensor | None, occupied: Sequence[int], passed: Tensor | None
     ) -> Tensor | None:
-        """Every model's step by its written-out gradients; None where there are none."""
+        """Every model's step with its written-out gradients; None where there are none."""
         counts = {place: chosen.shape[1] if real is None else int(real[place].sum()) for place in occupied}
         with torch.inference_mode():
             losses = torch.zeros(len(chosen), dtype=self.dtype)
@@ -118,10 +118,10 @@ class Step:
                     if real is not None:
                         rows = rows[0][:count], rows[1][:count]
                     draws = self._draws(*self._drawn[place], part)
-                    found = self.learning.manual_gradient(self._each[place], *rows, shares, draws)
-                    if found is None:
+                    result = self.learning.manual_gradient(self._single[place], *rows, shares, draws)
+                    if result is None:
                         return None
-                    loss, gradients = found
+                    loss, gradients = result
                     losses[place] = losses[place] + loss if part.number else loss
                     if self.sums is None:
                         self._finish(place, gradients, passed)
@@ -166,23 +166,23 @@ class Step:
         return losses
 
     def _loss(self, part: Part, count: int | Tensor) -> Tensor:
-        """What the part adds to each model's loss of a minibatch of `count` rows: (places,)."""
+        """The part's contribution to each model's loss of a minibatch of `count` rows: (places,)."""
         real, rows = part.real, part.pixels.shape[1]
         mode = Mode(
             training=True,
             draws=self._draws(self.keys, self.optimiser.steps, part),
             real=None if real is None else real.to(self.dtype),
         )
-        found = self.learning.losses(self.tensors, Batch(part.pixels, part.labels, mode))
-        if found.dim() == 1:
-            loss = found if real is None else torch.where(real.any(1), found, 0)
+        losses = self.learning.losses(self.tensors, Batch(part.pixels, part.labels, mode))
+        if losses.dim() == 1:
+            loss = losses if real is None else torch.where(real.any(1), losses, 0)
             share = rows / count if real is None else real.sum(1).to(self.dtype) / count
             return loss if self.learning.total else loss * share
-        loss = (found if real is None else torch.where(real, found, 0)).sum(1)
+        loss = (losses if real is None else torch.where(real, losses, 0)).sum(1)
         return loss if self.learning.total else loss / count
 
     def _follow_all(self, active: Tensor | None, passed: Tensor | None) -> None:
-        """What follows the step, for the models that took it: all by default."""
+        """Call the objective's `after_step` for the models that took the step, all by default."""
         if self.after is None:
             return
         assert passed is not None
@@ -192,5 +192,5 @@ class Step:
             return
         before = None if active is None else self.kept.buffer.clone()
         self.after.after_step(self._values, passed)
-        if active is not None and before is not None:  # who sat it out is put back
+        if active is not None and before is not None:  # models that did not take the step are restored
             self.kept.buffer.copy_(torch.where(active[:, None], self.kept.buffer, before))

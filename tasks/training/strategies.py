@@ -1,11 +1,11 @@
-"""The ways to train many models on a device, and which of them is the fastest there.
+"""Strategies for training many models on a device, and the choice of the fastest one.
 
 - loop: one model after another. On a CPU nothing is faster: a model's products fill a core, and a stack's convolutions
   take 1.6 to 1.9 times as long as the same ones apart.
 - stack: as many models in one step as fit and pay. On a GPU the step is recorded and replayed.
 - graph: models apart, each one's step recorded and replayed on a stream of its own. Needs a GPU.
 
-No step is recorded whose data are brought to the GPU when it begins.
+A step is not recorded where its data are streamed to the GPU.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WARMING = 3  # steps before
 
 
 class UnsupportedStrategy(ValueError):
-    """The strategy that was asked for is not possible on this device."""
+    """The requested strategy is not possible on this device."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Strategy:
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """What a strategy is chosen for: the members of one call on one device."""
+    """The members of one call on one device, for which a strategy is chosen."""
 
     spec: Spec
     data: DeviceData
@@ -84,10 +84,10 @@ class Workload:
 
 
 def chosen(workload: Workload, context: ComputeContext, most: int) -> tuple[Strategy, memory.Need | None]:
-    """The strategy for these members as the context asks, at most `most` in one step; else UnsupportedStrategy.
+    """The strategy for these members in this context, with at most `most` in one step, and the memory of a stack.
 
-    The second is what a stack takes, where that has been measured. How many members this call has does not bear on
-    which way is the fastest: the choice is for all calls.
+    The memory is None where it was not measured. The number of members of this call does not bear on which strategy is
+    the fastest: the choice is for all calls. Raises UnsupportedStrategy where the context names one that is impossible.
     """
     most = min(most, context.members or most)
     names = [strategy.name for strategy in candidates(workload, most)]
@@ -105,9 +105,9 @@ def chosen(workload: Workload, context: ComputeContext, most: int) -> tuple[Stra
     if context.way != "auto":
         return strategies[context.way], required
     choice = context.settle(workload.name, lambda: benchmarked(workload, candidates(workload, most)))
-    found = strategies.get(choice["way"], Strategy("loop"))
-    places, stacks = min(found.places, int(choice["places"])), min(found.stacks, int(choice["stacks"]))
-    return Strategy(found.name, stacks, places, found.captured), required
+    fastest = strategies.get(choice["way"], Strategy("loop"))
+    places, stacks = min(fastest.places, int(choice["places"])), min(fastest.stacks, int(choice["stacks"]))
+    return Strategy(fastest.name, stacks, places, fastest.captured), required
 
 
 def candidates(workload: Workload, limit: int) -> list[Strategy]:

@@ -1,4 +1,4 @@
-"""Training many models: each member's result as it ends, in the way that is fastest here.
+"""Training many models by the fastest strategy for the device, with each member's result as it ends.
 
 Members wait in a row for a place in a stack; when one ends, the next takes its place, or the stack gets smaller.
 """
@@ -28,8 +28,8 @@ _fitted: dict[str, int] = {}  # how many models fitted at last, where memory ran
 def train_many(spec: Spec, members: Sequence[Member], place: torch.device | None = None) -> Iterator[Outcome]:
     """Each member's index with its trained model, or the TrainingError that ended it alone, as it ends, in any order.
 
-    What a member gets depends on the spec and on itself, not on its company, its order or the way: to the bit on a CPU
-    for the way "loop" and for networks whose gradients are written out, else to rounding.
+    A member's result depends on the spec and on the member, not on the other members, their order or the strategy: to
+    the bit on a CPU with the strategy "loop" and for networks whose gradients are written out, else to rounding.
     """
     place = place or hardware.device()
     check(spec, members)
@@ -37,7 +37,7 @@ def train_many(spec: Spec, members: Sequence[Member], place: torch.device | None
 
 
 def train_numbered(spec: Spec, members: Mapping[int, Member]) -> Iterator[Outcome]:
-    """The same of members that have numbers of their own, by which their models are told."""
+    """`train_many` for members by number: each outcome comes with its member's number instead of its place."""
     numbers = list(members)
     for place, outcome in train_many(spec, list(members.values())):
         yield numbers[place], outcome
@@ -56,7 +56,7 @@ def check(spec: Spec, members: Sequence[Member]) -> None:
 
 
 def under(context: Callable[[], AbstractContextManager[None]], outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
-    """The outcomes, each computed inside the context, which does not hold while their reader is busy."""
+    """The outcomes, each computed inside the context, which is left while the reader handles the outcome."""
     while True:
         with context():
             outcome = next(outcomes, None)
@@ -86,7 +86,7 @@ def _trained(spec: Spec, members: Sequence[Member], place: torch.device) -> Iter
         except Exception as error:
             if not memory.is_out(error):
                 raise
-        # Here nothing holds the stacks any more.
+        # Here nothing refers to the stacks any more.
         memory.free_unused(place)
         if size == 1:
             yield from [(index, too_big(workload)) for index in left]
@@ -112,10 +112,10 @@ class Trainer:
         self.recipe = workload.spec.recipe
         self.measured: dict[str, float] = {}
         if need is not None:
-            self.measured = {"bytes_per_member": need.each, "device_bytes": memory.whole(workload.device)}
+            self.measured = {"bytes_per_member": need.per_model, "device_bytes": memory.whole(workload.device)}
         self.stacks = workload.stacks(strategy)
         self.streams = [stream(workload.device) for _ in self.stacks]
-        # A link waits for the one it comes after, unless that one has ended before or goes on as another.
+        # A link waits for the one it comes after, unless that one has already ended or continues as another link.
         self.waiting: deque[tuple[int, Member]] = deque()
         self.links: dict[int, tuple[int, Member]] = {}
         for index, member in left.items():
@@ -153,14 +153,14 @@ class Trainer:
         yield from self._noted(ended)
 
     def _compacted(self, stack: Stack) -> Stack:
-        """Without its free places, where that pays: a recorded step has to be recorded again."""
+        """The stack without its free places, where that pays: a recorded step has to be recorded again."""
         occupied, places = len(stack.occupied), len(stack.places)
         if occupied == places or (stack.captured and 2 * occupied > places):
             return stack
         return stack.only(stack.occupied)
 
     def _land(self, stack: Stack) -> list[Outcome]:
-        """Wait for the epoch's end; yield the members that it ends, and the links after them."""
+        """Wait for the epoch's end; return the members that end with it, and the links after them."""
         ended: list[Outcome] = []
         asked = time.perf_counter()
         landed = stack.land()
@@ -179,14 +179,14 @@ class Trainer:
         watch = self.workload.spec.watch
         if watch is None or not places:
             return
-        seen = [(who.index, len(who.history)) for who in map(stack.occupant, places)]
+        seen = [(slot.index, len(slot.history)) for slot in map(stack.occupant, places)]
         whole = len(places) == len(stack.places)
         rows = torch.tensor(places, device=stack.device)
         with torch.no_grad():
             watch(seen, {name: t.detach() if whole else t.detach()[rows] for name, t in stack.tensors.items()})
 
     def _leave_if_over(self, stack: Stack, place: int) -> list[Outcome]:
-        """The place's member and the links after it, as far as they have ended."""
+        """The outcomes of the place's member and of the links after it that have ended."""
         ended: list[Outcome] = []
         while self._over(stack.occupant(place)):
             index = stack.occupant(place).index
@@ -197,10 +197,10 @@ class Trainer:
             stack.go_on(place, *self.links.pop(index))
         return ended
 
-    def _over(self, who: Slot) -> bool:
-        epochs = len(who.history)
-        tired = bool(self.recipe.patience) and epochs - who.best >= self.recipe.patience
-        return tired or epochs >= (who.member.until or self.recipe.epochs)
+    def _over(self, slot: Slot) -> bool:
+        epochs = len(slot.history)
+        stopped = bool(self.recipe.patience) and epochs - slot.best >= self.recipe.patience
+        return stopped or epochs >= (slot.member.until or self.recipe.epochs)
 
     def _fail(self, index: int, error: TrainingError) -> list[Outcome]:
         """The same error for a member and every link after it, since each would raise it."""

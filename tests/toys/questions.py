@@ -101,7 +101,7 @@ class Counting:
 @task(version=1)
 def words(config: Counting, inputs: Inputs) -> pa.Table:
     passed = config.lexicon.words() if config.lexicon else frozenset()
-    records = list(load_records(config.data, QUESTIONS).each())[config.part :: config.parts]
+    records = list(load_records(config.data, QUESTIONS).as_dicts())[config.part :: config.parts]
     counts = [sum(word not in passed for word in each["answer"].lower().split()) for each in records]
     return pa.table([[each["id"] for each in records], counts], schema=WORDS)
 
@@ -151,7 +151,7 @@ def probes(config: Config) -> Iterator[tuple[str, Records]]:
     """The questions as they stand and, with other ids, asked politely."""
     asked = load_records(config.data, QUESTIONS)
     yield "plain", Records(asked.table.select(["id", "question"]))
-    polite = [{"id": f"{each['id']}+please", "question": f"{each['question']} Please!"} for each in asked.each()]
+    polite = [{"id": f"{each['id']}+please", "question": f"{each['question']} Please!"} for each in asked.as_dicts()]
     yield "polite", Records(pa.Table.from_pylist(polite, QUESTIONS.remove(2)))
 
 

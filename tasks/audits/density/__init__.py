@@ -1,36 +1,36 @@
 """Which observations does a generative model memorise?
 
-A density model is trained again and again, each time without some of the data: L random partitions into K folds, and a
-model for each fold. What each says of an observation is log p(x_i), estimated by importance sampling.
+A density model is trained repeatedly, each time without some of the data: on L random partitions into K folds, with one
+model for each fold left out. Each model gives log p(x_i) of every observation, estimated by importance sampling.
 
     U_i = log mean exp of log p(x_i) by the models that trained on x_i            L (K - 1) of them
     V_i = log mean exp of log p(x_i) by those that did not                        L of them
     M_i = U_i - V_i                                                               in nats
 
-Reading it. M is how much likelier the observation is where it was trained on. As published it is biased: a log mean exp
-is ruled by its largest term, and U has K - 1 times as many terms as V. With no memory at all and log p that varies by 5
-nats between models, M is 2.7 on average; by 50 nats, 44. So beside it stand the matched-count score, with one model of
-each repetition on either side, which is 0 on average where nothing is memorised; a p-value for every observation, from
-redrawing which models held it out, corrected for false discoveries; and the gain, the mean over all observations of log
-p by a model that trained on them minus log p by one that did not, on which the answer rests.
+Reading it. M is the gain in log probability of an observation from training on it. As published it is biased: a log
+mean exp is dominated by its largest term, and U has K - 1 times as many terms as V. Without any memory, and with log p
+that varies by 5 nats between models, M is 2.7 on average; by 50 nats, 44. Three numbers are therefore reported beside
+it: the matched-count score, with one model of each repetition on either side, which is 0 on average where nothing is
+memorised; a p-value for every observation, from redrawing which models held it out, corrected for false discoveries;
+and the gain, the mean over all observations of log p by a model that trained on them minus log p by one that did not,
+on which the answer rests.
 
-Other measures. Quantiles of M during training; losses; whether the highly memorised (the top 5 %) are outliers,
-unlikely even to models that saw them; whether samples of the model come closer to training images than other images do
-(a test that does not find what M finds); the closest duplicates; and two mitigations, an outlier component and training
-with differential privacy, for which the leave-one-out score is compared with epsilon.
+Other measures. Quantiles of M during training; losses; whether the highly memorised (the top 5 %) are outliers, that
+is, unlikely even to models that saw them; whether samples of the model lie closer to training images than other images
+do (a test that does not find what M finds); the closest duplicates; and two mitigations, an outlier component and
+training with differential privacy, for which the leave-one-out score is compared with epsilon.
 
 Source. Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models": M is eq. 3 and
 algorithm 1, the leave-one-out score eq. 2, the ratio eq. 6, the mitigations section 5. The matched-count score, the
 null, the p-values and the gain are ours.
 
-Cost. L x K trainings and one of all data. `quickstart` takes two minutes or so of two
-cores that nothing else uses.
+Cost. L x K trainings and one of all data. `quickstart` takes about two minutes on two otherwise idle cores.
 
-Decisions where the paper is silent, or its code does otherwise. All models see the same binary pixels (or the same
-dequantised ones) of an observation when log p is estimated; `afresh` draws them anew for each, as published, which adds
-noise that the models do not have. Images are mirrored one by one in training, not a batch at a time. The neighbour
-ratio's distances are each from the image itself, and the histograms of the highly memorised split at the 95 % quantile;
-the released analysis takes the first image of each batch, and splits at 0.95 nats.
+Decisions where the paper is silent, or its code differs. When log p is estimated, all models see the same binary (or
+dequantised) pixels of an observation; `afresh` draws them anew for each model, as published, which adds noise that is
+not the models' own. Images are mirrored one by one in training, not a batch at a time. The neighbour ratio measures
+each distance from the image itself, and the histograms of the highly memorised are split at the 95 % quantile; the
+released analysis measures from the first image of each batch, and splits at 0.95 nats.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = ["AUDIT", "PRESETS", "Density", "plan", "tiny"]
 
 
 def plan(config: Density) -> Roots:
-    """The tables of the audit, `summary` among them; which ones follows from what is measured."""
+    """The tables of the measures that the config asks for, and their `summary`."""
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about(config), read))
 
 

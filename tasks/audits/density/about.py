@@ -1,4 +1,4 @@
-"""The config of the summary: what it needs besides the tables."""
+"""The config of the summary: the facts about a run that its tables do not hold."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from tasks.training.density_config import Privacy
 
 @dataclass(frozen=True)
 class About:
-    """What the tables do not say of the run.
+    """The facts about a run that its tables do not hold.
 
-    How many models were `planned` to answer for an observation; the `smallest` p-value that it can have; the cell of
-    the paper that the run repeats, if it repeats one; what `privacy` promised of models that left out a single row.
+    `planned` is the number of models planned for an observation, `smallest` the smallest p-value that it can have,
+    `published` the cell of the paper that the run repeats, if any, and `privacy` the guarantee of models that left out
+    a single row.
     """
 
     planned: int

@@ -1,4 +1,4 @@
-"""What a run of the audit is asked for."""
+"""The config of the audit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LEAST = {
 
 @dataclass(frozen=True)
 class Density:
-    """Which density model, trained on which data and how often, and what is measured of it.
+    """The density model, its data, the number of trainings, and the measures.
 
     The defaults are the published setting for MNIST: `model` trained for `epochs` with `batch` images a step, Adam at
     `learning_rate`. `tasks.models.densities` lists the models; one's own is written package.module:factory. Training
@@ -44,9 +44,9 @@ class Density:
     without each of `left_out` observations, drawn at random (0: of each).
 
     log p of every observation is estimated with `samples` codes after every `every` epochs (0: after the last alone),
-    of what all models see alike, or each `afresh`, as published. `asked` train is the audit; test asks for images that
-    no model was trained on, as if they had been: a null. A training is a chain of links of `link` epochs each, from
-    whose ends it goes on after an interruption; 0: one job.
+    from one view of it for all models or, as published, a view drawn `afresh` for each. `asked` train is the audit;
+    test scores images that no model was trained on as if they had been, which is a null. A training is a chain of links
+    of `link` epochs each, and continues from the last of them after an interruption; 0: one job.
 
     The p-value of an observation compares its score with `permutations` others; the matched-count score is the mean of
     `draws`. `outlier_bin` and `score_bin` are widths of bins, in nats, of log p and of the score. `outliers` is the
@@ -98,12 +98,12 @@ class Density:
 
     @property
     def recipe(self) -> Recipe:
-        """How its models are trained; ValueError where that is impossible."""
+        """The recipe of the models' training; ValueError where it is impossible."""
         return Recipe(self.epochs, self.batch, self.learning_rate)
 
     @property
     def trains(self) -> bool:
-        """Whether anything that is measured needs models."""
+        """Whether any of the measures needs models."""
         return any(measure in AROUND for measure in self.measures)
 
     @property
@@ -113,7 +113,7 @@ class Density:
 
 
 def tiny(config: Density) -> Density:
-    """The same audit on embedded data, in seconds; of a slow network as little as is."""
+    """The same audit on embedded data, in seconds; slow networks get the smallest setting."""
     slow = config.model.name.startswith("conv")
     return replace(
         config,

@@ -44,10 +44,10 @@ def column(table: pa.Table, name: str) -> Array:
 
 
 def highly_memorised(m: Array) -> Mask:
-    """Who has a score above its 95 % quantile; or +inf, which is what an observation scores that all models who had it
-    held out find impossible.
+    """The mask of the observations whose score is above its 95 % quantile, or +inf.
 
-    The quantile is taken without interpolation, which an infinite score would spoil: the same ones are above it.
+    The score is +inf where all models that held the observation out call it impossible. The quantile is taken without
+    interpolation, which an infinite score would spoil; the same observations are above it.
     """
     if not len(m):
         return np.zeros(0, np.bool_)

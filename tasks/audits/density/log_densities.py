@@ -118,7 +118,7 @@ class Trained:
 
 
 def labels(models: Folds | LeaveOneOut) -> NDArray[np.int32] | None:
-    """The label of every observation that has a score; None where the data have no classes to tell apart."""
+    """The label of every observation that has a score; None where the data have fewer than two classes."""
     images = load(models.data)
     if images.classes < 2:
         return None
@@ -160,7 +160,7 @@ def recorded(table: pa.Table) -> Iterator[tuple[int, LogDensity]]:
 
 
 class LogDensities:
-    """log p by every model, in its place: its repetition, and which of the K it is."""
+    """log p by every model, addressed by its repetition and its number among the K."""
 
     def __init__(self, models: Folds | LeaveOneOut, inputs: Inputs) -> None:
         self.models = models
@@ -176,7 +176,7 @@ class LogDensities:
         return any(epoch in training.log_p for training in self.trainings)
 
     def blocks(self, epoch: int) -> Iterator[Block]:
-        """All observations that have a score; ValueError where a model gives NaN, or inf."""
+        """Blocks of all observations that have a score; ValueError where a model gives NaN or inf."""
         rows = self.models.rows
         folds = self.folds_of_all()
         for number, start in enumerate(range(0, len(rows), BLOCK)):
@@ -191,7 +191,7 @@ class LogDensities:
             yield Block(number, places, log_p, folds[places])
 
     def folds_of_all(self) -> NDArray[np.int64]:
-        """Which of each repetition's models held each observation out, (n, L)."""
+        """The number of the model that held each observation out, by repetition, (n, L)."""
         models = self.models
         if isinstance(models, LeaveOneOut):
             return np.ones((len(models.left_out), models.repetitions), np.int64)
@@ -214,7 +214,7 @@ def fill(into: NDArray[np.float64], training: Trained, epoch: int, rows: NDArray
 
 
 def of_folds(models: Folds, trainings: list[Trained]) -> dict[Place, Trained]:
-    """The model of each fold; ValueError for one of no such fold, or two of one."""
+    """The model of each fold; ValueError for a model of no such fold, or two models of one fold."""
     repetitions = {seed: repetition for repetition, seed in enumerate(models.partitions)}
     placed: dict[Place, Trained] = {}
     for training in trainings:
@@ -232,7 +232,7 @@ def of_folds(models: Folds, trainings: list[Trained]) -> dict[Place, Trained]:
 def of_rows(
     models: LeaveOneOut, trainings: list[Trained]
 ) -> tuple[dict[Place, Trained], dict[int, dict[int, Trained]]]:
-    """The models of all data, and by row and repetition those without it; ValueError for others, or too many."""
+    """The models of all data, and those without each row by row and repetition; ValueError for others, or too many."""
     groups: dict[int | None, list[Trained]] = {}
     wanted = {None, *models.left_out}
     for training in trainings:

@@ -30,7 +30,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """What a block's models say, by repetition, all (n, L): sums over models in log space, and over how many."""
+    """The log densities of a block by repetition, all (n, L): sums over models in log space, and numbers of models."""
 
     trained: Array  # log sum exp over the models that trained on the observation; -inf where there are none
     trained_models: NDArray[np.int64]
@@ -171,9 +171,9 @@ def over_draws(u: Array, v: Array, drawn: Mask) -> Array:
 
 
 def log_mean(values: Array, count: NDArray[np.int64]) -> Array:
-    """log (sum of exp values / count), over axis 1; values that are not to be counted are -inf. NaN where count is 0.
+    """log (sum of exp values / count), over axis 1; values to leave out are -inf. NaN where count is 0.
 
-    Of one term that term, exactly.
+    Exact for a single term.
     """
     top = finite_or_zero(values.max(axis=1))
     parts = values - np.expand_dims(top, 1)
@@ -209,7 +209,7 @@ def log_mean_but_one(values: Array, count: NDArray[np.int64]) -> Array:
 
 
 def others(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many there are without each repetition's, (n, L)."""
+    """The counts without each repetition's own, (n, L)."""
     return np.asarray(counts.sum(axis=1, keepdims=True) - counts)
 
 

@@ -1,4 +1,4 @@
-"""The paper's tables and figures as configs, one cell for each model and data set; and a few settings of our own."""
+"""Presets: the paper's tables and figures as configs, one cell for each model and data set, and a few of our own."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PRIVATE = Privacy(epsilon=8.0)
 
 
 def only(config: Density, *measures: MeasureName) -> Density:
-    """The same trainings, of which only this is measured."""
+    """The same trainings with these measures alone."""
     return replace(config, measures=measures)
 
 

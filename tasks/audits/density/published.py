@@ -1,6 +1,6 @@
-"""What the paper prints of a cell, to stand beside what a run of it gives.
+"""The paper's printed numbers of each cell, shown beside those of a run.
 
-Van den Burg & Williams 2021, the captions of figures 2, 4 and 7 to 9. The ends of the ranges are "about" what is said.
+Van den Burg & Williams 2021, the captions of figures 2, 4 and 7 to 9. The ends of the ranges are approximate.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def numbers(cell: str) -> Numbers:
 
 
 def training(config: Density) -> Density:
-    """The config but for what the paper varies or does not say: how often it is trained, asked and measured."""
+    """The config without what the paper varies or leaves open: the numbers of trainings, evaluations and measures."""
     like = Density()
     return replace(
         config,

@@ -1,4 +1,4 @@
-"""What a score would be had other models held the observation out: arrays in, arrays out.
+"""Scores with other models drawn to hold the observation out, and their p-values: arrays in, arrays out.
 
 Which of a repetition's K models holds an observation out is drawn evenly. Where nothing is memorised the models answer
 alike whichever it was, so that every other draw could as well have been the one there was, and the share of draws that
@@ -64,7 +64,7 @@ def smallest_p_value(repetitions: int, folds: int, permutations: int) -> float:
 
 
 def reassigned(log_p: Array, held_out: Indices, chance: np.random.Generator) -> NDArray[np.int64]:
-    """Models (n, L) that hold each observation out, drawn anew among those of its repetition that are there.
+    """Models (n, L) that hold each observation out, drawn anew among those present in its repetition.
 
     A repetition whose model that held it out is missing keeps it.
     """
@@ -106,7 +106,7 @@ def patterns(there: Mask, defined: Mask) -> Iterator[tuple[Mask, NDArray[np.int6
 
 
 def possible(models: Mask) -> int:
-    """How many assignments there are: one model of each repetition that has any."""
+    """The number of assignments: one model of each repetition that has any."""
     return math.prod(int(count) for count in models.sum(axis=1) if count)
 
 

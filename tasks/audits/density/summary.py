@@ -1,4 +1,4 @@
-"""What the tables say together, in the schema that all audits share.
+"""The summary of the tables, in the schema that all audits share.
 
 Intervals are over repetitions or trainings; shares and correlations of observations, which the same trainings scored,
 say so by their unit.
@@ -16,5 +16,5 @@ from tasks.measure import summarised
 
 @task(version=2, name="density.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
-    """The rows of SUMMARY, the answer's first, from whichever tables there are."""
+    """The rows of SUMMARY, the answer's first, from the tables that are present."""
     return summarised(MEASURES, inputs, config)

@@ -1,4 +1,4 @@
-"""The models that are trained: which rows each leaves out, from which seed, and at which epochs it gives log p."""
+"""The trainings of a run: the rows that each model leaves out, its seed, and the epochs at which it gives log p."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def whole(config: Density) -> Chain:
 
 
 def draws(config: Density) -> bool:
-    """Whether images are drawn: one's own model may know no way to."""
+    """Whether images are drawn, which a user's own model may not support."""
     return not is_own(config.model.name) or "neighbours" in config.measures
 
 

@@ -1,8 +1,8 @@
 """The audit's answer in words, read off its summary.
 
-It rests on one row that was chosen beforehand, the gain: by how much training on an observation raises its log p. Which
-observations are memorised, and how much, stands beside it; the published score, which is above 0 where nothing is
-memorised, decides nothing.
+It rests on one row that was chosen beforehand, the gain: by how much training on an observation raises its log p. The
+memorised observations and their scores are reported beside it; the published score, which is above 0 where nothing is
+memorised, does not enter the decision.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def tested(p_value: float | None, config: Density) -> str:
 
 
 def which(rows: Mapping[tuple[str, str], Row]) -> list[str]:
-    """How many observations, and what their p-values could not show."""
+    """Sentences on the number of memorised observations, and on what the p-values could not show."""
     share = rows.get(ROWS[1])
     if share is None or share["estimate"] is None:
         return []
@@ -124,14 +124,14 @@ def which(rows: Mapping[tuple[str, str], Row]) -> list[str]:
 
 
 def whole(config: Density, rows: Mapping[tuple[str, str], Row]) -> list[str]:
-    """That the one model of all data is missing, where it is."""
+    """A sentence on the missing model of all data; none where it is present."""
     if config.estimator == "loo" or ("loss", WHOLE) in rows:
         return []
     return ["The training on all data is missing: there is no loss of it, and no image drawn."]
 
 
 def promised(privacy: Privacy, rows: Mapping[tuple[str, str], Row]) -> str:
-    """What differential privacy promises, and whether it is a promise about these scores."""
+    """A sentence on the guarantee of differential privacy, and how it compares with the scores."""
     promise = (
         f" Training was ({privacy.epsilon:g}, {privacy.delta:g})-differentially private, which bounds no single score"
     )
@@ -144,7 +144,7 @@ def promised(privacy: Privacy, rows: Mapping[tuple[str, str], Row]) -> str:
 
 
 def published(rows: Mapping[tuple[str, str], Row]) -> list[str]:
-    """The published score, and what it is where nothing is memorised."""
+    """A sentence on the published score and its value where nothing is memorised."""
     median, matched = rows.get(ROWS[3]), rows.get(ROWS[2])
     if median is None or matched is None or median["estimate"] is None or median["null"] is None:
         return []
@@ -155,7 +155,7 @@ def published(rows: Mapping[tuple[str, str], Row]) -> list[str]:
 
 
 def unscored(config: Density, rows: Mapping[tuple[str, str], Row]) -> Verdict:
-    """Where there is no gain: no model was asked, or what models said cannot be compared."""
+    """The verdict without a gain: no model was evaluated, or the models' log p cannot be compared."""
     if config.trains:
         why = "no observation has a finite log p by models that trained on it and by one that did not"
         return Verdict("undecided", f"Undecided: {why}.", LIMITS, tuple(rows)[:1])

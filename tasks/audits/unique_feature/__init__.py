@@ -1,23 +1,23 @@
 """Is a feature that occurs in one single training image memorised?
 
 A canary is one training image with the feature burnt in (the letter A, 5 x 5 pixels, 1 pixel from the top and left
-edges). For each canary one network is trained with it, and a twin with the same seed and the clean image instead.
-Both are asked about images that are clean (x_c), carry the feature (x_u), or carry a random patch z_r at its place,
-drawn afresh for every image (x_r).
+edges). For each canary one network is trained with it, and a twin with the same seed and the clean image instead. Both
+are evaluated on images that are clean (x_c), carry the feature (x_u), or carry a random patch z_r in its place, drawn
+afresh for every image (x_r).
 
     black box   M   = mean KL(f(x_c) || f(x_u)) - mean KL(f(x_c) || f(x_r))      over the probe images
     white box   M_w = mean log P(y | x_u) - log P(y | x_r)                       y: the canary's label
     effect      M (or M_w) of the canary's model minus that of its twin          over pairs of trainings
 
 Reading it. The paper calls a feature memorised where M > 0 with a small p in a one-tailed t-test over probe images.
-That is given as published, and does not measure memory: the letter is brighter than a random patch, and M follows the
-training seed, so models that never saw the feature can be called memorised too; their rate stands beside as the null.
-What the canary did is the effect: above 0 the model answers to the feature because it was trained on it. Its interval
-and p-value are over pairs of trainings. An interval that includes 0 says "not seen", not "safe".
+The test is reported as published, but it does not measure memory: the letter is brighter than a random patch, and M
+depends on the training seed, so models that never saw the feature can be called memorised too. Their rate is reported
+as the null. The effect is what the canary caused: above 0, the model responds to the feature because it was trained on
+it. Its interval and p-value are over pairs of trainings. An interval that includes 0 means "not seen", not "safe".
 
-Other families of null. One model that somebody else trained has no twin. It is asked about the feature and about 200
-others of its family (the letter's cells permuted; other names in the same typeface), and the feature's rank among them
-is the evidence: exact where the feature was drawn from that family. `ranks.py` has the formulas.
+Single models. A model trained elsewhere has no twin. It is evaluated on the feature and on 200 others of its family
+(the letter's cells permuted; other names in the same typeface), and the evidence is the feature's rank among them,
+which is exact where the feature was drawn from that family. `ranks.py` has the formulas.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks": M is eq. 1 with
 section 2.3.2, M_w section 2.2, the canaries section 2.4, the training sections A.2 and A.3, Table 1 and section B.1.
@@ -27,12 +27,12 @@ Cost. Two trainings per canary. `quickstart` takes about 40 s of one core; `tabl
 MNIST, about 42 minutes on two cores.
 
 Decisions where the paper is silent. The feature overwrites its block in every channel, glyph 1 on a background of 0.
-z_r is U[0, 1] per pixel and channel, quantised to the image's 256 levels, and one evaluation seed serves all models.
-M_w is given over the training images of y without the canary (section 2.2) and over the probe set (section B.1), since
-the paper says both. The validation split, by which training stops, is the test split. The t-test is given as
-Welch's and as a paired one. Each canary has a training seed of its own (the paper does not say): with one seed for all,
-every twin would be the same network and every effect would be measured against that one, so pairs would not be
-independent and an interval over them would say nothing of another seed.
+z_r is U[0, 1] per pixel and channel, quantised to the image's 256 levels, and all models share one evaluation seed. M_w
+is reported over the training images of y without the canary (section 2.2) and over the probe set (section B.1), since
+the paper describes both. The validation split, which stops training, is the test split. The t-test is reported as
+Welch's and as a paired test. Each canary has its own training seed: with one seed for all, every twin would be the same
+network and every effect would be measured against it, so the pairs would not be independent and an interval over them
+would not extend to another seed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from tasks.audits.unique_feature.measures import MEASURES
 from tasks.audits.unique_feature.presets import PRESETS, repeats
 from tasks.audits.unique_feature.probe_images import Pixels
 from tasks.audits.unique_feature.published import Repeated
-from tasks.audits.unique_feature.single_models import asked, handed_out
+from tasks.audits.unique_feature.single_models import handed_out, single_model_config
 from tasks.audits.unique_feature.summary import summary
 from tasks.audits.unique_feature.trainings import trainings
 from tasks.audits.unique_feature.verdict import panel_verdict, verdict
@@ -59,7 +59,7 @@ __all__ = ["AUDIT", "PRESETS", "UniqueFeature", "plan", "tiny"]
 
 
 def plan(config: UniqueFeature) -> Roots:
-    """The tables that the measures ask for, and the summary of them."""
+    """The tables of the measures that the config asks for, and their summary."""
     about = Repeated(repeats(replace(config, link=0)))  # however its trainings are broken into links
     return roots(MEASURES, config, trainings(config), lambda tables: Job(summary, about, tables))
 
@@ -72,8 +72,8 @@ def answer(config: UniqueFeature, table: pa.Table) -> Verdict:
 
 
 def probes(config: UniqueFeature) -> Iterator[tuple[str, Pixels]]:
-    """The images that a model is to be asked about, in named sets, for an owner who does not give it away."""
-    yield from handed_out(asked(config, 0))
+    """The images that a model is evaluated on, in named sets, for an owner who keeps the model."""
+    yield from handed_out(single_model_config(config, 0))
 
 
 AUDIT = Audit(

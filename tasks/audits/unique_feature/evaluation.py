@@ -31,13 +31,13 @@ from tasks.datasets.features import Feature
 ModelName = Literal["canary", "twin"]
 MODELS: tuple[ModelName, ...] = get_args(ModelName)
 
-# What a model says of a named set of images (n, h, w, c): log-probabilities (n, classes).
-Says = Callable[[str, Pixels], Array]
+# From a named set of images (n, h, w, c) to a model's log-probabilities (n, classes).
+Predictor = Callable[[str, Pixels], Array]
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Which images a pair of models is asked about, with which feature.
+    """The images and the feature that a pair of models is evaluated on.
 
     `seed` draws the random patches, each from the stream of its set of images and at its image's row: an image meets
     the same patch in every model and for every canary, so that scores differ by the models alone (the paper's M "uses
@@ -62,7 +62,7 @@ class Evaluation:
 
 
 def evaluation(config: UniqueFeature, canary: Canary, redraw: int) -> Evaluation:
-    """What the canary's models are asked in this drawing of the random patches, counted from 0."""
+    """The evaluation of the canary's models with this drawing of the random patches, counted from 0."""
     return Evaluation(
         data=config.trained_on,
         probe=config.probe,
@@ -90,7 +90,7 @@ def probe_triples(config: Evaluation) -> Triples:
     return of_probe(probe_images(config.probe, config.probe_split, load(config.data).shape), config.burning)
 
 
-def trained(model: pa.Table) -> Says:
+def trained(model: pa.Table) -> Predictor:
     """A network trained here, from its MODEL table."""
     from tasks.models.inference import logits
     from tasks.models.weights import architecture_of, weights_of

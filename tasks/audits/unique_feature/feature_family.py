@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tasks import seeds
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.evaluation import Says
+from tasks.audits.unique_feature.evaluation import Predictor
 from tasks.audits.unique_feature.probe_images import Pixels, ProbeSplit, probe_images, with_relatives
 from tasks.audits.unique_feature.scores import Array, divergence, log_odds
 from tasks.datasets.dataset import Dataset
@@ -57,13 +57,13 @@ def clean_images(config: Relatives, shape: tuple[int, int, int]) -> Pixels:
     return probe_images(config.probe, config.probe_split, shape, config.probes)
 
 
-def answers(config: Relatives, clean: Pixels, models: Sequence[Says]) -> list[list[dict[str, Any]]]:
+def answers(config: Relatives, clean: Pixels, models: Sequence[Predictor]) -> list[list[dict[str, Any]]]:
     """For each model the rows of its family: member, d, log_p and log_odds. An image is drawn once for all models."""
-    before = [says("clean", clean) for says in models]
+    before = [predict("clean", clean) for predict in models]
     families: list[list[dict[str, Any]]] = [[] for _ in models]
     for member, name, images in named(clean, config):
-        for rows, says, unchanged in zip(families, models, before, strict=True):
-            log_p = says(name, images)
+        for rows, predict, unchanged in zip(families, models, before, strict=True):
+            log_p = predict(name, images)
             d = float(divergence(unchanged, log_p).mean())
             means = {"log_p": log_p.mean(axis=0).tolist(), "log_odds": log_odds(log_p).mean(axis=0).tolist()}
             rows.append({"member": member, "d": d} | means)
@@ -78,7 +78,7 @@ def named(clean: Pixels, config: Relatives) -> Iterator[tuple[int, str, Pixels]]
 
 @dataclass(frozen=True, eq=False)
 class ModelFamily:
-    """What one model says of the members of a family, the feature asked about first."""
+    """One model's outputs for the members of a family, the evaluated feature first."""
 
     about: dict[str, Any]  # canary, label, seed, model
     d: Array  # (members,)

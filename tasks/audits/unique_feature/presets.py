@@ -1,4 +1,4 @@
-"""The paper's tables and figures as configs, each cell of a table one config; and a few settings of our own."""
+"""Presets: the paper's tables and figures as configs, one for each cell of a table, and a few of our own."""
 
 from __future__ import annotations
 

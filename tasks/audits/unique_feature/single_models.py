@@ -1,7 +1,7 @@
-"""Models asked alone: what each says of the probe images, with no pair and no training data.
+"""Single models, evaluated on the probe images without a pair and without training data.
 
-A model is one trained here on the data as they stand, a file of somebody else's, or the table of outputs that its owner
-returned for the probe images that were written for them.
+A model is one trained here on the unchanged data, a file with an external model, or the table of outputs that its owner
+returned for the probe images.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.evaluation import Says, trained
+from tasks.audits.unique_feature.evaluation import Predictor, trained
 from tasks.audits.unique_feature.feature_family import Relatives, clean_images, named, relatives
 from tasks.audits.unique_feature.probe_images import Burning, Pixels, RandomKind, Shape, of_probe
 from tasks.external.model_file import Interface, ModelFile
@@ -19,8 +19,8 @@ from tasks.job import Inputs
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One model and what it is asked. Without `model` and `outputs` it is the one trained for the (one) input.
+class SingleModelConfig:
+    """One model and the images it is evaluated on. Without `model` and `outputs` it is the model of the (one) input.
 
     `number` tells the panel's models apart. `random` and `relatives.seed` draw the random patches, too.
     """
@@ -37,10 +37,10 @@ class Asked:
     label: int | None = None
 
 
-def asked(config: UniqueFeature, number: int) -> Asked:
-    """What the panel's model of this number is asked."""
+def single_model_config(config: UniqueFeature, number: int) -> SingleModelConfig:
+    """The config of the panel's model of this number."""
     given = config.given
-    return Asked(
+    return SingleModelConfig(
         relatives=relatives(config, config.feature),
         random=config.random,
         shape=config.shape,
@@ -54,16 +54,16 @@ def asked(config: UniqueFeature, number: int) -> Asked:
     )
 
 
-def batch_key(config: Asked) -> Asked:
-    """What questions must share to take about as long as one another."""
+def batch_key(config: SingleModelConfig) -> SingleModelConfig:
+    """What evaluations must share to take about as long as one another."""
     return replace(config, number=0, model=None, outputs=None)
 
 
-def burning(config: Asked) -> Burning:
+def burning(config: SingleModelConfig) -> Burning:
     return Burning(config.relatives.feature, config.random, config.relatives.seed)
 
 
-def sayer(config: Asked, inputs: Inputs) -> Says:
+def predictor(config: SingleModelConfig, inputs: Inputs) -> Predictor:
     """The model as a function of a named set of images."""
     if config.outputs is not None:
         return from_outputs(config)
@@ -72,7 +72,7 @@ def sayer(config: Asked, inputs: Inputs) -> Says:
     return trained(inputs[0])
 
 
-def from_file(config: Asked) -> Says:
+def from_file(config: SingleModelConfig) -> Predictor:
     from tasks.external.loading import loaded
 
     assert config.model is not None
@@ -80,7 +80,7 @@ def from_file(config: Asked) -> Says:
     return lambda _, images: model.answers(images).log_p
 
 
-def from_outputs(config: Asked) -> Says:
+def from_outputs(config: SingleModelConfig) -> Predictor:
     from tasks.external.handout import image_of
     from tasks.external.outputs import read
 
@@ -89,8 +89,8 @@ def from_outputs(config: Asked) -> Says:
     return lambda name, images: outputs.of([image_of(name, row) for row in range(len(images))]).log_p
 
 
-def handed_out(config: Asked) -> Iterator[tuple[str, Pixels]]:
-    """Every set of images that a model is asked about, by name: what an owner is given."""
+def handed_out(config: SingleModelConfig) -> Iterator[tuple[str, Pixels]]:
+    """Every set of images that a model is evaluated on, by name: the images that an owner is given."""
     clean = clean_images(config.relatives, config.shape)
     yield "clean", clean
     yield "random", of_probe(clean, burning(config)).random

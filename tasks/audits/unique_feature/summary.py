@@ -1,4 +1,4 @@
-"""What the tables say together, in the schema that all audits share.
+"""The summary of the tables, in the schema that all audits share.
 
 Every interval is over trainings, pairs of trainings or models; where there is but one there is no interval.
 """
@@ -15,5 +15,5 @@ from tasks.measure import summarised
 
 @task(version=5, name="unique_feature.summary", gathers=True)
 def summary(config: Repeated, inputs: Inputs) -> pa.Table:
-    """The rows of SUMMARY that the measures make of the tables that are there, found by their schemas."""
+    """The rows of SUMMARY that the measures make from the tables that are present, found by their schemas."""
     return summarised(MEASURES, inputs, config)

@@ -1,4 +1,4 @@
-"""Which networks a config trains: pairs of a canary's model and its twin, one to rank images on, or single models."""
+"""The networks of a config: pairs of a canary's model and its twin, one to rank images on, or single models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tasks.audits.unique_feature.canary_selection import (
 )
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.self_influence import Tracing, influence
-from tasks.audits.unique_feature.single_models import Asked, asked
+from tasks.audits.unique_feature.single_models import SingleModelConfig, single_model_config
 from tasks.datasets.catalog import load
 from tasks.datasets.features import check_fits
 from tasks.job import Job
@@ -56,9 +56,9 @@ class Ranking:
 
 @dataclass(frozen=True, eq=False)
 class SingleModel:
-    """A model that is asked alone, and what it is asked; the input is its training where it is trained here."""
+    """A model that is evaluated alone, with its config; the input is its training where it is trained here."""
 
-    asked: Asked
+    config: SingleModelConfig
     inputs: tuple[Job, ...]
 
 
@@ -133,12 +133,12 @@ def single_models(config: UniqueFeature) -> Iterator[SingleModel]:
     check_fits(config.feature, *config.shape[:2])
     if given.there:
         for number in range(max(len(given.models), len(given.outputs))):
-            yield SingleModel(asked(config, number), ())
+            yield SingleModel(single_model_config(config, number), ())
     else:
-        question = asked(config, 0)
+        first = single_model_config(config, 0)
         for replicate in range(config.seeds):
             model = trained(config, training(config, training_seed(config, 0, replicate)))
-            yield SingleModel(replace(question, number=replicate), (model,))
+            yield SingleModel(replace(first, number=replicate), (model,))
 
 
 def training_seed(config: UniqueFeature, number: int, replicate: int) -> int:

@@ -1,8 +1,8 @@
 """The audit's answer in words, read off its summary.
 
 It rests on one row that was chosen beforehand: where pairs were trained, the canary's effect on M_w over the probe
-images; where models were asked alone, the feature's push towards a label with its rank among the family. M, its
-published test and the training images are evidence beside it and decide nothing.
+images; where single models were evaluated, the feature's push towards a label with its rank among the family. M, its
+published test and the training images are supporting evidence and do not enter the decision.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tasks.datasets.features import Feature, called
 # power to see what would matter; where it does not, its silence means nothing.
 SMALLEST = 0.1
 LEVEL = 0.05
-# With fewer pairs of trainings no test that is free of assumptions reaches 5 %, should they all agree: 2**-4 is above.
+# With fewer pairs of trainings no assumption-free test reaches 5 %, even if all of them agree: 2**-4 is above it.
 LEAST = 5
 ROWS = (
     ("M_w effect", json.dumps({"images": "probe"})),
@@ -47,9 +47,9 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
     """Memorised: the feature's rank among its family has p of at most 0.05. Not seen: it has not, and the push lies
     below SMALLEST. Undecided: neither.
 
-    The push is how much more the feature raises the log odds of a label than the others of its family do, in nats: of
-    the label that it favours most, where it is unknown, for which the others are given the same choice. Odds, since log
-    P of a label of which models are nearly certain cannot rise, however well they remember.
+    The push is how much more the feature raises the log odds of a label than the others of its family do, in nats.
+    Where the label is unknown, it is the one that the feature favours most, and the others are given the same choice.
+    Log odds are used because log P of a label that models are nearly certain of cannot rise, however much is memorised.
     """
     rows = [row for row in summary.to_pylist() if row["metric"] == PUSH]
     if not rows or rows[0]["estimate"] is None:
@@ -59,18 +59,18 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
     n, p_value, asked = row["n"], row["p_value"], called(feature)
     models = f"{n} models together move" if n > 1 else "the model moves"
     towards = "the canary's label" if setting["label known"] else f"label {setting['label']}, which it favours most"
-    found = (
+    evidence = (
         f"asked about {asked}, {models} the log odds of {towards} by {row['estimate']:.4g} nats "
         f"more than for other features of its family (95 % interval {row['low']:.4g} to {row['high']:.4g} by the "
         f"family's own spread; {row['null']:.4g} where nothing is memorised); rank p = {p_value:.3g}"
     )
     if p_value <= LEVEL:
-        answer, evidence = "memorised", found
+        answer = "memorised"
     elif row["high"] < SMALLEST:
-        answer, evidence = "not seen", f"{found}; more than {row['high']:.4g} nats is unlikely"
+        answer, evidence = "not seen", f"{evidence}; more than {row['high']:.4g} nats is unlikely"
     else:
         answer = "undecided"
-        evidence = f"{found}; as much as {row['high']:.4g} nats cannot be excluded: ask more models of the same data"
+        evidence = f"{evidence}; as much as {row['high']:.4g} nats cannot be excluded: ask more models of the same data"
     sentence = f"{answer.capitalize()}: {evidence}."
     return Verdict(answer, sentence, PANEL_LIMITS, ((row["metric"], row["setting"]),))
 
@@ -110,32 +110,32 @@ def _answered(row: Row, asked: str, was_carried: bool) -> tuple[Answer, str]:
         return "undecided", f"{moved}; one pair of trainings has no interval: train at least {LEAST} canaries"
     factor = f"a factor of {math.exp(row['estimate']):.3g} in probability"
     over = f"95 % interval {low:.4g} to {high:.4g} over {n} {counted(row['unit'], n)}"
-    found = f"{moved} ({over}; {factor}; 0 where nothing is memorised)"
+    evidence = f"{moved} ({over}; {factor}; 0 where nothing is memorised)"
     if n < LEAST:
-        return "undecided", f"{found}; so few decide nothing: train at least {LEAST} canaries"
+        return "undecided", f"{evidence}; so few decide nothing: train at least {LEAST} canaries"
     if low > 0:
-        return "memorised", found
+        return "memorised", evidence
     if high < SMALLEST:
-        return "not seen", f"{found}; more than {high:.4g} nats is unlikely"
-    return "undecided", f"{found}; as much as {high:.4g} nats cannot be excluded: train more canaries"
+        return "not seen", f"{evidence}; more than {high:.4g} nats is unlikely"
+    return "undecided", f"{evidence}; as much as {high:.4g} nats cannot be excluded: train more canaries"
 
 
 def counted(unit: str, n: int) -> str:
-    """The unit for so many of them."""
+    """The unit in the singular or plural, for `n` of them."""
     if n == 1:
         return unit
     return "pairs of trainings" if unit == "pair of trainings" else "canaries" if unit == "canary" else f"{unit}s"
 
 
 def _published(rows: Mapping[tuple[str, str], Row]) -> list[str]:
-    """What the paper's own test says, and says of models that never saw the feature."""
-    found = [
+    """The result of the published test, for canary models and for their twins, which never saw the feature."""
+    rates = [
         rows.get(("rate called memorised", json.dumps({"model": model, "test": "welch"})))
         for model in ("canary", "twin")
     ]
-    if any(row is None or not row["n"] for row in found):
+    if any(row is None or not row["n"] for row in rates):
         return []
-    canary, twin = (f"{round(row['estimate'] * row['n'])} of {row['n']}" for row in found if row is not None)
+    canary, twin = (f"{round(row['estimate'] * row['n'])} of {row['n']}" for row in rates if row is not None)
     return [
         f"The published t-test, which takes probe images for the sample, calls {canary} canary models memorised, and "
         f"{twin} of their twins, which never saw the feature."

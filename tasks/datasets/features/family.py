@@ -1,7 +1,7 @@
-"""The family of a feature: others like it, against which what a model says of the feature can be ranked.
+"""The family of a feature: similar features, among which the feature can be ranked by a model's scores.
 
-If the feature was itself drawn from its family before training (`drawn`), then without any memory of it each of the
-count + 1 features is as likely as any other to have the highest score, and the rank is an exact p-value.
+If the feature was itself drawn from its family before training (`drawn`) and is not memorised, each of the count + 1
+features is equally likely to have the highest score, and the rank is an exact p-value.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tasks.ranges import at_least, one_of
 
 Kind = Literal["alike", "letters", "names"]
 
-# So many draws in a row without a new member, and there are taken to be no more.
+# After so many draws in a row without a new member the family is taken to be exhausted.
 FRUITLESS = 2000
 # The seeds of permuted glyphs and pictures are drawn below this.
 SEEDS = 2**31
 LETTER = "abcdefghijklmnopqrstuvwxyz"
-# How often each is written in English, per 100,000 letters. Lewand 2000, "Cryptological Mathematics", p. 36.
+# The frequency of each letter in English, per 100,000 letters. Lewand 2000, "Cryptological Mathematics", p. 36.
 FREQUENCIES = (
     8167, 1492, 2782, 4253, 12702, 2228, 2015, 6094, 6966, 153, 772, 4025, 2406, 6749, 7507, 1929, 95, 5987, 6327,
     9056, 2758, 978, 2360, 150, 1974, 74,
@@ -44,7 +44,7 @@ RUN = re.compile(r"[^\W\d_]+|\d+")  # letters, or digits
 
 @dataclass(frozen=True)
 class Family:
-    """How many other features, and which.
+    """The kind and number of the other features.
 
     `alike`: of the same kind and ink. A glyph's or a picture's with its pixels permuted; for words, other names in the
     same typeface, size and place, with as many letters in each word.
@@ -74,7 +74,7 @@ def family(feature: Feature, config: Family, seed: int, shape: tuple[int, int] |
     """
     every = members(feature, config, seeds.generator(seed, "family"))
     seen = {feature.patch().pixels()}
-    found: list[Feature] = []
+    distinct: list[Feature] = []
     fruitless = 0
     for member in every:
         patch = member.patch()
@@ -85,12 +85,12 @@ def family(feature: Feature, config: Family, seed: int, shape: tuple[int, int] |
             continue
         fruitless = 0
         seen.add(patch.pixels())
-        found.append(member)
-        if len(found) == config.count:
-            return found
+        distinct.append(member)
+        if len(distinct) == config.count:
+            return distinct
     fitting = "" if shape is None else f" and fit an image of {shape[0]} x {shape[1]}"
     raise ValueError(
-        f"count is {config.count}; it must be at most {len(found)}: no more features of the family of "
+        f"count is {config.count}; it must be at most {len(distinct)}: no more features of the family of "
         f"{feature.called()} look different{fitting}"
     )
 
@@ -141,26 +141,26 @@ def lines(file: File, words: str) -> list[str]:
         text = read(file).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{file.path} is not text in UTF-8: {error.reason} at byte {error.start}") from None
-    found = {" ".join(line.split()) for line in text.splitlines()} - {""}
+    listed = {" ".join(line.split()) for line in text.splitlines()} - {""}
     if words.isupper():
-        found = {line.upper() for line in found}
+        listed = {line.upper() for line in listed}
     elif words.islower():
-        found = {line.lower() for line in found}
-    if not found:
+        listed = {line.lower() for line in listed}
+    if not listed:
         raise ValueError(f"{file.path} has no names; it must have one a line")
-    return sorted(found)
+    return sorted(listed)
 
 
 def alike(feature: Words, count: int, generator: np.random.Generator) -> Iterator[Feature]:
-    """The same typeface, size and place; other names with as many letters in each run of them, and other digits.
+    """Words in the same typeface, size and place: other names with as many letters in each run, and other digits.
 
-    What is neither stays as it is. Where the listed names of these lengths do not make twice as many texts as are
-    wanted, the shortest-listed runs become random letters, in all members alike: a member that is a name among others
-    that are none would stand out, and the ranks would not be exact. They are as frequent as in English, or all alike in
-    runs below RARELY_EQUAL letters.
+    Other characters stay as they are. Where the listed names of these lengths make fewer than twice the texts wanted,
+    the runs with the fewest listed names become random letters, in all members alike: a name among members that are
+    none would stand out, and the ranks would not be exact. The letters have their frequencies in English, or equal ones
+    in runs below RARELY_EQUAL letters.
     """
     runs = [run.group() for run in RUN.finditer(feature.words)]
-    foreign = next((each for each in feature.words if each.isalpha() and not is_latin(each)), None)
+    foreign = next((letter for letter in feature.words if letter.isalpha() and not is_latin(letter)), None)
     if foreign is not None or not runs:
         what = f"{foreign!r} is no Latin letter" if runs else "it has no letter or digit"
         raise ValueError(f"words is {feature.words!r}: {what}; its family must be given, by kind names")
@@ -172,12 +172,12 @@ def alike(feature: Words, count: int, generator: np.random.Generator) -> Iterato
             return "".join(str(digit) for digit in generator.integers(10, size=len(run)))
         if len(run) in listed:
             choices = names()[len(run)]
-            found = choices[generator.integers(len(choices))]
+            replaced = choices[generator.integers(len(choices))]
         else:
-            # Of few texts, common ones would come first too often for the ranks to be exact.
+            # Among few texts, common ones would be drawn first too often for the ranks to be exact.
             shares = None if len(run) < RARELY_EQUAL else np.array(FREQUENCIES) / sum(FREQUENCIES)
-            found = "".join(LETTER[at] for at in generator.choice(len(LETTER), len(run), p=shares))
-        return "".join(new.upper() if old.isupper() else new for old, new in zip(run, found, strict=True))
+            replaced = "".join(LETTER[at] for at in generator.choice(len(LETTER), len(run), p=shares))
+        return "".join(new.upper() if old.isupper() else new for old, new in zip(run, replaced, strict=True))
 
     return (replace(feature, words=RUN.sub(other, feature.words)) for _ in endless())
 

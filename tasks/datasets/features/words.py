@@ -106,7 +106,8 @@ class Words:
 
     def check_drawable(self, font: FreeTypeFont) -> None:
         lacking = bytes(font.getmask(NO_CHARACTER))
-        missing = [each for each in dict.fromkeys(self.words) if each != " " and bytes(font.getmask(each)) == lacking]
+        letters = (letter for letter in dict.fromkeys(self.words) if letter != " ")
+        missing = [letter for letter in letters if bytes(font.getmask(letter)) == lacking]
         if missing:
             raise ValueError(f"words is {self.words!r}; the font has no {missing[0]!r}")
 

@@ -31,7 +31,7 @@ class AdafactorRule:
         self.rows = self._zeros({name: (*shape[:-1], 1) for name, shape in matrices.items()})
         self.columns = self._zeros({name: (*shape[:-2], 1, shape[-1]) for name, shape in matrices.items()})
         self.squares = self._zeros(vectors)
-        self.moments = tuple(each for each in (self.rows, self.columns, self.squares) if each.shapes)
+        self.moments = tuple(moment for moment in (self.rows, self.columns, self.squares) if moment.shapes)
 
     def _zeros(self, shapes: dict[str, tuple[int, ...]]) -> ParameterBuffer:
         buffer = self.weights.buffer
@@ -50,7 +50,7 @@ class AdafactorRule:
             moving.settle(weight, kept - along(clipped, update) * update)
 
     def _inverse_root(self, name: str, squares: Tensor, fresh: Tensor, moving: Moving) -> Tensor:
-        """1 / sqrt of the second moments of a tensor, which move first."""
+        """1 / sqrt of the second moments of a tensor, after updating them."""
         step = along(fresh, squares)
         if name in self.squares.views:
             kept = self.squares.views[name][moving.models]
@@ -59,7 +59,7 @@ class AdafactorRule:
         rows, columns = self.rows.views[name][moving.models], self.columns.views[name][moving.models]
         moving.settle(rows, rows.lerp(squares.mean(-1, keepdim=True), step))
         moving.settle(columns, columns.lerp(squares.mean(-2, keepdim=True), step))
-        # Root by root: of the product nothing would be left in float32 where rows and columns are both near 0.
+        # Root by root: the product would underflow in float32 where rows and columns are both near 0.
         return (rows / rows.mean(-2, keepdim=True)).rsqrt() * columns.rsqrt()
 
 

@@ -43,7 +43,7 @@ class Adam:
         (compiled() or by_torch)(*buffers, scale, root, taking, self.beta1, self.beta2, self.epsilon)
 
     def corrections(self) -> tuple[Tensor, Tensor]:
-        """Of each model: lr / (1 - b1^t) and sqrt(1 - b2^t)."""
+        """lr / (1 - b1^t) and sqrt(1 - b2^t) of each model, both (models,)."""
         taken = self.steps.double().clamp(min=1)
         scale = self.rates / (1 - self.beta1**taken)
         root = (1 - self.beta2**taken).sqrt()
@@ -76,7 +76,7 @@ Update = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, float
 
 @cache
 def compiled() -> Update | None:
-    """Adam's update as one kernel, where there is Triton to compile it (it comes with torch for CUDA)."""
+    """Adam's update as one Triton kernel; None without Triton, which comes with torch for CUDA."""
     try:
         from tasks.training import kernels
     except ImportError:
@@ -96,7 +96,7 @@ def by_torch(
     beta2: float,
     epsilon: float,
 ) -> None:
-    """The same in torch's operations: all (models, size) or (models,)."""
+    """The same update in torch's operations; arguments are (models, size) or (models,)."""
     takes = active.to(weights.dtype)[:, None]
     means.lerp_(gradients, (1 - beta1) * takes)
     squares.lerp_(gradients.square(), (1 - beta2) * takes)

@@ -18,7 +18,7 @@ from tasks.training.recipe import Recipe
 
 
 def optimiser_of(recipe: Recipe, weights: ParameterBuffer) -> Optimiser:
-    """It steps these weights; its rates are still 0."""
+    """The optimiser of these weights; its learning rates start at 0."""
     match recipe.optimiser:
         case "adam":
             return Adam(weights, recipe.epsilon)

@@ -14,7 +14,7 @@ class LARSRule:
     """v <- momentum v + lr r (g + decay w), w <- w - v, with r = trust |w| / (|g| + decay |w|) of each matrix.
 
     You, Gitman & Ginsburg 2017, "Large batch training of convolutional networks", algorithm 1. r is 1 where a norm is
-    0, and of biases and the gains of normalisation, as is usual (Goyal et al. 2017; Chen et al. 2020).
+    0, and for biases and the gains of normalisation, as is usual (Goyal et al. 2017; Chen et al. 2020).
     """
 
     def __init__(self, config: LARS, weights: ParameterBuffer, gradients: ParameterBuffer) -> None:
@@ -35,7 +35,7 @@ class LARSRule:
 
     def _trust(self, weight: Tensor, slope: Tensor, decay: float) -> Tensor:
         """r of each model, (models,)."""
-        of_weight, of_slope = norm(weight), norm(slope)
-        some = (of_weight > 0) & (of_slope > 0)
-        whole = torch.where(some, of_slope + decay * of_weight, 1)
-        return torch.where(some, self.config.trust * of_weight / whole, 1)
+        weight_norm, slope_norm = norm(weight), norm(slope)
+        nonzero = (weight_norm > 0) & (slope_norm > 0)
+        divisor = torch.where(nonzero, slope_norm + decay * weight_norm, 1)
+        return torch.where(nonzero, self.config.trust * weight_norm / divisor, 1)

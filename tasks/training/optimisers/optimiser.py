@@ -13,16 +13,16 @@ from tasks.training.parameter_buffer import ParameterBuffer
 class Optimiser(Protocol):
     """Steps the weights of every model along their gradients."""
 
-    # What it remembers of the weights: each buffer by the names of some learned ones, in their shapes, or with 1 for an
-    # axis over which it keeps a mean. No buffer is empty.
+    # Running statistics of the weights: each buffer by the names of some learned ones, in their shapes, or with 1 for
+    # an axis over which it keeps a mean. No buffer is empty.
     moments: tuple[ParameterBuffer, ...]
-    steps: Tensor  # (models,) float32: how many each model has taken
-    rates: Tensor  # (models,): the learning rate of each
+    steps: Tensor  # (models,) float32: the steps each model has taken
+    rates: Tensor  # (models,): the learning rate of each model
 
     def step(self, gradients: Sequence[Tensor], active: Tensor | None = None) -> None:
         """One step, given the gradients (models, *shape) in the order of the weights.
 
-        `active` (models,) says who takes it: all by default.
+        `active` (models,) is the mask of the models that take it; all by default.
         """
 
     def step_of(self, model: int, gradients: Sequence[Tensor]) -> None:

@@ -19,22 +19,22 @@ from tasks.training.parameter_buffer import ParameterBuffer
 
 @dataclass(frozen=True, eq=False)
 class Moving:
-    """The models that a rule moves, as rows of its buffers, and how."""
+    """The models that a rule updates, as rows of its buffers, with their learning rates and step counts."""
 
     models: slice
     rates: Tensor  # (models,): their learning rates, in the weights' precision
-    steps: Tensor  # (models,) float64: the steps each has taken, this one included
-    active: Tensor | None  # (models,) bool: who takes it; None where all do
+    steps: Tensor  # (models,) float64: the steps each model has taken, this one included
+    active: Tensor | None  # (models,) bool: the models that take the step; None for all
 
     def settle(self, values: Tensor, moved: Tensor) -> None:
-        """Put what the rule has `moved`, (models, *shape), in the place of the values, for those who take the step."""
+        """Replace the values by the `moved` ones, (models, *shape), for the models that take the step."""
         if self.active is not None:
             moved = torch.where(along(self.active, values), moved, values)
         values.copy_(moved)
 
 
 class Rule(Protocol):
-    """A step of the weights along their gradients. It depends on no value that only the host knows."""
+    """A step of the weights along their gradients, which depends on no value that only the host knows."""
 
     moments: tuple[ParameterBuffer, ...]  # see `Optimiser`
 
@@ -43,9 +43,9 @@ class Rule(Protocol):
 
 
 class RuleOptimiser:
-    """An optimiser by a rule, which gets the weights and the gradients (buffers alike).
+    """An optimiser whose step is a rule, made from the buffers of the weights and of the gradients.
 
-    On a CPU the rule moves one model after another, so that a model's bits do not depend on its company.
+    On a CPU the rule updates one model after another, so that a model's bits do not depend on the other models.
     """
 
     def __init__(self, weights: ParameterBuffer, rule: Callable[[ParameterBuffer, ParameterBuffer], Rule]) -> None:
@@ -73,23 +73,23 @@ class RuleOptimiser:
     def _move(self, models: slice, active: Tensor | None) -> None:
         self.steps[models] += 1 if active is None else active
         rates = self.rates[models].to(self.weights.buffer.dtype)
-        # Nobody's first step is its zeroth: who has yet to take one must not divide by 0.
+        # Clamped to 1, so that a model which has not yet taken a step does not divide by 0.
         self.rule.move(Moving(models, rates, self.steps[models].double().clamp(min=1), active))
 
 
 def along(numbers: Tensor, values: Tensor) -> Tensor:
-    """A number per model, (models,), as it broadcasts along values (models, *shape)."""
+    """A number per model, (models,), in the shape in which it broadcasts along values (models, *shape)."""
     return numbers.view(-1, *[1] * (values.dim() - 1))
 
 
 def norm(values: Tensor) -> Tensor:
     """The Euclidean norm of each model's tensor, (models, *shape) to (models,)."""
-    found: Tensor = torch.linalg.vector_norm(values.flatten(1), dim=1)
-    return found
+    norms: Tensor = torch.linalg.vector_norm(values.flatten(1), dim=1)
+    return norms
 
 
 def decay_row(weights: ParameterBuffer, decay: WeightDecay) -> Tensor | None:
-    """The decay's coefficient of every number in a model's row of the weights, (size,); None where none decays."""
+    """The decay coefficient of every number in a model's row of the weights, (size,); None where no weight decays."""
     row = ParameterBuffer(weights.shapes, 1, weights.buffer.device, weights.buffer.dtype)
     coefficients = {name: decay.of(name, shape) for name, shape in weights.shapes.items()}
     for name, view in row.views.items():

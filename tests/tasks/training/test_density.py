@@ -30,7 +30,7 @@ from tasks.models.vae import mnist
 from tasks.training import density, trainer
 from tasks.training.density import batch_key, fit, train_many
 from tasks.training.density_config import DensityTraining, Fold, Privacy, Row, Split
-from tasks.training.density_table import FITTED, Asked, Told, density_table
+from tasks.training.density_table import FITTED, Evaluation, Evaluator, density_table
 from tasks.training.elbo import Elbo
 from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError
 from tasks.training.recipe import Recipe
@@ -164,7 +164,7 @@ def test_a_row_that_is_left_out_is_named_and_nothing_is_where_nothing_is() -> No
 
 def test_the_first_fold_of_the_first_partition_is_no_null() -> None:
     history = [Epoch(1, 1.0, 2.0, math.nan)]
-    (row,) = density_table(replace(TINY, held_out=Fold(0, 2, 0)), history, Told()).to_pylist()
+    (row,) = density_table(replace(TINY, held_out=Fold(0, 2, 0)), history, Evaluation()).to_pylist()
     assert (0, 0) == (row["partition"], row["fold"])
 
 
@@ -178,7 +178,7 @@ def test_asked_about_the_test_split_a_model_answers_for_every_test_image() -> No
 def test_an_impossible_observation_is_told_as_one() -> None:
     history = [Epoch(1, 1.0, 2.0, math.nan), Epoch(2, 1.0, 2.0, math.nan)]
     log_p = np.array([-1.5, -math.inf], np.float32)
-    table = density_table(replace(TINY, epochs=2, recorded=(2,)), history, Told({2: log_p}))
+    table = density_table(replace(TINY, epochs=2, recorded=(2,)), history, Evaluation({2: log_p}))
     assert [None, [-1.5, -math.inf]] == table["log_p"].to_pylist()
     table.validate(full=True)
 
@@ -265,7 +265,7 @@ def test_models_look_at_one_view_of_an_observation_unless_each_looks_afresh(aske
 
 
 class Says:
-    """What is told by models that nobody trained: each says the number that is its one tensor, of every observation."""
+    """Untrained models, each of which gives its single tensor as log p of every observation."""
 
     def __init__(self, refuses: float = math.nan) -> None:
         self.refuses = refuses
@@ -290,20 +290,20 @@ class Drawless(Says):
         return tensors["says"][:, None, None].expand(-1, count, 36).clone()
 
 
-def asked(learning: Says, *says: float, epoch: int = 1, drawn: int = 0) -> Asked:
-    """What models have said after an epoch, of three observations."""
+def asked(learning: Says, *says: float, epoch: int = 1, drawn: int = 0) -> Evaluator:
+    """The evaluations of models after an epoch, of three observations."""
     images = Images(
         np.zeros((3, 6, 6, 1), np.uint8), np.zeros(3, int), np.zeros((2, 6, 6, 1), np.uint8), np.zeros(2, int), 1
     )
     configs = [replace(TINY, held_out=None, examples=3, seed=seed, drawn=drawn) for seed in range(len(says))]
-    found = Asked(learning, configs, images)  # type: ignore[arg-type]
+    found = Evaluator(learning, configs, images)  # type: ignore[arg-type]
     found.watch([(index, epoch) for index in range(len(says))], {"says": torch.tensor(says)})
     return found
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
 def test_a_model_whose_answer_is_no_density_ends_alone(wrong: float) -> None:
-    told = asked(Says(), -1.5, wrong, -math.inf).told
+    told = asked(Says(), -1.5, wrong, -math.inf).evaluations
     assert f"log p of observation 0 is {wrong} after epoch 1" == str(told[1].error)
     assert {} == told[1].log_p
     assert [[-1.5] * 3, [-math.inf] * 3] == [told[index].log_p[1].tolist() for index in (0, 2)]
@@ -312,24 +312,24 @@ def test_a_model_whose_answer_is_no_density_ends_alone(wrong: float) -> None:
 def test_a_model_that_refuses_to_answer_ends_alone_and_is_asked_no_more() -> None:
     learning = Says(refuses=-7.0)
     found = asked(learning, -1.5, -7.0, -2.5)
-    assert "this one has no answer" == str(found.told[1].error)
-    assert [-1.5, -2.5] == [found.told[index].log_p[1][0] for index in (0, 2)]
+    assert "this one has no answer" == str(found.evaluations[1].error)
+    assert [-1.5, -2.5] == [found.evaluations[index].log_p[1][0] for index in (0, 2)]
     assert [3, 1, 1, 1] == learning.asked
     found.watch([(index, 3) for index in range(3)], {"says": torch.tensor([-1.5, -7.0, -2.5])})
     assert [3, 1, 1, 1, 2] == learning.asked
-    assert [{1, 3}, set(), {1, 3}] == [set(found.told[index].log_p) for index in range(3)]
+    assert [{1, 3}, set(), {1, 3}] == [set(found.evaluations[index].log_p) for index in range(3)]
 
 
 def test_a_model_that_draws_no_images_ends_alone() -> None:
-    early = asked(Drawless(), 0.25, -7.0, epoch=2, drawn=2).told
+    early = asked(Drawless(), 0.25, -7.0, epoch=2, drawn=2).evaluations
     assert all(each.samples is None and each.error is None for each in early.values())
-    told = asked(Drawless(), 0.25, -7.0, 0.75, epoch=3, drawn=2).told
+    told = asked(Drawless(), 0.25, -7.0, 0.75, epoch=3, drawn=2).evaluations
     assert [None, "this one draws no images", None] == [each.error and str(each.error) for each in told.values()]
     assert [0.25, 0.75] == [float(told[index].samples.mean()) for index in (0, 2)]  # type: ignore[union-attr]
 
 
 def test_an_answer_keeps_no_other_models_answer() -> None:
-    assert all(told.log_p[1].base is None for told in asked(Says(), -1.0, -2.0).told.values())
+    assert all(told.log_p[1].base is None for told in asked(Says(), -1.0, -2.0).evaluations.values())
 
 
 def test_a_training_without_an_answer_is_an_error_of_its_own() -> None:

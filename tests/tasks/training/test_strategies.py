@@ -47,7 +47,7 @@ def test_a_stack_has_as_many_places_as_are_asked_for_needed_and_fit(
     assert 2 == chosen(workload, ComputeContext(way="stack"), 2)[0].places
     need = chosen(workload, ComputeContext(way="stack"), 512)[1]
     assert need is not None
-    monkeypatch.setattr(memory, "free", lambda device: round((need.fixed + 4.5 * need.each) / (1 - memory.SPARED)))
+    monkeypatch.setattr(memory, "free", lambda device: round((need.fixed + 4.5 * need.per_model) / (1 - memory.SPARED)))
     assert 4 == chosen(workload, ComputeContext(way="stack"), 512)[0].places
     assert 2 == chosen(workload, ComputeContext(way="stack", sharers=2), 512)[0].places
     monkeypatch.setattr(memory, "free", lambda device: 0)
@@ -135,7 +135,7 @@ def test_what_fits_leaves_a_tenth_free() -> None:
 def test_the_memory_of_a_step_is_that_of_its_models_and_what_their_slopes_need(workload: Workload) -> None:
     need = memory.need(lambda models: strategies.rehearsed(workload, models), CPU)
     weights = sum(int(np.prod(weight.shape)) for weight in workload.spec.learning.weights.values())
-    assert 4 * 4 * weights < need.each < 4 * 6 * weights
+    assert 4 * 4 * weights < need.per_model < 4 * 6 * weights
 
 
 def test_a_minibatch_in_parts_takes_the_memory_of_a_part() -> None:

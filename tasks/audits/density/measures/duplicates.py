@@ -1,7 +1,7 @@
-"""The closest pairs of images inside the training set: duplicates, exact or nearly, are memorised for that reason.
+"""The closest pairs of training images: exact or near duplicates, which are memorised because they are repeated.
 
-An image that is there several times weighs more in the model, which is another reason to be memorised than the one that
-the score looks for: with one copy left out, the others still teach it.
+An image that occurs several times weighs more in the model. This kind of memorisation is not the one that the score
+measures: with one copy left out, the model still learns from the others.
 
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 2 and figure 6. They
 came upon theirs by eye; here every training image is compared with all others, downsampled by 2.

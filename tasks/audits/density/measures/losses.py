@@ -1,4 +1,4 @@
-"""The losses during training, of the models that left something out and of those of all data.
+"""The losses during training, of the models with held-out data and of those of all data.
 
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", figure 4a.
 """

@@ -1,4 +1,4 @@
-"""Whether images drawn from the model lie closer to the training images than others of the same kind do.
+"""Whether images drawn from the model lie closer to the training images than real images of the same kind do.
 
     rho_i = min over v in V of d(x_i, v) / min over s in S of d(x_i, s)
 

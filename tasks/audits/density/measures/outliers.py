@@ -1,8 +1,8 @@
 """Whether the highly memorised are outliers: how many there are where the model finds observations likely, or not.
 
-Highly memorised is who has a score M above its 95 % quantile. An outlier is unlikely even to models that were trained
-on it: its U = log p is low. Were the highly memorised outliers and nothing else, no bin but the lowest would hold any;
-the paper finds more than half of them within the central 90 % of U.
+An observation is highly memorised where its score M is above the 95 % quantile. An outlier is unlikely even to models
+that were trained on it: its U = log p is low. If all highly memorised observations were outliers, they would all lie in
+the lowest bins; the paper finds more than half of them within the central 90 % of U.
 
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 4.3, figures 3, 10
 and 11.

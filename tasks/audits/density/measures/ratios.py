@@ -1,4 +1,4 @@
-"""How the ratio of distances to neighbours goes with the score: in bins of the score, and of both groups.
+"""The ratio of distances to neighbours as a function of the score: in bins of the score, and for both groups.
 
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 4.4, figures 5, 12
 and 13. Their released histograms of the groups split at a score of 0.95 nats; here it is the score's 95 % quantile,

@@ -2,9 +2,9 @@
 
     KS(a, b) = sup over x of |F_a(x) - F_b(x)|        KS below = sup over x of F_b(x) - F_a(x)
 
-of a query model a and another one b, both in [0, 1]. Query models among one another are the floor; where calibration
-models come as close (separation not above 0), D_C's models say of D_Q what its own say, and no target can be told to
-have forgotten it.
+of a query model a and another model b, both in [0, 1]. The distances among query models are the floor. Where
+calibration models come as close (separation not above 0), they cannot be distinguished from query models on D_Q, and no
+target can be shown to have forgotten it.
 
 Liu & Tsaftaris 2020, "Have you forgotten?", eqs. 2 and 3; see `kolmogorov_smirnov`.
 """

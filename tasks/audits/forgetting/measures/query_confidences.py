@@ -2,8 +2,8 @@
 
     c = softmax(logits)[true class]
 
-in float32, the precision at which models say it, before any threshold; or as a table of outputs has it printed. All
-other measures of scores are made of these numbers. c near 1: the model knows the image.
+in float32, the precision of the models, before any threshold; or as printed in a table of outputs. All other measures
+of scores are computed from these numbers. c near 1: the model is sure of the image's class.
 
 Liu & Tsaftaris 2020, "Have you forgotten?", section 3.
 """

@@ -4,10 +4,11 @@
     M_w = mean log P(y | x_u) - log P(y | x_r)                       over the probe images, and the training images of y
     effect = the score of the canary's model minus that of its twin of the same seed
 
-The t-tests here are the published ones: they ask whether probe images tell the feature from random patches, for one
-model. They take images for the sample, so a small p says nothing about the canary: models that never saw the feature
-have small p-values too (the columns `twin_...`). What the canary did is in the columns `..._effect`: above 0 the model
-answers to the feature because it was trained on it. The audit's answer rests on that of M_w over the probe images.
+The t-tests are the published ones, which compare the feature with random patches over probe images, for one model.
+Their sample is the images, so a small p is no evidence about the canary: models that never saw the feature have small
+p-values too (the columns `twin_...`). What the canary caused is in the columns `..._effect`: above 0, the model
+responds to the feature because it was trained on it. The audit's answer rests on the effect on M_w over the probe
+images.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks": M is eq. 1 with
 section 2.3.2, M_w section 2.2, Tables 1 to 3. The twins, the effects and the adjusted p-values are ours.

@@ -21,7 +21,7 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import (
     MODELS,
     Evaluation,
-    Says,
+    Predictor,
     check_label,
     evaluation,
     probe_triples,
@@ -61,7 +61,7 @@ def batch_key(config: Evaluation) -> tuple[Dataset, Dataset, ProbeSplit, int]:
 def score(config: Evaluation, inputs: Inputs) -> pa.Table:
     """Divergences and log-probabilities per image, of the canary's model and of its twin (the first two inputs).
 
-    A third input, the table of chosen canaries, says which row has a rank.
+    A third input, the table of chosen canaries, predict which row has a rank.
     """
     canary = row_of(config.canary, inputs)
     data = load(config.data)
@@ -76,13 +76,13 @@ def score(config: Evaluation, inputs: Inputs) -> pa.Table:
     return pa.concat_tables(tables).combine_chunks()
 
 
-def divergences(says: Says, triples: Triples, about: Mapping[str, Any]) -> pa.Table:
+def divergences(predict: Predictor, triples: Triples, about: Mapping[str, Any]) -> pa.Table:
     """One model's rows (DIVERGENCES) for one set of images, `about` it: canary, label, seed, evaluation and model.
 
     Without a label there are no log-probabilities of it.
     """
-    clean = says("clean", triples.clean)
-    unique, random = says("feature", triples.unique), says("random", triples.random)
+    clean = predict("clean", triples.clean)
+    unique, random = predict("feature", triples.unique), predict("random", triples.random)
     n, label = len(triples.rows), about["label"]
     check_label(label, clean.shape[1])
     columns = {name: [value] * n for name, value in about.items()} | {

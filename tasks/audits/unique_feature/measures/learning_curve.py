@@ -1,7 +1,7 @@
 """When memory begins: M and M_w after every epoch of one training, from epoch 0, before it.
 
-The scores are those of `canary_scores` over the probe images. The twin's course beside the canary's shows what M does
-where nothing was seen; the paper has none. The summary has both before training, after the first epoch and at the
+The scores are those of `canary_scores` over the probe images. The twin's curve beside the canary's shows M for a model
+that never saw the feature; the paper has none. The summary has both before training, after the first epoch and at the
 epoch whose weights are kept.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", section 3.3 and

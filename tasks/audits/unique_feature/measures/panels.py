@@ -1,4 +1,4 @@
-"""How many models it takes: the rates at which panels of models are called memorised, each panel asked as one.
+"""How many models are needed: the rates at which panels of models, each tested as one, are called memorised.
 
 A panel's score of a member is the mean of its models' standardised scores (`ranks.standardised`), and its p-value the
 feature's rank by it. Panels share no model, so they are independent and their rate has Wilson's interval; panels of as

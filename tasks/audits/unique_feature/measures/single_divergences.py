@@ -1,4 +1,4 @@
-"""What the published score says of models that are asked alone: M, its t-test, and the probe images that it needs.
+"""The published score of single models: M, its t-test, and the number of probe images that it needs.
 
     M = mean KL(f(x_c) || f(x_u)) - mean KL(f(x_c) || f(x_r))      over the probe images
 
@@ -22,7 +22,7 @@ from tasks.audits.unique_feature.power import needed
 from tasks.audits.unique_feature.probe_images import of_probe
 from tasks.audits.unique_feature.published import LEVEL
 from tasks.audits.unique_feature.scores import black_box_score, spread
-from tasks.audits.unique_feature.single_models import Asked, batch_key, burning, sayer
+from tasks.audits.unique_feature.single_models import SingleModelConfig, batch_key, burning, predictor
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
@@ -31,15 +31,15 @@ from tasks.summaries import Row, row
 
 
 @task(version=1, name="unique_feature.ask", batch_key=batch_key)
-def ask(config: Asked, inputs: Inputs) -> pa.Table:
+def ask(config: SingleModelConfig, inputs: Inputs) -> pa.Table:
     """Divergences per probe image (DIVERGENCES) of the one model."""
     triples = of_probe(clean_images(config.relatives, config.shape), burning(config))
     about = {"canary": None, "label": config.label, "seed": config.number, "evaluation": 0, "model": "given"}
-    return divergences(sayer(config, inputs), triples, about)
+    return divergences(predictor(config, inputs), triples, about)
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001
-    return tuple(Job(ask, single.asked, single.inputs) for single in trainings.single_models)
+    return tuple(Job(ask, single.config, single.inputs) for single in trainings.single_models)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

@@ -1,4 +1,4 @@
-"""Whether models that are asked alone know the feature: its rank among the other features of its family.
+"""Whether single models know the feature: its rank among the other features of its family.
 
     push = mean over models of O[0, y] - mean over f >= 1 of O[f, y]
 
@@ -18,7 +18,7 @@ from tasks.audits.unique_feature import ranks
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import check_label
 from tasks.audits.unique_feature.feature_family import FAMILY, ModelFamily, answers, by_model, clean_images
-from tasks.audits.unique_feature.single_models import Asked, batch_key, sayer
+from tasks.audits.unique_feature.single_models import SingleModelConfig, batch_key, predictor
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
@@ -26,17 +26,17 @@ from tasks.summaries import Row, alone, row
 
 
 @task(version=2, name="unique_feature.ask_family", batch_key=batch_key)
-def ask_family(config: Asked, inputs: Inputs) -> pa.Table:
+def ask_family(config: SingleModelConfig, inputs: Inputs) -> pa.Table:
     """The family's scores (FAMILY) of the one model."""
     clean = clean_images(config.relatives, config.shape)
-    (members,) = answers(config.relatives, clean, [sayer(config, inputs)])
+    (members,) = answers(config.relatives, clean, [predictor(config, inputs)])
     check_label(config.label, len(members[0]["log_p"]))
     about = {"canary": None, "label": config.label, "seed": config.number, "model": "given"}
     return pa.Table.from_pylist([about | member for member in members], FAMILY)
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001
-    return tuple(Job(ask_family, single.asked, single.inputs) for single in trainings.single_models)
+    return tuple(Job(ask_family, single.config, single.inputs) for single in trainings.single_models)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

@@ -13,7 +13,7 @@ from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import fold_of
 from tasks.training.density_config import DensityTraining, Fold, Row
-from tasks.training.density_table import Told, density_table
+from tasks.training.density_table import Evaluation, density_table
 from tasks.training.members import Epoch
 
 Array = NDArray[np.float64]
@@ -50,7 +50,7 @@ def table(held_out: Fold | Row | None, seed: int, said: Mapping[int, Array], epo
     """The table of a training that at these epochs said this of every observation; its losses are 1 / epoch."""
     config = DensityTraining(DIGITS, seed=seed, held_out=held_out, epochs=epochs, recorded=tuple(sorted(said)))
     history = [Epoch(epoch, 1 / epoch + seed, 2 / epoch + seed, float("nan")) for epoch in range(1, epochs + 1)]
-    return density_table(config, history, Told({epoch: each.astype(np.float32) for epoch, each in said.items()}))
+    return density_table(config, history, Evaluation({epoch: each.astype(np.float32) for epoch, each in said.items()}))
 
 
 def of_folds(models: Folds, said: Mapping[int, Array]) -> list[pa.Table]:

@@ -13,7 +13,7 @@ from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.feature_family import Relatives
 from tasks.audits.unique_feature.measures.single_divergences import ask
 from tasks.audits.unique_feature.measures.single_family import ask_family
-from tasks.audits.unique_feature.single_models import Asked, handed_out
+from tasks.audits.unique_feature.single_models import SingleModelConfig, handed_out
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph
@@ -56,7 +56,7 @@ def saved(folder: Path, strength: float = 4.0) -> ModelFile:
 
 def answered(folder: Path, strength: float = 4.0) -> File:
     """The table that an owner returns who asked the model about the pictures handed out."""
-    handout.write(folder / "pictures", handed_out(Asked(relatives(), "noise", SHAPE)))
+    handout.write(folder / "pictures", handed_out(SingleModelConfig(relatives(), "noise", SHAPE)))
     model = Remembers(strength).eval()
     with open(folder / "outputs.csv", "w", newline="") as file:
         table = csv.writer(file)
@@ -72,8 +72,8 @@ def answered(folder: Path, strength: float = 4.0) -> File:
 
 
 def test_a_model_file_and_the_table_of_its_outputs_say_the_same(tmp_path: Path) -> None:
-    by_file = Asked(relatives(), "noise", SHAPE, model=saved(tmp_path), label=2)
-    by_table = Asked(relatives(), "noise", SHAPE, outputs=answered(tmp_path), label=2)
+    by_file = SingleModelConfig(relatives(), "noise", SHAPE, model=saved(tmp_path), label=2)
+    by_table = SingleModelConfig(relatives(), "noise", SHAPE, outputs=answered(tmp_path), label=2)
     for task in (ask, ask_family):
         first, second = (task(config, ()) for config in (by_file, by_table))
         assert first.schema == second.schema
@@ -133,7 +133,7 @@ def test_several_models_are_one_panel(tmp_path: Path) -> None:
 
 
 def test_what_an_owner_is_handed_are_the_very_images_that_a_model_here_is_asked_about() -> None:
-    sets = dict(handed_out(Asked(relatives(), "noise", SHAPE)))
+    sets = dict(handed_out(SingleModelConfig(relatives(), "noise", SHAPE)))
     names = ["clean", "random", "feature", *(f"family-{number:03d}" for number in range(1, MEMBERS + 1))]
     assert names == list(sets)
     assert {(PROBES, *SHAPE)} == {images.shape for images in sets.values()}
@@ -151,7 +151,7 @@ def test_what_an_owner_is_handed_are_the_very_images_that_a_model_here_is_asked_
 
 
 def test_a_label_that_the_model_does_not_have_is_refused(tmp_path: Path) -> None:
-    config = Asked(relatives(), "noise", SHAPE, model=saved(tmp_path), label=3)
+    config = SingleModelConfig(relatives(), "noise", SHAPE, model=saved(tmp_path), label=3)
     for task in (ask, ask_family):
         with pytest.raises(ValueError, match="label is 3; the model's classes are 0 to 2"):
             task(config, ())

@@ -31,7 +31,7 @@ from tasks.audits.unique_feature.measures.traced import traced as retrace
 from tasks.audits.unique_feature.probe_images import Burning
 from tasks.audits.unique_feature.published import Repeated
 from tasks.audits.unique_feature.self_influence import Tracing, influence
-from tasks.audits.unique_feature.single_models import Asked
+from tasks.audits.unique_feature.single_models import SingleModelConfig
 from tasks.audits.unique_feature.summary import summary
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
@@ -78,11 +78,13 @@ def of_the_family() -> pa.Table:
 
 
 def of_one_alone() -> pa.Table:
-    return ask(Asked(relatives(), "family", (28, 28, 1), label=made_up.LABEL), [made_up.reads_the_letter(3.0)])
+    return ask(
+        SingleModelConfig(relatives(), "family", (28, 28, 1), label=made_up.LABEL), [made_up.reads_the_letter(3.0)]
+    )
 
 
 def of_ones_family() -> pa.Table:
-    return ask_family(Asked(relatives(), "noise", (28, 28, 1)), [made_up.reads_the_letter(3.0)])
+    return ask_family(SingleModelConfig(relatives(), "noise", (28, 28, 1)), [made_up.reads_the_letter(3.0)])
 
 
 def families() -> list[pa.Table]:
