@@ -72,11 +72,11 @@ class LabelMemorization:
 
 
 def plan(config: LabelMemorization) -> Roots:
-    return roots(MEASURES, config, tuple(asked(config)), lambda read: Job(summary, High(config.high), read))
+    return roots(MEASURES, config, tuple(answer_jobs(config)), lambda read: Job(summary, High(config.high), read))
 
 
-def asked(config: LabelMemorization) -> Iterator[Job]:
-    """What each network says. Its seed follows from its number: the first ten of a hundred are those of ten."""
+def answer_jobs(config: LabelMemorization) -> Iterator[Job]:
+    """The answers of each network. Its seed follows from its number: the first ten of a hundred are those of ten."""
     images, trained = load(config.data), Part(config.data, 0, config.examples)
     about = replace(trained, first=config.examples) if config.unseen else trained
     about.rows(images)  # refused here where there are not so many
@@ -97,8 +97,8 @@ def answers(config: Share, inputs: Inputs) -> pa.Table:
 
     images = load(config.part.data)
     rows = config.part.rows(images)
-    said = logits(architecture_of(inputs[0]), weights_of(inputs[0]), images.train_images[rows])
-    correct = said.argmax(axis=1) == images.train_labels[rows]
+    scores = logits(architecture_of(inputs[0]), weights_of(inputs[0]), images.train_images[rows])
+    correct = scores.argmax(axis=1) == images.train_labels[rows]
     return pa.table([rows, np.isin(rows, config.rows(images)), correct], schema=ANSWERS)
 
 
@@ -181,13 +181,13 @@ TRAININGS = pa.schema(
 @task(version=1, gathers=True)
 def trainings(config: High, inputs: Inputs) -> pa.Table:
     member, correct = stacked(inputs)
-    counted, found = counts(member, correct), []
+    counted, estimates = counts(member, correct), []
     for number, (its, right) in enumerate(zip(member, correct, strict=True)):
         without = share_high(counted - counts(its[None], right[None]), config.high)
         shifted = counts(np.roll(member, number, axis=0), correct)
         null = share_high(shifted, config.high) if 1 <= number <= SHIFTS else np.nan
-        found.append((right[its].mean(), right[~its].mean(), without, null))
-    return pa.table([pa.array(column, from_pandas=True) for column in np.transpose(found)], schema=TRAININGS)
+        estimates.append((right[its].mean(), right[~its].mean(), without, null))
+    return pa.table([pa.array(column, from_pandas=True) for column in np.transpose(estimates)], schema=TRAININGS)
 
 
 def of_trainings(tables: Tables, about: High) -> Iterator[Row]:  # noqa: ARG001 - the mean knows nothing of high mem
@@ -201,8 +201,8 @@ def of_trainings(tables: Tables, about: High) -> Iterator[Row]:  # noqa: ARG001 
 
 
 MEASURES = (
-    Measure("trainings", TRAININGS, lambda config, said: Job(trainings, High(config.high), said), of_trainings),
-    Measure("images", IMAGES, lambda config, said: Job(images, High(config.high), said), of_images),
+    Measure("trainings", TRAININGS, lambda config, jobs: Job(trainings, High(config.high), jobs), of_trainings),
+    Measure("images", IMAGES, lambda config, jobs: Job(images, High(config.high), jobs), of_images),
 )
 
 
@@ -214,14 +214,14 @@ def summary(config: High, inputs: Inputs) -> pa.Table:
 def verdict(config: LabelMemorization, table: pa.Table) -> Verdict:
     """Memorised: the interval of the mean lies above 0, as for 1 in 40 sets of networks that memorise nothing."""
     limits = "The mean says little of one image: its own mem and the standard error stand in the table `images`."
-    found = next((each for each in table.to_pylist() if each["metric"] == "mean mem"), None)
-    if found is None or found["low"] is None:
+    mean = next((line for line in table.to_pylist() if line["metric"] == "mean mem"), None)
+    if mean is None or mean["low"] is None:
         return Verdict("undecided", "Undecided: there are fewer than two networks to compare.", limits, ())
-    answer: Answer = "memorised" if found["low"] > 0 else "not seen" if found["high"] < MATTERS else "undecided"
+    answer: Answer = "memorised" if mean["low"] > 0 else "not seen" if mean["high"] < MATTERS else "undecided"
     sentence = (
         f"{answer.capitalize()}: {'being taken to be' if config.unseen else 'being'} trained on makes the label of an "
-        f"image {found['estimate']:.3g} more likely to be told (95 % interval {found['low']:.3g} to "
-        f"{found['high']:.3g} over {found['n']} trainings)."
+        f"image {mean['estimate']:.3g} more likely to be told (95 % interval {mean['low']:.3g} to "
+        f"{mean['high']:.3g} over {mean['n']} trainings)."
     )
     return Verdict(answer, sentence, limits, (("mean mem", "{}"),))
 
