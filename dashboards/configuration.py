@@ -13,7 +13,8 @@ from dashboards.run import Run
 from orchestrator.errors import EngramError
 from orchestrator.inspection import labels
 from orchestrator.spec import audits
-from orchestrator.spec.fields import flat, plain, text
+from orchestrator.spec.config_parts import flat, plain
+from orchestrator.spec.fields import text
 
 PINNED = re.compile(r"(.+)@([0-9a-f]{16,})")  # a data set and the digest of its content
 

@@ -23,7 +23,8 @@ from torch import nn
 from orchestrator.inspection import status
 from orchestrator.planning.identity import key_of
 from orchestrator.run_folder.journal import Journal
-from orchestrator.spec.fields import coerce, plain, text
+from orchestrator.spec.config_parts import plain
+from orchestrator.spec.fields import coerce, text
 from orchestrator.spec.resolve import Cell, pinned
 from orchestrator.store import open_store
 from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target

@@ -22,7 +22,7 @@ import pyarrow as pa
 from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
 from orchestrator.executors import strategy_cache
 from orchestrator.executors.gpu_packing import Measured
-from orchestrator.spec.fields import plain
+from orchestrator.spec.config_parts import plain
 from orchestrator.store import Store, Written, read_each
 from orchestrator.store.provenance import commit, device, process, versions
 from tasks import checkpoints, compute_context

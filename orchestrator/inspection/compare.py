@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.errors import SpecError
 from orchestrator.inspection import results
 from orchestrator.run_folder.journal import Journal
-from orchestrator.spec.fields import flat
+from orchestrator.spec.config_parts import flat
 from orchestrator.store import Store
 from tasks.audit import Verdict
 

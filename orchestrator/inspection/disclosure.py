@@ -16,7 +16,8 @@ from typing import Any
 from orchestrator.errors import EngramError
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
-from orchestrator.spec.fields import coerce, declared, plain, rebuilt
+from orchestrator.spec.config_parts import plain, rebuilt
+from orchestrator.spec.fields import coerce, declared
 from tasks.files import WITHHELD
 
 UNKNOWN = "<withheld>"  # for texts of a config whose audit has gone, so that it is unknown which are private

@@ -10,7 +10,7 @@ from orchestrator.errors import EngramError, SpecError, StoreError
 from orchestrator.inspection import status
 from orchestrator.planning.plan import Plan
 from orchestrator.run_folder.journal import Journal
-from orchestrator.spec.fields import plain
+from orchestrator.spec.config_parts import plain
 from orchestrator.store import Store
 from tasks.job import Job, marks
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.audits import find
-from orchestrator.spec.fields import differing, plain
+from orchestrator.spec.config_parts import differing, plain
 from orchestrator.spec.resolve import pinned, wanted
 from orchestrator.spec.specification import Spec
 from orchestrator.store import DEFAULT_STORE, is_there, open_store

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.errors import SpecError
-from orchestrator.spec.fields import kinds, parts, readers
+from orchestrator.spec.config_parts import parts
+from orchestrator.spec.fields import kinds, readers
 from tasks.job import Job, marks
 
 

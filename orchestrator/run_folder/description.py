@@ -10,7 +10,8 @@ from orchestrator.jsonable import jsonable
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
-from orchestrator.spec.fields import coerce, plain
+from orchestrator.spec.config_parts import plain
+from orchestrator.spec.fields import coerce
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Spec
 from orchestrator.store.provenance import commit, versions

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.spec.fields import changed, differing, nearest, plain, rebuilt
+from orchestrator.spec.config_parts import differing, plain, rebuilt
+from orchestrator.spec.fields import changed, nearest
 from orchestrator.spec.specification import Spec
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset

@@ -8,7 +8,8 @@ from typing import Any
 
 from orchestrator.errors import SpecError
 from orchestrator.spec import specification
-from orchestrator.spec.fields import Reader, coerce, flat, nearest, text
+from orchestrator.spec.config_parts import flat
+from orchestrator.spec.fields import Reader, coerce, nearest, text
 from orchestrator.spec.plain_yaml import YamlError, loaded
 from tasks.files import FileError, check_regular
 

@@ -18,7 +18,7 @@ from orchestrator.inspection.disclosure import typed
 from orchestrator.jsonable import jsonable
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
-from orchestrator.spec.fields import flat, plain, walk
+from orchestrator.spec.config_parts import flat, plain, walk
 from orchestrator.store import Store
 from tasks.datasets.dataset import Dataset
 

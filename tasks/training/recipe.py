@@ -83,8 +83,3 @@ class Recipe:
     @property
     def optimiser_name(self) -> str:
         return self.optimiser.name if isinstance(self.optimiser, OptimiserConfig) else self.optimiser
-
-
-def check_schedule(schedule: tuple[tuple[int, float], ...]) -> None:
-    """Raise ValueError unless these are epochs in ascending order with factors above 0."""
-    Steps(schedule)

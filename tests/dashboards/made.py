@@ -15,7 +15,7 @@ import toys
 from dashboards.run import Run, open_run
 from orchestrator.planning.plan import Plan
 from orchestrator.run_folder.journal import Journal
-from orchestrator.spec.fields import plain
+from orchestrator.spec.config_parts import plain
 from orchestrator.store import Store
 from tasks.audits.unique_feature import PRESETS, UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES

@@ -24,7 +24,7 @@ from orchestrator.run_folder.description import described
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec import specification
-from orchestrator.spec.fields import plain
+from orchestrator.spec.config_parts import plain
 from orchestrator.spec.resolve import Cell, pinned, wanted
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.inspection.disclosure import Disclosure, is_private
 from orchestrator.run_folder.journal import Journal
-from orchestrator.spec.fields import plain
+from orchestrator.spec.config_parts import plain
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.datasets.dataset import Dataset

@@ -12,7 +12,7 @@ import pytest
 import toys
 
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.spec import fields, resolve, specification
+from orchestrator.spec import config_parts, resolve, specification
 from orchestrator.spec.execution import Execution
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Spec
@@ -117,7 +117,7 @@ def test_a_sweep_over_a_preset_of_several_configs_varies_each_of_them() -> None:
 
 def test_configs_that_differ_in_the_kind_of_a_part_differ_in_the_whole_of_it() -> None:
     plain = [{"a": {"b": 1, "c": 2}, "d": None}, {"a": {"b": 1, "c": 3}, "d": {"e": 1}}]
-    assert ["a.c", "d"] == list(fields.differing(plain))
+    assert ["a.c", "d"] == list(config_parts.differing(plain))
 
 
 def test_a_preset_without_a_config_is_refused() -> None:

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.inspection.disclosure import Disclosure
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.addresses import absolute
-from orchestrator.spec.fields import plain
+from orchestrator.spec.config_parts import plain
 from orchestrator.store import open_store
 from orchestrator.tracking import artifacts, facts
 from orchestrator.tracking.facts import Input

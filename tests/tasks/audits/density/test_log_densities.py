@@ -5,7 +5,8 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.planning.identity import canonical
-from orchestrator.spec.fields import coerce, plain
+from orchestrator.spec.config_parts import plain
+from orchestrator.spec.fields import coerce
 from tasks.audits.density.log_densities import BLOCK, Folds, LeaveOneOut, LogDensities, labels
 from tasks.audits.density.measures.distribution import Distribution
 from tasks.audits.density.measures.scores import Scores

@@ -1,0 +1,73 @@
+"""The parts of a config: its fields, and theirs in turn, walked, changed and written as plain data."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from orchestrator.spec.fields import declared
+
+
+def parts(value: Any) -> Mapping[str, Any] | None:
+    """The fields of a config by name; None for other values, and for those with an `identity`, such as a data set."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type) or hasattr(value, "identity"):
+        return None
+    return {name: getattr(value, name) for name in declared(type(value))}
+
+
+def walk(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+    """The value and all its parts, recursively, by dotted paths; elements of a tuple have the tuple's path."""
+    yield above, value
+    if isinstance(value, tuple):
+        for part in value:
+            yield from walk(part, above)
+    for name, part in (parts(value) or {}).items():
+        yield from walk(part, f"{above}.{name}" if above else name)
+
+
+def rebuilt(value: Any, change: Callable[[Any, Mapping[Any, Any]], Any]) -> Any:
+    """The value with changed parts, which are fields of a config or elements of a tuple; itself if none changes.
+
+    `change(part, metadata)` gives the new part; `metadata` is the field's.
+    """
+    if isinstance(value, tuple):
+        elements = tuple(change(part, {}) for part in value)
+        return value if all(map(operator.is_, elements, value)) else elements
+    held = parts(value)
+    if held is None:
+        return value
+    metadata = {field.name: field.metadata for field in dataclasses.fields(value)}
+    changes = {name: new for name, part in held.items() if (new := change(part, metadata[name])) is not part}
+    return dataclasses.replace(value, **changes) if changes else value
+
+
+def plain(value: Any) -> Any:
+    """The value as numbers, text, lists and dicts, which `coerce` converts back to an equal value."""
+    if hasattr(value, "identity"):
+        return str(value)
+    if isinstance(value, tuple | list):
+        return [plain(part) for part in value]
+    held = parts(value)
+    return value if held is None else {name: plain(part) for name, part in held.items()}
+
+
+def flat(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested mappings and configs by dotted paths; a tuple is one value."""
+    fields = value if isinstance(value, Mapping) else parts(value)
+    if fields is None:
+        yield above, value
+        return
+    for name, part in fields.items():
+        yield from flat(part, f"{above}.{name}" if above else str(name))
+
+
+def differing(fields: Sequence[Mapping[str, Any]], above: str = "") -> Iterator[str]:
+    """The dotted paths at which plain configs of one type differ, in order; parts of different types count whole."""
+    for name, first in fields[0].items():
+        values = [config[name] for config in fields]
+        if all(isinstance(value, Mapping) and value.keys() == first.keys() for value in values):
+            yield from differing(values, f"{above}{name}.")
+        elif any(value != first for value in values):
+            yield f"{above}{name}"

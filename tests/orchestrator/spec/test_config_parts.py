@@ -1,0 +1,56 @@
+"""The parts of a config are walked, changed and laid flat, and what does not change is the same object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.spec.config_parts import flat, parts, rebuilt, walk
+from tasks.datasets.dataset import Dataset
+from tests.orchestrator.spec.test_fields import Inner, Outer
+
+
+@dataclass(frozen=True)
+class Wide:
+    outer: Outer = field(default_factory=Outer)
+    data: tuple[Dataset, ...] = (Dataset("a"), Dataset("b"))
+    inners: tuple[Inner, ...] = (Inner(1), Inner(2))
+    hidden: str = field(default="word", metadata={"hide": True})
+
+
+def test_the_parts_of_a_config_are_its_fields_and_other_values_have_none() -> None:
+    assert {"size": 5} == parts(Inner())
+    assert [None] * 4 == [parts(value) for value in (Dataset("digits"), (Inner(),), {"size": 5}, Inner)]
+
+
+def test_a_walk_comes_to_everything_by_its_path() -> None:
+    every = list(walk(Wide()))
+    assert ("", Wide()) == every[0]
+    assert [("outer.data", Dataset("digits")), ("data", Dataset("a")), ("data", Dataset("b"))] == [
+        (path, part) for path, part in every if isinstance(part, Dataset)
+    ]
+    assert [("inners", Inner(1)), ("inners.size", 1), ("inners", Inner(2)), ("inners.size", 2)] == [
+        (path, part) for path, part in every if path.startswith("inners") and not isinstance(part, tuple)
+    ]
+
+
+def test_configs_and_mappings_lie_flat_by_their_paths() -> None:
+    expected = {"rate": 0.1, "count": 3, "network": "mlp1", "data": Dataset("digits"), "inner.size": 5}
+    assert expected | {"other": None, "rows": ()} == dict(flat(Outer()))
+    assert {"a.b": 1, "a.c.size": 5, "d": (Inner(),)} == dict(flat({"a": {"b": 1, "c": Inner()}, "d": (Inner(),)}))
+
+
+def test_a_config_is_rebuilt_where_a_part_changes_and_itself_where_none_does() -> None:
+    def louder(part: Any, metadata: Mapping[Any, Any]) -> Any:
+        return part.upper() if metadata.get("hide") else rebuilt(part, louder)
+
+    def bigger(part: Any, _: Mapping[Any, Any]) -> Any:
+        return Inner(part.size + 1) if isinstance(part, Inner) else rebuilt(part, bigger)
+
+    wide = Wide()
+    assert Wide(hidden="WORD") == rebuilt(wide, louder)
+    grown = rebuilt(wide, bigger)
+    assert Wide(outer=Outer(inner=Inner(6)), inners=(Inner(2), Inner(3))) == grown
+    assert grown.data is wide.data
+    assert rebuilt(wide, lambda part, _: part) is wide
