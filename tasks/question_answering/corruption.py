@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from tasks.question_answering.question import Question
 from tasks.ranges import one_of
 
 Kind = Literal["digits", "names", "pattern", "answers"]
