@@ -1,13 +1,12 @@
 """How exactly each x is recovered from the trained linear model and its y.
 
-The weights are the solution of least norm of Z w = X, where training from 0 ends for d >= n, computed without the closed
-form of `regression`; the attack asks it two queries, w.[0, y_i] / (1 - w.e1). For d < n training ends in e1 with
-probability 1 and nothing can be recovered. Bombari et al. 2022, section 5 and appendix B.3.
+The weights are the solution of least norm of Z w = X, where training from 0 ends for d >= n, computed without the
+closed form of `regression`; the attack asks two queries, w.[0, y_i] / (1 - w.e1). For d < n training ends in e1 with
+probability 1, and nothing can be recovered. Bombari et al. 2022, section 5 and appendix B.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -108,11 +107,8 @@ def summarised(config: Recovery, errors: Array) -> dict[str, Any]:
         largest = np.abs(ratio).max(1)
         row |= {"error_median": float(np.median(largest)), "error_max": float(largest.max())}
         row["ratio_memorization"] = float(scores(ratio).mean())
-    return (
-        row
-        | dict(with_interval("recovered", (np.abs(ratio) <= config.tolerance).mean(1)))
-        | dict(with_interval("memorization", scores(raw)))
-    )
+    within = (np.abs(ratio) <= config.tolerance).mean(1)
+    return row | with_interval("recovered", within) | with_interval("memorization", scores(raw))
 
 
 def scores(errors: Array) -> Array:
@@ -121,7 +117,7 @@ def scores(errors: Array) -> Array:
     return found
 
 
-def with_interval(name: str, values: Array) -> Iterator[tuple[str, float | None]]:
-    """The mean's columns: its value, low and high."""
+def with_interval(name: str, values: Array) -> dict[str, float | None]:
+    """The columns of a mean: its value, low and high."""
     found = mean(values)
-    yield from ((name, found.value), (f"{name}_low", found.low), (f"{name}_high", found.high))
+    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
