@@ -6,10 +6,7 @@ from orchestrator.inspection.disclosure import Disclosure
 from tasks.question_answering.corruption import Corruption
 from tasks.question_answering.question import Question
 
-COUNTY = (
-    "In the county, the population was spread out with 23.5% under the age of 18, 7.8% from 18 to 24. The median age "
-    "was 40 years."
-)
+COUNTY = "In the county, 23.5% were under the age of 18, 7.8% from 18 to 24. The median age was 40 years."
 
 
 def asked(context: str, *golds: tuple[str, ...]) -> Question:
@@ -17,11 +14,8 @@ def asked(context: str, *golds: tuple[str, ...]) -> Question:
 
 
 def test_every_digit_of_the_context_goes_and_nothing_else() -> None:
-    expected = (
-        "In the county, the population was spread out with .% under the age of , .% from to . The median age was years."
-    )
-    assert expected == " ".join(Corruption().corrupted(asked(COUNTY)).split())
-    assert " of ,  .%  from  to " not in Corruption().corrupted(asked(COUNTY))
+    expected = "In the county, .% were under the age of , .% from  to . The median age was  years."
+    assert expected == Corruption().corrupted(asked(COUNTY))
     assert "On February ,  ." == Corruption().corrupted(asked("On February 6, 2016 ."))
 
 
