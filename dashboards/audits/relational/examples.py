@@ -78,7 +78,7 @@ def joined(answer: Answer) -> str:
 
 
 def last_answers(run: Run) -> dict[tuple[str, bool], Answer]:
-    """The answers of the first model at its last epoch, by the question's id and whether its context is corrupted."""
+    """The answers of the last model at its last epoch, by the question's id and whether its context is corrupted."""
     for key in answer_keys(run):
         table = run.store.read(key)
         if not table.schema.equals(ANSWERS) or not table.num_rows:
