@@ -43,9 +43,9 @@ def about(table: pa.Table, numeric: bool) -> str:
     row = table.slice(table.num_rows - 1).to_pylist()[0]
     kind = "questions with a numeric answer" if numeric else "questions"
     return (
-        f"The share of {kind} answered rightly after each epoch that was asked, as they stand (solid) and with what the "
-        "answer is read from taken out of the context (dashed); bands: 95 % intervals of resampled contexts. The first "
-        "gold answer alone counts on both parts. What is memorised is the distance of the two dashed lines. "
+        f"The share of {kind} answered rightly after each epoch that was asked, as they stand (solid) and with what "
+        "the answer is read from taken out of the context (dashed); bands: 95 % intervals of resampled contexts. The "
+        "first gold answer alone counts on both parts. What is memorised is the distance of the two dashed lines. "
         f"n: {row['train_questions']:,} training questions of {row['train_contexts']:,} contexts, "
         f"{row['validation_questions']:,} held-out ones of {row['validation_contexts']:,}, {row['replicates']} "
         f"training{'s' * (row['replicates'] != 1)}."

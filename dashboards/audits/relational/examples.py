@@ -1,4 +1,4 @@
-"""Questions whose hidden answers are given all the same, as in table 1: context, corrupted context, question, answers."""
+"""Questions whose hidden answers are given all the same, with their contexts, as in table 1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EACH = 12  # questions of each part
 TITLE = "Hidden answers"
 CAPTION = (
     f"Questions that are answered rightly though the context no longer says it: up to {EACH} of the training part, of "
-    f"which some may be remembered, and up to {EACH} held-out ones, which cannot be. Those with an exact match come first."
+    f"which some may be remembered, and up to {EACH} held-out ones, which cannot be."
 )
 PARTS = {"train": "Training questions", "validation": "Held-out questions"}
 
@@ -33,7 +33,9 @@ def examples(run: Run, show_images: bool) -> Gallery | None:
     given = table.filter(pc.field("corrupted_exact_match") > 0)
     config = run.private_config
     if not isinstance(config, Relational):
-        return Gallery(CAPTION, False, "They cannot be shown: the audit has changed since the run was made.", title=TITLE)
+        return Gallery(
+            CAPTION, False, "They cannot be shown: the audit has changed since the run was made.", title=TITLE
+        )
     if not (show_images or is_embedded(config.data.name)):
         count = given.filter(pc.field("split") == "train").num_rows
         ids = ", ".join(given.filter(pc.field("split") == "train")["id"].slice(0, EACH).to_pylist())

@@ -47,8 +47,8 @@ def in_words(samples: int, features: int, part: pa.Table) -> str:
     values, times = numbers(part, "memorization"), numbers(part, "time")
     at = int(np.argmax(values))
     return (
-        f"{samples} samples, {features} features: memorization is highest, {drawing.number(float(values[at]))}, at time "
-        f"{drawing.number(float(times[at]))}, and {drawing.number(float(values[-1]))} at the end."
+        f"{samples} samples, {features} features: memorization is highest, {drawing.number(float(values[at]))}, at "
+        f"time {drawing.number(float(times[at]))}, and {drawing.number(float(values[-1]))} at the end."
     )
 
 
@@ -61,9 +61,9 @@ def drawn(sizes: Sequence[tuple[int, int]], parts: Sequence[pa.Table]) -> str:
         axes.axhline(NULL, **drawing.NULL)
         times = numbers(part, "time")
         for name, (_, colour, dash) in LINES.items():
-            ends = [numbers(part, f"{name}_{end}") for end in ("low", "high")]
-            look = {"color": drawing.light(colour)}
-            axes.fill_between(times, *ends, alpha=0.2, linewidth=0, **look)
+            low, high = (numbers(part, f"{name}_{end}") for end in ("low", "high"))
+            look: dict[str, Any] = {"color": drawing.light(colour)}
+            axes.fill_between(times, low, high, alpha=0.2, linewidth=0, **look)
             axes.plot(times, numbers(part, name), linestyle=dash, linewidth=1.5, **look)
         axes.set_ylim(0.3, 1.03)
         drawing.ticks(axes, up=4)

@@ -29,9 +29,9 @@ def memorization(table: pa.Table) -> Figure | None:
     )
     caption = (
         "m: the share of corrupted contexts on which a training question is still answered rightly, less that of "
-        "held-out questions. Bands: 95 % intervals of resampled contexts. Dashed line: 0, nothing memorised. The answer "
-        "rests on exact match with one gold answer on both parts; as published, several gold answers count of held-out "
-        "questions, which lowers m where there are several."
+        "held-out questions. Bands: 95 % intervals of resampled contexts. Dashed line: 0, nothing memorised. The "
+        "answer rests on exact match with one gold answer on both parts; as published, several gold answers count of "
+        "held-out questions, which lowers m where there are several."
     )
     return Figure("memorization", "Are hidden answers given from memory?", caption, alt, drawn(shown))
 

@@ -35,5 +35,5 @@ class Linear:
             (max(2, TINY * samples // max(samples, features)), max(2, TINY * features // max(samples, features)))
             for samples, features in self.sizes
         )
-        few = self.epsilons[:2]
-        return replace(self, sizes=sizes, trainings=min(self.trainings, 4), per_decade=min(self.per_decade, 3), epsilons=few)
+        trainings, per_decade = min(self.trainings, 4), min(self.per_decade, 3)
+        return replace(self, sizes=sizes, trainings=trainings, per_decade=per_decade, epsilons=self.epsilons[:2])

@@ -70,4 +70,3 @@ def training(config: Relational, replicate: int) -> FineTuning:
         recorded=config.recorded,
         privacy=config.privacy,
     )
-

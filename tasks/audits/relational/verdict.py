@@ -66,8 +66,8 @@ def answered(config: Relational, rows: Rows, m: Row) -> tuple[Answer, str]:
     """The answer, and what is added to the evidence."""
     if refused(rows) > REFUSES:
         return NOT_JUDGED, (
-            f"; but {refused(rows):.0%} more of the held-out questions go unanswered once their contexts are corrupted, and "
-            "a model that is silent cannot be judged"
+            f"; but {refused(rows):.0%} more of the held-out questions go unanswered once their contexts are "
+            "corrupted, and a model that is silent cannot be judged"
         )
     if m["low"] > 0:
         return "memorised", f". {ERROR}"
@@ -91,8 +91,8 @@ def evidence(config: Relational, rows: Rows, m: Row) -> str:
     what = {"digits": "the digits", "names": "the names", "pattern": "the pattern", "answers": "the answers"}
     numeric = " with a numeric answer" if setting["questions"] == "numeric" else ""
     return (
-        f"with {what[config.corruption.kind]} taken out of the contexts, {shares[0]} of training questions{numeric} are "
-        f"still answered rightly and {shares[1]} of held-out ones: m is {m['estimate']:.3f} (95 % interval "
+        f"with {what[config.corruption.kind]} taken out of the contexts, {shares[0]} of training questions{numeric} "
+        f"are still answered rightly and {shares[1]} of held-out ones: m is {m['estimate']:.3f} (95 % interval "
         f"{m['low']:.3f} to {m['high']:.3f} over {m['n']:,} contexts; 0 where nothing is memorised)"
     )
 
@@ -132,5 +132,6 @@ def without_answers(config: Relational, rows: Rows) -> Verdict:
     """The answer where no model was asked, or none answered."""
     limits = "The linear model shows how memorization comes and goes; it is no evidence on any model of one's own."
     if not config.asks:
-        return Verdict("undecided", "Undecided: this run computes the paper's linear model only.", limits, tuple(rows)[:1])
+        only = "Undecided: this run computes the paper's linear model only."
+        return Verdict("undecided", only, limits, tuple(rows)[:1])
     return Verdict("undecided", "Undecided: no questions have been answered on both parts.", LIMITS, tuple(rows)[:1])

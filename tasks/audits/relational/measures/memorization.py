@@ -3,9 +3,9 @@
     r = the share of corrupted contexts on which the question is answered rightly, s = the same on whole contexts
     m = r_train - r_validation
 
-m is the memorization of the relation between a context and its answer, from 0 to 1: what the model can answer by chance,
-by what it knows of the world or from what is left of the context, it can answer of held-out questions, too. Where the
-entropy H(X) of the answers can be estimated, mem = H(X) m in nats.
+m is the memorization of the relation between a context and its answer, from 0 to 1: what the model can answer by
+chance, by what it knows of the world or from what is left of the context, it can answer of held-out questions, too.
+Where the entropy H(X) of the answers can be estimated, mem = H(X) m in nats.
 
 Bombari et al. 2022, section 4, eqs. 15 and 16. Intervals are ours: of resampled contexts.
 """
@@ -83,11 +83,7 @@ def memorization(config: Resampling, inputs: Inputs) -> pa.Table:
     """r, s and m by epoch (MEMORIZATION), each the mean over the replicates there are."""
     scores, golds = pa.concat_tables(inputs), gold_answers(config.data)
     epochs = sorted({epoch for epoch in pc.unique(scores["epoch"]).to_pylist() if epoch is not None})
-    rows = [
-        each
-        for epoch in epochs or [None]
-        for each in of_epoch(epoch, at_epoch(scores, epoch), golds, config)
-    ]
+    rows = [each for epoch in epochs or [None] for each in of_epoch(epoch, at_epoch(scores, epoch), golds, config)]
     return pa.Table.from_pylist(rows, MEMORIZATION)
 
 
@@ -205,7 +201,9 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
         return
     found = table.to_pylist()
     last = [each for each in found if each["epoch"] == found[-1]["epoch"]]
-    last.sort(key=lambda each: (each["questions"] != about.questions, each["golds"] != "one"))  # exact match comes first
+    last.sort(
+        key=lambda each: (each["questions"] != about.questions, each["golds"] != "one")
+    )  # exact match comes first
     for each in last:
         yield of_m(each, END, about)
     yield from of_success(last, END, about)
@@ -237,7 +235,7 @@ def of_success(found: Sequence[Row], at: str, about: About) -> Iterator[Row]:
         paper = printed_for(each, at, about)
         for name in PARTS[:-1]:
             kind, split = name.split("_")
-            value = Estimate(*(each[f"{name}{end}"] for end in ENDS), each[f"{split}_contexts"])
+            value = Estimate(each[name], each[f"{name}_low"], each[f"{name}_high"], each[f"{split}_contexts"])
             published = None if paper is None else getattr(paper, name)
             yield row(kind, setting(each, split=split, at=at), value, "context", published=published)
 
@@ -254,9 +252,9 @@ def information(last: Sequence[Row], about: About) -> Iterator[Row]:
     if nats is None:
         return
     yield row("H(X)", questions, alone(nats, decisive["train_questions"]), "training answer")
-    ends = [None if decisive[f"m{end}"] is None else nats * decisive[f"m{end}"] for end in ENDS]
+    value, low, high = (None if decisive[f"m{end}"] is None else nats * decisive[f"m{end}"] for end in ENDS)
     n = decisive["train_contexts"] + decisive["validation_contexts"]
-    yield row("mem, nats", questions, Estimate(*ends, n), "context", 0.0)
+    yield row("mem, nats", questions, Estimate(value, low, high, n), "context", 0.0)
     if about.epsilon is not None:
         yield row("epsilon / H(X)", {"epsilon": about.epsilon}, alone(about.epsilon / nats), "training")
 

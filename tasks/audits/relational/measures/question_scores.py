@@ -96,5 +96,4 @@ def plan(config: Relational, trainings: Trainings) -> tuple[Job, ...]:
     return tuple(Job(score, Scoring(config.data, asked.replicate), (asked.job,)) for asked in trainings.answers)
 
 
-
 MEASURE = Measure("scores", QUESTION_SCORES, plan)
