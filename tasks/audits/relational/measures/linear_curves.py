@@ -41,9 +41,9 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the t
         highest = max(points, key=lambda point: point["memorization"])
         size = {"n": highest["samples"], "d": highest["features"]}
         at = {**size, "time": round(highest["time"], 4)}
-        yield row("highest memorization", at, of(highest, "memorization"), "linear training", NULL)
-        yield row("memorization at the end", size, of(points[-1], "memorization"), "linear training", NULL)
-        yield row("learning at the end", size, of(points[-1], "learning"), "linear training")
+        yield row("highest memorization", at, of(highest, "memorization"), "training", NULL)
+        yield row("memorization at the end", size, of(points[-1], "memorization"), "training", NULL)
+        yield row("learning at the end", size, of(points[-1], "learning"), "training")
 
 
 def of(point: dict[str, Any], name: str) -> Estimate:

@@ -38,8 +38,8 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the t
     for found in tables.rows(RECOVERY):
         size = {"n": found["samples"], "d": found["features"]}
         recovered = Estimate(found["recovered"], found["recovered_low"], found["recovered_high"], found["n"])
-        yield row("x recovered", size, recovered, "linear training", 0.0)
-        yield row("largest error of a recovered x", size, alone(found["error_max"], found["n"]), "linear training")
+        yield row("x recovered", size, recovered, "training", 0.0)
+        yield row("largest error of a recovered x", size, alone(found["error_max"], found["n"]), "training")
 
 
 MEASURE = Measure("linear_recovery", RECOVERY, plan, rows)

@@ -195,26 +195,37 @@ def plan(config: Relational, trainings: Trainings) -> Job | tuple[()]:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """m, r and s at the last epoch, the decisive row first; and m where held-out questions are answered best."""
+    """m, r and s at the last epoch, the decisive m first; and m where held-out questions are answered best."""
     table = tables.one(MEMORIZATION)
     if table is None or not table.num_rows:
         return
-    found = table.to_pylist()
+    found = differing(table.to_pylist())
     last = [each for each in found if each["epoch"] == found[-1]["epoch"]]
-    last.sort(
-        key=lambda each: (each["questions"] != about.questions, each["golds"] != "one")
-    )  # exact match comes first
+    last.sort(key=lambda each: (each["questions"] != about.questions, each["golds"] != "one"))
+    best = at_best_validation(found)
     for each in last:
         yield of_m(each, END, about)
-    yield from of_success(last, END, about)
-    yield from information(last, about)
-    best = at_best_validation(found)
     for each in best:
         yield of_m(each, BEST, about)
-    yield from of_success(best, BEST, about)
+    yield from of_success(last, END, about)
+    if about.cell:
+        yield from of_success(best, BEST, about)
+    yield from information(last, about)
     if best and best[0]["epoch"] is not None:
         yield row("epoch of best validation", {}, alone(float(best[0]["epoch"])), "training")
     yield from unanswered_rows(last)
+
+
+def differing(found: Sequence[Row]) -> list[Row]:
+    """The rows without those of all gold answers, where no question that was asked has more than one."""
+    names = [f"{name}{end}" for name in PARTS for end in ENDS]
+    several = any(
+        one[name] != every[name]
+        for one, every in itertools.pairwise(found)
+        if (one["golds"], every["golds"]) == ("one", "all")
+        for name in names
+    )
+    return [each for each in found if several or each["golds"] == "one"]
 
 
 def setting(each: Row, **more: Any) -> dict[str, Any]:
@@ -251,7 +262,7 @@ def information(last: Sequence[Row], about: About) -> Iterator[Row]:
     nats, questions = decisive["entropy"], {"questions": decisive["questions"]}
     if nats is None:
         return
-    yield row("H(X)", questions, alone(nats, decisive["train_questions"]), "training answer")
+    yield row("H(X)", questions, alone(nats, decisive["train_questions"]), "answer")
     value, low, high = (None if decisive[f"m{end}"] is None else nats * decisive[f"m{end}"] for end in ENDS)
     n = decisive["train_contexts"] + decisive["validation_contexts"]
     yield row("mem, nats", questions, Estimate(value, low, high, n), "context", 0.0)
@@ -275,7 +286,7 @@ def unanswered_rows(last: Sequence[Row]) -> Iterator[Row]:
     for name, contexts in (("unanswered_whole", "whole"), ("unanswered_corrupted", "corrupted")):
         value = last[0][name]
         questions = last[0]["validation_questions"] * last[0]["replicates"]
-        yield row("unanswered", {"contexts": contexts}, alone(value, questions), "held-out answer")
+        yield row("unanswered", {"contexts": contexts}, alone(value, questions), "answer")
 
 
 MEASURE = Measure("memorization", MEMORIZATION, plan, rows)
