@@ -71,12 +71,25 @@ def successes(config: Private) -> Mapping[Setting, Array]:
 
 
 def noise_multipliers(config: Private) -> Array:
-    """Sigma of the noisy descent for each epsilon, (epsilons,); ValueError where no noise is enough."""
+    """Sigma of the noisy descent for each epsilon, (epsilons,)."""
     if "noisy_descent" not in config.mechanisms:
         return np.zeros(len(config.epsilons))
     # Steps that all samples are in compose to a single one with sigma / sqrt(steps): one step is quicker to account.
-    one = [dp_sgd.noise(Privacy(epsilon, config.delta, config.clip), 1, 1) for epsilon in config.epsilons]
-    return np.array(one) * math.sqrt(config.steps)
+    return math.sqrt(config.steps) * np.array([of_one_step(epsilon, config.delta) for epsilon in config.epsilons])
+
+
+def of_one_step(epsilon: float, delta: float) -> float:
+    """Sigma of a single step; ValueError where opacus is not installed, or no noise is enough."""
+    try:
+        return dp_sgd.noise(Privacy(epsilon, delta), 1, 1)
+    except ImportError:
+        raise ValueError(
+            "mechanisms holds noisy_descent, which needs opacus: pip install 'engram-audit[relational]'"
+        ) from None
+    except ValueError:
+        raise ValueError(
+            f"epsilons holds {epsilon:g}; the noisy descent cannot have so little at delta {delta:g}: give a larger one"
+        ) from None
 
 
 def stacks(config: Private) -> Iterator[Stack]:
