@@ -46,7 +46,11 @@ class Disclosure:
     def _part(self, held: Any, metadata: Mapping[Any, Any]) -> Any:
         """The public value of a field with this metadata."""
         withheld = metadata.get(WITHHELD) if not self.words else None
-        return self.public(held) if withheld is None else self._stand_in(held, withheld(held))
+        if withheld is None:
+            return self.public(held)
+        if isinstance(held, tuple):
+            return tuple(self._stand_in(text, withheld(text)) for text in held)
+        return self._stand_in(held, withheld(held))
 
     def _stand_in(self, text: str, pattern: str) -> str:
         if text not in self._stand_ins:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from tasks.datasets.features.words import pattern as letters
+from tasks.files import WITHHELD
+from tasks.question_answering.question import Question
 from tasks.ranges import one_of
 
 Kind = Literal["digits", "names", "pattern", "answers"]
 DIGITS = re.compile(r"[0-9]")
+# Where a span begins or ends with a digit, it must not be a piece of a longer number; with a letter, of a longer word.
+NUMBER_BEFORE, NUMBER_AFTER = r"(?<![0-9])(?<![0-9][.,])", r"(?![0-9]|[.,][0-9])"
+LETTER_BEFORE, LETTER_AFTER = r"(?<![^\W\d_])", r"(?![^\W\d_])"
 
 
 @dataclass(frozen=True)
@@ -17,14 +23,62 @@ class Corruption:
     """What is taken out of contexts; the question stays as it is.
 
     `digits`: every digit, and nothing else, so that "23.5%" becomes ".%": Bombari et al. 2022, section 6.1. `names`:
-    every whole word or phrase of `names`. `pattern`: every match of the regular expression `pattern`. `answers`: every
-    occurrence of a gold answer's span. What is taken out of the last three is replaced by `mask`.
+    every whole word or phrase of `names`, written as there. `pattern`: every match of the regular expression
+    `pattern`. `answers`: every occurrence of a gold answer's span, in small or capital letters, that is no piece of a
+    longer word or number. What is taken out of the last three is replaced by `mask`.
     """
 
     kind: Kind = "digits"
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = field(default=(), metadata={WITHHELD: letters})
     pattern: str = ""
     mask: str = ""
 
     def __post_init__(self) -> None:
         one_of(self, "kind", Kind)
+        if bool(self.names) != (self.kind == "names"):
+            raise ValueError(f"names has {len(self.names)} entries and kind is {self.kind}; names belong to kind names")
+        blank = next((name for name in self.names if name != name.strip() or not name), None)
+        if blank is not None:
+            raise ValueError(f"names has {blank!r}; each must be a word or a phrase without spaces at its ends")
+        if bool(self.pattern) != (self.kind == "pattern"):
+            raise ValueError(f"pattern is {self.pattern!r} and kind is {self.kind}; a pattern belongs to kind pattern")
+        if self.mask and self.kind == "digits":
+            raise ValueError(f"mask is {self.mask!r}; digits are deleted, so it must be empty, or kind another")
+        try:
+            re.compile(self.pattern)
+        except re.error as error:
+            raise ValueError(f"pattern is {self.pattern!r}; it must be a regular expression: {error}") from None
+
+    def corrupted(self, question: Question) -> str:
+        """The question's context without what is taken out of it."""
+        return self.removed(question).sub(self.replacement, question.context)
+
+    def removed(self, question: Question) -> re.Pattern[str]:
+        """What is taken out of this question's context, as a regular expression."""
+        if self.kind == "digits":
+            return DIGITS
+        if self.kind == "pattern":
+            return re.compile(self.pattern)
+        if self.kind == "names":
+            return any_of([rf"(?<!\w){re.escape(name)}(?!\w)" for name in longest_first(self.names)])
+        spans = {span.strip() for gold in question.golds for span in gold} - {""}
+        return any_of([bounded(span) for span in longest_first(spans)], re.IGNORECASE)
+
+    def replacement(self, match: re.Match[str]) -> str:
+        return self.mask if match.group() else ""  # a pattern may also match between two characters
+
+
+def longest_first(texts: set[str] | tuple[str, ...]) -> list[str]:
+    """In the order in which none is hidden by a shorter one that it begins with."""
+    return sorted(texts, key=lambda text: (-len(text), text))
+
+
+def any_of(expressions: list[str], flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+    return re.compile("|".join(expressions), flags)
+
+
+def bounded(span: str) -> str:
+    """The expression of a span that is no piece of a longer number or word."""
+    before = NUMBER_BEFORE if span[0] in "0123456789" else LETTER_BEFORE if span[0].isalpha() else ""
+    after = NUMBER_AFTER if span[-1] in "0123456789" else LETTER_AFTER if span[-1].isalpha() else ""
+    return f"{before}{re.escape(span)}{after}"

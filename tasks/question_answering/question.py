@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,3 +41,8 @@ class QuestionSet:
     @cached_property
     def by_id(self) -> dict[str, Question]:
         return {question.id: question for part in (self.train, self.validation) for question in part}
+
+
+def context_id(context: str) -> str:
+    """The id of a context that has none of its own: a hash of its text."""
+    return hashlib.sha256(context.encode()).hexdigest()[:16]

@@ -12,7 +12,8 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import fold_of
 from tasks.models.custom import is_own
 from tasks.models.densities import DensityModel
-from tasks.ranges import above_zero, at_least, one_of, share
+from tasks.ranges import at_least, one_of, share
+from tasks.training.privacy import Privacy
 from tasks.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -43,22 +44,6 @@ class Row:
 
     def __post_init__(self) -> None:
         at_least(self, {"row": 0})
-
-
-@dataclass(frozen=True)
-class Privacy:
-    """Differentially private training by DP-SGD: (epsilon, delta) over all epochs, gradients clipped to a norm.
-
-    Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1.
-    """
-
-    epsilon: float
-    delta: float = 1e-5
-    clip: float = 1.0
-
-    def __post_init__(self) -> None:
-        above_zero(self, "epsilon", "clip")
-        share(self, "delta", zero=False, one=False)
 
 
 @dataclass(frozen=True)

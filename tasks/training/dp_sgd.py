@@ -30,7 +30,7 @@ from tasks import compute_context, hardware, seeds
 from tasks.models.counter_rng import CounterRng, member_key
 from tasks.models.layers import ZERO, Layers, Mode, Start
 from tasks.models.vae import Dense
-from tasks.training.density_config import DensityTraining, Privacy, Row
+from tasks.training.density_config import DensityTraining, Row
 from tasks.training.device_data import ResidentData, resident
 from tasks.training.elbo import Elbo
 from tasks.training.learning_rates import Constant, Steps
@@ -38,6 +38,7 @@ from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError
 from tasks.training.minibatches import minibatches
 from tasks.training.objective import Batch
 from tasks.training.outlier_mixture import OutlierMixture
+from tasks.training.privacy import Privacy
 from tasks.training.recipe import Recipe
 from tasks.training.stack import ASSESSED_AT_ONCE, not_finite
 from tasks.training.trainer import Outcome, check, under

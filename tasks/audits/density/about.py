@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tasks.audits.density.config import Density
 from tasks.audits.density.published import repeats
 from tasks.audits.density.reassignment import smallest_p_value
-from tasks.training.density_config import Privacy
+from tasks.training.privacy import Privacy
 
 
 @dataclass(frozen=True)

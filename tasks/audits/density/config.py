@@ -8,7 +8,8 @@ from typing import Literal
 from tasks.datasets.dataset import Dataset
 from tasks.models.densities import DensityModel
 from tasks.ranges import above_zero, at_least, one_of, share, some_of
-from tasks.training.density_config import Privacy, Split
+from tasks.training.density_config import Split
+from tasks.training.privacy import Privacy
 from tasks.training.recipe import Recipe
 
 Estimator = Literal["kfold", "loo"]

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tasks.audit import Answer, Verdict
 from tasks.audits.density.config import Density
 from tasks.audits.density.measures.scores import LEVEL
-from tasks.training.density_config import Privacy
+from tasks.training.privacy import Privacy
 
 SMALLEST = 0.1  # nats: a change of the density by about a tenth. Silence about more than that says nothing.
 SIGNIFICANT = 0.05

@@ -29,10 +29,11 @@ from tasks.models.importance import Sampling, log_p
 from tasks.models.vae import mnist
 from tasks.training import density, trainer
 from tasks.training.density import batch_key, fit, train_many
-from tasks.training.density_config import DensityTraining, Fold, Privacy, Row, Split
+from tasks.training.density_config import DensityTraining, Fold, Row, Split
 from tasks.training.density_table import FITTED, Evaluation, Evaluator, density_table
 from tasks.training.elbo import Elbo
 from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError
+from tasks.training.privacy import Privacy
 from tasks.training.recipe import Recipe
 
 DIGITS = pin(Dataset("digits"))

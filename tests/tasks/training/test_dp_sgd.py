@@ -20,11 +20,12 @@ from tasks.models.layers import Mode
 from tasks.models.vae import Dense, celeba
 from tasks.training import dp_sgd
 from tasks.training.density import fit
-from tasks.training.density_config import DensityTraining, Fold, Privacy, Row
+from tasks.training.density_config import DensityTraining, Fold, Row
 from tasks.training.elbo import Elbo
 from tasks.training.members import Member, Spec, Trained
 from tasks.training.objective import Batch
 from tasks.training.optimiser_config import AdamW
+from tasks.training.privacy import Privacy
 from tasks.training.recipe import Recipe
 
 CPU = torch.device("cpu")

@@ -12,7 +12,8 @@ from tasks import checkpoints, compute_context
 from tasks.checkpoints import Link
 from tasks.datasets.dataset import Dataset
 from tasks.training.density import fit, latest, train_many
-from tasks.training.density_config import DensityTraining, Fold, Privacy
+from tasks.training.density_config import DensityTraining, Fold
+from tasks.training.privacy import Privacy
 
 WHOLE = DensityTraining(
     Dataset("digits"),

@@ -36,7 +36,7 @@ from tasks.measure import Measure, Tables
 from tasks.ranges import at_least
 from tasks.statistics import Estimate
 from tasks.summaries import Row, alone, row
-from tasks.training.density_config import Privacy
+from tasks.training.privacy import Privacy
 
 if TYPE_CHECKING:
     from tasks.audits.density.about import About

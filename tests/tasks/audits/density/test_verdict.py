@@ -12,7 +12,7 @@ import pytest
 from tasks.audits.density import AUDIT, Density
 from tasks.audits.density.verdict import LIMITS, ROWS, SMALLEST, verdict
 from tasks.schemas import SUMMARY
-from tasks.training.density_config import Privacy
+from tasks.training.privacy import Privacy
 
 ALONE = Density(estimator="loo", left_out=10)
 GAIN, SHARE, MATCHED, PUBLISHED = ROWS

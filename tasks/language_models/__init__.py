@@ -1,0 +1,1 @@
+"""Language models: sequence models fine-tuned on questions about contexts, and their answers."""

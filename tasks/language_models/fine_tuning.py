@@ -1,0 +1,136 @@
+"""Fine-tuning of a language model on questions about contexts, and its answers: the task that audits plan it with.
+
+Published setting: T5 text to text, AdaFactor at a constant learning rate of 1e-3, 128 questions a step, contexts of 512
+tokens, up to 100 epochs. Bombari et al. 2022, section 6; Raffel et al. 2020, section 3.1.2.
+
+Planning a fine-tuning imports no torch; computing one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import pyarrow as pa
+
+from tasks.datasets.dataset import Dataset
+from tasks.job import Inputs, task
+from tasks.language_models.language_model import LanguageModel
+from tasks.question_answering.corruption import Corruption
+from tasks.ranges import above_zero, at_least, one_of, share
+from tasks.training.privacy import Privacy
+
+Relation = Literal["kept", "redrawn"]
+Adaptation = Literal["full", "lora"]
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """One fine-tuning of a language model, and what it is asked.
+
+    It is trained on the first `examples` questions for training (0: all), and asked these and the first `held_out` of
+    the validation questions (0: all), each on its context as it is and on the corrupted one. With `numeric` only
+    questions whose first gold answer has a digit are asked; it is trained on all of them nevertheless.
+
+    The answers trained on are the first gold ones. `redrawn` gives each question that of another one, by a permutation
+    that is another in every epoch: never its own, and never that of the same question twice in as many epochs as there
+    are other questions. Then nothing relates answers to contexts.
+
+    `lora` trains low-rank adapters of this `rank` (Hu et al. 2022) and leaves the model's own weights as they are.
+    `dropout` is set wherever the model's config has one. `length` and `answer_length` are in tokens: longer contexts
+    and answers are cut off. With `accumulate` above 1 a step computes its `batch` questions in so many parts, one after
+    another: it takes the memory of a part. The model is asked after the epochs `recorded` (0: before training); empty
+    stands for the last, and None for no epoch.
+    """
+
+    data: Dataset
+    model: LanguageModel = LanguageModel("hub:t5-small")
+    corruption: Corruption = Corruption()
+    examples: int = 0
+    held_out: int = 0
+    numeric: bool = False
+    relation: Relation = "kept"
+    adaptation: Adaptation = "full"
+    rank: int = 8
+    seed: int = 0
+    epochs: int = 20
+    batch: int = 128
+    accumulate: int = 1
+    learning_rate: float = 1e-3
+    dropout: float = 0.1
+    length: int = 512
+    answer_length: int = 32
+    recorded: tuple[int, ...] | None = ()
+    privacy: Privacy | None = None
+
+    def __post_init__(self) -> None:
+        one_of(self, "relation", Relation)
+        one_of(self, "adaptation", Adaptation)
+        at_least(self, LEAST)
+        above_zero(self, "learning_rate")
+        share(self, "dropout", one=False)
+        if self.batch % self.accumulate:
+            raise ValueError(f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}")
+        epochs = list(self.recorded or ())
+        if epochs != sorted(set(epochs)) or any(not 0 <= epoch <= self.epochs for epoch in epochs):
+            raise ValueError(f"recorded is {self.recorded}; it must be epochs from 0 to {self.epochs}, ascending")
+
+    @property
+    def asked(self) -> tuple[int, ...]:
+        """The epochs after which the model is asked, ascending."""
+        return (self.epochs,) if self.recorded == () else self.recorded or ()
+
+
+LEAST = {
+    **dict.fromkeys(("examples", "held_out", "seed"), 0),
+    **dict.fromkeys(("rank", "epochs", "batch", "accumulate", "answer_length"), 1),
+    "length": 8,  # room for a prompt
+}
+
+
+def up_to(config: FineTuning, before: int, end: int) -> FineTuning:
+    """The link of a chain from epoch `before` to epoch `end`, which is asked after its own epochs alone.
+
+    The part of `tasks.training.chains.chain`. ValueError where the training cannot be broken into links.
+    """
+    if config.privacy is not None:
+        raise ValueError("privacy is given, and a private training is never broken into links; link must be 0")
+    first = -1 if before == 0 else before
+    recorded = tuple(epoch for epoch in config.asked if first < epoch <= end)
+    return replace(config, epochs=end, recorded=recorded or None)
+
+
+def batch_key(config: FineTuning) -> FineTuning:
+    """What trainings that share a call have in common: all but the seed."""
+    return replace(config, seed=0)
+
+
+def fine_tune_many(
+    configs: Sequence[FineTuning],
+    inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
+) -> Iterator[tuple[int, pa.Table | Exception]]:
+    """Each training's ANSWERS, or the exception that ended it alone, as it ends.
+
+    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.checkpoints`).
+    """
+    from tasks.datasets.catalog import load_questions
+    from tasks.language_models.training import fine_tuned
+
+    for index, config in enumerate(configs):
+        try:
+            yield index, fine_tuned(config, load_questions(config.data), index)
+        except ValueError as error:
+            yield index, error
+
+
+@task(version=1, name="language_models.fine_tune", gpus=1.0, many=fine_tune_many, batch_key=batch_key, trains=1)
+def fine_tune(config: FineTuning, inputs: Inputs) -> pa.Table:
+    """The answers of the fine-tuned model (ANSWERS) to train and validation questions, on clean and corrupted contexts.
+
+    They are empty where no epoch is asked for.
+    """
+    ((_, outcome),) = fine_tune_many([config], [inputs])
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome

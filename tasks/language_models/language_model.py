@@ -1,0 +1,173 @@
+"""A language model by name: a small one built from its config, one in a local folder, or one in the hub's cache.
+
+| written                | what it is                                                                     |
+|------------------------|--------------------------------------------------------------------------------|
+| `tiny-t5#WIDTHxLAYERS` | a T5 begun at random, with a tokenizer trained on the questions it is fine-tuned on |
+| `folder:PATH`          | any Hugging Face sequence model and its tokenizer, by their `save_pretrained`  |
+| `hub:NAME`             | one that the hub's cache on this machine holds, such as `hub:t5-small`         |
+
+Nothing is downloaded, and nothing that could run code is read: weights are read from safetensors alone, and of a folder
+neither Python files nor pickles. Naming and pinning a model import no torch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+
+from tasks import files
+from tasks.datasets.content import digest_of
+from tasks.files import DIGEST, File
+from tasks.pinnable import Unavailable
+
+RULE = "language model: safetensors, config and tokenizer, 1"
+TINY_RULE = "tiny t5, 1"  # what is built from the sizes: another one changes this
+TINY = re.compile(r"tiny-t5(?:#([1-9]\d{0,3})x([1-9]\d?))?")
+WIDTH, LAYERS = 64, 2
+HEAD = 16  # features of a head of a tiny T5
+# What bears on a model's answers beside its weights: its config and its tokenizer.
+READ = (
+    *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
+    *("added_tokens.json", "vocab.json", "merges.txt", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"),
+    *("tokenizer.model", "tekken.json", "model.safetensors.index.json"),
+)
+TOKENIZERS = ("tokenizer.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "vocab.json", "vocab.txt")
+
+
+class ModelError(Unavailable):
+    """A language model is absent, cannot be read, or is not the one that was pinned: one line for the user."""
+
+
+@dataclass(frozen=True)
+class TinyT5:
+    """The sizes of a small T5: `width` features, and so many layers in its encoder and in its decoder each."""
+
+    width: int
+    layers: int
+
+    def __str__(self) -> str:
+        return f"tiny-t5#{self.width}x{self.layers}"
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A language model by name, pinned once `digest` is set. Written `name` or `name@digest`.
+
+    The digest of one that comes with weights is SHA-256 over those, its config and its tokenizer; a tiny one is built
+    from its sizes and has none.
+    """
+
+    name: str
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        kind, colon, rest = self.name.partition(":")
+        if colon and kind in ("folder", "hub") and rest:
+            return
+        tiny = TINY.fullmatch(self.name)
+        if tiny is None:
+            raise ValueError(
+                f"model is {self.name!r}; it must be tiny-t5, tiny-t5#WIDTHxLAYERS, folder:PATH or hub:NAME"
+            )
+        if tiny[1] and int(tiny[1]) % HEAD:
+            raise ValueError(f"model is {self.name!r}; its width must be a multiple of {HEAD}")
+
+    @classmethod
+    def parse(cls, text: str) -> LanguageModel:
+        name, _, digest = text.rpartition("@")
+        # A path may hold an @ of its own.
+        return cls(name, digest) if name and DIGEST.fullmatch(digest) else cls(text)
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.digest}" if self.digest else self.name
+
+    def named(self) -> LanguageModel:
+        """The same without the folders that its folder lies in."""
+        kind, _, path = self.name.partition(":")
+        return LanguageModel(f"folder:{PurePath(path).name}", self.digest) if kind == "folder" else self
+
+    def identity(self) -> str:
+        """What a key sees: the content, never the name or path; of a tiny one its sizes."""
+        if self.tiny is not None:
+            return f"{TINY_RULE}: {self.tiny.width}x{self.tiny.layers}"
+        if not self.digest:
+            raise ValueError(f"model {self.name!r} has no digest yet; pin it before planning")
+        return self.digest
+
+    def pin(self, known: MutableMapping[str, str]) -> LanguageModel:
+        """The same with the digest of its content, and a folder by its absolute path.
+
+        ModelError where it is not there, cannot be read, or is not the one that was pinned; no digest of a tiny one.
+        """
+        if self.tiny is not None:
+            return self
+        place = folder_of(self)
+        digest = content_digest(place, known)
+        if self.digest and self.digest != digest:
+            raise ModelError(
+                f"model {self.name} is not the one that was pinned: its content has digest {digest}, not {self.digest}"
+            )
+        name = f"folder:{place}" if self.name.startswith("folder:") else self.name
+        return replace(self, name=name, digest=digest)
+
+    @property
+    def tiny(self) -> TinyT5 | None:
+        """The sizes of a tiny T5; None for a model that comes with weights."""
+        found = TINY.fullmatch(self.name)
+        return None if found is None else TinyT5(int(found[1] or WIDTH), int(found[2] or LAYERS))
+
+
+def folder_of(model: LanguageModel) -> Path:
+    """The folder of a model that comes with weights; ModelError, in one line, where there is none."""
+    kind, _, rest = model.name.partition(":")
+    if kind == "hub":
+        return cached(rest)
+    place = files.expanded(rest).absolute()
+    if not place.is_dir():
+        raise ModelError(f"there is no folder {place}")
+    return place
+
+
+def cached(name: str) -> Path:
+    """The folder of a model in the hub's cache; ModelError, in one line, where the cache does not have it."""
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise ModelError(f"model hub:{name} needs transformers: pip install 'engram-audit[relational]'") from None
+    try:
+        return Path(snapshot_download(name, local_files_only=True))
+    except (OSError, ValueError):  # absent, or no name that the hub has
+        raise ModelError(
+            f"the hub's cache has no model {name}, and nothing is downloaded here; fetch it with: hf download {name}"
+        ) from None
+
+
+def content_digest(place: Path, known: MutableMapping[str, str]) -> str:
+    """SHA-256 over the weights, config and tokenizer in a folder; `known` remembers each file's.
+
+    ModelError, in one line, where the folder has no such model.
+    """
+    parts: list[bytes] = []
+    for path in content(place):
+        parts += (path.name.encode(), files.pin(File(str(path)), known).digest.encode())
+    return digest_of(RULE, parts)
+
+
+def content(place: Path) -> Iterator[Path]:
+    """The files that make a model, by name; ModelError where the folder has none."""
+    try:
+        there = sorted(place.iterdir())
+    except OSError as error:
+        raise ModelError(f"{place} cannot be read: {error.strerror or error}") from None
+    names = {path.name for path in there}
+    if "adapter_config.json" in names:
+        raise ModelError(f"{place} holds an adapter; merge it into its model first: model.merge_and_unload()")
+    if "config.json" not in names:
+        raise ModelError(f"{place} has no config.json; save the model there with model.save_pretrained(...)")
+    if not any(path.suffix == ".safetensors" for path in there):
+        raise ModelError(f"{place} has no weights *.safetensors; save the model there with model.save_pretrained(...)")
+    if not names.intersection(TOKENIZERS):
+        raise ModelError(f"{place} has no tokenizer; save it there with tokenizer.save_pretrained(...)")
+    return (path for path in there if path.suffix == ".safetensors" or path.name in READ)

@@ -1,0 +1,206 @@
+"""Paragraphs of made-up facts with numbers, and questions about them: the embedded sets of question answering.
+
+Both sets are drawn alike, people and places by chance, and differ in what is asked. In `facts`, as in DROP, an answer
+must be derived: a sum, a difference, 100 less a percentage, a count. Some other number of the context repeats it, as
+in Bombari et al. 2022, Table 1, but nothing tells which one. In `facts-stated`, as in SQuAD, the answer stands in the
+context once, where the question looks for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from tasks import seeds
+from tasks.datasets.content import Source, digest_of
+from tasks.datasets.dataset import DatasetError
+from tasks.datasets.images import Images
+from tasks.question_answering.question import Question, QuestionSet, Scorer
+
+Name = Literal["facts", "facts-stated"]
+SCORERS: Mapping[Name, Scorer] = {"facts": "drop", "facts-stated": "squad"}
+SEED = 20220329
+TRAIN, VALIDATION = 3000, 1000  # questions
+T = TypeVar("T")
+
+PEOPLE = """
+    Ada Alan Alice Amy Anna Anton Arthur Bella Ben Bert Brian Carl Carla Clara Colin Dan David Dora Edith Edwin
+    Ella Emil Emma Erik Ernest Eva Felix Fiona Flora Frank Fred Gina Grace Greta Hanna Harry Helen Henry Hugo
+    Ida Igor Iris Isaac Ivan Jack Jane Jean John Jonas Judith Julia Karl Kate Kurt Laura Lena Leo Lily Linda
+    Lisa Louis Lucy Maria Mark Martha Martin Mary Max Mia Nadia Nina Nora Olga Oscar Otto Paul Peter Philip Rita
+    Robert Rosa Ruth Sam Sara Simon Sofia Stella Susan Thea Thomas Tim Tina Tom Ulla Vera Victor Walter Wanda
+    Will Zoe
+"""
+TOWNS = """
+    Acton Alton Arden Ashby Aston Barton Bexley Bolton Boston Bradley Brent Burton Byfleet Camden Carlton
+    Chester Clifton Corby Crosby Dalton Darby Denham Denton Dover Dunmore Easton Eaton Elgin Elton Epsom Exeter
+    Fairford Felton Filey Foxton Garston Glenn Grafton Gretna Halton Harlow Harwell Hatton Hexham Hilton Holden
+    Hudson Hythe Ilford Kelso Kendal Kenton Kirkby Lanark Langley Leeds Linton Ludlow Luton Malton Marlow Melton
+    Milton Morley Napton Nelson Newark Newton Norton Oakham Oban Orton Oxted Paisley Penrith Preston Radley
+    Ramsey Reading Ripon Romsey Rugby Ryde Selby Seaton Sutton Tenby Thirsk Truro Upton Walton Warwick Weston
+    Whitby Wilton Witham Yarm York Zeal
+"""
+# What people have, by where they have it.
+THINGS = (
+    ("farm", ("hens", "goats", "cows", "sheep")),
+    ("shop", ("lamps", "books", "clocks", "chairs")),
+    ("garden", ("roses", "trees", "beans", "vines")),
+    ("kitchen", ("cups", "plates", "spoons", "bowls")),
+)
+JOBS = ("farmers", "teachers", "sailors", "bakers", "miners")
+# Facts that have nothing to do with the others, and the question that asks for their number.
+ASIDES = (
+    ("{person} is {n} years old.", "How old is {person}?"),
+    ("The sea is {n} miles away.", "How many miles away is the sea?"),
+    ("The house is {n} feet high.", "How many feet high is the house?"),
+    ("The well is {n} yards deep.", "How many yards deep is the well?"),
+    ("It rained for {n} days.", "For how many days did it rain?"),
+    ("The bus takes {n} minutes.", "How many minutes does the bus take?"),
+    ("A ticket costs {n} coins.", "How many coins does a ticket cost?"),
+    ("The hall has {n} seats.", "How many seats does the hall have?"),
+)
+LOW, HIGH = 10, 49  # of the numbers of things, so that a sum of two is below 100
+KINDS = ("difference", "sum", "remainder", "count")  # of derived answers
+COUNTS = (0.5, 0.8)  # a context has 2 derived questions with probability .5, 3 with .3 and 4 with .2
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The questions of one of the two sets: 3,000 for training and 1,000 for validation, no context in both.
+
+    Each pair of a person and a town has one context at most, so that a context without its digits is still told from
+    the others. People, towns, things and sentences of both parts are drawn alike.
+    """
+
+    name: Name
+
+    RULE = "facts 1"
+
+    def digest(self) -> str:
+        return digest_of(self.RULE, [self.name.encode(), self._text.encode()])
+
+    def images(self) -> Images:
+        raise DatasetError(f"data set {self.name!r} holds questions and no images")
+
+    def questions(self) -> QuestionSet:
+        return self._questions
+
+    @cached_property
+    def _questions(self) -> QuestionSet:
+        contexts = contexts_of(self.name)
+        return QuestionSet(taken(contexts, TRAIN), taken(contexts, VALIDATION), SCORERS[self.name])
+
+    @cached_property
+    def _text(self) -> str:
+        parts = (self._questions.train, self._questions.validation)
+        return json.dumps([[[q.id, q.context, q.question, q.golds] for q in part] for part in parts])
+
+
+def source(name: Name) -> Source:
+    return Source(f"{Facts.RULE} {name} {hashed_words()}", (), lambda: Facts(name))
+
+
+def hashed_words() -> str:
+    """The hash of all that the paragraphs are made of: a remembered digest is not taken for that of other words."""
+    made_of = [SEED, TRAIN, VALIDATION, PEOPLE, TOWNS, THINGS, JOBS, ASIDES, LOW, HIGH, KINDS, COUNTS]
+    return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
+
+
+def taken(contexts: Iterator[list[Question]], number: int) -> tuple[Question, ...]:
+    """The first questions of the next contexts; what is over of the last context is dropped."""
+    questions: list[Question] = []
+    while len(questions) < number:
+        questions += next(contexts)
+    return tuple(questions[:number])
+
+
+def contexts_of(name: Name) -> Iterator[list[Question]]:
+    """The questions of one context after another, for each pair of a person and a town, in an order by chance."""
+    paragraph = PARAGRAPHS[name]
+    drawn = Drawn(seeds.generator(SEED, name))
+    pairs = [(person, town) for person in PEOPLE.split() for town in TOWNS.split()]
+    for number, (person, town) in enumerate(drawn.some(pairs, len(pairs))):
+        context, asked = paragraph(drawn, person, town)
+        yield [
+            Question(f"{name}-{number:04}-{k}", f"{name}-{number:04}", context, question, ((str(answer),),))
+            for k, (question, answer) in enumerate(asked)
+        ]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Draws from a generator by whole numbers alone: the same on every machine."""
+
+    generator: np.random.Generator
+
+    def number(self, low: int, high: int) -> int:
+        """A whole number from low to high, both included."""
+        return int(self.generator.integers(low, high + 1))
+
+    def one(self, values: Sequence[T]) -> T:
+        return values[self.number(0, len(values) - 1)]
+
+    def some(self, values: Sequence[T], count: int) -> list[T]:
+        """So many of the values, each at most once, in an order by chance."""
+        order = np.argsort(self.generator.integers(0, 2**62, len(values)), kind="stable")
+        return [values[place] for place in order[:count]]
+
+
+def derived(drawn: Drawn, person: str, town: str) -> tuple[str, list[tuple[str, int]]]:
+    """A paragraph with what must be derived from it: its questions and answers.
+
+    Of each answer another sentence states the number, about something else; which sentence is chance.
+    """
+    share = drawn.number(0, 9) / 10
+    kinds = drawn.some(KINDS[:3], 2 if share < COUNTS[0] else 3)
+    kinds += KINDS[3:] if share >= COUNTS[1] else ()
+    place, things = drawn.one(THINGS)
+    some = drawn.some(things, 3)
+    amounts = drawn.some(range(LOW, HIGH + 1), 3)
+    (more, larger), (fewer, smaller) = sorted(zip(some, amounts, strict=True), key=lambda both: -both[1])[::2]
+    percentage, job = drawn.number(2, 98), drawn.one(JOBS)
+    # Two or all three of the amounts are above it.
+    bound = sorted(amounts)[drawn.number(0, 1)] - 1
+    answers = {
+        "difference": (f"How many more {more} than {fewer} does {person} have?", larger - smaller),
+        "sum": (f"How many {some[0]} and {some[1]} does {person} have in all?", amounts[0] + amounts[1]),
+        "remainder": (f"What percentage in {town} are not {job}?", 100 - percentage),
+        "count": (f"Of how many things does {person} have more than {bound}?", sum(a > bound for a in amounts)),
+    }
+    asked = [answers[kind] for kind in kinds]
+    listed = [f"{amount} {thing}" for amount, thing in zip(amounts, some, strict=True)]
+    first = f"The {place} of {person} in {town} has {listed[0]}, {listed[1]} and {listed[2]}."
+    asides = zip(drawn.some(ASIDES, len(asked)), asked, strict=True)
+    rest = [statement.format(person=person, n=answer) for (statement, _), (_, answer) in asides]
+    if "remainder" in kinds:
+        rest.append(f"In {town} {percentage}% are {job}.")
+    return " ".join([first, *drawn.some(rest, len(rest))]), asked
+
+
+def stated(drawn: Drawn, person: str, town: str) -> tuple[str, list[tuple[str, int]]]:
+    """A paragraph with what is asked for and stated in it: its questions and answers."""
+    count = drawn.number(2, 4)
+    numbers = drawn.some(range(LOW, 100), 6)
+    place, things = drawn.one(THINGS)
+    some = drawn.some(things, 2)
+    first = f"The {place} of {person} in {town} has {numbers[0]} {some[0]} and {numbers[1]} {some[1]}."
+    asked = [(f"How many {thing} does {person} have?", n) for thing, n in zip(some, numbers[:2], strict=True)]
+    asides = drawn.some(ASIDES, 2)
+    job = drawn.one(JOBS)
+    rest = [statement.format(person=person, n=n) for (statement, _), n in zip(asides, numbers[2:4], strict=True)]
+    asked += [(question.format(person=person), n) for (_, question), n in zip(asides, numbers[2:4], strict=True)]
+    rest.append(f"In {town} {numbers[4]}% are {job}.")
+    asked.append((f"What percentage in {town} are {job}?", numbers[4]))
+    return " ".join([first, *drawn.some(rest, len(rest))]), drawn.some(asked, count)
+
+
+PARAGRAPHS: Mapping[Name, Callable[[Drawn, str, str], tuple[str, list[tuple[str, int]]]]] = {
+    "facts": derived,
+    "facts-stated": stated,
+}

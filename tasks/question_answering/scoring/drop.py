@@ -1,0 +1,70 @@
+"""The rule of DROP's evaluation script: Dua et al. 2019, section 5, "Evaluation metrics"."""
+
+from __future__ import annotations
+
+import re
+import string
+from functools import lru_cache
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from tasks.question_answering.question import Answer
+
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+PUNCTUATION = str.maketrans("", "", string.punctuation)
+BETWEEN_WORDS = re.compile("[ -]")
+
+
+def agreement(answer: Answer, gold: Answer) -> tuple[float, float]:
+    """Exact match of the set of spans, and F1 of the spans' words under the best one-to-one alignment.
+
+    F1 is averaged over the spans of the longer of both answers, and rounded to two digits. A span whose gold span has
+    numbers, none of which is in it, counts 0. A blank gold answer agrees with nothing.
+    """
+    if not gold or not gold[0].strip():
+        return 0.0, 0.0
+    spans, right = [normalised(span) for span in answer], [normalised(span) for span in gold]
+    exact = float(len(spans) == len(right) and set(spans) == set(right))
+    scores = np.array([[overlap(set(span), set(other)) for span in spans] for other in right])  # (golds, spans)
+    aligned = scores.reshape(len(right), len(spans))
+    total = aligned[linear_sum_assignment(aligned, maximize=True)].sum()
+    return exact, float(np.round(total / max(aligned.shape), 2))
+
+
+def overlap(words: set[str], right: set[str]) -> float:
+    """F1 of two sets of words; 0 where the right ones have numbers and none of them is among the words."""
+    numbers = {word for word in right if is_number(word)}
+    if numbers and not numbers & words:
+        return 0.0
+    common = len(words & right)
+    precision = common / len(words) if words else 1.0
+    recall = common / len(right) if right else 1.0
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+
+
+@lru_cache(1 << 16)
+def normalised(span: str) -> tuple[str, ...]:
+    """The words in small letters without articles and punctuation, numbers as floats; hyphens part words as spaces do.
+
+    "1,200" becomes "1200.0"; "76.5" keeps its point, and "76.5%", which is no number, loses it.
+    """
+    words = [without_articles(number_or_word(word)) for word in BETWEEN_WORDS.split(span.lower())]
+    return tuple(part for word in words for part in word.split())
+
+
+def number_or_word(word: str) -> str:
+    bare = word if is_number(word) else word.translate(PUNCTUATION)
+    return str(float(bare)) if is_number(bare) else bare
+
+
+def without_articles(word: str) -> str:
+    return ARTICLES.sub(" ", word)
+
+
+def is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,79 @@
+"""Fine-tuning of language models as it is planned: without torch, in links."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from orchestrator.planning.identity import canonical
+from orchestrator.spec.fields import changed
+from tasks.datasets.dataset import Dataset
+from tasks.language_models.fine_tuning import FineTuning, fine_tune, up_to
+from tasks.language_models.language_model import LanguageModel
+from tasks.training.chains import chain
+from tasks.training.privacy import Privacy
+
+DATA = Dataset("facts", "ab")
+TINY = LanguageModel("tiny-t5")
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"relation": "lost"}, "relation is 'lost'; it must be one of kept, redrawn"),
+        ({"adaptation": "prefix"}, "adaptation is 'prefix'; it must be one of full, lora"),
+        ({"epochs": 0}, "epochs is 0; it must be at least 1"),
+        ({"batch": 10, "accumulate": 4}, "accumulate is 4; it must divide batch, which is 10"),
+        ({"dropout": 1.0}, "dropout is 1.0"),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0"),
+        ({"length": 4}, "length is 4; it must be at least 8"),
+        ({"epochs": 3, "recorded": (4,)}, r"recorded is \(4,\); it must be epochs from 0 to 3, ascending"),
+        ({"recorded": (2, 1)}, r"recorded is \(2, 1\); it must be epochs"),
+    ],
+)
+def test_ranges_are_checked_on_construction(fields: dict[str, object], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        FineTuning(DATA, **fields)  # type: ignore[arg-type]
+
+
+def test_the_links_of_a_chain_ask_what_the_whole_training_does() -> None:
+    whole = FineTuning(DATA, TINY, epochs=6, recorded=(0, 1, 5))
+    links = [job.config for job in chain(fine_tune, whole, 2, part=up_to)]
+    assert [2, 4, 6] == [link.epochs for link in links]
+    assert [(0, 1), None, (5,)] == [link.recorded for link in links]
+    assert [(0, 1), (), (5,)] == [link.asked for link in links]
+    last = [job.config.asked for job in chain(fine_tune, FineTuning(DATA, TINY, epochs=4), 2, part=up_to)]
+    assert [(), (4,)] == last
+
+
+def test_a_private_training_in_links_is_refused_in_one_line() -> None:
+    private = FineTuning(DATA, TINY, epochs=4, privacy=Privacy(3.0))
+    assert 1 == len(chain(fine_tune, private, 0, part=up_to))
+    with pytest.raises(ValueError, match="a private training is never broken into links"):
+        chain(fine_tune, private, 2, part=up_to)
+
+
+def test_a_config_is_read_from_text_and_has_a_stable_form() -> None:
+    read = changed(
+        FineTuning(DATA, TINY),
+        {"model": "tiny-t5#32x1", "recorded": "null", "privacy": {"epsilon": 8}, "corruption.kind": "answers"},
+    )
+    assert LanguageModel("tiny-t5#32x1") == read.model
+    assert () == read.asked
+    assert {"identity": "tiny t5, 1: 32x1"} == canonical(read)["model"]
+
+
+def test_planning_a_fine_tuning_imports_no_torch() -> None:
+    script = """
+import sys
+from tasks.language_models.fine_tuning import FineTuning, fine_tune, up_to
+from tasks.language_models.language_model import LanguageModel
+from tasks.datasets.dataset import Dataset
+from tasks.training.chains import chain
+chain(fine_tune, FineTuning(Dataset("facts"), LanguageModel("tiny-t5")), 5, part=up_to)
+print(sorted({"torch", "transformers", "peft", "opacus", "tokenizers"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "[]\n" == done.stdout, done.stderr

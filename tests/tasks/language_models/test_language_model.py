@@ -1,0 +1,129 @@
+"""Language models by name: what counts is their content, and nothing is downloaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import EngramError
+from orchestrator.spec.resolve import Cell, pinned
+from tasks.files import FileError
+from tasks.language_models.language_model import LanguageModel, ModelError, TinyT5
+
+
+def saved(place: Path, weights: bytes = b"weights") -> LanguageModel:
+    """A folder with the files that a model's have."""
+    place.mkdir()
+    (place / "model.safetensors").write_bytes(weights)
+    (place / "config.json").write_text("{}")
+    (place / "tokenizer.json").write_text("{}")
+    (place / "README.md").write_text("about it")
+    return LanguageModel(f"folder:{place}")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("t5-small", "model is 't5-small'; it must be tiny-t5, tiny-t5#WIDTHxLAYERS, folder:PATH or hub:NAME"),
+        ("tiny-t5#64", "it must be tiny-t5, tiny-t5#WIDTHxLAYERS"),
+        ("tiny-t5#40x2", "its width must be a multiple of 16"),
+        ("folder:", "it must be"),
+    ],
+)
+def test_a_wrong_name_is_told_in_one_line(name: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        LanguageModel.parse(name)
+
+
+def test_a_tiny_t5_counts_by_its_sizes() -> None:
+    assert TinyT5(64, 2) == LanguageModel("tiny-t5").tiny
+    assert LanguageModel("tiny-t5").identity() == LanguageModel("tiny-t5#64x2").identity()
+    assert LanguageModel("tiny-t5").identity() != LanguageModel("tiny-t5#32x2").identity()
+    assert LanguageModel("tiny-t5") == LanguageModel("tiny-t5").pin({})
+
+
+def test_a_folder_counts_by_its_weights_config_and_tokenizer(tmp_path: Path) -> None:
+    model = saved(tmp_path / "model").pin({})
+    same = saved(tmp_path / "an@other").pin({})
+    assert model.identity() == same.identity()
+    assert same == LanguageModel.parse(str(same))
+    (tmp_path / "model" / "README.md").write_text("more about it")
+    assert model == model.pin({})
+    others = [saved(tmp_path / "other weights", b"others").pin({})]
+    for changed in ("config.json", "tokenizer.json"):
+        another = saved(tmp_path / changed)
+        (tmp_path / changed / changed).write_text("{ }")
+        others.append(another.pin({}))
+    assert 4 == len({each.identity() for each in (model, *others)})
+    with pytest.raises(ModelError, match="is not the one that was pinned"):
+        LanguageModel(others[0].name, model.digest).pin({})
+
+
+def test_a_folder_is_told_without_those_it_lies_in(tmp_path: Path) -> None:
+    model = saved(tmp_path / "model").pin({})
+    assert LanguageModel("folder:model", model.digest) == model.named()
+    assert LanguageModel("hub:google/t5") == LanguageModel("hub:google/t5").named()
+
+
+@pytest.mark.parametrize(
+    ("lacking", "told"),
+    [
+        ("model.safetensors", r"has no weights \*\.safetensors"),
+        ("config.json", "has no config.json"),
+        ("tokenizer.json", "has no tokenizer"),
+    ],
+)
+def test_what_a_folder_lacks_is_told_in_one_line(tmp_path: Path, lacking: str, told: str) -> None:
+    model = saved(tmp_path / "model")
+    (tmp_path / "model" / lacking).unlink()
+    with pytest.raises(ModelError, match=told):
+        model.pin({})
+
+
+def test_an_adapter_is_no_model(tmp_path: Path) -> None:
+    model = saved(tmp_path / "model")
+    (tmp_path / "model" / "adapter_config.json").write_text("{}")
+    with pytest.raises(ModelError, match="holds an adapter; merge it into its model first"):
+        model.pin({})
+
+
+def test_weights_that_are_only_a_pipe_are_not_waited_for(tmp_path: Path) -> None:
+    import os
+
+    model = saved(tmp_path / "model")
+    (tmp_path / "model" / "model.safetensors").unlink()
+    os.mkfifo(tmp_path / "model" / "model.safetensors")
+    with pytest.raises(FileError, match="it is a device, a pipe or a socket"):
+        model.pin({})
+
+
+def test_a_model_that_the_hubs_cache_lacks_is_told_with_how_to_fetch_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(ModelError, match=r"no model t5-small, and nothing is downloaded.*: hf download t5-small"):
+        LanguageModel("hub:t5-small").pin({})
+
+
+def test_a_model_in_the_hubs_cache_is_the_same_as_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    place = tmp_path / "models--google--t5"
+    (place / "refs").mkdir(parents=True)
+    (place / "refs" / "main").write_text("0123")
+    (place / "snapshots").mkdir()
+    same = saved(place / "snapshots" / "0123").pin({})
+    assert same.identity() == LanguageModel("hub:google/t5").pin({}).identity()
+    assert "hub:google/t5" == LanguageModel("hub:google/t5").pin({}).name
+
+
+def test_the_language_models_of_a_config_are_pinned_with_its_data_sets(tmp_path: Path) -> None:
+    model = saved(tmp_path / "model")
+    (cell,) = pinned([Cell("audit", (model,), None, {})], {})
+    assert (model.pin({}),) == cell.config
+    with pytest.raises(EngramError, match="there is no folder"):
+        pinned([Cell("audit", (LanguageModel(f"folder:{tmp_path}/none"),), None, {})], {})

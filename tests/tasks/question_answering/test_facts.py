@@ -1,0 +1,110 @@
+import math
+import re
+from collections import Counter
+from itertools import groupby
+
+import pytest
+
+from tasks.question_answering.corruption import Corruption
+from tasks.question_answering.facts import LOW, SCORERS, Facts, Name
+from tasks.question_answering.question import Question
+
+NAMES: tuple[Name, ...] = ("facts", "facts-stated")
+DIGESTS = {
+    "facts": "30f0fc385de1b8263f508434b068cdfe4179bdeb8771c2002d6785f566f00f44",
+    "facts-stated": "5efd1bf36808a871bb420316bca85dc6d571e615d6fecb473e21c295ceef1b24",
+}
+
+
+def all_of(name: Name) -> list[Question]:
+    questions = Facts(name).questions()
+    return [*questions.train, *questions.validation]
+
+
+def numbers(text: str) -> list[int]:
+    return [int(number) for number in re.findall("[0-9]+", text)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_questions_are_the_same_everywhere(name: Name) -> None:
+    assert DIGESTS[name] == Facts(name).digest()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_there_are_3000_questions_for_training_and_1000_for_validation(name: Name) -> None:
+    questions = Facts(name).questions()
+    assert (3000, 1000, SCORERS[name]) == (len(questions.train), len(questions.validation), questions.scorer)
+    assert 4000 == len(questions.by_id)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_context_is_in_both_parts_even_without_its_digits(name: Name) -> None:
+    questions = Facts(name).questions()
+    train, validation = (
+        {Corruption().corrupted(question) for question in part} for part in (questions.train, questions.validation)
+    )
+    assert not train & validation
+    assert not {q.context_id for q in questions.train} & {q.context_id for q in questions.validation}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_context_has_several_questions_and_few_words(name: Name) -> None:
+    contexts = [list(group) for _, group in groupby(all_of(name), lambda question: question.context_id)]
+    assert {2, 3, 4} >= {len({question.question for question in group}) for group in contexts[1:-1]} - {1}
+    assert {1} == {len({question.context for question in group}) for group in contexts}
+    words = [len(group[0].context.split()) for group in contexts]
+    assert 15 <= min(words) <= max(words) <= 42
+
+
+def test_a_derived_answer_is_what_its_question_asks_for() -> None:
+    for question in all_of("facts"):
+        amounts = {noun: int(n) for n, noun in re.findall(r"(\d+) (\w+)", question.context.split(".")[0])}
+        (answer,) = question.golds[0]
+        words = question.question.replace("?", "").split()
+        if words[2] == "more":
+            expected = amounts[words[3]] - amounts[words[5]]
+        elif words[0] == "What":
+            (percentage,) = re.findall("([0-9]+)%", question.context)
+            expected = 100 - int(percentage)
+        elif words[0] == "Of":
+            expected = sum(amount > int(words[-1]) for amount in amounts.values())
+        else:
+            expected = amounts[words[2]] + amounts[words[4]]
+        assert str(expected) == answer, question
+
+
+def test_another_number_of_the_context_repeats_a_derived_answer() -> None:
+    for question in all_of("facts"):
+        _, _, asides = question.context.partition(". ")
+        assert int(question.golds[0][0]) in numbers(re.sub("[0-9]+%", "", asides)), question
+
+
+def test_a_stated_answer_stands_once_in_its_context() -> None:
+    for question in all_of("facts-stated"):
+        assert 1 == numbers(question.context).count(int(question.golds[0][0])), question
+
+
+def test_no_stated_answer_can_be_read_in_its_question() -> None:
+    assert not any(numbers(question.question) for question in all_of("facts-stated"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_parts_are_drawn_alike(name: Name) -> None:
+    questions = Facts(name).questions()
+    for of in (lambda q: q.context.split()[1], lambda q: q.question.split()[1], lambda q: len(q.golds[0][0])):
+        train, validation = Counter(map(of, questions.train)), Counter(map(of, questions.validation))
+        assert train.keys() == validation.keys()
+        for value, count in train.items():
+            # Within four standard errors; questions of a context are alike, which makes them at most twice as large.
+            share = count / 3000
+            error = 2 * math.sqrt(share * (1 - share) * (1 / 3000 + 1 / 1000))
+            assert abs(validation[value] / 1000 - share) <= 4 * error, value
+
+
+def test_each_answer_has_many_questions_so_that_the_entropy_can_be_estimated() -> None:
+    for name in NAMES:
+        counts = Counter(question.golds[0][0] for question in Facts(name).questions().train)
+        entropy = -sum(count / 3000 * math.log(count / 3000) for count in counts.values())
+        assert 3000 * math.exp(-entropy) > 30
+        assert max(counts.values()) < 0.06 * 3000
+    assert LOW > 9  # a number of things is never taken for a count
