@@ -8,6 +8,7 @@ from dashboards.audits.relational.answers import answers
 from dashboards.audits.relational.examples import examples
 from dashboards.audits.relational.flow import flow
 from dashboards.audits.relational.memorization import memorization
+from dashboards.audits.relational.privacy import privacy
 from dashboards.figure import Figure
 from dashboards.gallery import Gallery
 from dashboards.run import Run
@@ -19,6 +20,7 @@ def figures(run: Run) -> Iterator[Figure]:
         memorization(run.table("memorization")),
         answers(run.table("memorization")),
         flow(run.table("linear_curves")),
+        privacy(run.table("linear_private")),
     )
     yield from (figure for figure in drawn if figure is not None)
 

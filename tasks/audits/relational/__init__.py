@@ -27,20 +27,23 @@ two minutes of two cores.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tasks.audit import Audit
 from tasks.audits.relational.about import About
 from tasks.audits.relational.config import Relational, tiny
-from tasks.audits.relational.handout import probes
 from tasks.audits.relational.measures import MEASURES
 from tasks.audits.relational.presets import PRESETS
 from tasks.audits.relational.published import repeats
 from tasks.audits.relational.summary import summary
 from tasks.audits.relational.trainings import trainings
 from tasks.audits.relational.verdict import MEANINGS, subsets, verdict
+from tasks.datasets.catalog import load_questions
 from tasks.job import Job, Roots
 from tasks.measure import roots
+from tasks.question_answering.asked import Asked, asked
 
-__all__ = ["AUDIT", "PRESETS", "Relational", "plan", "tiny"]
+__all__ = ["AUDIT", "PRESETS", "Relational", "plan", "probes", "tiny"]
 
 
 def plan(config: Relational) -> Roots:
@@ -48,6 +51,11 @@ def plan(config: Relational) -> Roots:
     epsilon = None if config.privacy is None else config.privacy.epsilon
     about = About(subsets(config)[0], epsilon, repeats(config))
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about, read))
+
+
+def probes(config: Relational) -> Iterator[tuple[str, Asked]]:
+    """The questions of both parts, on whole contexts and on corrupted ones, which any system may answer."""
+    yield from asked(load_questions(config.data), config.corruption, config.selection)
 
 
 AUDIT = Audit(

@@ -9,6 +9,7 @@ from tasks.audits.relational.linear import Linear
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.fine_tuning import Adaptation, Relation
 from tasks.language_models.language_model import LanguageModel
+from tasks.question_answering.asked import Selection
 from tasks.question_answering.corruption import Corruption
 from tasks.question_answering.predictions import Predictions
 from tasks.ranges import above_zero, at_least, one_of, share, some_of
@@ -102,6 +103,11 @@ class Relational:
     def asks(self) -> bool:
         """Whether a model is asked questions."""
         return "answers" in self.measures
+
+    @property
+    def selection(self) -> Selection:
+        """The questions that are asked."""
+        return Selection(self.examples, self.held_out, self.numeric)
 
     @property
     def recorded(self) -> tuple[int, ...]:

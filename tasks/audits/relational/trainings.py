@@ -36,7 +36,7 @@ def trainings(config: Relational) -> Trainings:
     if not config.asks:
         return Trainings(())
     if config.given is not None:
-        return Trainings((Asked(0, Job(read_answers, AnswersOf(config.data, config.given))),))
+        return Trainings((Asked(0, Job(read_answers, AnswersOf(config.data, config.given, config.selection))),))
     return Trainings(tuple(asked(config)))
 
 

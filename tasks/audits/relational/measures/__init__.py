@@ -2,6 +2,7 @@
 
 from tasks.audits.relational.measures import (
     linear_curves,
+    linear_private,
     linear_recovery,
     memorization,
     question_scores,
@@ -15,4 +16,5 @@ MEASURES = (
     question_scores.MEASURE,
     linear_curves.MEASURE,
     linear_recovery.MEASURE,
+    linear_private.MEASURE,
 )

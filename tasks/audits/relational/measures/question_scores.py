@@ -9,7 +9,6 @@ Rajpurkar et al. 2016 and Dua et al. 2019, their official scorers; the two ways 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +20,10 @@ from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure
-from tasks.question_answering.question import Question
+from tasks.question_answering.asked import is_numeric
+from tasks.question_answering.question import Question, Scorer
 from tasks.question_answering.scoring import scored
 
-DIGIT = re.compile("[0-9]")
 # One row for each answer; scores are in [0, 1].
 QUESTION_SCORES = pa.schema(
     [
@@ -64,7 +63,7 @@ def score(config: Scoring, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist(rows, QUESTION_SCORES)
 
 
-def of_answer(replicate: int, answer: dict[str, Any], question: Question, scorer: Any) -> dict[str, Any]:
+def of_answer(replicate: int, answer: dict[str, Any], question: Question, scorer: Scorer) -> dict[str, Any]:
     """The row of one answer."""
     spans = tuple(answer["answer"])
     fair = scored(scorer, spans, question.golds[:1])
@@ -84,11 +83,6 @@ def of_answer(replicate: int, answer: dict[str, Any], question: Question, scorer
         "f1_all": published[1],
         "train_loss": answer["train_loss"],
     }
-
-
-def is_numeric(question: Question) -> bool:
-    """Whether the first gold answer has a digit."""
-    return any(DIGIT.search(span) for span in question.golds[0])
 
 
 def plan(config: Relational, trainings: Trainings) -> tuple[Job, ...]:
