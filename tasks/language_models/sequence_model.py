@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.func import functional_call
 
 from tasks.language_models.texts import asked_text
 
 Tokens = list[int]
 IGNORED = -100  # the label of what is no part of an answer
+HIDDEN = -1e9  # added to the scores of what is not to be seen
 CUE = " answer:"  # what a decoder-only model goes on from
 
 
@@ -30,8 +32,8 @@ class SequenceModel(ABC):
 
     def __init__(self, module: Any, tokenizer: Any) -> None:
         self.module, self.tokenizer = module, tokenizer
-        self.end = first_of(tokenizer.eos_token_id, module.config.eos_token_id)
-        padding = first_of(tokenizer.pad_token_id, module.config.pad_token_id)
+        self.end = first_of(tokenizer.eos_token_id, getattr(module.config, "eos_token_id", None))
+        padding = first_of(tokenizer.pad_token_id, getattr(module.config, "pad_token_id", None))
         self.padding = 0 if padding is None else padding
         if self.end is None:
             raise ValueError(f"the tokenizer of a {self.kind} has no token that ends an answer; set its eos_token")
@@ -42,7 +44,8 @@ class SequenceModel(ABC):
 
     @property
     def place(self) -> torch.device:
-        return next(iter(self.module.parameters())).device
+        place: torch.device = next(iter(self.module.parameters())).device
+        return place
 
     @abstractmethod
     def prompts(self, asked: Sequence[tuple[str, str]], length: int) -> list[Tokens]:
@@ -55,6 +58,14 @@ class SequenceModel(ABC):
     @abstractmethod
     def losses(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> Tensor:
         """Each answer's negative log probability in nats, (answers,), the sum over its tokens."""
+
+    @abstractmethod
+    def padded(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> tuple[Tensor, ...]:
+        """What `loss_of` takes of each question, (questions, ...)."""
+
+    @abstractmethod
+    def loss_of(self, weights: Mapping[str, Tensor], question: tuple[Tensor, ...]) -> Tensor:
+        """The mean loss in nats per token of one question of `padded`, with these weights; vmap can compute it."""
 
     @abstractmethod
     def answered(self, prompts: Sequence[Tokens], most: int) -> Tensor:
@@ -85,9 +96,9 @@ class EncoderDecoder(SequenceModel):
 
     def __init__(self, module: Any, tokenizer: Any) -> None:
         super().__init__(module, tokenizer)
-        config, generation = module.config, module.generation_config
-        tokens = (config.decoder_start_token_id, generation.decoder_start_token_id, config.bos_token_id)
-        self.start = first_of(*tokens)
+        settings = (module.config, module.generation_config)
+        names = ("decoder_start_token_id", "bos_token_id")
+        self.start = first_of(*(getattr(each, name, None) for name in names for each in settings))
         if self.start is None:
             raise ValueError(f"the config of a {self.kind} says no token that answers begin with; set its bos_token_id")
 
@@ -105,6 +116,18 @@ class EncoderDecoder(SequenceModel):
         read, mask = self.tensor(prompts, self.padding), self.mask(prompts)
         logits = self.module(input_ids=read, attention_mask=mask, decoder_input_ids=before, use_cache=False).logits
         return nats(logits, labels)
+
+    def padded(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> tuple[Tensor, ...]:
+        before = self.tensor([[self.start, *target[:-1]] for target in targets], self.padding)
+        return self.tensor(prompts, self.padding), self.mask(prompts), before, self.tensor(targets, IGNORED)
+
+    def loss_of(self, weights: Mapping[str, Tensor], question: tuple[Tensor, ...]) -> Tensor:
+        read, mask, before, labels = question
+        # Transformers looks into a mask of 0 and 1, which vmap cannot; one that is added to scores it takes as it is.
+        added = torch.zeros(mask.shape, device=mask.device).masked_fill(mask == 0, HIDDEN)[None, None, None]
+        given = {"input_ids": read[None], "attention_mask": added, "decoder_input_ids": before[None]}
+        logits = functional_call(self.module, dict(weights), (), {**given, "use_cache": False}).logits
+        return mean_nats(logits[0], labels)
 
     def answered(self, prompts: Sequence[Tokens], most: int) -> Tensor:
         read, mask = self.tensor(prompts, self.padding), self.mask(prompts)
@@ -155,6 +178,17 @@ class DecoderOnly(SequenceModel):
         mask = torch.cat([self.mask(prompts, left=True), kept], 1)
         logits = self._called(read, mask, None, labels.shape[1] + 1).logits
         return nats(logits[:, -labels.shape[1] - 1 : -1], labels)
+
+    def padded(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> tuple[Tensor, ...]:
+        whole = [prompt + target for prompt, target in zip(prompts, targets, strict=True)]
+        labels = [[IGNORED] * len(prompt) + target for prompt, target in zip(prompts, targets, strict=True)]
+        return self.tensor(whole, self.padding), self.tensor(labels, IGNORED)
+
+    def loss_of(self, weights: Mapping[str, Tensor], question: tuple[Tensor, ...]) -> Tensor:
+        read, labels = question  # padding comes last, where nothing before it sees it: no mask is needed
+        given = {"input_ids": read[None], "use_cache": False}
+        logits = functional_call(self.module, dict(weights), (), given).logits
+        return mean_nats(logits[0, :-1], labels[1:])
 
     def answered(self, prompts: Sequence[Tokens], most: int) -> Tensor:
         tokens, mask = self.tensor(prompts, self.padding, left=True), self.mask(prompts, left=True)
@@ -212,6 +246,12 @@ def nats(logits: Tensor, labels: Tensor) -> Tensor:
     """The negative log probabilities of the labels, (rows, tokens), summed over each row."""
     losses = F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none")
     return losses.view(labels.shape).sum(1)
+
+
+def mean_nats(logits: Tensor, labels: Tensor) -> Tensor:
+    """The mean negative log probability of one answer's labels, (tokens,)."""
+    total = F.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="sum")
+    return total / (labels != IGNORED).sum()
 
 
 def ended(tokens: Tokens, end: int, length: int) -> Tokens:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -11,13 +12,14 @@ from tasks.language_models.language_model import HEAD, TinyT5
 
 PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
 SPACE = "▁"  # stands for the space before a word
-VOCABULARY = 4096  # tokens at most, beside single characters
+VOCABULARY = 4096  # words and numbers at most
+ASCII = string.ascii_letters + string.digits + string.punctuation  # always among the tokens
 # A word, a number or one other character, each with the space before it.
 PIECE = rf"{SPACE}?(?:[^\W\d_{SPACE}]+|[0-9]+|[^\w{SPACE}])"
 
 
 def tokenizer_of(texts: Iterable[str]) -> Any:
-    """A tokenizer whose tokens are the commonest words and numbers of these texts, and all their characters.
+    """A tokenizer whose tokens are the commonest words and numbers of these texts, and single characters.
 
     What is no token is broken into the longest pieces that are, from its start. Built by counting alone, so that the
     same texts give the same tokens anywhere.
@@ -39,7 +41,7 @@ def vocabulary_of(texts: Iterable[str]) -> list[str]:
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(re.findall(PIECE, SPACE + text.replace(" ", SPACE)))
-    characters = {character for piece in counts for character in piece}
+    characters = {character for piece in counts for character in piece} | set(ASCII)
     single = sorted(characters | {SPACE + character for character in characters - {SPACE}} | {SPACE})
     commonest = sorted(counts, key=lambda piece: (-counts[piece], piece))[:VOCABULARY]
     return [PAD, END, UNKNOWN, *dict.fromkeys([*single, *commonest])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -155,35 +156,40 @@ class Training:
         return pa.Table.from_pylist(rows, schema=ANSWERS)
 
     def _epoch(self, epoch: int) -> float:
-        """Run the steps of an epoch; the mean loss of its tokens in nats."""
-        config, targets = self.config, self._targets(epoch)
-        lengths = [len(prompt) for prompt in self.prompts]
+        """Run the steps of an epoch; the mean loss of its tokens in nats, NaN where no question was drawn."""
+        targets = self._targets(epoch)
         self.model.module.train()
         losses: list[Tensor] = []
-        with drawn_from(config.seed, "dropout", epoch, place=self.model.place):
-            for rows in batches(lengths, config.batch, config.seed, epoch):
-                tokens = sum(len(targets[row]) for row in rows)
-                losses.append(self._step(rows, targets, tokens))
+        tokens = 0
+        with drawn_from(self.config.seed, "dropout", epoch, place=self.model.place):
+            for rows in self._minibatches([len(prompt) for prompt in self.prompts], epoch):
+                loss, count = self._step(rows, targets)
+                losses.append(loss)
+                tokens += count
         sums = torch.stack(losses).double().cpu().numpy()
         bad = np.flatnonzero(~np.isfinite(sums))
         if len(bad):
             step = self.steps - len(sums) + int(bad[0]) + 1
-            raise TrainingError(not_finite("loss", f"at step {step}", config.seed))
-        return float(sums.sum() / sum(map(len, targets)))
+            raise TrainingError(not_finite("loss", f"at step {step}", self.config.seed))
+        return float(sums.sum() / tokens) if tokens else math.nan
 
-    def _step(self, rows: Sequence[int], targets: Sequence[Tokens], tokens: int) -> Tensor:
-        """One step on the mean loss of these rows' tokens; the sum of their losses in nats."""
+    def _minibatches(self, lengths: Sequence[int], epoch: int) -> Sequence[Sequence[int]]:
+        """The questions of each step of an epoch."""
+        return [rows.tolist() for rows in batches(lengths, self.config.batch, self.config.seed, epoch)]
+
+    def _step(self, rows: Sequence[int], targets: Sequence[Tokens]) -> tuple[Tensor, int]:
+        """One step on the mean loss of these questions' tokens; the sum of their losses in nats, and their tokens."""
         self.optimiser.zero_grad()
-        total = torch.zeros((), device=self.model.place)
+        total, tokens = torch.zeros((), device=self.model.place), sum(len(targets[row]) for row in rows)
         part = self.config.batch // self.config.accumulate
         for start in range(0, len(rows), part):
             some = rows[start : start + part]
             loss = self.model.losses([self.prompts[row] for row in some], [targets[row] for row in some]).sum()
-            (loss / tokens).backward()
+            torch.autograd.backward(loss / tokens)
             total += loss.detach()
         self.optimiser.step()
         self.steps += 1
-        return total
+        return total, tokens
 
     def _targets(self, epoch: int) -> Sequence[Tokens]:
         """The answers trained on in this epoch, by question."""
