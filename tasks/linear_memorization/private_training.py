@@ -41,7 +41,7 @@ from tasks.linear_memorization.gaussian_samples import Array, fitting
 from tasks.linear_memorization.private import Mechanism, Private, levels, settings
 from tasks.linear_memorization.recovery import least_norm
 from tasks.training import dp_sgd
-from tasks.training.density_config import Privacy
+from tasks.training.privacy import Privacy
 
 Setting = tuple[Mechanism, float | None]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dashboards import drawing, layout, legend
-from dashboards.columns import finite
+from dashboards.estimates import finite
 from dashboards.figure import Figure
 
 PANEL = 1.8  # inches
