@@ -46,6 +46,8 @@ def printed(cell: str, questions: str, score: str) -> Printed | None:
 
 def repeats(config: Relational) -> str:
     """The column whose data and training the config has, however often it is repeated or asked; empty for none."""
+    if config.privacy is not None or not config.asks:
+        return ""
     return next((name for name, cell in CELLS.items() if training(cell) == training(config)), "")
 
 
