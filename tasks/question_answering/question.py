@@ -31,12 +31,14 @@ class Question:
 class QuestionSet:
     """Questions for training and questions that are held out, with the rule by which answers are scored.
 
-    Ids differ across both parts, and no context is in both.
+    Ids differ across both parts, and no context is in both. With `records` they are the user's records and not in the
+    format of the set that the rule is named after.
     """
 
     train: Sequence[Question]
     validation: Sequence[Question]
     scorer: Scorer
+    records: bool = False
 
     @cached_property
     def by_id(self) -> dict[str, Question]:

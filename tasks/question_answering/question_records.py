@@ -51,7 +51,7 @@ def question_set(records: Records, name: str) -> QuestionSet:
     shared = next((question.id for question in parts["validation"] if question.context_id in seen), None)
     if shared is not None:
         raise DatasetError(f"{name}: record {shared!r} of the split validation has a context of the split train, too")
-    return QuestionSet(parts["train"], parts["validation"], "squad")
+    return QuestionSet(parts["train"], parts["validation"], "squad", records=True)
 
 
 def records_of(questions: Sequence[Question]) -> Records:
