@@ -35,8 +35,8 @@ FORMAT: Mapping[Form, str] = {
 }
 ANSWER: Mapping[Form, str] = {
     "squad": "In each is an object with the text of the answer under each question's id, as in SQuAD's evaluation:",
-    "drop": "In each is an object with the answer under each question's query_id, as in DROP's evaluation: a text or,\n"
-    "for several spans, a list of texts:",
+    "drop": "In each is an object with the answer under each question's query_id, as in DROP's evaluation: a text, or\n"
+    "a list of texts for several spans:",
     "records": "In each is an object with the text of the answer under each question's id:",
 }
 TEXT = """\

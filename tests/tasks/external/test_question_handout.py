@@ -90,7 +90,7 @@ def test_the_readme_says_what_to_send_back(tmp_path: Path) -> None:
         "trained on the questions of questions/train.json",
         "    questions/validation-corrupted.json\n",
         "    predictions/train-corrupted.json\n",
-        "as in DROP's evaluation: a text or, for\nseveral spans",
+        "as in DROP's evaluation: a text, or\na list",
         '\n    {"facts-0000-0": "1966", ...}\n',
         "questions.csv lists all 160 of them",
     ):
