@@ -78,3 +78,5 @@ def epochs(axes: Any, shown: Sequence[Curve], last: bool) -> None:
         axes.set_xticks([])
     elif last:
         axes.set_xlabel("epoch")
+    else:
+        axes.tick_params(labelbottom=False)

@@ -37,7 +37,7 @@ ERROR = "Of 100 models that do not hold which answer belongs to which context, 2
 
 def key(questions: str) -> tuple[str, str]:
     """The name of the decisive row."""
-    setting = {"at": "end", "golds": "one", "questions": questions, "score": "exact_match"}
+    setting = {"at": "end", "golds": "one", "questions": questions, "score": "exact match"}
     return "m", json.dumps(setting, sort_keys=True)
 
 

@@ -229,7 +229,8 @@ def differing(found: Sequence[Row]) -> list[Row]:
 
 
 def setting(each: Row, **more: Any) -> dict[str, Any]:
-    return {"questions": each["questions"], "score": each["score"], "golds": each["golds"], **more}
+    """What an estimate of a row is of."""
+    return {"questions": each["questions"], "score": each["score"].replace("_", " "), "golds": each["golds"], **more}
 
 
 def of_m(each: Row, at: str, about: About) -> Row:
