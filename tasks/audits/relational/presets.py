@@ -18,8 +18,8 @@ DROP = replace(TABLE_2_SQUAD, data=Dataset("drop"), numeric=False, epochs=30)
 TABLE_2_DROP = replace(DROP, given=Predictions("numnet"))
 QUICKSTART = Relational(data=Dataset("facts"), model=LanguageModel("tiny-t5"), epochs=20, every=4, link=4, batch=16)
 SMOKE = replace(
-    QUICKSTART, model=LanguageModel("tiny-t5#16x1"), examples=60, held_out=60, epochs=2, every=1, link=1, length=128,
-    answer_length=8, resamples=200,
+    QUICKSTART, model=LanguageModel("tiny-t5#16x1"), examples=60, held_out=60, replicates=2, epochs=2, every=1, link=1,
+    length=128, answer_length=8, resamples=200,
 )  # fmt: skip
 EPSILONS = (1.0, 3.0, 10.0)
 LINEAR = Relational(measures=("linear",))
