@@ -11,8 +11,8 @@ from tasks.question_answering.question import Question
 
 NAMES: tuple[Name, ...] = ("facts", "facts-stated")
 DIGESTS = {
-    "facts": "217fe39f6c1191ae994fd25556692b64b578b113d26a2c903e7dcfda99e37a0d",
-    "facts-stated": "386c7644e2441e135d131989e4848e4c9924307944a1da5fdb1615a86b19736d",
+    "facts": "71ba4db3562848fd8487bfac560f86f9e4cf9d02f9f8ed0a7e1594ad16fe855a",
+    "facts-stated": "fa48f10c89fa66e7a675a8c69fefc1d6afaf8d4435aca2724629439ace3ad037",
 }
 
 
