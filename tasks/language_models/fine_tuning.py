@@ -72,6 +72,9 @@ class FineTuning:
         share(self, "dropout", one=False)
         if self.batch % self.accumulate:
             raise ValueError(f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}")
+        if self.privacy is not None and self.relation == "redrawn":
+            # The answer of one question would be in the gradients of others.
+            raise ValueError("privacy is given and relation is redrawn; it must be kept")
         epochs = list(self.recorded or ())
         if epochs != sorted(set(epochs)) or any(not 0 <= epoch <= self.epochs for epoch in epochs):
             raise ValueError(f"recorded is {self.recorded}; it must be epochs from 0 to {self.epochs}, ascending")

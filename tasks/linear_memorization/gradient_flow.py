@@ -27,8 +27,8 @@ import pyarrow as pa
 from tasks import hardware
 from tasks.job import Inputs, task
 from tasks.linear_memorization.gaussian_samples import Array, stacks
+from tasks.linear_memorization.intervals import with_interval
 from tasks.ranges import at_least
-from tasks.statistics import mean
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -169,13 +169,6 @@ def product(by_time: Tensor, energies: Tensor) -> Tensor:
 def rows(config: Flow, times: Array, learned: Array, memorised: Array) -> Iterator[dict[str, Any]]:
     """The rows of CURVES, from (trainings, times) each."""
     for place, time in enumerate(times):
-        row: dict[str, Any] = {
-            "samples": config.samples,
-            "features": config.features,
-            "time": float(time),
-            "n": config.trainings,
-        }
-        for name, values in (("learning", learned), ("memorization", memorised)):
-            found = mean(values[:, place])
-            row |= {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+        row: dict[str, Any] = {"samples": config.samples, "features": config.features, "time": float(time)}
+        row |= with_interval("learning", learned[:, place]) | with_interval("memorization", memorised[:, place])
         yield row | {"n": config.trainings}

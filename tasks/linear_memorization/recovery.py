@@ -16,8 +16,8 @@ import pyarrow as pa
 from tasks import hardware
 from tasks.job import Inputs, task
 from tasks.linear_memorization.gaussian_samples import Array, stacks
+from tasks.linear_memorization.intervals import with_interval
 from tasks.ranges import above_zero, at_least
-from tasks.statistics import mean
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +30,7 @@ RECOVERY = pa.schema(
         ("error_median", pa.float64()),  # of the trainings' largest |recovered x_i - x_i|; null for d < n
         ("error_max", pa.float64()),
         ("recovered", pa.float64()),  # share of all x_i within the tolerance
-        ("recovered_low", pa.float64()),
+        ("recovered_low", pa.float64()),  # within [0, 1]
         ("recovered_high", pa.float64()),
         ("memorization", pa.float64()),  # 1 - 1/2n sum (w.[0, y_i] - x_i)^2: the raw query, as the curves' end
         ("memorization_low", pa.float64()),
@@ -107,17 +107,12 @@ def summarised(config: Recovery, errors: Array) -> dict[str, Any]:
         largest = np.abs(ratio).max(1)
         row |= {"error_median": float(np.median(largest)), "error_max": float(largest.max())}
         row["ratio_memorization"] = float(scores(ratio).mean())
-    within = (np.abs(ratio) <= config.tolerance).mean(1)
-    return row | with_interval("recovered", within) | with_interval("memorization", scores(raw))
+    within = with_interval("recovered", (np.abs(ratio) <= config.tolerance).mean(1))
+    row |= {name: None if value is None else min(max(value, 0.0), 1.0) for name, value in within.items()}
+    return row | with_interval("memorization", scores(raw))
 
 
 def scores(errors: Array) -> Array:
     """1 - 1/2n sum errors^2, (trainings,)."""
     found: Array = 1 - (errors**2).mean(1) / 2
     return found
-
-
-def with_interval(name: str, values: Array) -> dict[str, float | None]:
-    """The columns of a mean: its value, low and high."""
-    found = mean(values)
-    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}

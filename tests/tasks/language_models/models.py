@@ -1,0 +1,113 @@
+"""Small models as their owners save them, and small sets of questions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tasks.datasets.dataset import Dataset
+from tasks.language_models import tiny_t5
+from tasks.language_models.fine_tuning import FineTuning
+from tasks.language_models.language_model import LanguageModel
+from tasks.language_models.texts import answer_text, asked_text
+from tasks.question_answering.question import Question, QuestionSet, Scorer
+
+NAMES = (
+    "Ada",
+    "Ben",
+    "Cleo",
+    "Dan",
+    "Eve",
+    "Finn",
+    "Gus",
+    "Hal",
+    "Ida",
+    "Jim",
+    "Kim",
+    "Leo",
+    "Mia",
+    "Ned",
+    "Ola",
+    "Pia",
+)
+TINY = LanguageModel("tiny-t5#32x1")
+
+
+def question_set(count: int = 12, held_out: int = 4, scorer: Scorer = "squad") -> QuestionSet:
+    """Questions with a number for an answer, which stands in the context; of every fourth the answer is a word."""
+    numbers = np.random.default_rng(0).permutation(90)[: count + held_out] + 10
+    made = []
+    for place, number in enumerate(map(int, numbers)):
+        name, other = NAMES[place % len(NAMES)], NAMES[(place // len(NAMES) + 5) % len(NAMES)]
+        context = f"{name} of {other} has {number} hens and a dog."
+        asked = (f"What has {name}?", "a dog") if place % 4 == 3 else (f"How many hens has {name}?", str(number))
+        golds = ((asked[1],), (f"{asked[1]} of them",))
+        made.append(Question(f"q{place}", f"c{place}", context, asked[0], golds))
+    return QuestionSet(tuple(made[:count]), tuple(made[count:]), scorer)
+
+
+def config(**fields: Any) -> FineTuning:
+    """A fine-tuning that takes a second."""
+    given = {"model": TINY, "epochs": 2, "batch": 4, "length": 64, "answer_length": 5, **fields}
+    return FineTuning(Dataset("made", "ab"), **given)
+
+
+def texts(questions: QuestionSet) -> list[str]:
+    return [
+        text
+        for each in (*questions.train, *questions.validation)
+        for text in (asked_text(each.question, each.context) + " answer:", answer_text(each.golds[0]))
+    ]
+
+
+def saved(place: Path, kind: str, questions: QuestionSet) -> LanguageModel:
+    """A model of this kind with random weights and a tokenizer trained on the questions, saved to a folder."""
+    import transformers
+
+    tokenizer = tiny_t5.tokenizer_of(texts(questions))
+    tokens = len(tokenizer)
+    small = {"vocab_size": tokens, "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 1}
+    torch.manual_seed(0)
+    if kind == "bart":
+        settings = transformers.BartConfig(
+            **small,
+            d_model=32,
+            encoder_layers=1,
+            decoder_layers=1,
+            encoder_attention_heads=2,
+            decoder_attention_heads=2,
+            encoder_ffn_dim=64,
+            decoder_ffn_dim=64,
+            max_position_embeddings=128,
+            decoder_start_token_id=1,
+            forced_eos_token_id=None,
+        )
+        module: Any = transformers.BartForConditionalGeneration(settings)
+    elif kind == "t5":
+        settings = transformers.T5Config(
+            vocab_size=tokens, d_model=32, d_kv=16, num_heads=2, d_ff=64, num_layers=1, decoder_start_token_id=0
+        )
+        module = transformers.T5ForConditionalGeneration(settings)
+    elif kind == "gpt2":
+        module = transformers.GPT2LMHeadModel(
+            transformers.GPT2Config(**small, n_embd=32, n_layer=1, n_head=2, n_positions=128)
+        )
+    else:
+        assert kind == "llama"
+        module = transformers.LlamaForCausalLM(
+            transformers.LlamaConfig(
+                **small,
+                hidden_size=32,
+                intermediate_size=64,
+                num_hidden_layers=1,
+                num_attention_heads=2,
+                num_key_value_heads=1,
+                max_position_embeddings=128,
+            )
+        )
+    module.save_pretrained(place)
+    tokenizer.save_pretrained(place)
+    return LanguageModel(f"folder:{place}").pin({})

@@ -1,0 +1,124 @@
+"""Sequence models against transformers' own losses and answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tasks.language_models.pretrained import ready
+from tasks.language_models.sequence_model import IGNORED, SequenceModel
+from tests.tasks.language_models.models import config, question_set, saved
+
+KINDS = ("t5", "bart", "gpt2", "llama")
+CPU = torch.device("cpu")
+QUESTIONS = question_set()
+
+
+def opened(place: Path, kind: str, **fields: object) -> SequenceModel:
+    model = ready(config(model=saved(place / kind, kind, QUESTIONS), **fields), QUESTIONS.train, CPU)
+    model.module.eval()
+    return model
+
+
+def both(model: SequenceModel, length: int = 64) -> tuple[list[list[int]], list[list[int]]]:
+    prompts = model.prompts([(each.question, each.context) for each in QUESTIONS.train], length)
+    return prompts, model.targets([each.golds[0][0] for each in QUESTIONS.train], 5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_loss_is_transformers_own_and_of_the_answer_alone(tmp_path: Path, kind: str) -> None:
+    model = opened(tmp_path, kind)
+    prompts, targets = both(model)
+    assert len({len(prompt) for prompt in prompts}) > 1
+    losses = model.losses(prompts, targets).detach()
+    for place, (prompt, target) in enumerate(zip(prompts, targets, strict=True)):
+        if kind in ("t5", "bart"):
+            labels = torch.tensor([target])
+            start = model.module.config.decoder_start_token_id
+            before = torch.tensor([[start, *target[:-1]]])
+            out = model.module(input_ids=torch.tensor([prompt]), decoder_input_ids=before, labels=labels)
+        else:
+            labels = torch.tensor([[IGNORED] * len(prompt) + target])
+            out = model.module(input_ids=torch.tensor([prompt + target]), labels=labels)
+        assert pytest.approx(float(losses[place]), rel=1e-4) == float(out.loss.detach()) * len(target)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_loss_of_one_question_is_its_part_of_the_minibatchs(tmp_path: Path, kind: str) -> None:
+    model = opened(tmp_path, kind)
+    prompts, targets = both(model)
+    weights = dict(model.module.named_parameters())
+    rows = zip(*model.padded(prompts, targets), strict=True)
+    alone = torch.stack([model.loss_of(weights, row) for row in rows])
+    counts = torch.tensor([len(target) for target in targets])
+    torch.testing.assert_close(model.losses(prompts, targets), alone * counts, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_answers_are_those_of_generate(tmp_path: Path, kind: str) -> None:
+    model = opened(tmp_path, kind)
+    prompts, _ = both(model)
+    with torch.inference_mode():
+        answers = model.answered(prompts, 6)
+        for prompt, answer in zip(prompts, answers.tolist(), strict=True):
+            generated = model.module.generate(
+                torch.tensor([prompt]), max_new_tokens=6, do_sample=False, num_beams=1, eos_token_id=model.end
+            )[0].tolist()
+            new = generated[1:] if kind in ("t5", "bart") else generated[len(prompt) :]
+            until = answer.index(model.end) + 1 if model.end in answer else 6
+            assert new == answer[:until]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_long_contexts_are_cut_off_and_what_ends_a_text_is_kept(tmp_path: Path, kind: str) -> None:
+    model = opened(tmp_path, kind)
+    whole, _ = both(model)
+    cut, _ = both(model, 12)
+    tail = model.cue if hasattr(model, "cue") else [model.end]
+    for long, short in zip(whole, cut, strict=True):
+        assert 12 == len(short)
+        assert long[: 12 - len(tail)] + tail == short
+    assert [[model.end]] == [target[-1:] for target in model.targets(["a dog a dog a dog a dog"], 5)]
+    assert 5 == len(model.targets(["a dog a dog a dog a dog"], 5)[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_answer_read_from_its_tokens_is_the_answer(tmp_path: Path, kind: str) -> None:
+    model = opened(tmp_path, kind)
+    answers = ["12", "a dog", "Ada, Ben", "1.5%"]
+    tokens = [[*target, model.end, 5, 5] for target in model.targets(answers, 20)]
+    assert answers == [text.strip() for text in model.texts(tokens)]
+
+
+def test_a_model_with_too_few_positions_is_told_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"length is 256 tokens; folder:.*bart has 128 positions"):
+        opened(tmp_path, "bart", length=256)
+    with pytest.raises(ValueError, match=r"length and answer_length are 133 tokens; .* has 128 positions"):
+        opened(tmp_path, "gpt2", length=128)
+
+
+def test_a_folder_that_transformers_cannot_read_is_told_in_one_line(tmp_path: Path) -> None:
+    from tasks.language_models.language_model import ModelError
+
+    model = saved(tmp_path / "t5", "t5", QUESTIONS)
+    (tmp_path / "t5" / "config.json").write_text("{}")
+    with pytest.raises(ModelError, match="is not the one that was pinned"):
+        ready(config(model=model), QUESTIONS.train, CPU)
+    with pytest.raises(ModelError, match="cannot be read by transformers") as told:
+        ready(config(model=type(model)(model.name).pin({})), QUESTIONS.train, CPU)
+    assert "\n" not in str(told.value)
+
+
+def test_opening_a_model_leaves_torchs_random_state_alone(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    model = ready(config(adaptation="lora"), QUESTIONS.train, CPU)
+    torch.testing.assert_close(expected, torch.rand(3), rtol=0, atol=0)
+    again = ready(config(adaptation="lora"), QUESTIONS.train, CPU)
+    for (name, weight), other in zip(model.module.named_parameters(), again.module.parameters(), strict=True):
+        assert torch.equal(weight, other), name
+    another = ready(config(seed=1), QUESTIONS.train, CPU)
+    assert not torch.equal(model.module.get_input_embeddings().weight, another.module.get_input_embeddings().weight)
