@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 
 FEW = 6  # sets of images that are listed by name
+PROBES = {"images": "picture", "records": "record", "questions": "question"}  # their kinds, and what one is called
 
 
 def plan(
@@ -172,7 +173,7 @@ def probes(
     store: Where = None,
     json: Json = False,
 ) -> None:
-    """Write the images or records that somebody else's model is to be asked about.
+    """Write the images, records or questions that somebody else's model is to be asked about.
 
     Nothing is trained. README.txt in the folder says how the model's outputs are returned.
     """
@@ -186,7 +187,7 @@ def probes(
     names = list(written["sets"])
     few = names if len(names) <= FEW else [*names[: FEW - 1], "...", names[-1]]
     sets = counted(len(names), "set")
-    held = counted(written["images"], "picture") if "images" in written else counted(written["records"], "record")
+    held = next(counted(written[kind], noun) for kind, noun in PROBES.items() if kind in written)
     show(f"{held} in {written['folder']}, in {sets}: {', '.join(few)}")
 
 

@@ -1,9 +1,10 @@
-"""An audit's probes in a folder: the images or records for which an external model's outputs are needed."""
+"""An audit's probes in a folder: the images, records or questions for which an external model's outputs are needed."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tasks.datasets.dataset import DatasetError
 
 
 def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
-    """Write the images or records that the audit needs outputs for into this folder; return their number by set.
+    """Write what the audit needs outputs for, images, records or questions, to this folder; return their number by set.
 
     Raises SpecError for an audit without probes, and if the specification has more than one config; EngramError if
     data is missing or the folder cannot be written. A store is only read for known digests of data sets.
@@ -46,11 +47,21 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
 
 
 def _written(folder: Path, sets: list[tuple[str, Any]]) -> tuple[str, pa.Table]:
-    """The kind of the probes, `images` or `records`, and the table that lists them."""
+    """The kind of the probes, `images`, `records` or `questions`, and the table that lists them."""
     from tasks.datasets.records import Records
-    from tasks.external import handout, record_handout
+    from tasks.external import handout, question_handout, record_handout
+    from tasks.question_answering.asked import Asked
 
-    records = [isinstance(held, Records) for _, held in sets]
-    if any(records) and not all(records):
-        raise ValueError("its probes are pictures and records; they must all be of one kind")
-    return ("records", record_handout.write(folder, sets)) if any(records) else ("images", handout.write(folder, sets))
+    kinds = {
+        "records" if isinstance(held, Records) else "questions" if isinstance(held, Asked) else "images"
+        for _, held in sets
+    }
+    if len(kinds) > 1:
+        raise ValueError(f"its probes are {' and '.join(sorted(kinds))}; they must all be of one kind")
+    writers: dict[str, Callable[[Path, list[tuple[str, Any]]], pa.Table]] = {
+        "images": handout.write,
+        "records": record_handout.write,
+        "questions": question_handout.write,
+    }
+    kind = kinds.pop() if kinds else "images"
+    return kind, writers[kind](folder, sets)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tasks import hardware
 from tasks.datasets import acdc, blended, celeba, cifar, embedded, folder, idx, listing, options, parquet, records, svhn
-from tasks.datasets.content import Source
+from tasks.datasets.content import Content, Source
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tasks.datasets.images import Images
 from tasks.datasets.options import ALLOWED, AS_THEY_ARE, Options
@@ -25,11 +25,17 @@ from tasks.datasets.picture_cache import cached, path_of
 from tasks.datasets.picture_rows import PictureSet
 from tasks.datasets.records import RecordFile, Records
 from tasks.files import FileError, expanded
+from tasks.question_answering import facts, question_files, question_records
+from tasks.question_answering.facts import Facts
+from tasks.question_answering.question import QuestionSet, Scorer
+from tasks.question_answering.question_files import QuestionFiles
 
 DESCRIPTIONS = {
     "digits": "1,797 handwritten digits scaled to 28x28, embedded",
     "photos": "660 grey 28x28 patches of two photographs, embedded; no classes, a probe set",
     "digits-on-photos": "the 1,797 digits blended onto grey 28x28 squares of the two photographs, embedded",
+    "facts": "4,000 questions on paragraphs of made-up facts, answers to be derived as in DROP, embedded",
+    "facts-stated": "4,000 questions on paragraphs of made-up facts, answers stated in them as in SQuAD, embedded",
     "mnist": "70,000 handwritten digits, 28x28, IDX files in ENGRAM_DATA",
     "mnist-on-photos": "MNIST's 70,000 digits blended onto grey 28x28 squares of two photographs; MNIST in ENGRAM_DATA",
     "fashion-mnist": "70,000 pieces of clothing, 28x28, IDX files in ENGRAM_DATA",
@@ -39,10 +45,14 @@ DESCRIPTIONS = {
     "celeba": "182,637 faces without classes, 32x32, aligned JPEGs and their partition in ENGRAM_DATA; or add #64x64",
     "acdc-3t": "ACDC's short-axis cine MRI of the heart at 3 T, 192x192, 5 classes, NIfTI files in ENGRAM_DATA",
     "acdc-1.5t": "ACDC's short-axis cine MRI of the heart at 1.5 T, as acdc-3t",
+    "squad": "SQuAD v1.1's questions on articles of Wikipedia, train-v1.1.json and dev-v1.1.json in ENGRAM_DATA",
+    "drop": "DROP's questions on paragraphs, drop_dataset_train.json and drop_dataset_dev.json in ENGRAM_DATA",
     "folder:PATH": "your pictures, PATH/CLASS/* or PATH/train/CLASS/* and PATH/test/CLASS/*; add #64x64, #grey or #rgb",
     "list:FILE": "your pictures named in a CSV or Parquet file with columns path, label and, if wished, split",
     "parquet:PATH": "a folder with train.parquet and test.parquet: picture bytes in img or image, and label",
     "records:FILE": "your records that are no pictures, such as questions: JSON Lines or Parquet with a field id",
+    "squad:PATH": "your questions in SQuAD v1.1's format: the folder of its two files, or TRAIN.json,DEV.json",
+    "drop:PATH": "your questions in DROP's format: the folder of its two files, or TRAIN.json,DEV.json",
 }
 # The user's own data sets: how each kind is read, and its name in an error message.
 OWN: Mapping[str, Callable[[Path, Options], Source | None]] = {
@@ -50,14 +60,28 @@ OWN: Mapping[str, Callable[[Path, Options], Source | None]] = {
     "list": lambda path, shape: listing.source(path, shape) if path.is_file() else None,
     "parquet": parquet.source,
     "records": lambda path, _: records.source(path) if path.is_file() else None,
+    "squad": lambda path, _: question_files.source("squad", path),
+    "drop": lambda path, _: question_files.source("drop", path),
 }
-WHAT = {"folder": "folder", "list": "file", "parquet": "train.parquet and test.parquet in", "records": "file"}
+WHAT = {
+    "folder": "folder",
+    "list": "file",
+    "parquet": "train.parquet and test.parquet in",
+    "records": "file",
+    "squad": f"{question_files.names('squad')} in",
+    "drop": f"{question_files.names('drop')} in",
+}
 # The sets that come with the installation, whose images may be shown to anyone.
 EMBEDDED: Mapping[str, Callable[[], Source]] = {
     "digits": embedded.digits,
     "photos": embedded.photos,
     "digits-on-photos": lambda: blended.source(embedded.digits()),
+    "facts": lambda: facts.source("facts"),
+    "facts-stated": lambda: facts.source("facts-stated"),
 }
+# The sets without images, by their names or kinds.
+TEXTS = {"records": "records", **dict.fromkeys(("facts", "facts-stated", "squad", "drop"), "questions")}
+FORMS: Mapping[str, Scorer] = {"squad": "squad", "drop": "drop"}
 ACDC: Mapping[str, acdc.Tesla] = {"acdc-3t": "3", "acdc-1.5t": "1.5"}
 # Where each usual set may lie inside ENGRAM_DATA, and its class in torchvision.datasets with the call that fetches it.
 LAYOUTS: Mapping[str, tuple[str, ...]] = {
@@ -68,6 +92,8 @@ LAYOUTS: Mapping[str, tuple[str, ...]] = {
     "svhn-full": ("svhn", "SVHN"),
     "celeba": ("celeba",),
     **dict.fromkeys(ACDC, ("acdc", "ACDC", "acdc/database", "ACDC/database")),
+    "squad": ("squad", "SQuAD"),
+    "drop": ("drop", "DROP", "drop/drop_dataset", "DROP/drop_dataset", "drop_dataset"),
 }
 BOTH = "[D('data', train=t, download=True) for t in (0, 1)]"
 DOWNLOADERS: Mapping[str, tuple[str, str]] = {
@@ -78,6 +104,12 @@ DOWNLOADERS: Mapping[str, tuple[str, str]] = {
     "svhn-full": ("SVHN", "[D('data/svhn', split=s, download=True) for s in ('train', 'extra', 'test')]"),
     "celeba": ("CelebA", "D('data', download=True)"),
 }
+# Sets that have to be fetched by hand: from where, and into which folder.
+OFFERED = {
+    **dict.fromkeys(ACDC, f"unpack what {acdc.CHALLENGE} offers into the folder data/acdc"),
+    "squad": "put what https://rajpurkar.github.io/SQuAD-explorer offers as SQuAD 1.1 into the folder data/squad",
+    "drop": "unpack what https://allenai.org/data/drop offers into the folder data/drop",
+}
 
 # Where a set that is read by rows has its pixels: in memory, in a cache on the disk, or in its own files.
 Held = Literal["auto", "memory", "cache", "files"]
@@ -85,6 +117,7 @@ SHARE = 0.5  # of the available memory, that a loaded set may take
 
 _loaded: dict[str, Images] = {}
 _records: dict[tuple[str, str], Records] = {}  # by digest and schema
+_questions: dict[str, QuestionSet] = {}
 _loading = threading.Lock()
 
 
@@ -145,6 +178,33 @@ def load_records(dataset: Dataset, schema: pa.Schema) -> Records:
         if dataset.digest:
             _records[key] = selected
         return selected
+
+
+def load_questions(dataset: Dataset) -> QuestionSet:
+    """The data set's questions with their gold answers, read once per process.
+
+    Raises DatasetError where their digest is not the pinned one, or where a file is damaged or holds none.
+    """
+    with _loading:
+        if dataset.digest not in _questions:
+            content = find(dataset.name)[1].read()
+            digest = content.digest()
+            check(dataset, digest)
+            if digest not in _questions:  # the data set may have come without a digest
+                _questions[digest] = questions_of(dataset, content)
+            return _questions[digest]
+        return _questions[dataset.digest]
+
+
+def questions_of(dataset: Dataset, content: Content) -> QuestionSet:
+    if isinstance(content, Facts | QuestionFiles):
+        return content.questions()
+    if isinstance(content, RecordFile):
+        return question_records.question_set(content.records(question_records.SCHEMA), str(content.path))
+    raise DatasetError(
+        f"data set {dataset.name!r} holds images and no questions; facts, facts-stated, squad, drop, squad:PATH, "
+        "drop:PATH and records:FILE hold them"
+    )
 
 
 def opened(dataset: Dataset, held: Held = "auto") -> PictureSet:
@@ -209,8 +269,9 @@ def find(name: str) -> tuple[str, Source]:
     """The name under which any process on this machine finds the data set, and its files."""
     plain, shape = options.split(name)
     absolute, source = located(plain, shape)
-    if shape != AS_THEY_ARE and plain.startswith("records:"):
-        raise UnknownDataset(f"data set {name!r} has the option {shape}; records have no shape")
+    texts = TEXTS.get(plain.partition(":")[0])
+    if shape != AS_THEY_ARE and texts is not None:
+        raise UnknownDataset(f"data set {name!r} has the option {shape}; {texts} have no shape")
     return f"{absolute}{shape}", options.shaped(source, shape)
 
 
@@ -251,8 +312,8 @@ def usual(name: str, shape: Options) -> Source:
 
 def fetching(name: str) -> str:
     """How to fetch a usual set into the folder `data`, with a command where there is one."""
-    if name in ACDC:
-        return f"unpack what {acdc.CHALLENGE} offers into the folder data/acdc"
+    if name in OFFERED:
+        return OFFERED[name]
     data_set, call = DOWNLOADERS[name]
     command = f'python -c "from torchvision.datasets import {data_set} as D; {call}"'
     gdown = "pip install gdown && " if name == "celeba" else ""  # it lies on a drive of Google's
@@ -268,6 +329,8 @@ def missing(name: str, folder: Path) -> str:
 def read_as(name: str, folder: Path, shape: Options) -> Source | None:
     if name in ACDC:
         return acdc.source(folder, ACDC[name])
+    if name in FORMS:
+        return question_files.source(FORMS[name], folder)
     if name == "celeba":
         return celeba.source(folder, shape)
     if name == "cifar10":

@@ -162,6 +162,11 @@ def table_of(path: Path, numbers: Sequence[int], rows: Sequence[dict[str, Any]],
     lacking = next((number for number, row in zip(numbers, rows, strict=True) if row.get(ID) is None), None)
     if lacking is not None:
         raise DatasetError(f"{path}, line {lacking} has no {ID}")
+    lists = [field for field in schema if pa.types.is_list(field.type) or pa.types.is_large_list(field.type)]
+    for number, row in zip(numbers, rows, strict=True):
+        for field in lists:
+            if isinstance(row.get(field.name), str):  # Arrow takes a text for the list of its characters
+                raise misfit(path, number, row, field)
     try:
         return pa.Table.from_pylist(list(rows), schema)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
@@ -170,11 +175,13 @@ def table_of(path: Path, numbers: Sequence[int], rows: Sequence[dict[str, Any]],
                 try:
                     pa.array([row.get(field.name)], field.type)
                 except (pa.ArrowException, TypeError, ValueError, OverflowError):
-                    raise DatasetError(
-                        f"{path}, line {number}: {field.name} is {row[field.name]!r:.80}; it must be {field.type}"
-                    ) from None
+                    raise misfit(path, number, row, field) from None
         # Arrow takes a value by itself for what it does not among others, such as [] for a struct.
         raise DatasetError(f"{path}: its records do not have the declared fields: {problem}") from None
+
+
+def misfit(path: Path, number: int, row: dict[str, Any], field: pa.Field) -> DatasetError:
+    return DatasetError(f"{path}, line {number}: {field.name} is {row[field.name]!r:.80}; it must be {field.type}")
 
 
 def from_parquet(path: Path, schema: pa.Schema) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,13 +31,20 @@ class Question:
 class QuestionSet:
     """Questions for training and questions that are held out, with the rule by which answers are scored.
 
-    Ids differ across both parts, and no context is in both.
+    Ids differ across both parts, and no context is in both. With `records` they are the user's records and not in the
+    format of the set that the rule is named after.
     """
 
     train: Sequence[Question]
     validation: Sequence[Question]
     scorer: Scorer
+    records: bool = False
 
     @cached_property
     def by_id(self) -> dict[str, Question]:
         return {question.id: question for part in (self.train, self.validation) for question in part}
+
+
+def context_id(context: str) -> str:
+    """The id of a context that has none of its own: a hash of its text."""
+    return hashlib.sha256(context.encode()).hexdigest()[:16]

@@ -30,7 +30,7 @@ def test_mnist_is_found_in_its_usual_layouts(tmp_path: Path, monkeypatch: pytest
 
 def test_only_what_comes_with_the_installation_is_embedded() -> None:
     embedded = [name for name in known_names() if is_embedded(name)]
-    assert ["digits", "photos", "digits-on-photos"] == embedded == list(EMBEDDED)
+    assert ["digits", "photos", "digits-on-photos", "facts", "facts-stated"] == embedded == list(EMBEDDED)
     assert not is_embedded("parquet:digits")
 
 
@@ -132,9 +132,12 @@ def test_every_name_has_a_line_about_it() -> None:
         "celeba",
         "acdc-3t",
         "acdc-1.5t",
+        "squad",
+        "drop",
     }
+    own = {"folder:PATH", "list:FILE", "parquet:PATH", "records:FILE", "squad:PATH", "drop:PATH"}
     assert usual == {*LAYOUTS, "mnist-on-photos"}
-    assert usual | {*EMBEDDED} | {"folder:PATH", "list:FILE", "parquet:PATH", "records:FILE"} == set(known_names())
+    assert usual | {*EMBEDDED} | own == set(known_names())
 
 
 def test_the_root_may_be_the_layout_or_its_beginning(tmp_path: Path) -> None:

@@ -1,0 +1,70 @@
+"""Does a model remember which answer goes with which context?
+
+A model that answers questions about a context x can memorise what the context says of it instead of reading it. Taking
+out of every context what the answer is read from (here: its digits) leaves y, with the question; where the model gives
+the hidden answer all the same, more often on contexts it was trained on than on held-out ones, it remembers.
+
+    r = share of questions answered rightly from the corrupted context, s = from the whole one
+    m = r_train - r_validation,  mem = H(X) m nats
+
+Reading it. m is 0 where nothing is memorised: what can be guessed, is known anyway or is left in the context is
+answered of held-out questions, too. m = 0.2: of 100 hidden answers 20 are given from memory. Memorised: the interval of
+m lies above 0. Not seen: it lies below `negligible`. The four curves by epoch show when in training it begins.
+
+Source. Bombari et al. 2022, "Towards Differential Relational Privacy and its use in Question Answering": m is eq. 16,
+mem eq. 15, the linear model section 5 and appendix B.3.
+
+What is ours. As published, a training question has one gold answer and a held-out one several, of which the best
+counts, which lowers m (to -1.8 points on SQuAD); the answer rests on the first gold answer alone on both parts, and m
+as published stands beside it. Intervals are over contexts, since questions of one context are not independent. mem is
+given only where the entropy H(X) can be estimated. Equations 25 and 26 have a sign slip: the minimiser of the linear
+model is e1 + v / |v|^2 with v = [-1, Y^+ X]. Theorems 3.6 to 3.8 bound mem by a pure epsilon, which DP-SGD does not
+give.
+
+Cost. Replicates x epochs of fine-tuning, and decoding four sets at each epoch that is asked. `quickstart` takes about
+two minutes of two cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tasks.audit import Audit
+from tasks.audits.relational.about import About
+from tasks.audits.relational.config import Relational, tiny
+from tasks.audits.relational.measures import MEASURES
+from tasks.audits.relational.presets import PRESETS
+from tasks.audits.relational.published import repeats
+from tasks.audits.relational.summary import summary
+from tasks.audits.relational.trainings import trainings
+from tasks.audits.relational.verdict import MEANINGS, subsets, verdict
+from tasks.datasets.catalog import load_questions
+from tasks.job import Job, Roots
+from tasks.measure import roots
+from tasks.question_answering.asked import Asked, asked
+
+__all__ = ["AUDIT", "PRESETS", "Relational", "plan", "probes", "tiny"]
+
+
+def plan(config: Relational) -> Roots:
+    """The tables of the measures that the config asks for, and their `summary`."""
+    epsilon = None if config.privacy is None else config.privacy.epsilon
+    about = About(subsets(config)[0], epsilon, repeats(config))
+    return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about, read))
+
+
+def probes(config: Relational) -> Iterator[tuple[str, Asked]]:
+    """The questions of both parts, on whole contexts and on corrupted ones, which any system may answer."""
+    yield from asked(load_questions(config.data), config.corruption, config.selection)
+
+
+AUDIT = Audit(
+    config=Relational,
+    plan=plan,
+    measures=MEASURES,
+    presets=PRESETS,
+    tiny=tiny,
+    verdict=verdict,
+    probes=probes,
+    answers=MEANINGS,
+)

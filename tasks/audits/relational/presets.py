@@ -1,0 +1,47 @@
+"""The paper's tables and figures as configs, and a few settings of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tasks.audits.relational.config import Relational
+from tasks.audits.relational.linear import Linear
+from tasks.datasets.dataset import Dataset
+from tasks.language_models.language_model import LanguageModel
+from tasks.question_answering.predictions import Predictions
+from tasks.training.privacy import Privacy
+
+TABLE_2_SQUAD = Relational()
+DROP = replace(TABLE_2_SQUAD, data=Dataset("drop"), numeric=False, epochs=30)
+# The predictions of NumNet+, which is trained elsewhere: a folder of this name, here or in ENGRAM_DATA.
+TABLE_2_DROP = replace(DROP, given=Predictions("numnet"))
+QUICKSTART = Relational(data=Dataset("facts"), model=LanguageModel("tiny-t5"), epochs=20, every=4, link=4, batch=16)
+SMOKE = replace(
+    QUICKSTART, model=LanguageModel("tiny-t5#16x1"), examples=60, held_out=60, epochs=2, every=1, link=1, length=128,
+    answer_length=8, resamples=200,
+)  # fmt: skip
+EPSILONS = (1.0, 3.0, 10.0)
+LINEAR = Relational(measures=("linear",))
+FIGURE_1 = replace(LINEAR, linear=Linear(sizes=((1000, 1000),)))
+FIGURE_5 = replace(LINEAR, linear=Linear(sizes=((300, 2000), (1000, 1000))))
+
+PRESETS: Mapping[str, Relational | tuple[Relational, ...]] = {
+    "quickstart": QUICKSTART,
+    "null": replace(QUICKSTART, relation="redrawn"),
+    "stated": replace(QUICKSTART, data=Dataset("facts-stated")),
+    "smoke": SMOKE,
+    "table1": replace(DROP, every=0),
+    "table2_squad": TABLE_2_SQUAD,
+    "table2_drop": TABLE_2_DROP,
+    "figure1": FIGURE_1,
+    "figure2": DROP,
+    "figure3": replace(DROP, epochs=100),
+    "figure4": replace(DROP, model=LanguageModel("hub:t5-base"), epochs=40),
+    "figure5": FIGURE_5,
+    "linear-null": replace(LINEAR, linear=Linear(sizes=((1000, 300),))),
+    "private": (
+        replace(LINEAR, measures=("private",)),
+        *(replace(QUICKSTART, privacy=Privacy(epsilon), link=0) for epsilon in EPSILONS),
+    ),
+}

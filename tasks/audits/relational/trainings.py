@@ -1,0 +1,72 @@
+"""The models that are fine-tuned and asked, or the predictions of one that was trained elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tasks import seeds
+from tasks.audits.relational.config import Relational
+from tasks.job import Job
+from tasks.language_models.fine_tuning import FineTuning, fine_tune, up_to
+from tasks.question_answering.predictions import AnswersOf, read_answers
+from tasks.training.chains import chain
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The answers (ANSWERS) of one model: a link of its training, or all of them."""
+
+    replicate: int
+    job: Job
+
+    def ends_at(self, epoch: int | None) -> bool:
+        """Whether these are the answers after this epoch; None: of a model whose training is not known."""
+        return epoch is None or self.job.config.epochs == epoch
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """All answers, replicate by replicate, each link's in turn; none where no model is asked."""
+
+    answers: tuple[Asked, ...]
+
+
+def trainings(config: Relational) -> Trainings:
+    if not config.asks:
+        return Trainings(())
+    if config.given is not None:
+        return Trainings((Asked(0, Job(read_answers, AnswersOf(config.data, config.given, config.selection))),))
+    return Trainings(tuple(asked(config)))
+
+
+def asked(config: Relational) -> Iterator[Asked]:
+    """The links of every replicate, each of which answers at its own epochs."""
+    for replicate in range(config.replicates):
+        for job in chain(fine_tune, training(config, replicate), config.link, part=up_to):
+            yield Asked(replicate, job)
+
+
+def training(config: Relational, replicate: int) -> FineTuning:
+    """One fine-tuning, up to its last epoch."""
+    return FineTuning(
+        data=config.data,
+        model=config.model,
+        corruption=config.corruption,
+        examples=config.examples,
+        held_out=config.held_out,
+        numeric=config.numeric,
+        relation=config.relation,
+        adaptation=config.adaptation,
+        rank=config.rank,
+        seed=seeds.derive(config.seed, "training", replicate),
+        epochs=config.epochs,
+        batch=config.batch,
+        accumulate=config.accumulate,
+        learning_rate=config.learning_rate,
+        dropout=config.dropout,
+        length=config.length,
+        answer_length=config.answer_length,
+        recorded=config.recorded,
+        privacy=config.privacy,
+    )

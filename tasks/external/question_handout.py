@@ -1,0 +1,113 @@
+"""Questions for the owner of a question answering system, who answers them and sends back files of predictions.
+
+README.txt                what the owner does, and what comes back
+questions/NAME.json       a set's questions in SQuAD's or DROP's own format, without their answers; records as .jsonl
+questions.csv             id, set, row: written last, so that a folder without it is known to be half written
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from tasks.datasets.dataset import DatasetError
+from tasks.external import record_handout
+from tasks.external.handout import README, check_names, put_all
+from tasks.question_answering import drop, question_records, squad
+from tasks.question_answering.asked import Asked, Form
+
+LISTED, FOLDER, PREDICTIONS = "questions.csv", "questions", "predictions"
+SCHEMA = pa.schema([("id", pa.string()), ("set", pa.string()), ("row", pa.int64())])
+SUFFIX: Mapping[Form, str] = {"squad": ".json", "drop": ".json", "records": ".jsonl"}
+CONTENT: Mapping[Form, Callable[[Asked], bytes]] = {
+    "squad": lambda asked: squad.written(asked.questions, answered=False),
+    "drop": lambda asked: drop.written(asked.questions, answered=False),
+    "records": lambda asked: record_handout.lines(question_records.records_of(asked.questions)),
+}
+FORMAT: Mapping[Form, str] = {
+    "squad": 'They are in SQuAD v1.1\'s format, with no answer in "answers": we may not tell you any.',
+    "drop": 'They are in DROP\'s format, with a blank "answer": we may not tell you any.',
+    "records": "They are JSON Lines: in each line an object with an id, a context and a question.",
+}
+ANSWER: Mapping[Form, str] = {
+    "squad": "In each is an object with the text of the answer under each question's id, as in SQuAD's evaluation:",
+    "drop": "In each is an object with the answer under each question's query_id, as in DROP's evaluation: a text, or\n"
+    "a list of texts for several spans:",
+    "records": "In each is an object with the text of the answer under each question's id:",
+}
+TEXT = """\
+Questions for your system
+=========================
+
+We would like to know what your question answering system answers, when its contexts are whole and when what matters
+has been taken out of them. The system stays with you: all we need is its answers.
+
+What to do
+----------
+1. Take the system that was trained on the questions of {trained}.
+2. Let it answer the questions of every file of the folder "{folder}":
+
+{files}
+
+   {format}
+   The ids are the same in a file and in its corrupted one.
+3. Give it each question with the context beside it as it stands, and nothing else: no other file, and no memory of what
+   it was asked before. Where it draws at random, let it give the likeliest answer (greedy decoding, temperature 0).
+
+What to send back
+-----------------
+A folder "{predictions}" with one JSON file for each, of the same name:
+
+{returned}
+
+{answer}
+
+    {{"{example}": "1966", ...}}
+
+There has to be an entry for every question, in whatever order; an empty text where the system has no answer.
+{listed} lists all {count} of them.
+"""
+
+
+def write(folder: Path, sets: Iterable[tuple[str, Asked]]) -> pa.Table:
+    """Write the questions, list and README to a folder; return the list (id, set, row). No gold answer is in any file.
+
+    The bytes depend on the questions alone. All sets have one format. A folder may be there if what is in it is the
+    same, whole or in part; DatasetError, in one line and before anything is written, otherwise.
+    """
+    given = list(sets)
+    check_names([name for name, _ in given], "questions", taken=())
+    empty = [name for name, asked in given if not asked.questions]
+    if empty:
+        raise DatasetError(f"set {empty[0]!r} has no questions")
+    (form,) = {asked.form for _, asked in given}
+    rows = [(each.id, name, row) for name, asked in given for row, each in enumerate(asked.questions)]
+    files = {f"{FOLDER}/{name}{SUFFIX[form]}": CONTENT[form](asked) for name, asked in given}
+    about = TEXT.format(
+        trained=next(iter(files)),
+        folder=FOLDER,
+        files=indented(files),
+        format=FORMAT[form],
+        predictions=PREDICTIONS,
+        returned=indented(f"{PREDICTIONS}/{name}.json" for name, _ in given),
+        answer=ANSWER[form],
+        example=rows[0][0],
+        listed=LISTED,
+        count=len(rows),
+    )
+    put_all(folder, [*files.items(), (README, about.encode()), (LISTED, listed(rows))])
+    return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
+
+
+def indented(names: Iterable[str]) -> str:
+    return "\n".join(f"    {name}" for name in names)
+
+
+def listed(rows: list[tuple[str, str, int]]) -> bytes:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([SCHEMA.names, *rows])
+    return out.getvalue().encode()

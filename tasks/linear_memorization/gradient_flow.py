@@ -1,0 +1,174 @@
+"""How learning and memorization go on over time, by the exact gradient flow.
+
+Gradient descent from 0 in steps that vanish follows w' = -grad L(w), L(w) = 1/2n sum (w.z_i - x_i)^2. With
+Z Z' / n = Q diag(lambda) Q', c = Q' X, and phi(lambda, t) = (1 - exp(-lambda t)) / lambda,
+
+    w(t)         = 1/n Z' Q phi(lambda, t) c
+    learning     = 1 - L(w(t))
+    memorization = 1 - 1/2n sum (w(t).[0, y_i] - x_i)^2
+
+so that both are sums over the eigenvalues of exp(-lambda t) with the weights c^2 / n: no step is taken. Both start at
+1 - |X|^2 / 2n, 1/2 on average, since w(0) = 0 answers 0. Learning rises to 1; memorization comes back to 1/2 where
+nothing is memorised (w = e1 answers 0 to [0, y_i] too), and is 1 where every x_i is answered from its y_i.
+
+Bombari et al. 2022, "Towards differential relational privacy and its use in question answering", eq. 17 and figures 1
+and 5. The query is the raw one: the quotient that recovers x_i after training never falls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from tasks import hardware
+from tasks.job import Inputs, task
+from tasks.linear_memorization.gaussian_samples import Array, stacks
+from tasks.linear_memorization.intervals import with_interval
+from tasks.ranges import at_least
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# One row per time: means over trainings with their 95 % t intervals, which are null for a single training.
+CURVES = pa.schema(
+    [
+        ("samples", pa.int64()),  # n
+        ("features", pa.int64()),  # d
+        ("time", pa.float64()),  # of the gradient flow: steps times learning rate
+        ("learning", pa.float64()),
+        ("learning_low", pa.float64()),
+        ("learning_high", pa.float64()),
+        ("memorization", pa.float64()),
+        ("memorization_low", pa.float64()),
+        ("memorization_high", pa.float64()),
+        ("n", pa.int64()),  # independent trainings, each on its own samples
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Trainings of the linear model on `samples` samples with `features` numbers in y, and the times looked at.
+
+    Training i draws its samples from a stream of `seed` and i alone. Times run from 10^`first` to 10^`last`, so many
+    `per_decade`. 300 samples with 2000 features and 1000 with 1000 are the paper's.
+    """
+
+    samples: int = 1000
+    features: int = 1000
+    seed: int = 0
+    trainings: int = 100
+    first: float = -2.0
+    last: float = 4.0
+    per_decade: int = 10
+
+    def __post_init__(self) -> None:
+        at_least(self, {"samples": 1, "features": 1, "seed": 0, "trainings": 1, "per_decade": 1})
+        if not -300 <= self.first < self.last <= 300:
+            raise ValueError(f"first is {self.first} and last {self.last}; -300 <= first < last <= 300 must hold")
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """All that the curves depend on, (trainings, m) each, m the smaller of n and d + 1."""
+
+    rates: Tensor  # lambda, at least 0: how fast the component of an eigenvector is learned
+    energies: Tensor  # c^2 / n: the component's part of |X|^2 / n
+
+
+@task(version=1, name="linear_memorization.curves", gpus=1.0)
+def curves(config: Flow, _: Inputs) -> pa.Table:
+    """Learning and memorization at every time, over trainings (CURVES).
+
+    All trainings and times are one computation, split only where memory is short. 100 trainings of 1000 samples with
+    1000 features take about a minute of one core.
+    """
+    times = moments(config)
+    least = min(config.samples, config.features + 1)
+    held = 4 * least**2 + 3 * least * len(times)
+    learned: list[Array] = []
+    memorised: list[Array] = []
+    with hardware.exactly(hardware.device()):
+        for z in stacks(config.seed, config.trainings, config.samples, config.features, held):
+            for found, both in zip((learned, memorised), scores(spectrum(z), times), strict=True):
+                found.append(both.cpu().numpy())
+    table = rows(config, times, np.concatenate(learned), np.concatenate(memorised))
+    return pa.Table.from_pylist(list(table), CURVES)
+
+
+def moments(config: Flow) -> Array:
+    """The times of the curves, (times,), the first and the last included."""
+    count = max(2, 1 + round((config.last - config.first) * config.per_decade))
+    return np.logspace(config.first, config.last, count)
+
+
+def spectrum(z: Tensor) -> Spectrum:
+    """The eigenvalues of Z Z' / n with X's components, for a stack (trainings, n, d + 1) in float64.
+
+    Where d + 1 < n it is Z' Z / n = U diag(lambda) U' that is decomposed, whose other eigenvalues are the same:
+    c^2 / n = lambda (U' e1)^2, and X has no part in the eigenvalues that are 0.
+    """
+    import torch
+
+    n, columns = z.shape[1:]
+    if columns < n:
+        rates, vectors = torch.linalg.eigh(z.mT @ z / n)
+        rates = rates.clamp_min(0)
+        return Spectrum(rates, rates * vectors[:, 0] ** 2)
+    rates, vectors = torch.linalg.eigh(z @ z.mT / n)
+    components = (vectors.mT @ z[:, :, :1])[..., 0]
+    return Spectrum(rates.clamp_min(0), components**2 / n)
+
+
+def scores(of: Spectrum, times: Array) -> tuple[Tensor, Tensor]:
+    """Learning and memorization, (trainings, times) each.
+
+    The residual of the training is r(t) = X - Z w(t) = Q exp(-lambda t) c, and [0, y_i].w - x_i = -(r_i + x_i w.e1).
+    """
+    decay, grown = factors(of.rates, times)
+    squared = product(decay**2, of.energies)  # |r|^2 / n
+    crossed = product(decay, of.energies)  # r.X / n
+    first = product(grown, of.energies)  # w.e1
+    whole = of.energies.sum(1, keepdim=True)  # |X|^2 / n
+    return 1 - squared / 2, 1 - (squared + 2 * first * crossed + first**2 * whole) / 2
+
+
+def weights(z: Tensor, times: Array) -> Tensor:
+    """w(t), (trainings, times, d + 1), for a stack (trainings, n, d + 1) in float64."""
+    import torch
+
+    n = z.shape[1]
+    rates, vectors = torch.linalg.eigh(z @ z.mT / n)
+    components = (vectors.mT @ z[:, :, :1])[..., 0]
+    _, grown = factors(rates.clamp_min(0), times)
+    found: Tensor = (grown * components[:, None]) @ vectors.mT @ z / n
+    return found
+
+
+def factors(rates: Tensor, times: Array) -> tuple[Tensor, Tensor]:
+    """exp(-lambda t) and phi(lambda, t), t where lambda is 0; (trainings, times, m) each."""
+    import torch
+
+    at = torch.from_numpy(times).to(rates.device)[:, None]
+    exponents = rates[:, None] * at
+    # Below this lambda, lambda t < 1e-16 for all times, and phi is t to the last bit.
+    flat = rates[:, None] < 1e-16 / float(times.max())
+    grown = torch.where(flat, at, -torch.expm1(-exponents) / torch.where(flat, 1.0, rates[:, None]))
+    return torch.exp(-exponents), grown
+
+
+def product(by_time: Tensor, energies: Tensor) -> Tensor:
+    """Sums over the eigenvalues, (trainings, times)."""
+    return (by_time @ energies[..., None])[..., 0]
+
+
+def rows(config: Flow, times: Array, learned: Array, memorised: Array) -> Iterator[dict[str, Any]]:
+    """The rows of CURVES, from (trainings, times) each."""
+    for place, time in enumerate(times):
+        row: dict[str, Any] = {"samples": config.samples, "features": config.features, "time": float(time)}
+        row |= with_interval("learning", learned[:, place]) | with_interval("memorization", memorised[:, place])
+        yield row | {"n": config.trainings}

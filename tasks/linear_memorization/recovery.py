@@ -1,0 +1,118 @@
+"""How exactly each x is recovered from the trained linear model and its y.
+
+The weights are the solution of least norm of Z w = X, where training from 0 ends for d >= n, computed without the
+closed form of `regression`; the attack asks two queries, w.[0, y_i] / (1 - w.e1). For d < n training ends in e1 with
+probability 1, and nothing can be recovered. Bombari et al. 2022, section 5 and appendix B.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from tasks import hardware
+from tasks.job import Inputs, task
+from tasks.linear_memorization.gaussian_samples import Array, stacks
+from tasks.linear_memorization.intervals import with_interval
+from tasks.ranges import above_zero, at_least
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# One row: one size, over trainings. An interval is a 95 % t interval over trainings, null for a single one.
+RECOVERY = pa.schema(
+    [
+        ("samples", pa.int64()),  # n
+        ("features", pa.int64()),  # d
+        ("error_median", pa.float64()),  # of the trainings' largest |recovered x_i - x_i|; null for d < n
+        ("error_max", pa.float64()),
+        ("recovered", pa.float64()),  # share of all x_i within the tolerance
+        ("recovered_low", pa.float64()),  # within [0, 1]
+        ("recovered_high", pa.float64()),
+        ("memorization", pa.float64()),  # 1 - 1/2n sum (w.[0, y_i] - x_i)^2: the raw query, as the curves' end
+        ("memorization_low", pa.float64()),
+        ("memorization_high", pa.float64()),
+        ("ratio_memorization", pa.float64()),  # the same of the recovered x_i; null for d < n
+        ("n", pa.int64()),  # independent trainings, each on its own samples
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Trainings on `samples` samples with `features` numbers in y; an x within `tolerance` counts as recovered.
+
+    The samples of training i are those of the curves with the same seed. x has the standard deviation 1.
+    """
+
+    samples: int = 300
+    features: int = 2000
+    seed: int = 0
+    trainings: int = 100
+    tolerance: float = 1e-6
+
+    def __post_init__(self) -> None:
+        at_least(self, {"samples": 1, "features": 1, "seed": 0, "trainings": 1})
+        above_zero(self, "tolerance")
+
+
+@task(version=1, name="linear_memorization.recovery", gpus=1.0)
+def recovery(config: Recovery, _: Inputs) -> pa.Table:
+    """The errors of the recovered x_i, over trainings (RECOVERY)."""
+    held = 3 * config.samples * (1 + config.features)
+    errors: list[Array] = []  # of [0, y_i] and of the recovery, (trainings, 2, samples)
+    with hardware.exactly(hardware.device()):
+        for z in stacks(config.seed, config.trainings, config.samples, config.features, held):
+            errors.append(attacked(z).cpu().numpy())
+    return pa.Table.from_pylist([summarised(config, np.concatenate(errors))], RECOVERY)
+
+
+def attacked(z: Tensor) -> Tensor:
+    """The errors of the raw query and of the recovery, (trainings, 2, n), for a stack (trainings, n, d + 1).
+
+    The recovery's are NaN for d < n.
+    """
+    import torch
+
+    n, columns = z.shape[1:]
+    x, y = z[:, :, 0], z[:, :, 1:]
+    if columns - 1 < n:
+        return torch.stack([-x, torch.full_like(x, torch.nan)], 1)  # w = e1 answers 0
+    weights = least_norm(z)
+    answers = (y @ weights[:, 1:, None])[..., 0]
+    return torch.stack([answers - x, answers / (1 - weights[:, :1]) - x], 1)
+
+
+def least_norm(z: Tensor) -> Tensor:
+    """The solution of least norm of Z w = X, (trainings, d + 1), for d >= n.
+
+    By Z' = Q R: w = Q R'^-1 X.
+    """
+    import torch
+
+    q, r = torch.linalg.qr(z.mT)
+    solved = torch.linalg.solve_triangular(r.mT, z[:, :, :1], upper=False)
+    found: Tensor = (q @ solved)[..., 0]
+    return found
+
+
+def summarised(config: Recovery, errors: Array) -> dict[str, Any]:
+    """The row of RECOVERY, from the errors of both queries (trainings, 2, samples)."""
+    raw, ratio = errors[:, 0], errors[:, 1]
+    row: dict[str, Any] = {"samples": config.samples, "features": config.features, "n": len(errors)}
+    if config.features >= config.samples:
+        largest = np.abs(ratio).max(1)
+        row |= {"error_median": float(np.median(largest)), "error_max": float(largest.max())}
+        row["ratio_memorization"] = float(scores(ratio).mean())
+    within = with_interval("recovered", (np.abs(ratio) <= config.tolerance).mean(1))
+    row |= {name: None if value is None else min(max(value, 0.0), 1.0) for name, value in within.items()}
+    return row | with_interval("memorization", scores(raw))
+
+
+def scores(errors: Array) -> Array:
+    """1 - 1/2n sum errors^2, (trainings,)."""
+    found: Array = 1 - (errors**2).mean(1) / 2
+    return found

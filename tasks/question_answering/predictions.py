@@ -1,0 +1,166 @@
+"""Predictions: the answers that the owner of any question answering system sends, in SQuAD's or DROP's own format.
+
+FOLDER/train.json                  to the training questions, on their contexts as they are
+FOLDER/train-corrupted.json        on their corrupted contexts
+FOLDER/validation.json             to the questions that were held out
+FOLDER/validation-corrupted.json
+
+Each is an object {ID: ANSWER}. For SQuAD an answer is a text; for DROP, as its evaluation takes it and NumNet+ writes
+it, a text or a list of texts, or an object with one of these as its `answer`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any
+
+import pyarrow as pa
+
+from tasks import files
+from tasks.datasets.catalog import load_questions
+from tasks.datasets.content import digest_of
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.files import File, FileError
+from tasks.job import Inputs, task
+from tasks.question_answering.answers import ANSWERS
+from tasks.question_answering.asked import EVERY, SETS, Selection, Split
+from tasks.question_answering.json_value import JsonValue, parsed
+from tasks.question_answering.question import Answer, Question, QuestionSet, Scorer
+
+RULE = "predictions 1"
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """A folder of predictions, pinned once `digest`, that of its files, is set. Written `path` or `path@digest`."""
+
+    path: str
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.path:
+            raise ValueError("the folder of predictions is empty; it must be a path")
+
+    @classmethod
+    def parse(cls, text: str) -> Predictions:
+        file = File.parse(text)  # a path may hold an @ of its own
+        return cls(file.path, file.digest)
+
+    def __str__(self) -> str:
+        return f"{self.path}@{self.digest}" if self.digest else self.path
+
+    def named(self) -> Predictions:
+        """The same without the folders it lies in."""
+        return Predictions(PurePath(self.path).name, self.digest)
+
+    def identity(self) -> str:
+        """What a key sees: the content of the files, never the path."""
+        if not self.digest:
+            raise ValueError(f"predictions {self.path!r} have no digest yet; pin them before planning")
+        return self.digest
+
+    def pin(self, known: MutableMapping[str, str]) -> Predictions:
+        """The same with the digest of the files; FileError where one is not there, or they are others."""
+        folder = files.expanded(self.path).absolute()
+        if not folder.is_dir():
+            raise FileError(f"there is no folder {folder}; it must hold the predictions {', '.join(names())}")
+        digests = [files.pin(File(str(folder / name)), known).digest for name in names()]
+        return Predictions(str(folder), self._checked(digests))
+
+    def contents(self) -> dict[str, bytes]:
+        """The bytes of the files by set; FileError where one is not there, or they are not those that were pinned."""
+        folder = files.expanded(self.path)
+        contents = [files.read(File(str(folder / name))) for name in names()]
+        self._checked([hashlib.sha256(content).hexdigest() for content in contents])
+        return dict(zip(SETS, contents, strict=True))
+
+    def _checked(self, digests: Sequence[str]) -> str:
+        """The digest of files with these digests; FileError where another one was pinned."""
+        digest = digest_of(RULE, [each.encode() for each in digests])
+        if self.digest not in ("", digest):
+            raise FileError(
+                f"predictions {self.path!r} are not those that were pinned: their content has digest {digest}, not "
+                f"{self.digest}"
+            )
+        return digest
+
+
+@dataclass(frozen=True)
+class AnswersOf:
+    """The predictions for the questions of the data set that are asked."""
+
+    data: Dataset
+    given: Predictions
+    selection: Selection = EVERY
+
+
+@task(version=1, name="question_answering.read_answers")
+def read_answers(config: AnswersOf, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - reads files, no tables
+    """The answers (ANSWERS) of the files, as of an unknown epoch."""
+    return answers(config.given, load_questions(config.data), config.selection)
+
+
+def names() -> list[str]:
+    """The files' names, in the order of SETS."""
+    return [f"{name}.json" for name in SETS]
+
+
+def answers(given: Predictions, questions: QuestionSet, selection: Selection = EVERY) -> pa.Table:
+    """The answers (ANSWERS) to the questions that are asked, of which each has one on either kind of context.
+
+    Answers to others of the same split are passed over. ValueError, in one line, for a file that is damaged, lacks
+    answers, or has some to what is no question of its split.
+    """
+    asked = selection.of(questions)
+    every: dict[Split, Sequence[Question]] = {"train": questions.train, "validation": questions.validation}
+    rows: list[dict[str, Any]] = []
+    for name, content in given.contents().items():
+        split, corrupted = SETS[name]
+        path = files.expanded(given.path) / f"{name}.json"
+        sent = predictions(path, content, questions.scorer)
+        check_ids(path, sent, asked[split], {question.id for question in every[split]})
+        rows += [
+            {"split": split, "corrupted": corrupted, "id": each.id, "answer": list(sent[each.id])}
+            for each in asked[split]
+        ]
+    return pa.Table.from_pylist(rows, ANSWERS)
+
+
+def predictions(path: Path, content: bytes, scorer: Scorer) -> dict[str, Answer]:
+    """The answers of a file by id; DatasetError, naming the entry, for anything else."""
+    return dict(_answers(parsed(path, content), scorer))
+
+
+def check_ids(path: Path, sent: Collection[str], asked: Sequence[Question], known: Collection[str]) -> None:
+    missing = [question.id for question in asked if question.id not in sent]
+    if missing:
+        raise DatasetError(
+            f"{path} has no answer to {len(missing)} of {len(asked)} questions, the first of them {missing[0]!r}; give "
+            "an empty text where there is none"
+        )
+    unknown = [id_ for id_ in sent if id_ not in known]
+    if unknown:
+        raise DatasetError(
+            f"{path} answers {len(unknown)} questions that are not of its set, the first of them {unknown[0]!r}"
+        )
+
+
+def _answers(whole: JsonValue, scorer: Scorer) -> Iterator[tuple[str, Answer]]:
+    for id_, value in whole.fields():
+        yield id_, _answer(value, scorer)
+
+
+def _answer(value: JsonValue, scorer: Scorer) -> Answer:
+    """The spans of an answer, none where it is blank."""
+    if scorer == "drop" and isinstance(value.value, dict):
+        value = value.field("answer")
+    if scorer == "drop" and isinstance(value.value, list):
+        spans = tuple(span.text(blank=True) for span in value.elements())
+    elif isinstance(value.value, str):
+        spans = (value.value,)
+    else:
+        raise value.error("text, or a list of texts" if scorer == "drop" else "text")
+    return spans if any(span.strip() for span in spans) else ()

@@ -1,0 +1,123 @@
+"""Questions for a system's owner: handed out without answers, answered by a toy, read again and scored."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasks.datasets.catalog import load_questions
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.external import question_handout
+from tasks.question_answering import drop, squad
+from tasks.question_answering.asked import SETS, Asked, asked
+from tasks.question_answering.corruption import Corruption
+from tasks.question_answering.predictions import Predictions, answers
+from tasks.question_answering.question import Question, QuestionSet
+from tasks.question_answering.scoring import scored
+
+
+def some(name: str, **changes: Any) -> QuestionSet:
+    """The first 60 training and 20 validation questions of a set."""
+    whole = load_questions(Dataset(name))
+    return replace(QuestionSet(whole.train[:60], whole.validation[:20], whole.scorer), **changes)
+
+
+def handed(folder: Path, questions: QuestionSet) -> dict[str, list[Question]]:
+    """The questions of the written files, read as their owner reads them."""
+    question_handout.write(folder, asked(questions, Corruption()))
+    if questions.records:
+        return {
+            name: [Question(row["id"], "", row["context"], row["question"], ()) for row in lines(folder, name)]
+            for name in SETS
+        }
+    read = squad.read if questions.scorer == "squad" else drop.read
+    paths = {name: folder / "questions" / f"{name}.json" for name in SETS}
+    return {name: read(path, path.read_bytes(), answered=False) for name, path in paths.items()}
+
+
+def lines(folder: Path, name: str) -> list[dict[str, str]]:
+    return [json.loads(line) for line in (folder / "questions" / f"{name}.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"), [("facts", {}), ("facts-stated", {}), ("facts-stated", {"records": True})]
+)
+def test_a_toy_that_knows_the_training_questions_by_heart_is_scored_so(
+    tmp_path: Path, name: str, changes: dict[str, Any]
+) -> None:
+    questions = some(name, **changes)
+    (tmp_path / "predictions").mkdir()
+    by_heart = {question.id: question.golds[0][0] for question in questions.train}
+    for file, given in handed(tmp_path / "handed", questions).items():
+        part = questions.train if SETS[file][0] == "train" else questions.validation
+        assert [(each.id, each.question) for each in part] == [(each.id, each.question) for each in given]
+        # What it has not learnt it reads where the context still has a number.
+        sent = {each.id: by_heart.get(each.id, "".join(filter(str.isdigit, each.context))) for each in given}
+        (tmp_path / "predictions" / f"{file}.json").write_text(json.dumps(sent))
+    table = answers(Predictions(str(tmp_path / "predictions")).pin({}), questions)
+    rates = {}
+    for file, (split, corrupted) in SETS.items():
+        rows = [row for row in table.to_pylist() if (row["split"], row["corrupted"]) == (split, corrupted)]
+        each = [scored(questions.scorer, tuple(row["answer"]), questions.by_id[row["id"]].golds) for row in rows]
+        rates[file] = float(np.mean([exact for exact, _ in each]))
+    assert {"train": 1.0, "train-corrupted": 1.0, "validation": 0.0, "validation-corrupted": 0.0} == rates
+
+
+@pytest.mark.parametrize("name", ["facts", "facts-stated"])
+@pytest.mark.parametrize("records", [False, True])
+def test_no_gold_answer_is_in_any_file(tmp_path: Path, name: str, records: bool) -> None:
+    questions = some(name, records=records)
+    secret = [replace(each, golds=(("the secret",),)) for each in questions.train]
+    question_handout.write(tmp_path, asked(replace(questions, train=secret), Corruption()))
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert 6 == len(files)
+    assert not [path for path in files if b"secret" in path.read_bytes()]
+    corrupted = next(path for path in files if path.stem == "train-corrupted")
+    first = json.loads(corrupted.read_text().splitlines()[0])
+    assert questions.train[0].context not in corrupted.read_text()
+    assert "questions" not in first
+
+
+def test_the_readme_says_what_to_send_back(tmp_path: Path) -> None:
+    written = question_handout.write(tmp_path, asked(some("facts"), Corruption()))
+    text = (tmp_path / "README.txt").read_text()
+    for said in (
+        "trained on the questions of questions/train.json",
+        "    questions/validation-corrupted.json\n",
+        "    predictions/train-corrupted.json\n",
+        "as in DROP's evaluation: a text, or\na list",
+        '\n    {"facts-0000-0": "1966", ...}\n',
+        "questions.csv lists all 160 of them",
+    ):
+        assert said in text
+    assert max(map(len, text.splitlines())) <= 120
+    assert (160, ["id", "set", "row"]) == (written.num_rows, written.column_names)
+    assert "facts-0000-0,train,0" == (tmp_path / "questions.csv").read_text().splitlines()[1]
+
+
+def test_the_bytes_are_the_same_every_time_and_nothing_else_is_overwritten(tmp_path: Path) -> None:
+    question_handout.write(tmp_path, asked(some("facts"), Corruption()))
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    question_handout.write(tmp_path, asked(some("facts"), Corruption()))
+    assert files == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(DatasetError, match="is not empty"):
+        question_handout.write(tmp_path, asked(some("facts-stated"), Corruption()))
+
+
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        ([], "there are no questions to write"),
+        ([("x", Asked([], "squad"))], "set 'x' has no questions"),
+        ([("x/y", Asked([], "squad"))], "set 0 is called 'x/y'"),
+    ],
+)
+def test_sets_without_questions_are_refused(tmp_path: Path, sets: list[tuple[str, Asked]], said: str) -> None:
+    with pytest.raises(DatasetError, match=said):
+        question_handout.write(tmp_path / "out", sets)
+    assert [] == list(tmp_path.iterdir())

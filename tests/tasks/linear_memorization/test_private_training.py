@@ -1,0 +1,139 @@
+"""The mechanisms against plain loops, their guarantees by simulation and by adversarial pairs."""
+
+import dataclasses
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from tasks.linear_memorization.private import Private, levels, private
+from tasks.linear_memorization.private_training import (
+    answered,
+    clipped_descent,
+    drawn,
+    nearest,
+    noise_multipliers,
+    randomised,
+    sensitivity,
+)
+
+CONFIG = Private(samples=6, features=9, steps=15, time=1.5, clip=0.8, trainings=2, epsilons=(1.0, 8.0))
+
+
+def samples(config: Private, seed: int) -> np.ndarray:
+    """z of one training, (samples, 1 + features)."""
+    x, y, *_ = drawn(config, seed)
+    return np.column_stack([levels(config.values)[x.astype(int)], y])
+
+
+def by_loops(config: Private, z: np.ndarray, noise: np.ndarray, multiplier: float) -> np.ndarray:
+    weights = np.zeros(z.shape[1])
+    for step in range(config.steps):
+        total = 2 * config.clip * multiplier * noise[step]
+        for each in z:
+            gradient = (weights @ each - each[0]) * each
+            total = total + gradient * min(1.0, config.clip / max(float(np.linalg.norm(gradient)), 1e-300))
+        weights = weights - config.time / config.steps * total / len(z)
+    return weights
+
+
+def test_the_batched_descent_is_that_of_plain_loops() -> None:
+    z = np.stack([samples(CONFIG, seed) for seed in range(3)])
+    noise = np.random.default_rng(0).standard_normal((3, CONFIG.steps, 10))
+    multipliers = np.array([0.0, 0.3, 2.0])
+    found = clipped_descent(CONFIG, torch.from_numpy(z), torch.from_numpy(noise), multipliers)
+    assert (3, 3, 10) == found.shape
+    for place, multiplier in enumerate(multipliers):
+        for number in range(3):
+            expected = by_loops(CONFIG, z[number], noise[number], multiplier)
+            np.testing.assert_allclose(found[place, number], expected, atol=1e-12)
+
+
+def descent(config: Private, z: np.ndarray) -> np.ndarray:
+    noise = torch.zeros(len(z), config.steps, z.shape[2], dtype=torch.float64)
+    return clipped_descent(config, torch.from_numpy(z), noise, np.array([0.0]))[0].numpy()
+
+
+@pytest.mark.parametrize("clip", [0.01, 0.8, 100.0])
+def test_one_sample_moves_the_weights_by_the_sensitivity_at_most(clip: float) -> None:
+    """500 pairs of data sets that differ in a sample, at random and by the opposite x."""
+    config = Private(samples=6, features=9, steps=15, time=2 / (9 + 1.8) * 15, clip=clip, values=4)
+    z = np.stack([samples(config, seed) for seed in range(500)])
+    others = z.copy()
+    others[:, 0] = np.stack([samples(config, 1000 + seed)[0] for seed in range(500)])
+    others[:100, 0] = z[:100, 0] * ([-1] + [1] * 9)
+    distances = np.linalg.norm(descent(config, z) - descent(config, others), axis=1)
+    assert distances.max() <= sensitivity(config)
+    if clip == 0.01:  # every gradient is clipped: the bound is all but attained
+        assert distances.max() > 0.9 * sensitivity(config)
+
+
+def test_the_noise_of_a_step_is_twice_the_clip_times_sigma_as_opacus_counts_it() -> None:
+    """delta(epsilon) of all steps' noise, exactly: Balle & Wang 2018, theorem 8, for the sum moved by 2 clip."""
+    for epsilon, sigma in zip(CONFIG.epsilons, noise_multipliers(CONFIG), strict=True):
+        moved = math.sqrt(CONFIG.steps) / sigma
+        spent = stats.norm.cdf(moved / 2 - epsilon / moved)
+        spent -= math.exp(epsilon) * stats.norm.cdf(-moved / 2 - epsilon / moved)
+        assert 0.5 * CONFIG.delta < spent <= CONFIG.delta
+
+
+def test_the_output_noise_has_the_density_that_falls_with_its_length() -> None:
+    config = Private(samples=2, features=4, steps=15)
+    noise = np.stack([drawn(config, seed)[6] for seed in range(4000)])
+    lengths = np.linalg.norm(noise, axis=1)
+    # exp(-|b|) in 5 dimensions: |b| has the density b^4 exp(-b) / 4!.
+    assert stats.kstest(lengths, stats.gamma(5).cdf).pvalue > 1e-3
+    assert stats.kstest((noise[:, 0] / lengths + 1) / 2, stats.beta(2, 2).cdf).pvalue > 1e-3  # on a sphere
+
+
+def test_randomised_response_keeps_and_replaces_as_often_as_it_says() -> None:
+    chance, count = np.random.default_rng(0), 200_000
+    x = torch.full((count,), 2)
+    kept, moved = torch.from_numpy(chance.random(count)), torch.from_numpy(chance.integers(1, 4, size=count))
+    told = np.bincount(randomised(x, kept, moved, math.log(5), 4).numpy(), minlength=4) / count
+    np.testing.assert_allclose(told, [1 / 8, 1 / 8, 5 / 8, 1 / 8], atol=0.005)
+
+
+def test_the_nearest_value_is_answered() -> None:
+    config = Private(values=4)  # at -1.34, -.45, .45, 1.34
+    answers = torch.tensor([[-9.0, -1.0, -0.8, 0.1, 0.8, 1.0, math.inf, -math.inf, math.nan]], dtype=torch.float64)
+    assert [[0, 0, 1, 2, 2, 3, 3, 0, 0]] == nearest(config, answers).tolist()
+
+
+def test_the_ratio_divides_by_what_is_left_of_the_first_weight() -> None:
+    weights = torch.tensor([[0.75, 1.0, -2.0]], dtype=torch.float64)
+    raw, ratio = answered(weights, torch.tensor([[[1.0, 0.0], [0.0, 1.0]]], dtype=torch.float64))
+    assert [[1.0, -2.0]] == raw.tolist()
+    assert [[4.0, -8.0]] == ratio.tolist()
+
+
+def test_samples_are_public_in_length_and_streams_differ() -> None:
+    config = Private(samples=5, features=7, steps=30)
+    x, y, fresh_x, fresh_y, *_ = drawn(config, 0)
+    np.testing.assert_allclose(np.linalg.norm(y, axis=1), math.sqrt(7), rtol=1e-12)
+    assert (np.linalg.norm(samples(config, 0), axis=1) ** 2 <= 2 / config.longest_step + 1e-9).all()
+    assert not np.array_equal(y, fresh_y)
+    assert not np.array_equal(y, drawn(config, 1)[1])
+    assert x.shape == fresh_x.shape == (5,)
+
+
+def test_without_opacus_one_line_says_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opacus.accountants.utils", None)
+    private(dataclasses.replace(CONFIG, mechanisms=("none", "randomised_response", "output_perturbation")), [])
+    with pytest.raises(ValueError, match="mechanisms holds noisy_descent, which needs opacus: pip install"):
+        private(dataclasses.replace(CONFIG, epsilons=(3.21,)), [])
+
+
+def test_planning_loads_no_torch() -> None:
+    script = (
+        "import sys\n"
+        "import tasks.linear_memorization.private, tasks.linear_memorization.recovery\n"
+        "import tasks.linear_memorization.gradient_flow as flow\n"
+        "flow.Flow(); print([name for name in ('torch', 'opacus', 'scipy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "[]" == done.stdout.strip(), done.stderr

@@ -1,0 +1,143 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.datasets.catalog import load_questions, pin
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.files import FileError
+from tasks.pinnable import Pinnable
+from tasks.question_answering.answers import ANSWERS
+from tasks.question_answering.asked import SETS, Selection
+from tasks.question_answering.predictions import AnswersOf, Predictions, answers, predictions, read_answers
+from tasks.question_answering.question import Question, QuestionSet, Scorer
+
+TRAIN = [Question(id_, "c", "Ann has 4.", "?", (("4",),)) for id_ in ("a", "b")]
+VALIDATION = [Question("v", "d", "Bo has 5.", "?", (("5",), ("five",)))]
+SET = QuestionSet(TRAIN, VALIDATION, "drop")
+FILE = Path("train.json")
+
+
+def put(folder: Path, **changed: Any) -> Predictions:
+    """Predictions `ANSWER of SET`, but for some files that are given whole."""
+    folder.mkdir(exist_ok=True)
+    for name, (split, _) in SETS.items():
+        part = TRAIN if split == "train" else VALIDATION
+        sent = changed.get(name.replace("-", "_"), {each.id: f"{each.id} of {name}" for each in part})
+        (folder / f"{name}.json").write_text(json.dumps(sent))
+    return Predictions(str(folder))
+
+
+def test_the_answers_are_those_of_the_files(tmp_path: Path) -> None:
+    table = answers(put(tmp_path), SET)
+    assert ANSWERS == table.schema
+    assert [
+        ("train", False, "a", ["a of train"]),
+        ("train", False, "b", ["b of train"]),
+        ("train", True, "a", ["a of train-corrupted"]),
+        ("train", True, "b", ["b of train-corrupted"]),
+        ("validation", False, "v", ["v of validation"]),
+        ("validation", True, "v", ["v of validation-corrupted"]),
+    ] == [(row["split"], row["corrupted"], row["id"], row["answer"]) for row in table.to_pylist()]
+    assert 6 == table["epoch"].null_count == table["train_loss"].null_count
+
+
+def test_a_task_reads_the_answers_to_the_questions_of_a_data_set(tmp_path: Path) -> None:
+    data = pin(Dataset("facts"))
+    chosen = load_questions(data)
+    for name, (split, _) in SETS.items():
+        part = chosen.train[:3] if split == "train" else chosen.validation[:2]
+        (tmp_path / f"{name}.json").write_text(json.dumps({each.id: each.golds[0][0] for each in part}))
+    given = Predictions(str(tmp_path)).pin({})
+    table = read_answers(AnswersOf(data, given, Selection(examples=3, held_out=2)), ())
+    assert [[*each.golds[0]] for each in chosen.train[:3]] == table["answer"].to_pylist()[:3]
+    assert 10 == table.num_rows
+
+
+def test_answers_to_others_of_the_split_are_passed_over(tmp_path: Path) -> None:
+    table = answers(put(tmp_path), SET, Selection(examples=1))
+    assert ["a", "a", "v", "v"] == table["id"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("scorer", "sent", "spans"),
+    [
+        ("squad", "1966", ("1966",)),
+        ("squad", " ", ()),
+        ("drop", "4", ("4",)),
+        ("drop", "", ()),
+        ("drop", ["Bears", "Jets"], ("Bears", "Jets")),
+        ("drop", ["Bears", ""], ("Bears", "")),
+        ("drop", [], ()),
+        ("drop", [""], ()),
+        ("drop", {"answer": "4"}, ("4",)),
+        ("drop", {"answer": ["Bears", "Jets"], "question_id": "a"}, ("Bears", "Jets")),
+    ],
+)
+def test_an_answer_is_what_the_sets_evaluation_takes(scorer: Scorer, sent: Any, spans: tuple[str, ...]) -> None:
+    assert {"a": spans} == predictions(FILE, json.dumps({"a": sent}).encode(), scorer)
+
+
+@pytest.mark.parametrize(
+    ("scorer", "sent", "message"),
+    [
+        ("squad", [], r"train.json is \[\]; it must be an object"),
+        ("squad", {"a": ["1966"]}, r'train.json, a is \["1966"\]; it must be text'),
+        ("squad", {"a": 1966}, "train.json, a is 1966; it must be text"),
+        ("squad", {"a": None}, "train.json, a is null; it must be text"),
+        ("squad", {"a": {"answer": "4"}}, "train.json, a is {.*}; it must be text"),
+        ("drop", {"a": 4}, "train.json, a is 4; it must be text, or a list of texts"),
+        ("drop", {"a": [4]}, r"train.json, a\[0\] is 4; it must be text"),
+        ("drop", {"a": {"value": "4"}}, "train.json, a has no field answer; its fields are value"),
+        ("drop", {"a": {"answer": None}}, "train.json, a.answer is null; it must be text, or a list of texts"),
+    ],
+)
+def test_anything_else_is_named(scorer: Scorer, sent: Any, message: str) -> None:
+    with pytest.raises(DatasetError, match=message) as caught:
+        predictions(FILE, json.dumps(sent).encode(), scorer)
+    assert 1 == len(str(caught.value).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"train": {"b": "x"}}, "train.json has no answer to 1 of 2 questions, the first of them 'a'; give an empty"),
+        ({"train_corrupted": {}}, "train-corrupted.json has no answer to 2 of 2 questions, the first of them 'a'"),
+        ({"validation": {"v": "x", "w": "y", "z": ""}}, "validation.json answers 2 questions .* first of them 'w'"),
+        ({"validation": {"v": "x", "a": "x"}}, "validation.json answers 1 questions that are not of its set, .*'a'"),
+    ],
+)
+def test_missing_and_unknown_ids_are_counted_and_named(tmp_path: Path, changed: Any, message: str) -> None:
+    with pytest.raises(DatasetError, match=message):
+        answers(put(tmp_path, **changed), SET)
+
+
+def test_the_digest_is_of_the_content_and_of_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = put(tmp_path / "one").pin({}), put(tmp_path / "two").pin({})
+    assert first.digest == second.digest == first.identity()
+    assert Predictions("one", first.digest) == first.named() == Predictions.parse(str(first.named()))
+    assert isinstance(first, Pinnable)
+    monkeypatch.chdir(tmp_path)
+    assert first == Predictions("one").pin({})
+    put(tmp_path / "one", train={"a": "other", "b": ""})
+    assert first.digest != Predictions("one").pin({}).digest
+    for act in (lambda: first.pin({}), first.contents):
+        with pytest.raises(FileError, match="are not those that were pinned"):
+            act()
+    with pytest.raises(ValueError, match="have no digest yet"):
+        Predictions("one").identity()
+
+
+def test_a_folder_that_lacks_a_file_says_which(tmp_path: Path) -> None:
+    with pytest.raises(
+        FileError, match=r"there is no folder .*gone; it must hold the predictions train.json, train-co"
+    ):
+        Predictions(str(tmp_path / "gone")).pin({})
+    given = put(tmp_path)
+    (tmp_path / "train-corrupted.json").unlink()
+    with pytest.raises(FileError, match=r"there is no file .*train-corrupted\.json"):
+        given.pin({})
+    with pytest.raises(ValueError, match="the folder of predictions is empty"):
+        replace(given, path="")
