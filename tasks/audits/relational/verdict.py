@@ -107,8 +107,8 @@ def silent(config: Relational, rows: Rows) -> Iterator[str]:
     """How much more often a model that is asked here is silent where contexts are corrupted."""
     if config.given is None and refused(rows) > REFUSES:
         yield (
-            f"Of the held-out questions {100 * refused(rows):.0f} % more go unanswered once their contexts are corrupted, "
-            "as by a model that reads: there is nothing to be read."
+            f"Of the held-out questions {100 * refused(rows):.0f} % more go unanswered once their contexts are "
+            "corrupted, as by a model that reads: there is nothing to be read."
         )
 
 
