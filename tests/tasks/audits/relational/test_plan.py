@@ -31,6 +31,13 @@ def of(config: Relational, name: str) -> dict[str, Job]:
     return {key: job for key, job in below.jobs.items() if marks(job.function).name == name}
 
 
+def reads(config: Relational) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
+    """The keys of the scores, and of those that are read by the measures made of them."""
+    below = Plan.below(plan(config))
+    read = {name: tuple(below.inputs[below.roots[name][0]]) for name in ("memorization", "questions")}
+    return tuple(below.roots["scores"]), read
+
+
 def only(root: Any) -> Job:
     assert isinstance(root, Job)
     return root
@@ -55,12 +62,9 @@ def test_a_training_in_links_ends_with_the_config_of_the_unbroken_one() -> None:
 
 
 def test_the_questions_are_those_of_the_last_links_and_memorization_of_all() -> None:
-    roots = plan(HERE)
-    scores = roots["scores"]
-    assert isinstance(scores, tuple)
+    scores, read = reads(HERE)
     assert 6 == len(scores)
-    assert scores == only(roots["memorization"]).inputs
-    assert (scores[2], scores[5]) == only(roots["questions"]).inputs
+    assert {"memorization": scores, "questions": (scores[2], scores[5])} == read
 
 
 def test_the_summary_reads_what_was_made_of_scores_and_not_these() -> None:
@@ -73,8 +77,8 @@ def test_given_answers_are_read_and_nothing_is_trained() -> None:
     assert {} == of(config, "language_models.fine_tune")
     (read,) = of(config, "question_answering.read_answers").values()
     assert (THEIRS, FACTS, config.selection) == (read.config.given, read.config.data, read.config.selection)
-    roots = plan(config)
-    assert roots["scores"] == only(roots["questions"]).inputs == only(roots["memorization"]).inputs
+    scores, read = reads(config)
+    assert {"memorization": scores, "questions": scores} == read
 
 
 def test_the_linear_model_needs_neither_data_nor_model() -> None:
