@@ -65,9 +65,7 @@ def table(*rows: Sequence[Row]) -> pa.Table:
 def counted(train: tuple[int, int], validation: tuple[int, int], **more: Any) -> pa.Table:
     """So many of so many corrupted contexts of either part are answered rightly; each has one question."""
     parts = {"train": train, "validation": validation}
-    return table(
-        *(scored(name, [1.0] * right + [0.0] * (of - right), **more) for name, (right, of) in parts.items())
-    )
+    return table(*(scored(name, [1.0] * right + [0.0] * (of - right), **more) for name, (right, of) in parts.items()))
 
 
 def measured(*scores: pa.Table, resamples: int = 200, seed: int = 0) -> pa.Table:
@@ -102,9 +100,7 @@ def drawn(
     return table(*(chance(rng, split, count, rate, alike, noise) for split, count, rate in parts))
 
 
-def chance(
-    rng: np.random.Generator, split: str, count: int, rate: float, alike: float, noise: float
-) -> list[Row]:
+def chance(rng: np.random.Generator, split: str, count: int, rate: float, alike: float, noise: float) -> list[Row]:
     asked = list(of_contexts(split, count))
     scale = 1 / alike - 1
     of = np.concatenate([[number] * len(each) for number, each in enumerate(asked)])

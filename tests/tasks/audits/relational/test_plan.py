@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -127,9 +128,19 @@ def test_an_owner_is_handed_both_parts_on_both_kinds_of_context() -> None:
 
 
 def test_predictions_of_others_are_pinned_by_what_they_say(tmp_path: Path) -> None:
-    for name in ("train", "train-corrupted", "validation", "validation-corrupted"):
-        (tmp_path / f"{name}.json").write_text("{}")
+    for name, handed in probes(HERE):
+        (tmp_path / f"{name}.json").write_text(json.dumps({each.id: "7" for each in handed.questions}))
     pinned = Predictions(str(tmp_path)).pin({})
     moved = replace(pinned, path="elsewhere")
     keys = [set(of(replace(HERE, given=each), "relational.score")) for each in (pinned, moved, THEIRS)]
     assert keys[0] == keys[1] != keys[2]
+
+
+def test_predictions_that_lack_answers_are_refused_before_anything_is_planned(tmp_path: Path) -> None:
+    for name in dict(probes(HERE)):
+        (tmp_path / f"{name}.json").write_text("{}")
+    config = replace(HERE, given=Predictions(str(tmp_path)).pin({}))
+    with pytest.raises(ValueError, match="has no answer to 60 of 60 questions, the first of them 'facts-0000-0'"):
+        plan(config)
+    with pytest.raises(ValueError, match="examples is 9999; the data has 3000 such questions"):
+        plan(replace(HERE, examples=9999))

@@ -16,8 +16,10 @@ from tasks.audits.relational.config import Relational
 from tasks.audits.relational.presets import LINEAR, PRESETS, QUICKSTART
 from tasks.audits.relational.verdict import ADEQUATE, ERROR, LIMITS, REFUSES, verdict
 from tasks.question_answering.corruption import Corruption
+from tasks.question_answering.predictions import Predictions
 from tasks.schemas import SUMMARY
-from tests.tasks.audits.relational.made_up import counted, drawn, judged, measured, scored, table
+from tests.support.calibration import bounds
+from tests.tasks.audits.relational.made_up import counted, drawn, judged, measured, questions, scored, table
 
 NULL = PRESETS["null"]
 assert isinstance(NULL, Relational)
@@ -63,15 +65,25 @@ def silent(share: float, of: float = 0.0, right: float = 0.0) -> pa.Table:
     return table(scored("train", [1.0] * 30 + [0.0] * 70), rows)
 
 
+GIVEN = replace(QUICKSTART, given=Predictions("theirs"))
+
+
 def test_an_owner_who_leaves_corrupted_questions_unanswered_is_not_judged() -> None:
-    found = judged(silent(0.4))
+    found = judged(silent(0.4), config=GIVEN)
     assert "not judged" == found.answer
     assert "Not judged: with the digits taken out" in found.sentence
     assert "40 % more of the held-out questions go unanswered once their contexts are corrupted" in found.sentence
-    assert "memorised" == judged(silent(REFUSES - 0.01)).answer
-    assert "not judged" == judged(silent(REFUSES + 0.01)).answer
+    assert "memorised" == judged(silent(REFUSES - 0.01), config=GIVEN).answer
+    assert "not judged" == judged(silent(REFUSES + 0.01), config=GIVEN).answer
     # A model that is as silent on whole contexts is judged.
-    assert "memorised" == judged(silent(0.4, of=0.4)).answer
+    assert "memorised" == judged(silent(0.4, of=0.4), config=GIVEN).answer
+
+
+def test_a_model_that_is_asked_here_is_judged_silent_or_not_and_its_silence_is_told() -> None:
+    found = judged(silent(0.4))
+    assert "memorised" == found.answer
+    assert "Of the held-out questions 40 % more go unanswered once their contexts are corrupted" in found.sentence
+    assert "unanswered" not in judged(silent(REFUSES - 0.01)).sentence
 
 
 def test_a_model_that_has_learnt_nothing_is_warned_of() -> None:
@@ -107,8 +119,7 @@ def test_the_published_m_is_told_where_it_is_another() -> None:
     ],
 )
 def test_what_is_taken_out_says_which_questions_decide(corruption: Corruption, what: str, numeric: bool) -> None:
-    train = [*scored("train", [1.0] * 30), *scored("train", [0.0] * 30, ids=[f"facts-{at}" for at in range(30)])]
-    names = sorted({row["id"] for row in scored("train", [0.0] * 60)} - {row["id"] for row in train})
+    names = [question.id for question in questions("train")[30:60]]
     train = [*scored("train", [1.0] * 30), *scored("train", [0.0] * 30, ids=names, numeric=False)]
     config = replace(QUICKSTART, corruption=corruption)
     found = judged(table(train, scored("validation", [0.0] * 60)), config=config, about=About("all"))
@@ -141,3 +152,27 @@ def answers(
         said: Verdict = judged(drawn(rng, contexts, rates, noise=noise), seed=run)
         found[said.answer] += 1
     return found
+
+
+# Rates under the null and of cheats: what was measured is written into the docstrings.
+
+
+@pytest.mark.parametrize("contexts", [(60, 20), (150, 50)])
+def test_of_models_that_memorise_nothing_few_are_called_so(contexts: tuple[int, int]) -> None:
+    """PLACEHOLDER"""
+    found = answers(400, contexts, (0.1, 0.1), seed=sum(contexts))
+    assert found["memorised"] <= bounds(0.025, 400)[1]
+
+
+@pytest.mark.slow  # 50 audits of 400 contexts each
+@pytest.mark.parametrize(("noise", "least", "most"), [(0.0, 50, 50), (0.5, 45, 50), (0.7, 0, 50), (0.9, 0, 25)])
+def test_noise_in_place_of_answers_hides_memory_where_most_answers_are_noise(
+    noise: float, least: int, most: int
+) -> None:
+    """PLACEHOLDER"""
+    assert least <= answers(50, (300, 100), (0.3, 0.05), noise, seed=3)["memorised"] <= most
+
+
+def test_a_model_that_knows_many_answers_without_having_seen_them_is_not_accused() -> None:
+    """PLACEHOLDER"""
+    assert answers(100, (150, 50), (0.6, 0.6), seed=4)["memorised"] <= bounds(0.025, 100)[1]

@@ -25,9 +25,7 @@ def row(found: pa.Table, score: str = "exact_match", golds: str = "one", asked: 
     assert MEMORIZATION == found.schema
     name = (at, asked, score, golds)
     (only,) = [
-        each
-        for each in found.to_pylist()
-        if (each["epoch"], each["questions"], each["score"], each["golds"]) == name
+        each for each in found.to_pylist() if (each["epoch"], each["questions"], each["score"], each["golds"]) == name
     ]
     return only
 

@@ -16,7 +16,13 @@ from tasks.question_answering.answers import ANSWERS
 from tests.tasks.audits.relational.made_up import FACTS, questions
 
 ASKED = [
-    {"id": "a", "context": "It has 4 doors.", "question": "How many?", "answers": ["4", "four doors"], "split": "train"},
+    {
+        "id": "a",
+        "context": "It has 4 doors.",
+        "question": "How many?",
+        "answers": ["4", "four doors"],
+        "split": "train",
+    },
     {"id": "b", "context": "It is red.", "question": "Which?", "answers": ["red"], "split": "validation"},
     {"id": "c", "context": "It is red.", "question": "How?", "answers": ["the red", "9 blue"], "split": "validation"},
 ]
