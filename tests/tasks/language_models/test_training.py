@@ -68,9 +68,9 @@ def test_the_first_questions_are_trained_on_and_asked_and_numeric_ones_alone_whe
 
     assert ["q0", "q1", "q2", "q3", "q4", "q12", "q13", "q14"] == asked(examples=5, held_out=3)
     assert ["q0", "q1", "q2", "q4", "q12", "q13", "q14"] == asked(examples=5, held_out=3, numeric=True)
-    with pytest.raises(ValueError, match="examples is 13; made has 12 such questions"):
+    with pytest.raises(ValueError, match="examples is 13; the data has 12 such questions"):
         asked(examples=13)
-    with pytest.raises(ValueError, match="held_out is 5; made has 4 such questions"):
+    with pytest.raises(ValueError, match="held_out is 5; the data has 4 such questions"):
         asked(held_out=5)
 
 
@@ -91,7 +91,7 @@ def test_corrupted_contexts_are_what_is_asked() -> None:
 
     setting = config()
     model = ready(setting, QUESTIONS.train, CPU)
-    asking = Asking(setting, model, QUESTIONS.train, QUESTIONS.validation, "squad")
+    asking = Asking(setting, model, QUESTIONS)
     texts = {key: text.strip() for key, text in zip(asking.asked, model.texts(asking.prompts), strict=True)}
     first = QUESTIONS.train[0]
     assert f"question: {first.question} context: {first.context}" == texts["train", False, "q0"]
