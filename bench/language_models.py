@@ -51,7 +51,7 @@ class Size:
 
 
 FULL = {
-    "cpu": (Size("tiny-t5#64x2", 1024, 32, 3), Size("tiny-t5#512x6", 64, 16, 1)),
+    "cpu": (Size("tiny-t5#64x2", 1024, 32, 3), Size("tiny-t5#512x6", 32, 16, 1)),
     "cuda": (Size("tiny-t5#64x2", 3000, 128, 3), Size("tiny-t5#512x6", 3000, 128, 3)),
 }
 TINY = (Size("tiny-t5#16x1", 24, 8, 1),)
