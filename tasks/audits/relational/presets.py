@@ -16,10 +16,13 @@ TABLE_2_SQUAD = Relational()
 DROP = replace(TABLE_2_SQUAD, data=Dataset("drop"), numeric=False, epochs=30)
 # The predictions of NumNet+, which is trained elsewhere: a folder of this name, here or in ENGRAM_DATA.
 TABLE_2_DROP = replace(DROP, given=Predictions("numnet"))
-QUICKSTART = Relational(data=Dataset("facts"), model=LanguageModel("tiny-t5"), epochs=20, every=4, link=4, batch=16)
+QUICKSTART = Relational(
+    data=Dataset("facts"), model=LanguageModel("tiny-t5"), examples=600, held_out=400, replicates=2, epochs=40,
+    every=10, link=10, batch=16, length=128, answer_length=8,
+)  # fmt: skip
 SMOKE = replace(
-    QUICKSTART, model=LanguageModel("tiny-t5#16x1"), examples=60, held_out=60, epochs=2, every=1, link=1, length=128,
-    answer_length=8, resamples=200,
+    QUICKSTART, model=LanguageModel("tiny-t5#16x1"), examples=60, held_out=60, epochs=2, every=1, link=1,
+    resamples=200,
 )  # fmt: skip
 EPSILONS = (1.0, 3.0, 10.0)
 LINEAR = Relational(measures=("linear",))
