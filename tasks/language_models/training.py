@@ -17,6 +17,7 @@ from tasks import checkpoints, compute_context, hardware
 from tasks.language_models import training_states
 from tasks.language_models.batches import batches, of_one_size, partners
 from tasks.language_models.fine_tuning import FineTuning
+from tasks.language_models.language_model import TINY_RULE
 from tasks.language_models.pretrained import drawn_from, quiet, ready
 from tasks.language_models.sequence_model import SequenceModel, Tokens
 from tasks.language_models.texts import answer_of, answer_text
@@ -112,7 +113,10 @@ class Training:
     def run(self, asking: Asking, index: int) -> pa.Table:
         """Train all epochs, asking after some; the rows are ANSWERS."""
         config = self.config
-        state = training_states.nearest(index, identity(config), latest(config), self._shapes())
+        # The noise of a private training goes by its length: none goes on from the state of another.
+        linked = config.privacy is None
+        named = identity(config)
+        state = training_states.nearest(index, named, latest(config), self._shapes()) if linked else None
         losses = [] if state is None else list(state.losses)
         if state is not None:
             self._continue_from(state)
@@ -124,8 +128,8 @@ class Training:
             seconds += time.perf_counter() - began
             if epoch in config.asked:
                 rows += asking.rows(epoch, losses[-1])
-        if checkpoints.wanted(index):
-            checkpoints.leave(index, training_states.packed(self._state(losses), identity(config)))
+        if linked and checkpoints.wanted(index):
+            checkpoints.leave(index, training_states.packed(self._state(losses), named))
         rate = round((self.steps - before) / max(seconds, 1e-9), 1)
         continued = {} if state is None else {"continued_from": len(state.losses)}
         compute_context.note(way="loop", stack=1, steps_per_second=rate, **continued)
@@ -221,7 +225,7 @@ def adafactor(weights: Sequence[Tensor], learning_rate: float) -> Any:
 def identity(config: FineTuning) -> str:
     """What a state calls its training: everything that bears on it except its length and what is asked."""
     same = replace(config, epochs=1, recorded=(), held_out=0, numeric=False, corruption=Corruption())
-    return f"fine-tuning 1: {same}"
+    return f"fine-tuning 1: {same} {TINY_RULE if config.model.tiny else ''}"
 
 
 def latest(config: FineTuning) -> int:
