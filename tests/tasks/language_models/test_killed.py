@@ -11,7 +11,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store, open_store
 from tests.support.shell import Here, Shell
 
-FIELDS = ("--preset", "smoke", "examples=120", "epochs=6", "every=1", "--address", "none")
+FIELDS = ("--preset", "smoke", "examples=120", "replicates=1", "epochs=6", "every=1", "--address", "none")
 RUN = ("run", "relational", *FIELDS)
 
 
