@@ -179,10 +179,10 @@ def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, 
     ("files", "says"),
     [
         ({}, "there is no file "),
-        ({name: "[1, 2]" for name in SETS}, "train.json"),
-        ({name: "{nonsense" for name in SETS}, "train.json"),
-        ({name: '{"x": 3}' for name in SETS}, "train.json"),
-        ({name: "{}" for name in SETS}, "has no answer to 48 of 48 questions"),
+        (dict.fromkeys(SETS, "[1, 2]"), "train.json"),
+        (dict.fromkeys(SETS, "{nonsense"), "train.json"),
+        (dict.fromkeys(SETS, '{"x": 3}'), "train.json"),
+        (dict.fromkeys(SETS, "{}"), "has no answer to 48 of 48 questions"),
     ],
 )
 def test_predictions_that_say_something_else_are_refused_in_a_line(
