@@ -30,7 +30,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Here:
 
 def handed(folder: Path, form: str) -> Mapping[str, list[tuple[str, str]]]:
     """The ids and contexts of the sets that an owner was handed, in DROP's format or as records."""
-    found = {}
+    found, folder = {}, folder / "questions"
     for name in SETS:
         if form == "records":
             rows = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
@@ -159,9 +159,9 @@ def test_the_smoke_preset_ends_with_an_answer_and_a_page(here: Here) -> None:
         (("data=digits",), 1, "holds images and no questions"),
         (("data=records:gone.jsonl",), 1, "no file "),
         (("data=squad",), 1, "squad"),
-        (("examples=9999",), 1, "examples is 9999; the data has 3000 such questions"),
-        (("accumulate=3",), 1, "accumulate is 3; it must divide batch, which is 16"),
-        (("length=4",), 1, "length is 4; it must be at least 8"),
+        (("examples=9999",), 2, "examples is 9999; the data has 3000 such questions"),
+        (("accumulate=3",), 2, "accumulate is 3; it must divide batch, which is 16"),
+        (("length=4",), 2, "length is 4; it must be at least 8"),
         (("given=gone",), 1, "there is no folder "),
         (("linear.sizes=[[0, 3]]", "measures=linear"), 2, "it must be pairs of samples and features, each at least 1"),
         (("epoch=3",), 2, "did you mean 'epochs'?"),
@@ -179,10 +179,10 @@ def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, 
     ("files", "says"),
     [
         ({}, "there is no file "),
-        ({name: "[1, 2]" for name in SETS}, "train.json"),
-        ({name: "{nonsense" for name in SETS}, "train.json"),
-        ({name: '{"x": 3}' for name in SETS}, "train.json"),
-        ({name: "{}" for name in SETS}, "has no answer to 48 of 48 questions"),
+        (dict.fromkeys(SETS, "[1, 2]"), "train.json"),
+        (dict.fromkeys(SETS, "{nonsense"), "train.json"),
+        (dict.fromkeys(SETS, '{"x": 3}'), "train.json"),
+        (dict.fromkeys(SETS, "{}"), "has no answer to 48 of 48 questions"),
     ],
 )
 def test_predictions_that_say_something_else_are_refused_in_a_line(

@@ -1,4 +1,4 @@
-"""What is drawn of relational's tables, that the words beside it have the tables' numbers, and whose texts are shown."""
+"""What is drawn of relational's tables, that the words beside it have their numbers, and whose texts are shown."""
 
 from __future__ import annotations
 

@@ -69,10 +69,10 @@ def total(table: pa.Table) -> float:
 @pytest.mark.parametrize(
     ("function", "version", "computed", "rows", "expected"),
     [
-        (score, 1, of_score, 264, 0.0),
-        (memorization, 1, of_memorization, 8, 0.0),
-        (questions, 1, of_questions, 66, 0.0),
-        (summary, 1, of_all, 18, 0.0),
+        (score, 1, of_score, 268, 2187.0),
+        (memorization, 1, of_memorization, 8, 549.3921051),
+        (questions, 1, of_questions, 66, 296.0),
+        (summary, 1, of_all, 23, 59.48772463),
     ],
 )
 def test_a_task_computes_what_its_version_says(
