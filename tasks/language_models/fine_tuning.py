@@ -119,11 +119,12 @@ def fine_tune_many(
     """
     from tasks.datasets.catalog import load_questions
     from tasks.language_models.training import fine_tuned
+    from tasks.training.members import TrainingError
 
     for index, config in enumerate(configs):
         try:
             yield index, fine_tuned(config, load_questions(config.data), index)
-        except ValueError as error:
+        except (TrainingError, ValueError) as error:
             yield index, error
 
 

@@ -67,7 +67,7 @@ def answered(config: Relational, rows: Rows, m: Row) -> tuple[Answer, str]:
     """The answer, and what is added to the evidence."""
     if config.given is not None and refused(rows) > REFUSES:
         return NOT_JUDGED, (
-            f"; but {refused(rows):.0%} more of the held-out questions go unanswered once their contexts are "
+            f"; but {100 * refused(rows):.0f} % more of the held-out questions go unanswered once their contexts are "
             "corrupted, and a model that is silent cannot be judged"
         )
     if m["low"] > 0:
