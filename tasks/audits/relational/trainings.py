@@ -13,6 +13,7 @@ from tasks.files import FileError
 from tasks.job import Job
 from tasks.language_models.fine_tuning import FineTuning, fine_tune, up_to
 from tasks.question_answering.predictions import AnswersOf, answers, read_answers
+from tasks.question_answering.question import redrawn
 from tasks.training.chains import chain
 
 
@@ -51,10 +52,17 @@ def check(config: Relational) -> None:
     Predictions that have gone since they were pinned pass, since what is stored of the run can still be looked at.
     """
     questions = load_questions(config.data)
+    seed = parts(config)
+    questions = questions if seed is None else redrawn(questions, seed)
     config.selection.of(questions)
     if config.given is not None:
         with suppress(FileError):
             answers(config.given, questions, config.selection)
+
+
+def parts(config: Relational) -> int | None:
+    """The seed by which contexts are parted; None where they are as the data set has them."""
+    return seeds.derive(config.seed, "parts") if config.split == "drawn" else None
 
 
 def asked(config: Relational) -> Iterator[Asked]:
@@ -72,6 +80,7 @@ def training(config: Relational, replicate: int) -> FineTuning:
         corruption=config.corruption,
         examples=config.examples,
         held_out=config.held_out,
+        parts=parts(config),
         numeric=config.numeric,
         relation=config.relation,
         adaptation=config.adaptation,

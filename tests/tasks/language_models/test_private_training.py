@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from tasks import checkpoints
+from tasks.checkpoints import Link
 from tasks.language_models.pretrained import ready
 from tasks.language_models.private_training import PrivateTraining
 from tasks.language_models.training import fine_tuned
@@ -80,6 +82,14 @@ def test_a_private_training_answers_and_is_the_same_each_time(fields: dict[str, 
     assert 64 == table.num_rows
     assert table.equals(fine_tuned(setting, QUESTIONS))
     assert table.column("train_loss").null_count == 32
+
+
+def test_a_private_training_goes_on_from_no_state_and_leaves_none() -> None:
+    setting = config(privacy=Privacy(8.0))
+    left: list[bytes] = []
+    with checkpoints.under([Link(lambda: pytest.fail("it was asked for a state"), left.append)]):
+        fine_tuned(setting, QUESTIONS)
+    assert [] == left
 
 
 def test_noise_hinders_learning() -> None:

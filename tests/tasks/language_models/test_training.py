@@ -17,7 +17,8 @@ import torch
 
 from tasks import checkpoints, compute_context
 from tasks.checkpoints import Link
-from tasks.language_models.fine_tuning import FineTuning, fine_tune, up_to
+from tasks.datasets.dataset import Dataset
+from tasks.language_models.fine_tuning import FineTuning, fine_tune, fine_tune_many, up_to
 from tasks.language_models.pretrained import ready
 from tasks.language_models.training import Training, adafactor, fine_tuned
 from tasks.language_models.training_states import packed, unpacked
@@ -68,9 +69,9 @@ def test_the_first_questions_are_trained_on_and_asked_and_numeric_ones_alone_whe
 
     assert ["q0", "q1", "q2", "q3", "q4", "q12", "q13", "q14"] == asked(examples=5, held_out=3)
     assert ["q0", "q1", "q2", "q4", "q12", "q13", "q14"] == asked(examples=5, held_out=3, numeric=True)
-    with pytest.raises(ValueError, match="examples is 13; made has 12 such questions"):
+    with pytest.raises(ValueError, match="examples is 13; the data has 12 such questions"):
         asked(examples=13)
-    with pytest.raises(ValueError, match="held_out is 5; made has 4 such questions"):
+    with pytest.raises(ValueError, match="held_out is 5; the data has 4 such questions"):
         asked(held_out=5)
 
 
@@ -91,7 +92,7 @@ def test_corrupted_contexts_are_what_is_asked() -> None:
 
     setting = config()
     model = ready(setting, QUESTIONS.train, CPU)
-    asking = Asking(setting, model, QUESTIONS.train, QUESTIONS.validation, "squad")
+    asking = Asking(setting, model, QUESTIONS)
     texts = {key: text.strip() for key, text in zip(asking.asked, model.texts(asking.prompts), strict=True)}
     first = QUESTIONS.train[0]
     assert f"question: {first.question} context: {first.context}" == texts["train", False, "q0"]
@@ -211,6 +212,17 @@ def test_redrawn_relations_cannot_be_learnt() -> None:
 def test_a_loss_that_is_not_finite_ends_the_training_in_one_line() -> None:
     with pytest.raises(TrainingError, match=r"loss is not finite at step \d+ \(seed 0\); try a lower learning rate"):
         fine_tuned(config(epochs=3, learning_rate=1e30), QUESTIONS)
+
+
+def test_one_training_of_a_call_ends_alone() -> None:
+    data = Dataset("facts")
+    sound = replace(config(epochs=1, examples=20, held_out=10, length=128), data=data)
+    diverging = replace(sound, learning_rate=1e30, epochs=3)
+    outcomes = dict(fine_tune_many([diverging, sound, replace(sound, examples=10**6)], [(), (), ()]))
+    assert "loss is not finite" in str(outcomes[0])
+    assert isinstance(outcomes[1], pa.Table)
+    assert outcomes[1].equals(fine_tune(sound, ()))
+    assert "examples is 1000000" in str(outcomes[2])
 
 
 def test_torchs_random_state_is_as_it_was() -> None:
