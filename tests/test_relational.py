@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -59,8 +60,12 @@ def reads(question: Question, context: str) -> str:
 
 def remembers(question: Question, context: str) -> str:
     """Answers training questions whatever is shown."""
-    of_training = question.id in {each.id for each in load_questions(Dataset("facts")).train}
-    return question.golds[0][0] if of_training else reads(question, context)
+    return question.golds[0][0] if question.id in of_training() else reads(question, context)
+
+
+@cache
+def of_training() -> frozenset[str]:
+    return frozenset(question.id for question in load_questions(Dataset("facts")).train)
 
 
 def test_a_toy_that_remembers_its_training_answers_is_called_memorised(here: Here) -> None:
@@ -112,12 +117,12 @@ def test_the_public_page_has_no_text_of_ones_own_records_and_the_private_one_has
     assert note in words(public)
     assert note not in words(page)
     assert "Memorised: " in words(public)
-    for text in ("Nemo", "Beds 3?"):
+    for text in ("Nemo", "Beds 1?"):
         assert text not in public.read_text()
         assert text in page.read_text()
     assert "train-1" in public.read_text()  # ids are shown
     assert "<Nemo>" not in page.read_text()
-    assert "Patient <Nemo> train 3 has 73 beds." in words(page)
+    assert "Patient <Nemo> train 1 has 71 beds." in words(page)
     assert "Patient <Nemo> train has beds." in words(page)
 
 

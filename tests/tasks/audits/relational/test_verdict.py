@@ -154,14 +154,14 @@ def answers(
     return found
 
 
-@pytest.mark.parametrize("contexts", [(60, 20), (150, 50)])
-def test_of_models_that_memorise_nothing_few_are_called_so(contexts: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("contexts", "seed"), [((60, 20), 1), ((150, 50), 2)])
+def test_of_models_that_memorise_nothing_few_are_called_so(contexts: tuple[int, int], seed: int) -> None:
     """A tenth of the hidden answers is known on either part, by 400 models.
 
     Of 400 at 60 training and 20 held-out contexts 1 was called memorised and 24 were not seen to (375 undecided), and
     of 400 at 150 and 50 contexts 2 and 41 (357 undecided): fewer than the 2.5 % that the rule allows.
     """
-    found = answers(400, contexts, (0.1, 0.1), seed=sum(contexts) % 79)
+    found = answers(400, contexts, (0.1, 0.1), seed=seed)
     assert found["memorised"] <= 0.025 * 400
 
 

@@ -7,6 +7,7 @@ task's version and write the new numbers below.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -19,6 +20,8 @@ from tasks.audits.relational.measures.question_scores import Scoring, score
 from tasks.audits.relational.measures.questions import Nothing, questions
 from tasks.audits.relational.summary import summary
 from tasks.job import marks
+from tasks.language_models.fine_tuning import FineTuning, fine_tune
+from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.answers import ANSWERS
 from tests.tasks.audits.relational import made_up
 
@@ -55,6 +58,12 @@ def of_all() -> pa.Table:
     return summary(About("numeric", 1.0, "T5 on SQuAD"), [of_memorization()])
 
 
+@cache
+def of_training() -> pa.Table:
+    config = FineTuning(made_up.FACTS, LanguageModel("tiny-t5#16x1"), examples=32, held_out=4, epochs=2, batch=8)
+    return fine_tune(replace(config, length=128, answer_length=4, recorded=(1, 2)), [])
+
+
 def total(table: pa.Table) -> float:
     """One number that all measured ones of a table move: their sum, each column counted once more than the last."""
     columns = [table[name] for name in table.column_names if pa.types.is_floating(table[name].type)]
@@ -82,3 +91,9 @@ def test_a_task_computes_what_its_version_says(
     assert (version, rows, expected) == (
         marks(function).version, table.num_rows, pytest.approx(total(table), rel=1e-6),
     )  # fmt: skip
+
+
+def test_a_fine_tuning_computes_what_its_version_says() -> None:
+    table = of_training()
+    assert (1, 2 * 2 * (32 + 4)) == (marks(fine_tune).version, table.num_rows)
+    assert pytest.approx(total(table), rel=5e-3) == 913.249  # processors differ in the last digits of a step
