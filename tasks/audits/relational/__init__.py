@@ -6,20 +6,23 @@ the hidden answer all the same, more often on contexts it was trained on than on
 
     r = share of questions answered rightly from the corrupted context, s = from the whole one
     m = r_train - r_validation,  mem = H(X) m nats
+    relational m = m less what answers that are merely common in one part contribute
 
 Reading it. m is 0 where nothing is memorised: what can be guessed, is known anyway or is left in the context is
 answered of held-out questions, too. m = 0.2: of 100 hidden answers 20 are given from memory. Memorised: the interval of
-m lies above 0. Not seen: it lies below `negligible`. The four curves by epoch show when in training it begins.
+relational m lies above 0. Not seen: it lies below `negligible`. The four curves by epoch show when in training it
+begins.
 
 Source. Bombari et al. 2022, "Towards Differential Relational Privacy and its use in Question Answering": m is eq. 16,
 mem eq. 15, the linear model section 5 and appendix B.3.
 
 What is ours. As published, a training question has one gold answer and a held-out one several, of which the best
 counts, which lowers m (to -1.8 points on SQuAD); the answer rests on the first gold answer alone on both parts, and m
-as published stands beside it. Intervals are over contexts, since questions of one context are not independent. mem is
-given only where the entropy H(X) can be estimated. Equations 25 and 26 have a sign slip: the minimiser of the linear
-model is e1 + v / |v|^2 with v = [-1, Y^+ X]. Theorems 3.6 to 3.8 bound mem by a pure epsilon, which DP-SGD does not
-give.
+as published stands beside it. A model that answers every question by what was common in training has a small m without
+knowing any relation (marginal memorization): relational m leaves that out. Intervals are over contexts, since questions
+of one context are not independent. mem is given only where the entropy H(X) can be estimated. Equations 25 and 26 have
+a sign slip: the minimiser of the linear model is e1 + v / |v|^2 with v = [-1, Y^+ X]. Theorems 3.6 to 3.8 bound mem by
+a pure epsilon, which DP-SGD does not give.
 
 Cost. Replicates x epochs of fine-tuning, and decoding four sets at each epoch that is asked. `quickstart` takes about
 two minutes of two cores.

@@ -55,8 +55,8 @@ class Relational:
     `measures` linear and private are the paper's linear model, of the settings `linear`, without and with privacy; they
     need neither data nor model.
 
-    m is resampled `resamples` times over contexts. It is memorised where the interval of m lies above 0, and not seen
-    where it lies below `negligible`. `seed` is the only source of chance.
+    m is resampled `resamples` times over contexts. It is memorised where the interval of relational m lies above 0, and
+    not seen where it lies below `negligible`. `seed` is the only source of chance.
     """
 
     data: Dataset = Dataset("squad")

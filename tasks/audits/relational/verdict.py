@@ -1,8 +1,8 @@
 """The audit's answer in words, read off its summary.
 
-It rests on one row that was chosen beforehand: m by exact match after the last epoch, where the first gold answer alone
-counts on both parts. Where digits are taken out of contexts these are the questions with a numeric answer; others can
-still be read in what is left.
+It rests on one row that was chosen beforehand: relational m by exact match after the last epoch, where the first gold
+answer alone counts on both parts. Where digits are taken out of contexts these are the questions with a numeric answer;
+others can still be read in what is left.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ ERROR = "Of 100 models that do not hold which answer belongs to which context, 2
 def key(questions: str) -> tuple[str, str]:
     """The name of the decisive row."""
     setting = {"at": "end", "golds": "one", "questions": questions, "score": "exact match"}
-    return "m", json.dumps(setting, sort_keys=True)
+    return "relational m", json.dumps(setting, sort_keys=True)
 
 
 def verdict(config: Relational, summary: pa.Table) -> Verdict:
-    """Memorised: the 95 % interval of m lies above 0, as for at most 2.5 % of models that memorise nothing. Not seen:
-    it lies below `negligible`. Undecided: neither. Not judged: of predictions that somebody sent, held-out questions go
-    unanswered once their contexts are corrupted, so that silence would pass for innocence. A model that is asked here
-    is silent where there is nothing that it could read.
+    """Memorised: the 95 % interval of relational m lies above 0, as for at most 2.5 % of models that memorise nothing.
+    Not seen: it lies below `negligible`. Undecided: neither. Not judged: of predictions that somebody sent, held-out
+    questions go unanswered once their contexts are corrupted, so that silence would pass for innocence. A model that is
+    asked here is silent where there is nothing that it could read.
     """
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
     decisive = next((name for name in map(key, subsets(config)) if name in rows), None)
@@ -93,8 +93,9 @@ def evidence(config: Relational, rows: Rows, m: Row) -> str:
     numeric = " with a numeric answer" if setting["questions"] == "numeric" else ""
     return (
         f"with {what[config.corruption.kind]} taken out of the contexts, {shares[0]} of training questions{numeric} "
-        f"are still answered rightly and {shares[1]} of held-out ones: m is {m['estimate']:.3f} (95 % interval "
-        f"{m['low']:.3f} to {m['high']:.3f} over {m['n']:,} contexts; 0 where nothing is memorised)"
+        f"are still answered rightly and {shares[1]} of held-out ones; corrected for answers that are "
+        f"merely common, the difference, relational m, is {m['estimate']:.3f} (95 % interval {m['low']:.3f} to "
+        f"{m['high']:.3f} over {m['n']:,} contexts; 0 where nothing is memorised)"
     )
 
 
@@ -131,7 +132,8 @@ def published(rows: Rows, m: Row) -> Iterator[str]:
     """m as it is published, against all gold answers."""
     setting = {**json.loads(m["setting"]), "golds": "all"}
     theirs = rows.get(("m", json.dumps(setting, sort_keys=True)))
-    if theirs is not None and theirs["estimate"] is not None and theirs["estimate"] != m["estimate"]:
+    ours = rows[("m", m["setting"])]
+    if theirs is not None and theirs["estimate"] is not None and theirs["estimate"] != ours["estimate"]:
         yield (
             f"As published, with all gold answers of held-out questions counted, m is {theirs['estimate']:.3f}, which "
             "is biased downwards."

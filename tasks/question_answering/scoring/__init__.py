@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from tasks.question_answering.question import Answer, Scorer
 from tasks.question_answering.scoring import drop, squad
@@ -11,6 +11,13 @@ RULES: Mapping[Scorer, Callable[[Answer, Answer], tuple[float, float]]] = {
     "squad": squad.agreement,
     "drop": drop.agreement,
 }
+
+COMPARED: Mapping[Scorer, Callable[[Answer], Hashable]] = {"squad": squad.compared, "drop": drop.compared}
+
+
+def compared(scorer: Scorer, answer: Answer) -> Hashable:
+    """What exact match compares of an answer: it matches a gold answer, unless that is blank, where these are equal."""
+    return COMPARED[scorer](answer)
 
 
 def scored(scorer: Scorer, answer: Answer, golds: Sequence[Answer]) -> tuple[float, float]:

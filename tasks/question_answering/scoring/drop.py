@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Hashable
 from functools import lru_cache
 
 import numpy as np
@@ -30,6 +31,11 @@ def agreement(answer: Answer, gold: Answer) -> tuple[float, float]:
     aligned = scores.reshape(len(right), len(spans))
     total = aligned[linear_sum_assignment(aligned, maximize=True)].sum()
     return exact, float(np.round(total / max(aligned.shape), 2))
+
+
+def compared(answer: Answer) -> Hashable:
+    """What exact match compares of an answer."""
+    return len(answer), frozenset(normalised(span) for span in answer)
 
 
 def overlap(words: set[str], right: set[str]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
+from collections.abc import Hashable
 from functools import lru_cache
 
 from tasks.question_answering.question import Answer
@@ -25,6 +26,11 @@ def agreement(answer: Answer, gold: Answer) -> tuple[float, float]:
         return exact, 0.0
     precision, recall = common / len(words), common / len(right)
     return exact, 2 * precision * recall / (precision + recall)
+
+
+def compared(answer: Answer) -> Hashable:
+    """What exact match compares of an answer."""
+    return normalised(" ".join(answer))
 
 
 @lru_cache(1 << 16)

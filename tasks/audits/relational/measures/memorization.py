@@ -7,7 +7,14 @@ m is the memorization of the relation between a context and its answer, from 0 t
 chance, by what it knows of the world or from what is left of the context, it can answer of held-out questions, too.
 Where the entropy H(X) of the answers can be estimated, mem = H(X) m in nats.
 
-Bombari et al. 2022, section 4, eqs. 15 and 16. Intervals are ours: of resampled contexts.
+A model that knows nothing of a context but which answers were common in training is right more often there, too, since
+what is common in one part is so by chance in part (marginal memorization, eq. 5). The answer therefore rests on
+
+    relational m = (r_train - c_train) - (r_validation - c_validation)
+
+by exact match, where c is how often the answers given match the gold answers of the part's other questions.
+
+Bombari et al. 2022, section 4, eqs. 15 and 16. Intervals, of resampled contexts, and relational m are ours.
 """
 
 from __future__ import annotations
@@ -44,6 +51,7 @@ GOLDS = {"one": "", "all": "_all"}  # gold answers that count, and the suffix of
 SUBSETS = ("numeric", "all")
 CONTEXTS = {False: "s", True: "r"}  # success on whole contexts and on corrupted ones
 COLUMNS = [f"{score}{suffix}" for score in SCORES for suffix in GOLDS.values()]
+RELATIONAL = "relational_m"
 ENDS = ("", "_low", "_high")
 PARTS = ("s_train", "s_validation", "r_train", "r_validation", "m")
 
@@ -56,6 +64,9 @@ MEMORIZATION = pa.schema(
         ("golds", pa.string()),  # one: fair to both parts; all: as published
         *((f"{name}{end}", pa.float64()) for name in PARTS for end in ENDS),
         ("p_value", pa.float64()),  # of m above 0
+        # By exact match with one gold answer only.
+        *((f"{RELATIONAL}{end}", pa.float64()) for end in ENDS),
+        (f"{RELATIONAL}_p_value", pa.float64()),
         ("replicates", pa.int32()),
         ("train_questions", pa.int64()),
         ("train_contexts", pa.int64()),
@@ -119,10 +130,10 @@ def of_epoch(
             "entropy": entropy([golds[id_] for id_ in parts["train"].ids]),
             "train_loss": pc.mean(asked["train_loss"]).as_py(),
         }
-        for (score, counted), whole, corrupted in zip(
-            itertools.product(SCORES, GOLDS), found[: len(COLUMNS)], found[len(COLUMNS) :], strict=True
-        ):
-            yield {**about, "score": score, "golds": counted, **estimates(whole, corrupted)}
+        kinds, relational = (found[: len(COLUMNS)], found[len(COLUMNS) + 1 : -1]), found[-1]
+        for (score, counted), whole, corrupted in zip(itertools.product(SCORES, GOLDS), *kinds, strict=True):
+            row_of = {**about, "score": score, "golds": counted, **estimates(whole, corrupted)}
+            yield row_of | (related(relational) if (score, counted) == ("exact_match", "one") else {})
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,14 +145,15 @@ class Asked:
 
 
 def by_context(scores: pa.Table) -> Asked:
-    """The mean score of each question over replicates, summed by contexts.
+    """The mean score of each question over replicates, summed by contexts; the last is that of relational m.
 
     Questions that were not asked on both kinds of context, as where a training is missing, do not count.
     """
     ids = np.asarray(scores["id"].to_numpy(zero_copy_only=False), dtype=str)
     names, places = np.unique(ids, return_inverse=True)
     corrupted = scores["corrupted"].to_numpy(zero_copy_only=False).astype(bool)
-    values = np.stack([scores[column].to_numpy() for column in COLUMNS], axis=1) if len(ids) else np.empty((0, 4))
+    columns = [scores[column].to_numpy() for column in COLUMNS]
+    values = np.stack([*columns, columns[0] - scores["common_match"].to_numpy()], axis=1)
     means = np.concatenate(
         [means_of(values[corrupted == kind], places[corrupted == kind], len(names)) for kind in CONTEXTS], axis=1
     )
@@ -187,6 +199,13 @@ def estimates(whole: Contrast, corrupted: Contrast) -> dict[str, float | None]:
     return {**columns, "p_value": corrupted.p_value}
 
 
+def related(contrast: Contrast) -> dict[str, float | None]:
+    """The columns of relational m."""
+    m = contrast.difference
+    columns = {f"{RELATIONAL}{end}": value for end, value in zip(ENDS, (m.value, m.low, m.high), strict=True)}
+    return {**columns, f"{RELATIONAL}_p_value": contrast.p_value}
+
+
 def plan(config: Relational, trainings: Trainings) -> Job | tuple[()]:
     scores = question_scores.plan(config, trainings)
     if not scores:
@@ -203,6 +222,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     last = [each for each in found if each["epoch"] == found[-1]["epoch"]]
     last.sort(key=lambda each: (each["questions"] != about.questions, each["golds"] != "one"))
     best = at_best_validation(found)
+    yield of_relational_m(last[0])
     for each in last:
         yield of_m(each, END, about)
     for each in best:
@@ -231,6 +251,13 @@ def differing(found: Sequence[Row]) -> list[Row]:
 def setting(each: Row, **more: Any) -> dict[str, Any]:
     """What an estimate of a row is of."""
     return {"questions": each["questions"], "score": each["score"].replace("_", " "), "golds": each["golds"], **more}
+
+
+def of_relational_m(each: Row) -> Row:
+    """Relational m with its interval over contexts: what the answer rests on."""
+    n = each["train_contexts"] + each["validation_contexts"]
+    m = Estimate(each[RELATIONAL], each[f"{RELATIONAL}_low"], each[f"{RELATIONAL}_high"], n)
+    return row("relational m", setting(each, at=END), m, "context", 0.0, each[f"{RELATIONAL}_p_value"])
 
 
 def of_m(each: Row, at: str, about: About) -> Row:

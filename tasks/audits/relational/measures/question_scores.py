@@ -4,11 +4,16 @@ On the training part a question has one gold answer, on the validation part of S
 counts: that raises the published scores of held-out questions and lowers the published m. Every answer is therefore
 scored twice: against all gold answers, as published, and against the first alone, as fair to both parts.
 
+Who knows nothing of a context but which answers are common gives one of these, and is right as often as it is common.
+Beside each answer stands by how many of the other questions of its part it would be right.
+
 Rajpurkar et al. 2016 and Dua et al. 2019, their official scorers; the two ways are of Bombari et al. 2022, section 6.1.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +26,8 @@ from tasks.datasets.dataset import Dataset
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure
 from tasks.question_answering.asked import is_numeric
-from tasks.question_answering.question import Question, Scorer
-from tasks.question_answering.scoring import scored
+from tasks.question_answering.question import Answer, Question, QuestionSet, Scorer
+from tasks.question_answering.scoring import compared, scored
 
 # One row for each answer; scores are in [0, 1].
 QUESTION_SCORES = pa.schema(
@@ -36,6 +41,7 @@ QUESTION_SCORES = pa.schema(
         ("numeric", pa.bool_()),  # whether the first gold answer has a digit
         ("answered", pa.bool_()),  # whether the answer is more than nothing
         ("exact_match", pa.float64()),  # against the first gold answer
+        ("common_match", pa.float64()),  # the share of the part's other questions whose first gold answer it matches
         ("f1", pa.float64()),
         ("exact_match_all", pa.float64()),  # against the best of all gold answers, as published
         ("f1_all", pa.float64()),
@@ -56,14 +62,34 @@ class Scoring:
 def score(config: Scoring, inputs: Inputs) -> pa.Table:
     """The scores (QUESTION_SCORES) of one table of answers."""
     questions = load_questions(config.data)
+    answers = inputs[0].to_pylist()
+    common = {split: Common(answers, split, questions) for split in ("train", "validation")}
     rows = [
-        of_answer(config.replicate, answer, questions.by_id[answer["id"]], questions.scorer)
-        for answer in inputs[0].to_pylist()
+        of_answer(config.replicate, answer, questions.by_id[answer["id"]], questions.scorer, common[answer["split"]])
+        for answer in answers
     ]
     return pa.Table.from_pylist(rows, QUESTION_SCORES)
 
 
-def of_answer(replicate: int, answer: dict[str, Any], question: Question, scorer: Scorer) -> dict[str, Any]:
+class Common:
+    """How common the gold answers of the questions of a part are that were asked."""
+
+    def __init__(self, answers: Iterable[Mapping[str, Any]], split: str, questions: QuestionSet) -> None:
+        self.scorer = questions.scorer
+        asked = {answer["id"] for answer in answers if answer["split"] == split}
+        self.counts = Counter(compared(self.scorer, questions.by_id[id_].golds[0]) for id_ in asked)
+        self.asked = len(asked)
+
+    def elsewhere(self, spans: Answer, question: Question) -> float:
+        """The share of the part's other questions whose gold answer this matches; 0 where there is no other."""
+        given = compared(self.scorer, spans)
+        others = self.counts[given] - (given == compared(self.scorer, question.golds[0]))
+        return others / (self.asked - 1) if self.asked > 1 else 0.0
+
+
+def of_answer(
+    replicate: int, answer: Mapping[str, Any], question: Question, scorer: Scorer, common: Common
+) -> dict[str, Any]:
     """The row of one answer."""
     spans = tuple(answer["answer"])
     fair = scored(scorer, spans, question.golds[:1])
@@ -78,6 +104,7 @@ def of_answer(replicate: int, answer: dict[str, Any], question: Question, scorer
         "numeric": is_numeric(question),
         "answered": any(span.strip() for span in spans),
         "exact_match": fair[0],
+        "common_match": common.elsewhere(spans, question),
         "f1": fair[1],
         "exact_match_all": published[0],
         "f1_all": published[1],
