@@ -24,7 +24,8 @@ SMOKE = replace(
     QUICKSTART, model=LanguageModel("tiny-t5#16x1"), examples=60, held_out=60, epochs=2, every=1, link=1,
     resamples=200,
 )  # fmt: skip
-EPSILONS = (1.0, 3.0, 10.0)
+LADDER = replace(QUICKSTART, replicates=1, epochs=20, link=0)
+EPSILONS = (100.0, 10.0, 1.0)
 LINEAR = Relational(measures=("linear",))
 FIGURE_1 = replace(LINEAR, linear=Linear(sizes=((1000, 1000),)))
 FIGURE_5 = replace(LINEAR, linear=Linear(sizes=((300, 2000), (1000, 1000))))
@@ -45,6 +46,7 @@ PRESETS: Mapping[str, Relational | tuple[Relational, ...]] = {
     "linear-null": replace(LINEAR, linear=Linear(sizes=((1000, 300),))),
     "private": (
         replace(LINEAR, measures=("private",)),
-        *(replace(QUICKSTART, privacy=Privacy(epsilon), link=0) for epsilon in EPSILONS),
+        LADDER,
+        *(replace(LADDER, privacy=Privacy(epsilon)) for epsilon in EPSILONS),
     ),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -69,8 +70,9 @@ def test_the_linear_figures_train_no_language_model() -> None:
 
 
 def test_private_trainings_are_one_job_for_each_epsilon_beside_the_linear_model() -> None:
-    linear, *trained = AUDIT.cells("private")
+    linear, plain, *trained = AUDIT.cells("private")
     assert list(EPSILONS) == [config.privacy.epsilon for config in trained]
+    assert {plain} == {replace(config, privacy=None) for config in trained}
     assert {"linear_memorization.private": 1, "relational.summary": 1} == calls(planned([linear]))
     assert len(EPSILONS) * trained[0].replicates == calls(planned(trained))["language_models.fine_tune"]
 
