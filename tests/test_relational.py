@@ -126,6 +126,22 @@ def test_the_public_page_has_no_text_of_ones_own_records_and_the_private_one_has
     assert "Patient <Nemo> train has beds." in words(page)
 
 
+def test_names_that_are_taken_out_are_in_no_report(tmp_path: Path) -> None:
+    engram = Here(tmp_path)
+    own(tmp_path)
+    hidden = ("examples=0", "held_out=0", "corruption.kind=names", "corruption.names=Nemo")
+    given = answered(engram, "theirs", f"records:{tmp_path / 'asked.jsonl'}", remembers, *hidden, form="records")
+    contexts = handed(tmp_path / "theirs-probes", "records")
+    assert "Nemo" in contexts["train"][0][1]
+    assert "Patient <> train 0 has 70 beds." == contexts["train-corrupted"][0][1]
+    asked = (*RUN, *hidden, "data=records:asked.jsonl", given)
+    said = engram(*asked).stdout
+    page = Path(engram.json(*asked, "--report")["report"]).read_text()
+    assert "with the names taken out of the contexts" in said
+    for text in (said, page):
+        assert "Nemo" not in text
+
+
 def test_the_page_of_embedded_questions_shows_them(here: Here) -> None:
     if not (here.folder / "remembering").exists():
         answered(here, "remembering", "facts", remembers, *ASKED)

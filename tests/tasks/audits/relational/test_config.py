@@ -13,6 +13,7 @@ from tasks.audits.relational.linear import Linear
 from tasks.audits.relational.presets import PRESETS, QUICKSTART, TABLE_2_DROP, TABLE_2_SQUAD
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
+from tasks.question_answering.predictions import Predictions
 from tasks.training.privacy import Privacy
 
 CELLS = [config for cells in PRESETS.values() for config in (cells if isinstance(cells, tuple) else (cells,))]
@@ -41,6 +42,11 @@ CELLS = [config for cells in PRESETS.values() for config in (cells if isinstance
         ({"negligible": 1.0}, "negligible is 1.0; it must be"),
         ({"relation": "lost"}, "relation is 'lost'; it must be one of kept, redrawn"),
         ({"adaptation": "half"}, "adaptation is 'half'; it must be one of full, lora"),
+        ({"split": "even"}, "split is 'even'; it must be one of given, drawn"),
+        (
+            {"split": "drawn", "given": Predictions("theirs")},
+            "split is drawn and predictions are given; it must be given, as their owner has trained on it",
+        ),
         ({"measures": ()}, "it must be some of answers, linear, private"),
         ({"measures": ("curves",)}, "it must be some of answers, linear, private"),
         ({"privacy": Privacy(1.0)}, "privacy is given and link is not 0; private training is one job"),
@@ -95,7 +101,7 @@ def test_the_defaults_are_the_published_setting_for_squad() -> None:
 @pytest.mark.parametrize("config", CELLS)
 def test_the_tiny_audit_is_of_the_same_kind_on_embedded_data(config: Relational) -> None:
     small = tiny(config)
-    kept = ("measures", "numeric", "relation", "adaptation", "privacy", "corruption", "negligible")
+    kept = ("measures", "numeric", "relation", "adaptation", "privacy", "corruption", "negligible", "split")
     assert [getattr(config, name) for name in kept] == [getattr(small, name) for name in kept]
     assert small.data.name in ("facts", "facts-stated")
     assert (None, 48, 48) == (small.given, small.examples, small.held_out)

@@ -56,6 +56,13 @@ def test_a_training_is_links_one_after_another_and_every_replicate_has_its_own_s
     assert [None, answers[0].job, answers[1].job] == [each.job.after for each in answers[:3]]
 
 
+def test_contexts_are_parted_by_the_seed_alike_for_all_replicates_or_as_the_data_has_them() -> None:
+    assert {None} == {each.job.config.parts for each in trainings(HERE).answers}
+    drawn, again = (replace(HERE, split="drawn", seed=seed) for seed in (0, 1))
+    parts = [{each.job.config.parts for each in trainings(config).answers} for config in (drawn, again)]
+    assert [{seeds.derive(seed, "parts")} for seed in (0, 1)] == parts
+
+
 def test_a_training_in_links_ends_with_the_config_of_the_unbroken_one() -> None:
     (*_, last), (whole,) = (trainings(replace(HERE, replicates=1, link=link)).answers for link in (2, 0))
     assert last.job.config == replace(whole.job.config, recorded=(5,))
@@ -98,6 +105,7 @@ def test_the_linear_model_needs_neither_data_nor_model() -> None:
         ({"seed": 1}, False, False),
         ({"epochs": 6}, False, False),
         ({"relation": "redrawn"}, False, False),
+        ({"split": "drawn"}, False, False),
         ({"adaptation": "lora"}, False, False),
         ({"resamples": 7}, True, False),
         ({"negligible": 0.1}, True, True),

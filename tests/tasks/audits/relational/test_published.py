@@ -62,6 +62,7 @@ def test_whoevers_predictions_on_drop_are_given_stand_beside_those_of_numnet() -
         replace(TABLE_2_SQUAD, examples=1000),
         replace(TABLE_2_SQUAD, adaptation="lora"),
         replace(TABLE_2_SQUAD, relation="redrawn"),
+        replace(TABLE_2_SQUAD, split="drawn"),
         replace(TABLE_2_SQUAD, model=LanguageModel("hub:t5-base")),
         replace(TABLE_2_SQUAD, data=Dataset("facts-stated")),
         replace(TABLE_2_SQUAD, corruption=Corruption("answers")),

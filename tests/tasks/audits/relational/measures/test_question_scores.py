@@ -12,7 +12,9 @@ import pytest
 from tasks.audits.relational.measures.question_scores import QUESTION_SCORES, Scoring, score
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
+from tasks.question_answering import squad
 from tasks.question_answering.answers import ANSWERS
+from tasks.question_answering.question import Question
 from tests.tasks.audits.relational.made_up import FACTS, questions
 
 ASKED = [
@@ -63,6 +65,17 @@ def test_an_answer_is_scored_against_the_first_gold_answer_and_the_best(
     (row,) = scored(records, {"split": "train", "id": id_, "answer": answer})
     assert pytest.approx(expected) == of(row)
     assert bool(answer and answer[0].strip()) == row["answered"]
+
+
+def test_held_out_questions_of_squad_have_several_gold_answers_of_which_the_best_is_published(tmp_path: Path) -> None:
+    train = Question("t", "", "He came in 1204.", "When?", (("1204",),))
+    held_out = Question("v", "", "It cost $76.5 or so.", "How much?", (("$76.5",), ("$76.5 or so",)))
+    for name, question in ((squad.TRAIN, train), (squad.VALIDATION, held_out)):
+        (tmp_path / name).write_bytes(squad.written([question]))
+    data = pin(Dataset(f"squad:{tmp_path}"))
+    answers = [{"split": "train", "id": "t", "answer": ["In 1204"]}]
+    answers += [{"split": "validation", "id": "v", "answer": [each]} for each in ("765", "76.5 or so")]
+    assert [(0, 2 / 3, 0, 2 / 3), (1, 1, 1, 1), (0, 1 / 2, 1, 1)] == [of(row) for row in scored(data, *answers)]
 
 
 def test_a_question_is_numeric_by_its_first_gold_answer_alone(records: Dataset) -> None:
