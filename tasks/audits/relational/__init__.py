@@ -57,7 +57,12 @@ def plan(config: Relational) -> Roots:
 
 
 def probes(config: Relational) -> Iterator[tuple[str, Asked]]:
-    """The questions of both parts, on whole contexts and on corrupted ones, which any system may answer."""
+    """The questions of both parts, on whole contexts and on corrupted ones, which any system may answer.
+
+    ValueError where the parts would be drawn here: their owner has trained on one of them.
+    """
+    if config.split == "drawn":
+        raise ValueError("split is drawn; it must be given where somebody else's system is asked")
     yield from asked(load_questions(config.data), config.corruption, config.selection)
 
 

@@ -32,7 +32,7 @@ LIMITS = (
     "easier to guess, m is above 0 without memory. It speaks of the answers to these questions alone, asked as they "
     "are. A model that gives other answers to corrupted contexts than it could, by intent or by design, is cleared."
 )
-ERROR = "Of 100 models that do not hold which answer belongs to which context, 2 or 3 would be called so"
+ERROR = "Of 100 models that do not hold which answer belongs to which context, at most 2 or 3 would be called so"
 
 
 def key(questions: str) -> tuple[str, str]:

@@ -222,7 +222,9 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     last = [each for each in found if each["epoch"] == found[-1]["epoch"]]
     last.sort(key=lambda each: (each["questions"] != about.questions, each["golds"] != "one"))
     best = at_best_validation(found)
-    yield of_relational_m(last[0])
+    for each in last:
+        if each[RELATIONAL] is not None:
+            yield of_relational_m(each)
     for each in last:
         yield of_m(each, END, about)
     for each in best:

@@ -52,7 +52,7 @@ def scored(
     for kind, values, best in ((False, whole, whole), (True, corrupted, several or corrupted)):
         for id_, context, value, high in zip(ids, contexts or ids, values, best, strict=True):
             row = {"replicate": 0, "epoch": 1, "split": split, "corrupted": kind, "id": id_, "context": str(context)}
-            row |= {"numeric": True, "answered": True, "exact_match": value, "f1": value}
+            row |= {"numeric": True, "answered": True, "exact_match": value, "f1": value, "common_match": 0.0}
             rows.append(row | {"exact_match_all": high, "f1_all": high, "train_loss": 0.5} | more)
     return rows
 

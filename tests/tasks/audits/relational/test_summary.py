@@ -46,7 +46,7 @@ def test_every_table_that_is_read_has_rows() -> None:
 
 def test_the_answers_row_comes_first_in_whatever_order_the_tables_are() -> None:
     every = told(list(tables().values()))
-    assert ("m", '{"at": "end", "golds": "one", "questions": "numeric", "score": "exact match"}') == (
+    assert ("relational m", '{"at": "end", "golds": "one", "questions": "numeric", "score": "exact match"}') == (
         every[0]["metric"], every[0]["setting"],
     )  # fmt: skip
     assert every == told(list(reversed(tables().values())))

@@ -108,7 +108,7 @@ def test_numeric_questions_stand_apart_where_others_are_asked_too() -> None:
     assert (0.5, 2) == (row(found)["m"], row(found)["train_questions"])
     every = row(found, asked="all")
     assert (0.75, 4) == (every["m"], every["train_questions"])
-    assert "m" == next(iter(told(found, About("all"))))[0]
+    assert "relational m" == next(iter(told(found, About("all"))))[0]
     assert '"questions": "all"' in next(iter(told(found, About("all"))))[1]
     assert {"numeric"} == {each["questions"] for each in measured(table(*SMALL)).to_pylist()}
 
@@ -151,7 +151,7 @@ def test_the_epoch_of_best_validation_is_the_first_of_the_highest_success_on_who
     assert pytest.approx(0.3) == summary["m", setting(at="end")]["estimate"]
     assert pytest.approx(0.1) == summary["m", setting(at="best validation")]["estimate"]
     assert 1.0 == summary["epoch of best validation", "{}"]["estimate"]
-    assert ("m", setting(at="end")) == next(iter(summary))
+    assert ("relational m", setting(at="end")) == next(iter(summary))
 
 
 def test_given_answers_have_no_epoch_and_no_best_one() -> None:
@@ -195,3 +195,15 @@ def test_m_comes_from_its_seed() -> None:
     scores = counted((8, 20), (2, 20))
     assert measured(scores).equals(measured(scores))
     assert not measured(scores).equals(measured(scores, seed=1))
+
+
+def test_what_comes_of_common_answers_is_left_out_of_relational_m() -> None:
+    common = table(
+        scored("train", [1, 1, 0, 0, 0], common_match=0.25), scored("validation", [1, 0, 0, 0, 0], common_match=0.05)
+    )
+    (found, *others) = measured(common).to_pylist()
+    assert pytest.approx(0.4 - 0.2) == found["m"]
+    assert pytest.approx((0.4 - 0.25) - (0.2 - 0.05)) == found["relational_m"]
+    assert found["relational_m_low"] < found["relational_m"] < found["relational_m_high"]
+    assert {None} == {each["relational_m"] for each in others}  # of F1, and of all gold answers
+    assert pytest.approx(0) == told(measured(common))["relational m", setting(at="end")]["estimate"]

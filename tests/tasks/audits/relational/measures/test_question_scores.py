@@ -101,3 +101,20 @@ def test_the_embedded_questions_are_scored_by_the_rule_of_drop() -> None:
     assert [(1, 1), (0, 0.5), (0, 0)] == [(row["exact_match"], row["f1"]) for row in rows]
     assert {question.context_id} == {row["context"] for row in rows}
     assert {True} == {row["numeric"] for row in rows}
+
+
+def test_a_match_is_common_as_the_gold_answers_of_the_parts_other_questions_say() -> None:
+    asked = questions("train")[:40]
+    golds = [question.golds[0][0] for question in asked]
+    commonest = max(golds, key=golds.count)
+    rows = scored(FACTS, *({"split": "train", "id": each.id, "answer": [commonest]} for each in asked))
+    expected = [(golds.count(commonest) - (gold == commonest)) / 39 for gold in golds]
+    assert pytest.approx(expected) == [row["common_match"] for row in rows]
+    # So that giving it to every question is no better than what it is worth by being common.
+    assert pytest.approx(0) == sum(row["exact_match"] - row["common_match"] for row in rows)
+
+
+def test_a_match_is_never_common_where_nothing_else_was_asked() -> None:
+    question = questions("train")[0]
+    (row,) = scored(FACTS, {"split": "train", "id": question.id, "answer": list(question.golds[0])})
+    assert (1.0, 0.0) == (row["exact_match"], row["common_match"])
