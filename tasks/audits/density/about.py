@@ -30,7 +30,7 @@ def about(config: Density) -> About:
     models = 2 if pair else config.folds
     return About(
         planned=config.repetitions * models,
-        smallest=smallest_p_value(config.repetitions, models, config.permutations),
+        smallest=smallest_p_value(config.repetitions, models),
         published=repeats(config),
         privacy=config.privacy if pair else None,
     )

@@ -49,10 +49,10 @@ class Density:
     test scores images that no model was trained on as if they had been, which is a null. A training is a chain of links
     of `link` epochs each, and continues from the last of them after an interruption; 0: one job.
 
-    The p-value of an observation compares its score with `permutations` others; the matched-count score is the mean of
-    `draws`. `outlier_bin` and `score_bin` are widths of bins, in nats, of log p and of the score. `outliers` is the
-    share of an outlier component in the likelihood, `privacy` has models trained with differential privacy. `seed` is
-    the only source of chance.
+    The p-value of an observation compares its score with `permutations` others, or with all there are where hardly any
+    of these reaches it; the matched-count score is the mean of `draws`. `outlier_bin` and `score_bin` are widths of
+    bins, in nats, of log p and of the score. `outliers` is the share of an outlier component in the likelihood,
+    `privacy` has models trained with differential privacy. `seed` is the only source of chance.
     """
 
     data: Dataset = Dataset("mnist")

@@ -81,7 +81,7 @@ class Scores:
         at_least(self, {"epoch": 1, "permutations": 1, "draws": 1, "seed": 0})
 
 
-@task(version=1, name="density.scores", gathers=True)
+@task(version=2, name="density.scores", gathers=True)
 def scores(config: Scores, inputs: Inputs) -> pa.Table:
     """The scores of every observation (SCORES), by row, from the trainings' tables, in any order.
 
