@@ -15,8 +15,8 @@ class About:
     """The facts about a run that its tables do not hold.
 
     `planned` is the number of models planned for an observation, `smallest` the smallest p-value that it can have,
-    `published` the cell of the paper that the run repeats, if any, and `privacy` the guarantee of models that left out
-    a single row.
+    `published` the cell of the paper whose every setting the run has, if any, and `privacy` the guarantee of models
+    that left out a single row.
     """
 
     planned: int
