@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import fold_of
+from tasks.datasets.released_partitions import SEED, released_fold_of
 from tasks.job import Inputs
 from tasks.ranges import at_least, one_of
 from tasks.training.density_config import Split
@@ -61,6 +62,20 @@ class Folds:
     def rows(self) -> NDArray[np.int64]:
         """The observations that have a score."""
         return np.arange(self.observations)
+
+    def fold_of(self, partition: int) -> NDArray[np.int32]:
+        """The fold of every observation in a partition, (observations,)."""
+        return fold_of(partition, self.observations, self.folds)
+
+
+@dataclass(frozen=True)
+class ReleasedFolds(Folds):
+    """The partitions that the paper's released code draws, by number from 0 in place of a seed."""
+
+    generator: int = SEED
+
+    def fold_of(self, partition: int) -> NDArray[np.int32]:
+        return released_fold_of(partition, self.observations, self.folds, self.generator)
 
 
 @dataclass(frozen=True)
@@ -195,7 +210,7 @@ class LogDensities:
         models = self.models
         if isinstance(models, LeaveOneOut):
             return np.ones((len(models.left_out), models.repetitions), np.int64)
-        folds = [fold_of(seed, models.observations, models.folds) for seed in models.partitions]
+        folds = [models.fold_of(partition) for partition in models.partitions]
         return np.stack(folds, axis=1).astype(np.int64)
 
 

@@ -37,11 +37,12 @@ def numbers(cell: str) -> Numbers:
 
 
 def stated(config: Density) -> Density:
-    """The config without what the score after the last epoch does not depend on, and without the seed."""
+    """The config without what the score after the last epoch does not depend on, and without the seed and the draws."""
     like = Density()
     return replace(
         config,
         data=Dataset(config.data.name),
+        partitions=like.partitions,
         left_out=like.left_out,  # of the other estimator
         measures=like.measures,
         every=like.every,

@@ -22,6 +22,7 @@ from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
 from tasks.datasets.partitions import fold_of
+from tasks.datasets.released_partitions import released_fold_of
 from tasks.job import marks
 from tasks.models.counter_rng import member_key
 from tasks.models.densities import DensityModel
@@ -29,7 +30,7 @@ from tasks.models.importance import Sampling, log_p
 from tasks.models.vae import mnist
 from tasks.training import density, trainer
 from tasks.training.density import batch_key, fit, train_many
-from tasks.training.density_config import DensityTraining, Fold, Row, Split
+from tasks.training.density_config import DensityTraining, Fold, ReleasedFold, Row, Split
 from tasks.training.density_table import FITTED, Evaluation, Evaluator, density_table
 from tasks.training.elbo import Elbo
 from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError
@@ -75,6 +76,9 @@ def test_a_model_trains_on_all_examples_but_those_of_its_fold() -> None:
 
 def test_a_model_trains_on_all_examples_but_its_row() -> None:
     assert [row for row in range(40) if row != 7] == trained_on(replace(TINY, held_out=Row(7)))
+    released = trained_on(replace(TINY, held_out=ReleasedFold(1, 10, 4)))
+    assert np.flatnonzero(released_fold_of(1, 40) != 4).tolist() == released
+    assert 36 == len(released)
 
 
 def test_a_model_that_holds_nothing_out_trains_on_all_examples() -> None:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from tasks import seeds, statistics
 from tasks.audits.density.config import Density, Estimator
 from tasks.audits.density.highly_memorised import column, within_central
-from tasks.audits.density.log_densities import Block, Folds, LeaveOneOut, LogDensities, labels
+from tasks.audits.density.log_densities import Block, Folds, LeaveOneOut, LogDensities, ReleasedFolds, labels
 from tasks.audits.density.memorization import Array, Terms, matched, terms
 from tasks.audits.density.reassignment import p_values
 from tasks.audits.density.trainings import Trainings
@@ -71,7 +71,7 @@ class Scores:
     The draws come from `seed`.
     """
 
-    models: Folds | LeaveOneOut
+    models: Folds | ReleasedFolds | LeaveOneOut
     epoch: int
     permutations: int = 9999
     draws: int = 64

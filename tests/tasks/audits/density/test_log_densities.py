@@ -7,12 +7,13 @@ import pytest
 from orchestrator.planning.identity import canonical
 from orchestrator.spec.config_parts import plain
 from orchestrator.spec.fields import coerce
-from tasks.audits.density.log_densities import BLOCK, Folds, LeaveOneOut, LogDensities, labels
+from tasks.audits.density.log_densities import BLOCK, Folds, LeaveOneOut, LogDensities, ReleasedFolds, labels
 from tasks.audits.density.measures.distribution import Distribution
 from tasks.audits.density.measures.scores import Scores
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.training.density_config import Fold, Row
+from tasks.datasets.released_partitions import released_fold_of
+from tasks.training.density_config import Fold, ReleasedFold, Row
 from tests.tasks.audits.density import made_up
 
 NAN = float("nan")
@@ -158,8 +159,21 @@ def test_configs_refuse_what_cannot_be(made: object, message: str) -> None:
 
 
 def test_either_estimator_is_kept_apart_when_a_config_is_read_back() -> None:
-    for models in (MODELS, made_up.alone()):
+    for models in (MODELS, made_up.alone(), ReleasedFolds(made_up.DIGITS, 60, (0, 1), 10)):
         config = Scores(models, 2)
         assert config == coerce(plain(config), Scores, "config")
     assert canonical(Scores(MODELS, 2)) != canonical(Scores(made_up.alone(), 2))
     assert isinstance(made_up.alone(), LeaveOneOut)
+
+
+def test_models_of_released_partitions_are_placed_by_number_of_partition_and_fold() -> None:
+    models = ReleasedFolds(made_up.DIGITS, 60, (0, 1, 2), 10)
+    said = np.random.default_rng(3).normal(-100, 5, (60, 3, 10))
+    tables = [
+        made_up.table(ReleasedFold(repetition, 10, fold), 10 * repetition + fold, {1: said[:, repetition, fold]}, 1)
+        for repetition in range(3)
+        for fold in range(10)
+    ]
+    (block,) = LogDensities(models, tables[::-1]).blocks(1)
+    assert (block.log_p == said.astype(np.float32)).all()
+    assert [released_fold_of(repetition, 60).tolist() for repetition in range(3)] == block.held_out.T.tolist()

@@ -9,11 +9,12 @@ import pytest
 from orchestrator.planning.plan import Plan
 from orchestrator.spec.resolve import Cell, pinned
 from tasks.audits.density import AUDIT, PRESETS, Density
+from tasks.audits.density.log_densities import ReleasedFolds
 from tasks.audits.density.published import CELLS, numbers, repeats
 from tasks.datasets.dataset import Dataset
 from tasks.job import marks
 from tasks.models.densities import DensityModel
-from tasks.training.density_config import DensityTraining, Fold
+from tasks.training.density_config import DensityTraining, Fold, ReleasedFold
 from tasks.training.privacy import Privacy
 from tests.tasks.audits.density import published_data
 
@@ -97,7 +98,15 @@ def test_the_papers_numbers_stand_beside_its_cells_with_views_drawn_afresh(name:
     assert "" == repeats(preset)
     config = changed(preset, afresh=True)
     assert cell == repeats(config)
-    same = {"every": 10, "link": 25, "measures": ("scores",), "permutations": 99, "draws": 8, "seed": 7}
+    same = {
+        "partitions": "released",
+        "every": 10,
+        "link": 25,
+        "measures": ("scores",),
+        "permutations": 99,
+        "draws": 8,
+        "seed": 7,
+    }
     assert CELLS[cell][1] == numbers(repeats(changed(config, **same)))
 
 
@@ -134,6 +143,21 @@ def test_the_mitigations_stand_beside_the_plain_model(digests: dict[str, str]) -
     assert plain == changed(outliers, outliers=0.0) == changed(private, privacy=None)
     assert alone == changed(private_alone, privacy=None)
     assert 3 * 101 + 2 * (20 + 10 * 20) == len(trainings(whole(["mitigation"], digests)))
+
+
+def test_released_partitions_are_left_out_by_trainings_of_their_own(digests: dict[str, str]) -> None:
+    (preset,) = AUDIT.cells("mnist3")
+    few = changed(preset, repetitions=2)
+    cells = pinned([Cell("density", few), Cell("density", changed(few, partitions="released"))], digests)
+    ours, released = (Plan.below(AUDIT.plan(cell.config)) for cell in cells)
+    left_out = [{links[-1].held_out for links in trainings(planned).values()} - {None} for planned in (ours, released)]
+    assert {ReleasedFold(repetition, 10, number) for repetition in range(2) for number in range(10)} == left_out[1]
+    assert [{Fold}, {ReleasedFold}] == [{type(fold) for fold in folds} for folds in left_out]
+    # The model of all data is the same.
+    same = [ours.jobs[key] for key in set(ours.jobs) & set(released.jobs)]
+    assert [None] == [job.config.held_out for job in same if marks(job.function).name == "generator.fit"]
+    scoring = next(job.config for job in released.jobs.values() if marks(job.function).name == "density.scores")
+    assert ReleasedFolds(scoring.models.data, published_data.TRAIN, (0, 1), 10) == scoring.models
 
 
 @pytest.mark.parametrize("name", PRESETS)
