@@ -24,7 +24,9 @@ NEVER = {
     "dashboards": {"ray", "torch", "torchvision"},
 }
 ONLY = {"ray": {"orchestrator/executors/ray.py"}, "mlflow": {"orchestrator/tracking/server.py"}}
-INSIDE_FUNCTIONS = {"faiss", "transformers", "timm", "opacus", "nibabel", "sklearn", "onnx", "onnxruntime"}
+INSIDE_FUNCTIONS = {
+    *("faiss", "transformers", "tokenizers", "peft", "timm", "opacus", "nibabel", "sklearn", "onnx", "onnxruntime"),
+}
 
 
 def modules() -> list[Path]:

@@ -78,7 +78,12 @@ DrawReport = Annotated[
 ]
 ShowImages = Annotated[
     bool | None,
-    typer.Option("--show-images", help="Write a second page that shows your own data.", show_default=False),
+    typer.Option(
+        "--show-images",
+        "--show-texts",
+        help="Write a second page that shows your own data, images or texts.",
+        show_default=False,
+    ),
 ]
 ProbesFolder = Annotated[str, typer.Option("--out", metavar="FOLDER", help="The folder to write.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")]

@@ -30,8 +30,9 @@ class FineTuning:
     """One fine-tuning of a language model, and what it is asked.
 
     It is trained on the first `examples` questions for training (0: all), and asked these and the first `held_out` of
-    the validation questions (0: all), each on its context as it is and on the corrupted one. With `numeric` only
-    questions whose first gold answer has a digit are asked; it is trained on all of them nevertheless.
+    the validation questions (0: all), each on its context as it is and on the corrupted one. With `parts`, a seed, it
+    is drawn by this which contexts are trained on and which are held out. With `numeric` only questions whose first
+    gold answer has a digit are asked; it is trained on all of them nevertheless.
 
     The answers trained on are the first gold ones. `redrawn` gives each question that of another one, by a permutation
     that is another in every epoch: never its own, and never that of the same question twice in as many epochs as there
@@ -49,6 +50,7 @@ class FineTuning:
     corruption: Corruption = Corruption()
     examples: int = 0
     held_out: int = 0
+    parts: int | None = None
     numeric: bool = False
     relation: Relation = "kept"
     adaptation: Adaptation = "full"
@@ -119,11 +121,15 @@ def fine_tune_many(
     """
     from tasks.datasets.catalog import load_questions
     from tasks.language_models.training import fine_tuned
+    from tasks.question_answering.question import redrawn
+    from tasks.training.members import TrainingError
 
     for index, config in enumerate(configs):
         try:
-            yield index, fine_tuned(config, load_questions(config.data), index)
-        except ValueError as error:
+            questions = load_questions(config.data)
+            questions = questions if config.parts is None else redrawn(questions, config.parts)
+            yield index, fine_tuned(config, questions, index)
+        except (TrainingError, ValueError) as error:
             yield index, error
 
 

@@ -65,11 +65,16 @@ def loaded(config: FineTuning) -> tuple[Any, Any]:
             if isinstance(getattr(settings, name, None), int | float):
                 setattr(settings, name, config.dropout)
         kind: Any = AutoModelForSeq2SeqLM if settings.is_encoder_decoder else AutoModelForCausalLM
-        module = kind.from_pretrained(place, config=settings, dtype=torch.float32, use_safetensors=True, **local)
-        return module, AutoTokenizer.from_pretrained(place, **local)
+        told = {"config": settings, "dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
+        module, info = kind.from_pretrained(place, **told, **local)
+        tokenizer = AutoTokenizer.from_pretrained(place, **local)
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ModelError(f"model {config.model.name} cannot be read by transformers: {reason}") from None
+    lacking = sorted(info["missing_keys"])
+    if lacking:  # transformers would draw them by chance
+        raise ModelError(f"model {config.model.name} lacks {len(lacking)} of its weights, such as {lacking[0]}")
+    return module, tokenizer
 
 
 def check_positions(config: FineTuning, model: SequenceModel) -> None:

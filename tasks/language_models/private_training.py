@@ -94,6 +94,8 @@ class PrivateTraining(Training):
         try:
             slopes, losses = self.gradients(weights, self.model.padded(prompts, answers))
         except RuntimeError as error:
+            if "vmap" not in str(error):  # such as memory that a device does not have
+                raise
             reason = " ".join(str(error).split())[:150]
             raise ValueError(
                 f"privacy is given, and {self.config.model.name} cannot be computed question by question: {reason}"

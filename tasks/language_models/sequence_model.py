@@ -23,7 +23,9 @@ from tasks.language_models.texts import asked_text
 
 Tokens = list[int]
 IGNORED = -100  # the label of what is no part of an answer
-HIDDEN = -1e9  # added to the scores of what is not to be seen
+# Added to the scores of what is not to be seen. Transformers looks into a mask of 0 and 1, which vmap cannot; one of
+# numbers to add it takes as it is.
+HIDDEN = -1e9
 CUE = " answer:"  # what a decoder-only model goes on from
 
 
@@ -123,7 +125,6 @@ class EncoderDecoder(SequenceModel):
 
     def loss_of(self, weights: Mapping[str, Tensor], question: tuple[Tensor, ...]) -> Tensor:
         read, mask, before, labels = question
-        # Transformers looks into a mask of 0 and 1, which vmap cannot; one that is added to scores it takes as it is.
         added = torch.zeros(mask.shape, device=mask.device).masked_fill(mask == 0, HIDDEN)[None, None, None]
         given = {"input_ids": read[None], "attention_mask": added, "decoder_input_ids": before[None]}
         logits = functional_call(self.module, dict(weights), (), {**given, "use_cache": False}).logits
@@ -185,8 +186,13 @@ class DecoderOnly(SequenceModel):
         return self.tensor(whole, self.padding), self.tensor(labels, IGNORED)
 
     def loss_of(self, weights: Mapping[str, Tensor], question: tuple[Tensor, ...]) -> Tensor:
-        read, labels = question  # padding comes last, where nothing before it sees it: no mask is needed
-        given = {"input_ids": read[None], "use_cache": False}
+        read, labels = question  # padding comes last, where nothing before it sees it
+        length = read.shape[0]
+        ahead = torch.full((length, length), HIDDEN, device=read.device).triu(1)[None, None]
+        places = torch.arange(length, device=read.device)[None]
+        given = {"input_ids": read[None], "attention_mask": ahead, "use_cache": False}
+        if self.takes_positions:
+            given["position_ids"] = places
         logits = functional_call(self.module, dict(weights), (), given).logits
         return mean_nats(logits[0, :-1], labels[1:])
 

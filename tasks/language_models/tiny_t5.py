@@ -13,6 +13,8 @@ from tasks.language_models.language_model import HEAD, TinyT5
 PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
 SPACE = "▁"  # stands for the space before a word
 VOCABULARY = 4096  # words and numbers at most
+SIMILARITY = 0.4  # the scale of queries and keys: a token's score for an equal one is about 16 times its square
+NEARNESS = 2.0  # standard deviation of the scores by relative position
 ASCII = string.ascii_letters + string.digits + string.punctuation  # always among the tokens
 # A word, a number or one other character, each with the space before it.
 PIECE = rf"{SPACE}?(?:[^\W\d_{SPACE}]+|[0-9]+|[^\w{SPACE}])"
@@ -48,8 +50,16 @@ def vocabulary_of(texts: Iterable[str]) -> list[str]:
 
 
 def model_of(sizes: TinyT5, tokens: int, dropout: float) -> Any:
-    """The model, its weights drawn from torch's current random state as T5's are (Raffel et al. 2020)."""
+    """The model, its weights drawn from torch's current random state.
+
+    Its attention begins as that of trained models looks: tokens attend to equal ones, each head to some relative
+    positions more than to others, and pass on what they attend to. From T5's own beginning a model this small takes
+    many minutes until it reads an answer out of a context, and from this one half a minute. After Trockman & Kolter
+    2023, "Mimetic initialization of self-attention layers". Everything else begins as in T5.
+    """
+    from torch import nn, no_grad
     from transformers import T5Config, T5ForConditionalGeneration
+    from transformers.models.t5.modeling_t5 import T5Attention
 
     config = T5Config(
         vocab_size=tokens,
@@ -63,4 +73,13 @@ def model_of(sizes: TinyT5, tokens: int, dropout: float) -> Any:
         eos_token_id=1,
         decoder_start_token_id=0,
     )
-    return T5ForConditionalGeneration(config)
+    model = T5ForConditionalGeneration(config)
+    with no_grad():
+        for attention in (module for module in model.modules() if isinstance(module, T5Attention)):
+            nn.init.orthogonal_(attention.q.weight, SIMILARITY)
+            attention.k.weight.copy_(attention.q.weight)
+            nn.init.orthogonal_(attention.v.weight)
+            attention.o.weight.copy_(attention.v.weight.T)
+            if attention.has_relative_attention_bias:
+                nn.init.normal_(attention.relative_attention_bias.weight, std=NEARNESS)
+    return model

@@ -17,13 +17,15 @@ from tasks import checkpoints, compute_context, hardware
 from tasks.language_models import training_states
 from tasks.language_models.batches import batches, of_one_size, partners
 from tasks.language_models.fine_tuning import FineTuning
+from tasks.language_models.language_model import TINY_RULE
 from tasks.language_models.pretrained import drawn_from, quiet, ready
 from tasks.language_models.sequence_model import SequenceModel, Tokens
 from tasks.language_models.texts import answer_of, answer_text
 from tasks.language_models.training_states import TrainingState
 from tasks.question_answering.answers import ANSWERS
-from tasks.question_answering.corruption import DIGITS, Corruption
-from tasks.question_answering.question import Question, QuestionSet, Scorer
+from tasks.question_answering.asked import SETS, Selection, Split
+from tasks.question_answering.corruption import Corruption
+from tasks.question_answering.question import Question, QuestionSet
 from tasks.training.members import TrainingError
 from tasks.training.stack import not_finite
 
@@ -40,10 +42,10 @@ def fine_tuned(config: FineTuning, questions: QuestionSet, index: int = 0) -> pa
     """
     check_installed()
     place = hardware.device()
-    train, validation = chosen(config, questions)
+    train = Selection(config.examples).of(questions)["train"]
     with hardware.exactly(place):
         model = ready(config, train, place)
-        asking = Asking(config, model, train, validation, questions.scorer)
+        asking = Asking(config, model, questions)
         if config.privacy is not None:
             from tasks.language_models.private_training import PrivateTraining
 
@@ -54,45 +56,20 @@ def fine_tuned(config: FineTuning, questions: QuestionSet, index: int = 0) -> pa
             return training.run(asking, index)
 
 
-def chosen(config: FineTuning, questions: QuestionSet) -> tuple[Sequence[Question], Sequence[Question]]:
-    """The questions to train on and the validation questions; ValueError where there are too few."""
-    parts = (("examples", config.examples, questions.train), ("held_out", config.held_out, questions.validation))
-    for name, count, part in parts:
-        if count > len(part) or not part:
-            raise ValueError(f"{name} is {count}; {config.data.name} has {len(part)} such questions")
-    train, validation = (part[: count or len(part)] for _, count, part in parts)
-    return train, validation
-
-
-def is_numeric(question: Question) -> bool:
-    """Whether the first gold answer has a digit."""
-    return any(DIGITS.search(span) for span in question.golds[0])
-
-
 class Asking:
     """The questions a model is asked, and its answers as rows of ANSWERS."""
 
-    def __init__(
-        self,
-        config: FineTuning,
-        model: SequenceModel,
-        train: Sequence[Question],
-        validation: Sequence[Question],
-        scorer: Scorer,
-    ) -> None:
-        self.model, self.scorer, self.most = model, scorer, config.answer_length
-        self.asked: list[tuple[str, bool, str]] = []
+    def __init__(self, config: FineTuning, model: SequenceModel, questions: QuestionSet) -> None:
+        self.model, self.scorer, self.most = model, questions.scorer, config.answer_length
+        self.asked: list[tuple[Split, bool, str]] = []
         texts: list[tuple[str, str]] = []
-        if not config.asked:
-            return
-        for split, part in (("train", train), ("validation", validation)):
-            for corrupted in (False, True):
-                for question in part:
-                    if not config.numeric or is_numeric(question):
-                        context = config.corruption.corrupted(question) if corrupted else question.context
-                        self.asked.append((split, corrupted, question.id))
-                        texts.append((question.question, context))
-        self.prompts = model.prompts(texts, config.length)
+        selected = Selection(config.examples, config.held_out, config.numeric).of(questions)
+        for split, corrupted in SETS.values() if config.asked else ():
+            for question in selected[split]:
+                context = config.corruption.corrupted(question) if corrupted else question.context
+                self.asked.append((split, corrupted, question.id))
+                texts.append((question.question, context))
+        self.prompts = model.prompts(texts, config.length) if texts else []
 
     def rows(self, epoch: int, train_loss: float | None) -> Iterator[dict[str, Any]]:
         """What the model answers now, one row for each question and context."""
@@ -136,7 +113,10 @@ class Training:
     def run(self, asking: Asking, index: int) -> pa.Table:
         """Train all epochs, asking after some; the rows are ANSWERS."""
         config = self.config
-        state = training_states.nearest(index, identity(config), latest(config), self._shapes())
+        # The noise of a private training goes by its length: none goes on from the state of another.
+        linked = config.privacy is None
+        named = identity(config)
+        state = training_states.nearest(index, named, latest(config), self._shapes()) if linked else None
         losses = [] if state is None else list(state.losses)
         if state is not None:
             self._continue_from(state)
@@ -148,8 +128,8 @@ class Training:
             seconds += time.perf_counter() - began
             if epoch in config.asked:
                 rows += asking.rows(epoch, losses[-1])
-        if checkpoints.wanted(index):
-            checkpoints.leave(index, training_states.packed(self._state(losses), identity(config)))
+        if linked and checkpoints.wanted(index):
+            checkpoints.leave(index, training_states.packed(self._state(losses), named))
         rate = round((self.steps - before) / max(seconds, 1e-9), 1)
         continued = {} if state is None else {"continued_from": len(state.losses)}
         compute_context.note(way="loop", stack=1, steps_per_second=rate, **continued)
@@ -245,7 +225,7 @@ def adafactor(weights: Sequence[Tensor], learning_rate: float) -> Any:
 def identity(config: FineTuning) -> str:
     """What a state calls its training: everything that bears on it except its length and what is asked."""
     same = replace(config, epochs=1, recorded=(), held_out=0, numeric=False, corruption=Corruption())
-    return f"fine-tuning 1: {same}"
+    return f"fine-tuning 1: {same} {TINY_RULE if config.model.tiny else ''}"
 
 
 def latest(config: FineTuning) -> int:

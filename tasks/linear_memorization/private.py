@@ -34,12 +34,12 @@ from tasks.job import Inputs, task
 from tasks.linear_memorization.gaussian_samples import Array
 from tasks.ranges import above_zero, at_least, share, some_of
 from tasks.statistics import mean
+from tasks.training.privacy import LARGEST_EPSILON
 
 # randomised_response: pure epsilon, selective on x. output_perturbation: pure epsilon. noisy_descent: (epsilon, delta).
 Mechanism = Literal["none", "randomised_response", "output_perturbation", "noisy_descent"]
 Query = Literal["raw", "ratio"]  # w.[0, y]; the same over 1 - w.e1
 QUERIES: tuple[Query, ...] = ("raw", "ratio")
-LARGEST_EPSILON = 200.0  # up to which opacus's accountant has been seen to count
 
 # One row per mechanism, epsilon and query, over trainings. Null in the columns that a mechanism has nothing for.
 PRIVATE = pa.schema(

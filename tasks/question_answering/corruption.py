@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from tasks.datasets.features.words import pattern as letters
@@ -60,9 +61,13 @@ class Corruption:
         if self.kind == "pattern":
             return re.compile(self.pattern)
         if self.kind == "names":
-            return any_of([rf"(?<!\w){re.escape(name)}(?!\w)" for name in longest_first(self.names)])
+            return self._names
         spans = {span.strip() for gold in question.golds for span in gold} - {""}
         return any_of([bounded(span) for span in longest_first(spans)], re.IGNORECASE)
+
+    @cached_property
+    def _names(self) -> re.Pattern[str]:
+        return any_of([rf"(?<!\w){re.escape(name)}(?!\w)" for name in longest_first(self.names)])
 
     def replacement(self, match: re.Match[str]) -> str:
         return self.mask if match.group() else ""  # a pattern may also match between two characters

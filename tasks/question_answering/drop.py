@@ -65,9 +65,11 @@ def _golds(pair: JsonValue) -> tuple[Answer, ...]:
 def _gold(answer: JsonValue) -> Answer:
     """The spans of an answer: its number, else its spans, else its date; none where all are blank."""
     number = answer.field("number") if answer.has("number") else None
-    if number is not None and number.value != "":
+    if number is not None:
         is_number = isinstance(number.value, int | float) and not isinstance(number.value, bool)
-        return (str(number.value) if is_number else number.text().strip(),)
+        text = str(number.value) if is_number else number.text(blank=True).strip()
+        if text:
+            return (text,)
     spans = answer.field("spans").elements() if answer.has("spans") else []
     if spans:
         return tuple(span.text(blank=True).strip() for span in spans)

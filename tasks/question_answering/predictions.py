@@ -12,6 +12,7 @@ it, a text or a list of texts, or an object with one of these as its `answer`.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Collection, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -35,7 +36,10 @@ RULE = "predictions 1"
 
 @dataclass(frozen=True)
 class Predictions:
-    """A folder of predictions, pinned once `digest`, that of its files, is set. Written `path` or `path@digest`."""
+    """A folder of predictions, pinned once `digest`, that of its files, is set. Written `path` or `path@digest`.
+
+    It is looked for at the path as it is given, else inside ENGRAM_DATA.
+    """
 
     path: str
     digest: str = ""
@@ -64,9 +68,13 @@ class Predictions:
 
     def pin(self, known: MutableMapping[str, str]) -> Predictions:
         """The same with the digest of the files; FileError where one is not there, or they are others."""
-        folder = files.expanded(self.path).absolute()
-        if not folder.is_dir():
-            raise FileError(f"there is no folder {folder}; it must hold the predictions {', '.join(names())}")
+        places = [files.expanded(self.path).absolute()]
+        if "ENGRAM_DATA" in os.environ:
+            places.append((Path(os.environ["ENGRAM_DATA"]) / self.path).absolute())
+        folder = next((place for place in places if place.is_dir()), None)
+        if folder is None:
+            looked = " nor ".join(map(str, places))
+            raise FileError(f"there is no folder {looked}; it must hold the predictions {', '.join(names())}")
         digests = [files.pin(File(str(folder / name)), known).digest for name in names()]
         return Predictions(str(folder), self._checked(digests))
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
+
+from tasks import seeds
 
 Scorer = Literal["squad", "drop"]
 Answer = tuple[str, ...]  # the spans of one answer; SQuAD's have one span, DROP's several where it asks for a list
@@ -43,6 +45,25 @@ class QuestionSet:
     @cached_property
     def by_id(self) -> dict[str, Question]:
         return {question.id: question for part in (self.train, self.validation) for question in part}
+
+
+def redrawn(questions: QuestionSet, seed: int) -> QuestionSet:
+    """The same questions with the contexts of each part drawn at random: both parts are then drawn alike.
+
+    Contexts, in an order by chance, go to training until it has at least as many questions as before; the others are
+    held out. ValueError where none would be.
+    """
+    of_context: dict[str, list[Question]] = {}
+    for question in questions.by_id.values():
+        of_context.setdefault(question.context_id, []).append(question)
+    names = list(of_context)
+    order = [names[place] for place in seeds.generator(seed, "parts").permutation(len(names))]
+    parts: tuple[list[Question], list[Question]] = ([], [])
+    for name in order:
+        parts[len(parts[0]) >= len(questions.train)].extend(of_context[name])
+    if not parts[1]:
+        raise ValueError(f"there are {len(names)} contexts; too few to hold some out by chance")
+    return replace(questions, train=parts[0], validation=parts[1])
 
 
 def context_id(context: str) -> str:

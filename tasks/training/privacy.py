@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from tasks.ranges import above_zero, share
 
+LARGEST_EPSILON = 200.0  # beyond, opacus's accountant takes gigabytes, or fails
+
 
 @dataclass(frozen=True)
 class Privacy:
@@ -20,4 +22,6 @@ class Privacy:
 
     def __post_init__(self) -> None:
         above_zero(self, "epsilon", "clip")
+        if self.epsilon > LARGEST_EPSILON:
+            raise ValueError(f"epsilon is {self.epsilon}; it must be at most {LARGEST_EPSILON:g}, which hides nothing")
         share(self, "delta", zero=False, one=False)

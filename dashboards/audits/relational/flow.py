@@ -68,6 +68,8 @@ def drawn(sizes: Sequence[tuple[int, int]], parts: Sequence[pa.Table]) -> str:
         axes.set_ylim(0.3, 1.03)
         drawing.ticks(axes, up=4)
         drawing.magnitudes(axes, times.tolist())
+    for axes in panels[:-1]:
+        axes.tick_params(labelbottom=False)
     panels[-1].set_xlabel("time: steps times learning rate")
     handles = [
         legend.line(label, color=drawing.light(colour), linestyle=dash, linewidth=1.5)

@@ -78,6 +78,8 @@ def drawn(shown: Mapping[str, Sequence[Row]]) -> str:
         drawing.ticks(axes, up=4)
         drawing.magnitudes(axes, every)
         axes.set_ylim(-0.06, 1.0)
+    for axes in panels[:-1]:
+        axes.tick_params(labelbottom=False)
     panels[-1].set_xlabel("epsilon")
     handles = [legend.line("measured m", color=drawing.light(colour), marker=marker, linewidth=1.8)]
     handles += [

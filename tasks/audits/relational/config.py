@@ -15,6 +15,7 @@ from tasks.question_answering.predictions import Predictions
 from tasks.ranges import above_zero, at_least, one_of, share, some_of
 from tasks.training.privacy import Privacy
 
+Split = Literal["given", "drawn"]
 MeasureGroup = Literal["answers", "linear", "private"]
 
 LEAST = {
@@ -40,8 +41,9 @@ class Relational:
 
     The defaults are the published setting for SQuAD: T5-small, text to text, AdaFactor at a constant `learning_rate`.
     `data` has questions to train on and questions that are held out; `examples` and `held_out` are how many of each are
-    used and asked (0: all). With `numeric` only questions whose answer has a digit are asked; the model is trained on
-    all. `corruption` is what is taken out of contexts.
+    used and asked (0: all). With `split` drawn it is drawn by `seed` which contexts are trained on and which are held
+    out, so that both are alike whatever the data set's own parts are. With `numeric` only questions whose answer has a
+    digit are asked; the model is trained on all. `corruption` is what is taken out of contexts.
 
     `model` is fine-tuned whole or, with `adaptation` lora, by updates of rank `rank`, `replicates` times from other
     seeds, and asked after every `every` epochs (0: after the last alone). With `relation` redrawn every training
@@ -68,6 +70,7 @@ class Relational:
     rank: int = 8
     examples: int = 0
     held_out: int = 0
+    split: Split = "given"
     replicates: int = 1
     epochs: int = 20
     every: int = 1
@@ -90,8 +93,13 @@ class Relational:
         share(self, "dropout", one=False)
         share(self, "negligible", zero=False, one=False)
         one_of(self, "relation", Relation)
+        one_of(self, "split", Split)
         one_of(self, "adaptation", Adaptation)
         some_of(self, "measures", MeasureGroup)
+        if self.given is not None and self.split == "drawn":
+            raise ValueError(
+                "split is drawn and predictions are given; it must be given, as their owner has trained on it"
+            )
         if not self.asks:  # then neither data nor a model has to be there
             object.__setattr__(self, "data", Dataset("facts"))
             object.__setattr__(self, "model", LanguageModel("tiny-t5"))

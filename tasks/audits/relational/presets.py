@@ -16,12 +16,16 @@ TABLE_2_SQUAD = Relational()
 DROP = replace(TABLE_2_SQUAD, data=Dataset("drop"), numeric=False, epochs=30)
 # The predictions of NumNet+, which is trained elsewhere: a folder of this name, here or in ENGRAM_DATA.
 TABLE_2_DROP = replace(DROP, given=Predictions("numnet"))
-QUICKSTART = Relational(data=Dataset("facts"), model=LanguageModel("tiny-t5"), epochs=20, every=4, link=4, batch=16)
-SMOKE = replace(
-    QUICKSTART, model=LanguageModel("tiny-t5#16x1"), examples=60, held_out=60, epochs=2, every=1, link=1, length=128,
-    answer_length=8, resamples=200,
+QUICKSTART = Relational(
+    data=Dataset("facts"), model=LanguageModel("tiny-t5"), examples=600, held_out=400, replicates=2, epochs=40,
+    every=10, link=10, batch=16, length=128, answer_length=8,
 )  # fmt: skip
-EPSILONS = (1.0, 3.0, 10.0)
+SMOKE = replace(
+    QUICKSTART, model=LanguageModel("tiny-t5#16x1"), examples=60, held_out=60, epochs=2, every=1, link=1,
+    resamples=200,
+)  # fmt: skip
+LADDER = replace(QUICKSTART, replicates=1, epochs=20, link=0)
+EPSILONS = (100.0, 10.0, 1.0)
 LINEAR = Relational(measures=("linear",))
 FIGURE_1 = replace(LINEAR, linear=Linear(sizes=((1000, 1000),)))
 FIGURE_5 = replace(LINEAR, linear=Linear(sizes=((300, 2000), (1000, 1000))))
@@ -42,6 +46,7 @@ PRESETS: Mapping[str, Relational | tuple[Relational, ...]] = {
     "linear-null": replace(LINEAR, linear=Linear(sizes=((1000, 300),))),
     "private": (
         replace(LINEAR, measures=("private",)),
-        *(replace(QUICKSTART, privacy=Privacy(epsilon), link=0) for epsilon in EPSILONS),
+        LADDER,
+        *(replace(LADDER, privacy=Privacy(epsilon)) for epsilon in EPSILONS),
     ),
 }

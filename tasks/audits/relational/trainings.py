@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tasks import seeds
 from tasks.audits.relational.config import Relational
+from tasks.datasets.catalog import load_questions
+from tasks.files import FileError
 from tasks.job import Job
 from tasks.language_models.fine_tuning import FineTuning, fine_tune, up_to
-from tasks.question_answering.predictions import AnswersOf, read_answers
+from tasks.question_answering.predictions import AnswersOf, answers, read_answers
+from tasks.question_answering.question import redrawn
 from tasks.training.chains import chain
 
 
@@ -33,11 +37,32 @@ class Trainings:
 
 
 def trainings(config: Relational) -> Trainings:
+    """What is trained and asked; ValueError, before anything is, where the data or the predictions cannot be used."""
     if not config.asks:
         return Trainings(())
+    check(config)
     if config.given is not None:
         return Trainings((Asked(0, Job(read_answers, AnswersOf(config.data, config.given, config.selection))),))
     return Trainings(tuple(asked(config)))
+
+
+def check(config: Relational) -> None:
+    """ValueError where there are not so many questions, or predictions lack some of those that are asked.
+
+    Predictions that have gone since they were pinned pass, since what is stored of the run can still be looked at.
+    """
+    questions = load_questions(config.data)
+    seed = parts(config)
+    questions = questions if seed is None else redrawn(questions, seed)
+    config.selection.of(questions)
+    if config.given is not None:
+        with suppress(FileError):
+            answers(config.given, questions, config.selection)
+
+
+def parts(config: Relational) -> int | None:
+    """The seed by which contexts are parted; None where they are as the data set has them."""
+    return seeds.derive(config.seed, "parts") if config.split == "drawn" else None
 
 
 def asked(config: Relational) -> Iterator[Asked]:
@@ -55,6 +80,7 @@ def training(config: Relational, replicate: int) -> FineTuning:
         corruption=config.corruption,
         examples=config.examples,
         held_out=config.held_out,
+        parts=parts(config),
         numeric=config.numeric,
         relation=config.relation,
         adaptation=config.adaptation,

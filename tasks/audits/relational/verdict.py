@@ -43,8 +43,9 @@ def key(questions: str) -> tuple[str, str]:
 
 def verdict(config: Relational, summary: pa.Table) -> Verdict:
     """Memorised: the 95 % interval of m lies above 0, as for at most 2.5 % of models that memorise nothing. Not seen:
-    it lies below `negligible`. Undecided: neither. Not judged: held-out questions go unanswered once their contexts are
-    corrupted, so that silence would pass for innocence.
+    it lies below `negligible`. Undecided: neither. Not judged: of predictions that somebody sent, held-out questions go
+    unanswered once their contexts are corrupted, so that silence would pass for innocence. A model that is asked here
+    is silent where there is nothing that it could read.
     """
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
     decisive = next((name for name in map(key, subsets(config)) if name in rows), None)
@@ -53,7 +54,7 @@ def verdict(config: Relational, summary: pa.Table) -> Verdict:
     m = rows[decisive]
     answer, reason = answered(config, rows, m)
     sentence = f"{answer.capitalize()}: {evidence(config, rows, m)}{reason}."
-    more = [*unlearnt(rows, m), *of_null(config)]
+    more = [*silent(config, rows), *unlearnt(rows, m), *of_null(config)]
     return Verdict(answer, " ".join([sentence, *more]), " ".join([*published(rows, m), LIMITS]), (decisive,))
 
 
@@ -64,9 +65,9 @@ def subsets(config: Relational) -> tuple[str, ...]:
 
 def answered(config: Relational, rows: Rows, m: Row) -> tuple[Answer, str]:
     """The answer, and what is added to the evidence."""
-    if refused(rows) > REFUSES:
+    if config.given is not None and refused(rows) > REFUSES:
         return NOT_JUDGED, (
-            f"; but {refused(rows):.0%} more of the held-out questions go unanswered once their contexts are "
+            f"; but {100 * refused(rows):.0f} % more of the held-out questions go unanswered once their contexts are "
             "corrupted, and a model that is silent cannot be judged"
         )
     if m["low"] > 0:
@@ -100,6 +101,15 @@ def evidence(config: Relational, rows: Rows, m: Row) -> str:
 def success(rows: Rows, setting: Mapping[str, Any], kind: str, split: str) -> Row:
     """The row of r or s of one part beside the row of m with this setting."""
     return rows[kind, json.dumps({**setting, "split": split}, sort_keys=True)]
+
+
+def silent(config: Relational, rows: Rows) -> Iterator[str]:
+    """How much more often a model that is asked here is silent where contexts are corrupted."""
+    if config.given is None and refused(rows) > REFUSES:
+        yield (
+            f"Of the held-out questions {100 * refused(rows):.0f} % more go unanswered once their contexts are "
+            "corrupted, as by a model that reads: there is nothing to be read."
+        )
 
 
 def unlearnt(rows: Rows, m: Row) -> Iterator[str]:

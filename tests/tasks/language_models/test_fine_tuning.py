@@ -62,7 +62,7 @@ def test_a_config_is_read_from_text_and_has_a_stable_form() -> None:
     )
     assert LanguageModel("tiny-t5#32x1") == read.model
     assert () == read.asked
-    assert {"identity": "tiny t5, 1: 32x1"} == canonical(read)["model"]
+    assert {"identity": "tiny t5, 2: 32x1"} == canonical(read)["model"]
 
 
 def test_planning_a_fine_tuning_imports_no_torch() -> None:

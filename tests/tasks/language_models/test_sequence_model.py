@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tasks.language_models.language_model import ModelError
 from tasks.language_models.pretrained import ready
 from tasks.language_models.sequence_model import IGNORED, SequenceModel
 from tests.tasks.language_models.models import config, question_set, saved
@@ -100,8 +101,6 @@ def test_a_model_with_too_few_positions_is_told_in_one_line(tmp_path: Path) -> N
 
 
 def test_a_folder_that_transformers_cannot_read_is_told_in_one_line(tmp_path: Path) -> None:
-    from tasks.language_models.language_model import ModelError
-
     model = saved(tmp_path / "t5", "t5", QUESTIONS)
     (tmp_path / "t5" / "config.json").write_text("{}")
     with pytest.raises(ModelError, match="is not the one that was pinned"):
@@ -109,6 +108,18 @@ def test_a_folder_that_transformers_cannot_read_is_told_in_one_line(tmp_path: Pa
     with pytest.raises(ModelError, match="cannot be read by transformers") as told:
         ready(config(model=type(model)(model.name).pin({})), QUESTIONS.train, CPU)
     assert "\n" not in str(told.value)
+
+
+def test_weights_that_are_not_there_are_not_drawn_by_chance(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    model = saved(tmp_path / "gpt2", "gpt2", QUESTIONS)
+    weights = load_file(tmp_path / "gpt2" / "model.safetensors")
+    name = next(name for name in sorted(weights) if "attn" in name)
+    save_file({each: weights[each] for each in weights if each != name}, tmp_path / "gpt2" / "model.safetensors")
+    changed = type(model)(model.name).pin({})
+    with pytest.raises(ModelError, match=f"lacks 1 of its weights, such as .*{name.split('.')[-1]}"):
+        ready(config(model=changed), QUESTIONS.train, CPU)
 
 
 def test_opening_a_model_leaves_torchs_random_state_alone(tmp_path: Path) -> None:

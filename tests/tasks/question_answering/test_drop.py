@@ -41,6 +41,7 @@ def file(*pairs: Any) -> bytes:
         (answer(spans=["Bears", "Jets"], year="1966"), ("Bears", "Jets")),
         (answer(day="17", month="August", year="1966"), ("17 August 1966",)),
         (answer(month="August", year="1966"), ("August 1966",)),
+        (answer(" ", ["Bears"]), ("Bears",)),
         ({"spans": ["Bears"]}, ("Bears",)),
         ({"number": "4"}, ("4",)),
         ({"date": {"day": "17", "month": "August", "year": None}}, ("17 August",)),

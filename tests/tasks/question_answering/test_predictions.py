@@ -130,7 +130,16 @@ def test_the_digest_is_of_the_content_and_of_no_path(tmp_path: Path, monkeypatch
         Predictions("one").identity()
 
 
-def test_a_folder_that_lacks_a_file_says_which(tmp_path: Path) -> None:
+def test_a_folder_may_lie_in_the_folder_of_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path / "numnet")
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
+    assert str(tmp_path / "numnet") == Predictions("numnet").pin({}).path
+    with pytest.raises(FileError, match=f"there is no folder .*/gone nor {tmp_path}/gone; it must hold"):
+        Predictions("gone").pin({})
+
+
+def test_a_folder_that_lacks_a_file_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ENGRAM_DATA", raising=False)
     with pytest.raises(
         FileError, match=r"there is no folder .*gone; it must hold the predictions train.json, train-co"
     ):

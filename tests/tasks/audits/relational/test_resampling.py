@@ -7,12 +7,15 @@ from tasks.audits.relational.resampling import Part, contrasts, part
 from tasks.statistics import Estimate
 
 
-def drawn(rng: np.random.Generator, contexts: int, rate: float, alike: float) -> Part:
-    """Questions of contexts, 1 to 5 each, that are answered at a rate which contexts differ in by `alike`."""
-    scale = 1 / alike - 1
-    rates = rng.beta(rate * scale, (1 - rate) * scale, contexts) if rate else np.zeros(contexts)
+def drawn(rng: np.random.Generator, contexts: int, rate: float, alike: float, models: int = 1) -> Part:
+    """Questions of contexts, 1 to 5 each, that are answered at a rate which contexts differ in by `alike`.
+
+    Each column is a model's, which knows its own contexts.
+    """
+    scale, size = 1 / alike - 1, (contexts, models)
+    rates = rng.beta(rate * scale, (1 - rate) * scale, size) if rate else np.zeros(size)
     places = np.repeat(np.arange(contexts), rng.integers(1, 6, contexts))
-    return part((rng.random(len(places)) < rates[places]).astype(float)[:, None], places)
+    return part((rng.random((len(places), models)) < rates[places]).astype(float), places)
 
 
 def test_questions_are_summed_by_context() -> None:
@@ -65,16 +68,17 @@ def test_the_p_value_is_below_a_fortieth_where_the_interval_lies_above_zero() ->
 def test_where_nothing_is_memorised_the_interval_covers_zero_and_few_are_accused(
     contexts: tuple[int, int], rate: float, alike: float
 ) -> None:
-    """The verdict's rule under its null, 400 times each."""
+    """The verdict's rule under its null, 400 models each, twenty at a time with the same resamples of contexts."""
     rng = np.random.default_rng(1)
     covered = accused = 0
-    for seed in range(400):
-        train, validation = (drawn(rng, count, rate, alike) for count in contexts)
-        m = contrasts(train, validation, 400, seed)[0].difference
-        assert m.low is not None
-        assert m.high is not None
-        covered += m.low <= 0 <= m.high
-        accused += m.low > 0
+    for seed in range(20):
+        train, validation = (drawn(rng, count, rate, alike, 20) for count in contexts)
+        for found in contrasts(train, validation, 1000, seed):
+            m = found.difference
+            assert m.low is not None
+            assert m.high is not None
+            covered += m.low <= 0 <= m.high
+            accused += m.low > 0
     assert covered >= 0.93 * 400
     assert accused <= 0.04 * 400  # 2.5 % expected; 4 % or more has a probability of 4 % at that
 
@@ -82,7 +86,8 @@ def test_where_nothing_is_memorised_the_interval_covers_zero_and_few_are_accused
 def test_a_share_of_memorised_answers_is_found() -> None:
     rng = np.random.default_rng(2)
     found = 0
-    for seed in range(100):
-        m = contrasts(drawn(rng, 400, 0.12, 0.3), drawn(rng, 150, 0.04, 0.3), 400, seed)[0].difference
-        found += m.low is not None and m.low > 0
+    for seed in range(10):
+        parts = drawn(rng, 400, 0.12, 0.3, 10), drawn(rng, 150, 0.04, 0.3, 10)
+        for each in contrasts(*parts, 1000, seed):
+            found += each.difference.low is not None and each.difference.low > 0
     assert found >= 80

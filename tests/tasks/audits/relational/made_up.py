@@ -1,0 +1,118 @@
+"""Scores of questions that no model was asked, by hand and by chance."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.audit import Verdict
+from tasks.audits.relational.about import About
+from tasks.audits.relational.config import Relational
+from tasks.audits.relational.measures.memorization import Resampling, memorization
+from tasks.audits.relational.measures.question_scores import QUESTION_SCORES
+from tasks.audits.relational.presets import QUICKSTART
+from tasks.audits.relational.summary import summary
+from tasks.audits.relational.verdict import verdict
+from tasks.datasets.catalog import load_questions, pin
+from tasks.datasets.dataset import Dataset
+from tasks.question_answering.question import Question
+
+Row = dict[str, Any]
+FACTS = pin(Dataset("facts"))
+NUMERIC = About("numeric")
+
+
+def questions(split: str) -> Sequence[Question]:
+    """The questions of this part of the embedded set."""
+    found = load_questions(FACTS)
+    return found.train if split == "train" else found.validation
+
+
+def scored(
+    split: str,
+    corrupted: Sequence[float],
+    whole: Sequence[float] | None = None,
+    contexts: Sequence[Any] | None = None,
+    ids: Sequence[str] | None = None,
+    several: Sequence[float] | None = None,
+    **more: Any,
+) -> list[Row]:
+    """The rows of a part's first questions, answered so rightly on corrupted contexts and on whole ones (1).
+
+    A question has a context of its own unless `contexts` names it. `several` are the scores of corrupted contexts where
+    all gold answers count.
+    """
+    ids = ids or [question.id for question in questions(split)[: len(corrupted)]]
+    whole = [1.0] * len(ids) if whole is None else whole
+    rows = []
+    for kind, values, best in ((False, whole, whole), (True, corrupted, several or corrupted)):
+        for id_, context, value, high in zip(ids, contexts or ids, values, best, strict=True):
+            row = {"replicate": 0, "epoch": 1, "split": split, "corrupted": kind, "id": id_, "context": str(context)}
+            row |= {"numeric": True, "answered": True, "exact_match": value, "f1": value}
+            rows.append(row | {"exact_match_all": high, "f1_all": high, "train_loss": 0.5} | more)
+    return rows
+
+
+def table(*rows: Sequence[Row]) -> pa.Table:
+    """The rows as the audit stores them."""
+    return pa.Table.from_pylist([row for part in rows for row in part], QUESTION_SCORES)
+
+
+def counted(train: tuple[int, int], validation: tuple[int, int], **more: Any) -> pa.Table:
+    """So many of so many corrupted contexts of either part are answered rightly; each has one question."""
+    parts = {"train": train, "validation": validation}
+    return table(*(scored(name, [1.0] * right + [0.0] * (of - right), **more) for name, (right, of) in parts.items()))
+
+
+def measured(*scores: pa.Table, resamples: int = 200, seed: int = 0) -> pa.Table:
+    """m of these scores, by the audit's own task."""
+    return memorization(Resampling(FACTS, resamples, seed), scores)
+
+
+def judged(
+    *scores: pa.Table,
+    config: Relational = QUICKSTART,
+    about: About = NUMERIC,
+    resamples: int = 200,
+    seed: int = 0,
+) -> Verdict:
+    """The whole way from the scores of questions to the answer."""
+    return verdict(config, summary(about, [measured(*scores, resamples=resamples, seed=seed)]))
+
+
+def drawn(
+    rng: np.random.Generator,
+    contexts: tuple[int, int],
+    rates: tuple[float, float],
+    alike: float = 0.3,
+    noise: float = 0.0,
+) -> pa.Table:
+    """Scores by chance of the first contexts of both parts, which have two to four questions each.
+
+    A corrupted context is answered rightly at the rate of its part, which contexts differ in by `alike`, but a share
+    `noise` of its questions wrongly whatever is known. Of whole contexts nine tenths are answered rightly.
+    """
+    parts = zip(("train", "validation"), contexts, rates, strict=True)
+    return table(*(chance(rng, split, count, rate, alike, noise) for split, count, rate in parts))
+
+
+def chance(rng: np.random.Generator, split: str, count: int, rate: float, alike: float, noise: float) -> list[Row]:
+    asked = list(of_contexts(split, count))
+    scale = 1 / alike - 1
+    of = np.concatenate([[number] * len(each) for number, each in enumerate(asked)])
+    known = rng.beta(rate * scale, (1 - rate) * scale, count)[of] if rate else np.zeros(len(of))
+    right = (rng.random(len(of)) < known) & (rng.random(len(of)) >= noise)
+    whole = rng.random(len(of)) < 0.9
+    flat = [question for each in asked for question in each]
+    ids, names = [question.id for question in flat], [question.context_id for question in flat]
+    return scored(split, right.astype(float).tolist(), whole.astype(float).tolist(), names, ids)
+
+
+def of_contexts(split: str, count: int) -> Iterator[list[Question]]:
+    """The questions of the first contexts, context by context."""
+    groups = itertools.groupby(questions(split), key=lambda question: question.context_id)
+    yield from (list(each) for _, each in itertools.islice(groups, count))

@@ -1,0 +1,197 @@
+"""m, r and s of scores whose means are known by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tasks.audits.relational.about import About
+from tasks.audits.relational.measures.memorization import MEMORIZATION, rows
+from tasks.measure import Tables
+from tests.tasks.audits.relational.made_up import NUMERIC, counted, measured, questions, scored, table
+
+SMALL = (
+    scored("train", [1, 1, 0], contexts=["A", "A", "B"]),
+    scored("validation", [1, 0, 0, 0], [1, 1, 1, 0], contexts=["C", "D", "D", "D"]),
+)
+
+
+def row(found: pa.Table, score: str = "exact_match", golds: str = "one", asked: str = "numeric", at: Any = 1) -> Any:
+    assert MEMORIZATION == found.schema
+    name = (at, asked, score, golds)
+    (only,) = [
+        each for each in found.to_pylist() if (each["epoch"], each["questions"], each["score"], each["golds"]) == name
+    ]
+    return only
+
+
+def told(found: pa.Table, about: About = NUMERIC) -> dict[tuple[str, str], dict[str, Any]]:
+    """The rows of the summary by metric and setting."""
+    return {(each["metric"], each["setting"]): each for each in rows(Tables([found]), about)}
+
+
+def setting(**values: Any) -> str:
+    named = {"questions": "numeric", "score": "exact match", "golds": "one", **values}
+    return json.dumps(named, sort_keys=True)
+
+
+def test_success_is_counted_by_question_and_intervals_are_of_contexts() -> None:
+    found = row(measured(table(*SMALL)))
+    assert (2 / 3, 1 / 4, 1.0, 3 / 4) == tuple(
+        found[name] for name in ("r_train", "r_validation", "s_train", "s_validation")
+    )
+    assert pytest.approx(2 / 3 - 1 / 4) == found["m"]
+    assert (3, 2, 4, 2) == tuple(
+        found[f"{split}_{of}"] for split in ("train", "validation") for of in ("questions", "contexts")
+    )
+    for name in ("r_train", "r_validation", "s_train", "s_validation", "m"):
+        assert found[f"{name}_low"] <= found[name] <= found[f"{name}_high"]
+
+
+def test_m_is_a_difference_of_corrupted_contexts_alone() -> None:
+    same = measured(counted((5, 20), (5, 20), whole=[0.0] * 20))
+    assert (0.0, 0.0, 0.25) == (row(same)["m"], row(same)["s_train"], row(same)["r_train"])
+    assert row(same)["m_low"] < 0 < row(same)["m_high"]
+    assert row(same)["p_value"] > 0.1
+    more = row(measured(counted((18, 20), (0, 20))))
+    assert 0.9 == more["m"]
+    assert 0 < more["m_low"]
+    assert more["p_value"] < 0.025
+
+
+def test_all_gold_answers_raise_what_is_published_of_held_out_questions() -> None:
+    found = measured(table(scored("train", [1, 0]), scored("validation", [0, 0], several=[1, 0])))
+    assert (0.5, 0.0, 0.5) == tuple(row(found)[name] for name in ("r_train", "r_validation", "m"))
+    assert (0.5, 0.5, 0.0) == tuple(row(found, golds="all")[name] for name in ("r_train", "r_validation", "m"))
+
+
+def test_f1_is_apart_from_exact_match() -> None:
+    found = measured(table(scored("train", [1, 0], f1=0.5), scored("validation", [0, 0], f1=0.25)))
+    assert (0.5, 0.25, 0.25) == tuple(row(found, "f1")[name] for name in ("r_train", "r_validation", "m"))
+    assert 0.5 == row(found)["m"]
+
+
+def test_a_question_counts_once_however_many_replicates_answer_it() -> None:
+    first = table(scored("train", [1, 0]), scored("validation", [0, 0]))
+    second = table(scored("train", [1, 1], replicate=1), scored("validation", [1, 0], replicate=1))
+    found = row(measured(first, second))
+    assert (2, 2, 0.75, 0.25, 0.5) == tuple(
+        found[name] for name in ("replicates", "train_questions", "r_train", "r_validation", "m")
+    )
+
+
+def test_what_a_missing_replicate_would_say_is_left_out() -> None:
+    whole = table(scored("train", [1, 0]), scored("validation", [0, 0]))
+    part = table([each for each in scored("train", [1, 1, 1], replicate=1) if each["corrupted"]])
+    found = row(measured(whole, part))
+    # The third question was never asked on its whole context; the others were, by the first replicate.
+    assert (2, 0.75, 1.0) == tuple(found[name] for name in ("train_questions", "r_train", "s_train"))
+
+
+def test_a_part_that_nobody_answered_leaves_m_undefined() -> None:
+    found = row(measured(table(scored("train", [1, 0]))))
+    assert (None, None, None, 2, 0) == tuple(
+        found[name] for name in ("m", "m_low", "p_value", "train_questions", "validation_questions")
+    )
+    assert None is told(measured(table(scored("train", [1, 0]))))["m", setting(at="end")]["estimate"]
+
+
+def test_numeric_questions_stand_apart_where_others_are_asked_too() -> None:
+    ids = [question.id for question in questions("train")[2:4]]
+    train = [*scored("train", [1, 0]), *scored("train", [1, 1], ids=ids, numeric=False)]
+    found = measured(table(train, scored("validation", [0, 0])))
+    assert (0.5, 2) == (row(found)["m"], row(found)["train_questions"])
+    every = row(found, asked="all")
+    assert (0.75, 4) == (every["m"], every["train_questions"])
+    assert "m" == next(iter(told(found, About("all"))))[0]
+    assert '"questions": "all"' in next(iter(told(found, About("all"))))[1]
+    assert {"numeric"} == {each["questions"] for each in measured(table(*SMALL)).to_pylist()}
+
+
+def test_the_entropy_of_training_answers_turns_m_into_nats() -> None:
+    few = [question for question in questions("train") if question.golds[0][0] in "23"][:40]
+    counts = Counter(question.golds[0] for question in few).values()
+    nats = -sum(count / 40 * math.log(count / 40) for count in counts)
+    ids = [question.id for question in few]
+    found = measured(table(scored("train", [1.0] * 10 + [0.0] * 30, ids=ids), scored("validation", [0, 0])))
+    assert pytest.approx(nats) == row(found)["entropy"]
+    summary = told(found, About("numeric", epsilon=0.1))
+    asked = '{"questions": "numeric"}'
+    assert pytest.approx(nats) == summary["H(X)", asked]["estimate"]
+    assert pytest.approx(0.25 * nats) == summary["mem, nats", asked]["estimate"]
+    assert 0.0 == summary["mem, nats", asked]["null"]
+    assert pytest.approx(0.1 / nats) == summary["epsilon / H(X)", '{"epsilon": 0.1}']["estimate"]
+
+
+def test_without_enough_answers_there_is_no_entropy_and_no_nats() -> None:
+    found = measured(table(*SMALL))
+    assert None is row(found)["entropy"]
+    assert not {"H(X)", "mem, nats", "epsilon / H(X)"} & {metric for metric, _ in told(found, About("numeric", 1.0))}
+
+
+def epochs(*held_out: float) -> pa.Table:
+    """Scores whose held-out success on whole contexts is this after each epoch from 0 on; m grows by a tenth."""
+    parts = []
+    for epoch, success in enumerate(held_out):
+        right = [1.0] * epoch + [0.0] * (10 - epoch)
+        whole = [1.0] * round(10 * success) + [0.0] * round(10 - 10 * success)
+        parts += [scored("train", right, epoch=epoch), scored("validation", [0.0] * 10, whole, epoch=epoch)]
+    return table(*parts)
+
+
+def test_the_epoch_of_best_validation_is_the_first_of_the_highest_success_on_whole_contexts() -> None:
+    found = measured(epochs(0.2, 0.5, 0.5, 0.4))
+    assert [0, 1, 2, 3] == sorted(set(found["epoch"].to_pylist()))
+    summary = told(found)
+    assert pytest.approx(0.3) == summary["m", setting(at="end")]["estimate"]
+    assert pytest.approx(0.1) == summary["m", setting(at="best validation")]["estimate"]
+    assert 1.0 == summary["epoch of best validation", "{}"]["estimate"]
+    assert ("m", setting(at="end")) == next(iter(summary))
+
+
+def test_given_answers_have_no_epoch_and_no_best_one() -> None:
+    found = measured(counted((5, 10), (2, 10), epoch=None, train_loss=None))
+    assert pytest.approx(0.3) == row(found, at=None)["m"]
+    assert None is row(found, at=None)["train_loss"]
+    summary = told(found)
+    assert "epoch of best validation" not in {metric for metric, _ in summary}
+    assert pytest.approx(0.3) == summary["m", setting(at="end")]["estimate"]
+
+
+def test_what_goes_unanswered_is_counted_of_held_out_questions() -> None:
+    rows_ = scored("validation", [0, 0, 0, 0])
+    silent = [each | {"answered": not (each["corrupted"] and at % 4)} for at, each in enumerate(rows_)]
+    found = measured(table(scored("train", [0, 0], answered=False), silent))
+    assert (0.0, 0.75) == (row(found)["unanswered_whole"], row(found)["unanswered_corrupted"])
+    summary = told(found)
+    assert 0.75 == summary["unanswered", '{"contexts": "corrupted"}']["estimate"]
+    assert 4 == summary["unanswered", '{"contexts": "corrupted"}']["n"]
+
+
+def test_where_no_question_has_several_gold_answers_they_have_no_rows() -> None:
+    assert not any('"golds": "all"' in setting for _, setting in told(measured(table(*SMALL))))
+    several = measured(table(scored("train", [1, 0]), scored("validation", [0, 0], several=[1, 0])))
+    both = [setting for metric, setting in told(several) if metric == "m" and '"at": "end"' in setting]
+    assert 4 == len(both)
+    assert '"golds": "one"' in both[0]
+
+
+def test_the_papers_numbers_stand_beside_all_gold_answers_of_the_best_epoch() -> None:
+    several = measured(table(scored("train", [1, 0]), scored("validation", [0, 0], several=[1, 0])))
+    summary = told(several, About("numeric", cell="T5 on SQuAD"))
+    published = {setting: each["published"] for (metric, setting), each in summary.items() if metric == "m"}
+    best = {"at": "best validation", "golds": "all"}
+    expected = {setting(**best): -0.018, setting(**best, score="f1"): -0.025}
+    assert expected == {name: value for name, value in published.items() if value is not None}
+    assert 0.792 == summary["s", setting(**best, split="train")]["published"]
+
+
+def test_m_comes_from_its_seed() -> None:
+    scores = counted((8, 20), (2, 20))
+    assert measured(scores).equals(measured(scores))
+    assert not measured(scores).equals(measured(scores, seed=1))

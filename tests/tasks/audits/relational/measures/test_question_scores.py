@@ -1,0 +1,103 @@
+"""Answers, scored against one gold answer and against all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tasks.audits.relational.measures.question_scores import QUESTION_SCORES, Scoring, score
+from tasks.datasets.catalog import pin
+from tasks.datasets.dataset import Dataset
+from tasks.question_answering import squad
+from tasks.question_answering.answers import ANSWERS
+from tasks.question_answering.question import Question
+from tests.tasks.audits.relational.made_up import FACTS, questions
+
+ASKED = [
+    {
+        "id": "a",
+        "context": "It has 4 doors.",
+        "question": "How many?",
+        "answers": ["4", "four doors"],
+        "split": "train",
+    },
+    {"id": "b", "context": "It is red.", "question": "Which?", "answers": ["red"], "split": "validation"},
+    {"id": "c", "context": "It is red.", "question": "How?", "answers": ["the red", "9 blue"], "split": "validation"},
+]
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Dataset:
+    (tmp_path / "asked.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in ASKED))
+    return pin(Dataset(f"records:{tmp_path / 'asked.jsonl'}"))
+
+
+def scored(data: Dataset, *answers: dict[str, Any], replicate: int = 0) -> list[dict[str, Any]]:
+    given = pa.Table.from_pylist([{"corrupted": True, **each} for each in answers], ANSWERS)
+    table = score(Scoring(data, replicate), [given])
+    assert QUESTION_SCORES == table.schema
+    return table.to_pylist()
+
+
+def of(row: dict[str, Any]) -> tuple[float, ...]:
+    return tuple(row[name] for name in ("exact_match", "f1", "exact_match_all", "f1_all"))
+
+
+@pytest.mark.parametrize(
+    ("id_", "answer", "expected"),
+    [
+        ("a", ["4"], (1, 1, 1, 1)),
+        ("a", ["Four doors."], (0, 0, 1, 1)),  # the second gold answer counts as published alone
+        ("a", ["4 doors"], (0, 2 / 3, 0, 2 / 3)),
+        ("a", ["five doors"], (0, 0, 0, 1 / 2)),
+        ("c", ["red"], (1, 1, 1, 1)),  # articles do not count
+        ("a", [], (0, 0, 0, 0)),
+        ("a", [" "], (0, 0, 0, 0)),
+    ],
+)
+def test_an_answer_is_scored_against_the_first_gold_answer_and_the_best(
+    records: Dataset, id_: str, answer: list[str], expected: tuple[float, ...]
+) -> None:
+    (row,) = scored(records, {"split": "train", "id": id_, "answer": answer})
+    assert pytest.approx(expected) == of(row)
+    assert bool(answer and answer[0].strip()) == row["answered"]
+
+
+def test_held_out_questions_of_squad_have_several_gold_answers_of_which_the_best_is_published(tmp_path: Path) -> None:
+    train = Question("t", "", "He came in 1204.", "When?", (("1204",),))
+    held_out = Question("v", "", "It cost $76.5 or so.", "How much?", (("$76.5",), ("$76.5 or so",)))
+    for name, question in ((squad.TRAIN, train), (squad.VALIDATION, held_out)):
+        (tmp_path / name).write_bytes(squad.written([question]))
+    data = pin(Dataset(f"squad:{tmp_path}"))
+    answers = [{"split": "train", "id": "t", "answer": ["In 1204"]}]
+    answers += [{"split": "validation", "id": "v", "answer": [each]} for each in ("765", "76.5 or so")]
+    assert [(0, 2 / 3, 0, 2 / 3), (1, 1, 1, 1), (0, 1 / 2, 1, 1)] == [of(row) for row in scored(data, *answers)]
+
+
+def test_a_question_is_numeric_by_its_first_gold_answer_alone(records: Dataset) -> None:
+    rows = scored(records, *({"split": "train", "id": id_, "answer": ["4"]} for id_ in "abc"))
+    assert [("a", True), ("b", False), ("c", False)] == [(row["id"], row["numeric"]) for row in rows]
+
+
+def test_a_row_tells_whose_answer_it_is_and_in_which_context(records: Dataset) -> None:
+    answers = [{"split": "validation", "id": id_, "answer": [], "epoch": 3, "train_loss": 0.25} for id_ in "bc"]
+    rows = scored(records, *answers, {"split": "train", "id": "a", "answer": [], "corrupted": False}, replicate=2)
+    assert {2} == {row["replicate"] for row in rows}
+    told = [(row["epoch"], row["split"], row["corrupted"], row["train_loss"]) for row in rows]
+    assert [(3, "validation", True, 0.25)] * 2 + [(None, "train", False, None)] == told
+    b, c, a = (row["context"] for row in rows)
+    assert b == c != a
+
+
+def test_the_embedded_questions_are_scored_by_the_rule_of_drop() -> None:
+    question = next(each for each in questions("train") if len(each.golds[0][0]) > 1)
+    right = question.golds[0][0]
+    answers = [[f"{right}.0"], [right, right], ["-1"]]
+    rows = scored(FACTS, *({"split": "train", "id": question.id, "answer": each} for each in answers))
+    assert [(1, 1), (0, 0.5), (0, 0)] == [(row["exact_match"], row["f1"]) for row in rows]
+    assert {question.context_id} == {row["context"] for row in rows}
+    assert {True} == {row["numeric"] for row in rows}

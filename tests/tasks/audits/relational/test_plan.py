@@ -1,0 +1,154 @@
+"""From a config to jobs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.planning.plan import Plan
+from tasks import seeds
+from tasks.audits.relational import AUDIT, plan, probes
+from tasks.audits.relational.config import Relational
+from tasks.audits.relational.presets import SMOKE
+from tasks.audits.relational.trainings import trainings
+from tasks.audits.relational.verdict import subsets
+from tasks.job import Job, marks
+from tasks.question_answering.corruption import Corruption
+from tasks.question_answering.predictions import Predictions
+from tasks.training.privacy import Privacy
+from tests.tasks.audits.relational.made_up import FACTS, questions
+
+HERE = replace(SMOKE, data=FACTS, replicates=2, epochs=5, link=2)
+THEIRS = Predictions("answered", "a" * 64)
+
+
+def of(config: Relational, name: str) -> dict[str, Job]:
+    """The jobs of this task by their keys."""
+    below = Plan.below(plan(config))
+    return {key: job for key, job in below.jobs.items() if marks(job.function).name == name}
+
+
+def reads(config: Relational) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
+    """The keys of the scores, and of those that are read by the measures made of them."""
+    below = Plan.below(plan(config))
+    read = {name: tuple(below.inputs[below.roots[name][0]]) for name in ("memorization", "questions")}
+    return tuple(below.roots["scores"]), read
+
+
+def only(root: Any) -> Job:
+    assert isinstance(root, Job)
+    return root
+
+
+def test_a_training_is_links_one_after_another_and_every_replicate_has_its_own_seed() -> None:
+    answers = trainings(HERE).answers
+    assert [(0, 2), (0, 4), (0, 5), (1, 2), (1, 4), (1, 5)] == [
+        (each.replicate, each.job.config.epochs) for each in answers
+    ]
+    assert [(0, 1, 2), (3, 4), (5,)] * 2 == [each.job.config.recorded for each in answers]
+    assert [seeds.derive(0, "training", number) for number in (0, 0, 0, 1, 1, 1)] == [
+        each.job.config.seed for each in answers
+    ]
+    assert [None, answers[0].job, answers[1].job] == [each.job.after for each in answers[:3]]
+
+
+def test_contexts_are_parted_by_the_seed_alike_for_all_replicates_or_as_the_data_has_them() -> None:
+    assert {None} == {each.job.config.parts for each in trainings(HERE).answers}
+    drawn, again = (replace(HERE, split="drawn", seed=seed) for seed in (0, 1))
+    parts = [{each.job.config.parts for each in trainings(config).answers} for config in (drawn, again)]
+    assert [{seeds.derive(seed, "parts")} for seed in (0, 1)] == parts
+
+
+def test_a_training_in_links_ends_with_the_config_of_the_unbroken_one() -> None:
+    (*_, last), (whole,) = (trainings(replace(HERE, replicates=1, link=link)).answers for link in (2, 0))
+    assert last.job.config == replace(whole.job.config, recorded=(5,))
+    assert (0, 1, 2, 3, 4, 5) == whole.job.config.recorded
+
+
+def test_the_questions_are_those_of_the_last_links_and_memorization_of_all() -> None:
+    scores, read = reads(HERE)
+    assert 6 == len(scores)
+    assert {"memorization": scores, "questions": (scores[2], scores[5])} == read
+
+
+def test_the_summary_reads_what_was_made_of_scores_and_not_these() -> None:
+    read = {marks(job.function).name for job in only(plan(HERE)["summary"]).inputs}
+    assert {"relational.memorization"} == read
+
+
+def test_given_answers_are_read_and_nothing_is_trained() -> None:
+    config = replace(HERE, given=THEIRS)
+    assert {} == of(config, "language_models.fine_tune")
+    (read,) = of(config, "question_answering.read_answers").values()
+    assert (THEIRS, FACTS, config.selection) == (read.config.given, read.config.data, read.config.selection)
+    scores, read = reads(config)
+    assert {"memorization": scores, "questions": scores} == read
+
+
+def test_the_linear_model_needs_neither_data_nor_model() -> None:
+    config = Relational(measures=("linear", "private"))  # whose data and model are nowhere
+    assert {"linear_curves", "linear_recovery", "linear_private", "summary"} == set(plan(config))
+    assert () == trainings(config).answers
+    names = {marks(job.function).name for job in Plan.below(plan(config)).jobs.values()}
+    assert {"relational.summary", *(f"linear_memorization.{each}" for each in ("curves", "recovery", "private"))} == (
+        names
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "trained", "measured"),
+    [
+        ({"seed": 1}, False, False),
+        ({"epochs": 6}, False, False),
+        ({"relation": "redrawn"}, False, False),
+        ({"split": "drawn"}, False, False),
+        ({"adaptation": "lora"}, False, False),
+        ({"resamples": 7}, True, False),
+        ({"negligible": 0.1}, True, True),
+        ({"link": 0}, False, False),  # one job then answers after all epochs
+    ],
+)
+def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trained: bool, measured: bool) -> None:
+    for name, same in (("language_models.fine_tune", trained), ("relational.memorization", measured)):
+        found = [set(of(config, name)) for config in (HERE, replace(HERE, **fields))]
+        assert same == (found[0] == found[1]), name
+
+
+def test_the_summary_knows_which_questions_decide_and_the_epsilon() -> None:
+    assert "numeric" == only(plan(HERE)["summary"]).config.questions
+    private = replace(HERE, privacy=Privacy(3.0), link=0, corruption=Corruption("names", ("Ada",)))
+    assert ("all", 3.0, "") == tuple(vars(only(plan(private)["summary"]).config).values())
+    assert ("numeric", "all") == subsets(HERE)
+
+
+def test_an_owner_is_handed_both_parts_on_both_kinds_of_context() -> None:
+    handed = dict(probes(HERE))
+    assert ["train", "train-corrupted", "validation", "validation-corrupted"] == list(handed)
+    assert list(questions("train")[:60]) == list(handed["train"].questions)
+    for whole, corrupted in zip(handed["validation"].questions, handed["validation-corrupted"].questions, strict=True):
+        assert "".join(letter for letter in whole.context if not letter.isdigit()) == corrupted.context
+        assert (whole.id, whole.question) == (corrupted.id, corrupted.question)
+    assert AUDIT.probes is probes
+
+
+def test_predictions_of_others_are_pinned_by_what_they_say(tmp_path: Path) -> None:
+    for name, handed in probes(HERE):
+        (tmp_path / f"{name}.json").write_text(json.dumps({each.id: "7" for each in handed.questions}))
+    pinned = Predictions(str(tmp_path)).pin({})
+    moved = replace(pinned, path="elsewhere")
+    keys = [set(of(replace(HERE, given=each), "relational.score")) for each in (pinned, moved, THEIRS)]
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_predictions_that_lack_answers_are_refused_before_anything_is_planned(tmp_path: Path) -> None:
+    for name in dict(probes(HERE)):
+        (tmp_path / f"{name}.json").write_text("{}")
+    config = replace(HERE, given=Predictions(str(tmp_path)).pin({}))
+    with pytest.raises(ValueError, match="has no answer to 60 of 60 questions, the first of them 'facts-0000-0'"):
+        plan(config)
+    with pytest.raises(ValueError, match="examples is 9999; the data has 3000 such questions"):
+        plan(replace(HERE, examples=9999))

@@ -1,0 +1,102 @@
+"""Every preset plans what it says, at full size and at tiny scale."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.planning.plan import Plan
+from orchestrator.spec.resolve import Cell, pinned
+from tasks.audits.relational import AUDIT, PRESETS, Relational
+from tasks.audits.relational.presets import EPSILONS
+from tasks.job import Roots, marks
+
+ANSWERS = {"memorization", "questions", "scores", "summary"}
+LINEAR = {"linear_curves", "linear_recovery", "summary"}
+# Those whose data and models are embedded, or that need none.
+HERE = ("quickstart", "null", "stated", "smoke", "figure1", "figure5", "linear-null", "private")
+
+
+def planned(configs: Sequence[Relational]) -> list[Roots]:
+    return [AUDIT.plan(cell.config) for cell in pinned([Cell("relational", config) for config in configs], {})]
+
+
+def calls(roots: Sequence[Roots]) -> Counter[str]:
+    """Jobs of each task in all of these plans, equal ones once."""
+    whole = Plan.union(Plan.below(each) for each in roots)
+    return Counter(marks(job.function).name for job in whole.jobs.values())
+
+
+@pytest.mark.parametrize(
+    ("preset", "links"), [("quickstart", 2 * 4), ("null", 2 * 4), ("stated", 2 * 4), ("smoke", 2 * 2)]
+)
+def test_every_link_of_every_replicate_is_trained_and_scored(preset: str, links: int) -> None:
+    found = calls(planned(AUDIT.cells(preset)))
+    assert links == found["language_models.fine_tune"] == found["relational.score"]
+    assert 1 == found["relational.memorization"] == found["relational.questions"] == found["relational.summary"]
+
+
+@pytest.mark.parametrize(
+    ("preset", "epochs", "model", "data"),
+    [
+        ("table1", 30, "hub:t5-small", "drop"),
+        ("table2_squad", 20, "hub:t5-small", "squad"),
+        ("figure2", 30, "hub:t5-small", "drop"),
+        ("figure3", 100, "hub:t5-small", "drop"),
+        ("figure4", 40, "hub:t5-base", "drop"),
+    ],
+)
+def test_the_papers_trainings_have_its_models_data_and_epochs(preset: str, epochs: int, model: str, data: str) -> None:
+    (config,) = AUDIT.cells(preset)
+    assert (epochs, model, data) == (config.epochs, config.model.name, config.data.name)
+    assert (128, 1e-3, 512, data == "squad") == (config.batch, config.learning_rate, config.length, config.numeric)
+    expected = (epochs,) if preset == "table1" else tuple(range(epochs + 1))
+    assert expected == config.recorded
+
+
+def test_the_linear_figures_train_no_language_model() -> None:
+    expected = {"linear_memorization.curves": 1, "linear_memorization.recovery": 1, "relational.summary": 1}
+    for preset, sizes in (("figure1", ((1000, 1000),)), ("linear-null", ((1000, 300),))):
+        (config,) = AUDIT.cells(preset)
+        assert sizes == config.linear.sizes
+        assert expected == calls(planned([config]))
+    both = calls(planned(AUDIT.cells("figure5")))
+    assert (2, 2, 1) == tuple(both[name] for name in sorted(expected))
+    # Figure 1 is one of the two panels of figure 5.
+    assert 2 == calls(planned([*AUDIT.cells("figure1"), *AUDIT.cells("figure5")]))["linear_memorization.curves"]
+
+
+def test_private_trainings_are_one_job_for_each_epsilon_beside_the_linear_model() -> None:
+    linear, plain, *trained = AUDIT.cells("private")
+    assert list(EPSILONS) == [config.privacy.epsilon for config in trained]
+    assert {plain} == {replace(config, privacy=None) for config in trained}
+    assert {"linear_memorization.private": 1, "relational.summary": 1} == calls(planned([linear]))
+    assert len(EPSILONS) * trained[0].replicates == calls(planned(trained))["language_models.fine_tune"]
+
+
+def test_the_null_differs_from_the_quickstart_in_what_is_trained_on_alone() -> None:
+    both = calls(planned([*AUDIT.cells("quickstart"), *AUDIT.cells("null")]))
+    assert 2 * 2 * 4 == both["language_models.fine_tune"]
+    (quick,), (null,) = AUDIT.cells("quickstart"), AUDIT.cells("null")
+    assert ("kept", "redrawn") == (quick.relation, null.relation)
+
+
+@pytest.mark.parametrize("preset", HERE)
+def test_every_preset_keeps_its_tables_at_tiny_scale(preset: str) -> None:
+    configs = AUDIT.cells(preset)
+    for full, small in zip(planned(configs), planned([AUDIT.tiny(config) for config in configs]), strict=True):
+        assert set(full) == set(small)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_has_its_tables(preset: str) -> None:
+    for config, roots in zip(
+        AUDIT.cells(preset), planned([AUDIT.tiny(config) for config in AUDIT.cells(preset)]), strict=True
+    ):
+        expected = {
+            "answers": ANSWERS, "linear": LINEAR, "private": {"linear_private", "summary"}
+        }  # fmt: skip
+        assert set().union(*(expected[measure] for measure in config.measures)) == set(roots)

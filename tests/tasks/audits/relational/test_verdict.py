@@ -1,0 +1,192 @@
+"""The answer in words, of scores made by hand and by chance that went the whole way through the audit."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tasks.audit import Verdict
+from tasks.audits.relational.about import About
+from tasks.audits.relational.config import Relational
+from tasks.audits.relational.presets import LINEAR, PRESETS, QUICKSTART
+from tasks.audits.relational.verdict import ADEQUATE, ERROR, LIMITS, REFUSES, verdict
+from tasks.question_answering.corruption import Corruption
+from tasks.question_answering.predictions import Predictions
+from tasks.schemas import SUMMARY
+from tests.support.calibration import bounds
+from tests.tasks.audits.relational.made_up import counted, drawn, judged, measured, questions, scored, table
+
+NULL = PRESETS["null"]
+assert isinstance(NULL, Relational)
+DECISIVE = {"at": "end", "golds": "one", "questions": "numeric", "score": "exact match"}
+
+
+def test_m_above_zero_is_memorised_and_the_sentence_has_its_numbers() -> None:
+    scores = counted((30, 100), (5, 100))
+    found, (m, *_) = judged(scores), measured(scores).to_pylist()
+    assert "memorised" == found.answer
+    assert (
+        "Memorised: with the digits taken out of the contexts, 30.0 % of training questions with a numeric answer are "
+        "still answered rightly and 5.0 % of held-out ones: m is 0.250 (95 % interval "
+        f"{m['m_low']:.3f} to {m['m_high']:.3f} over 200 contexts; 0 where nothing is memorised). {ERROR}."
+    ) == found.sentence
+    assert (("m", json.dumps(DECISIVE, sort_keys=True)),) == found.rows
+    assert LIMITS == found.limits
+
+
+def test_m_below_what_is_negligible_is_not_seen() -> None:
+    found = judged(counted((0, 1000), (0, 500)))
+    assert "not seen" == found.answer
+    assert found.sentence.startswith("Not seen: ")
+    assert found.sentence.endswith("; 0.02 or more is unlikely.")
+
+
+def test_m_between_is_undecided_and_it_is_said_how_much_is_possible() -> None:
+    scores = counted((10, 100), (10, 100))
+    found, high = judged(scores), measured(scores).to_pylist()[0]["m_high"]
+    assert "undecided" == found.answer
+    assert f"; as much as {high:.2g} cannot be excluded: ask more questions." in found.sentence
+    assert "not seen" == judged(scores, config=replace(QUICKSTART, negligible=0.2)).answer
+
+
+def silent(share: float, of: float = 0.0, right: float = 0.0) -> pa.Table:
+    """Held-out questions of which this share goes unanswered on corrupted contexts, and `of` on whole ones."""
+    rows = scored("validation", [1.0] * round(100 * right) + [0.0] * round(100 * (1 - right)))
+    shares = {True: share, False: of}
+    counts: Counter[bool] = Counter()
+    for row in rows:
+        row["answered"] = counts[row["corrupted"]] >= 100 * shares[row["corrupted"]]
+        counts[row["corrupted"]] += 1
+    return table(scored("train", [1.0] * 30 + [0.0] * 70), rows)
+
+
+GIVEN = replace(QUICKSTART, given=Predictions("theirs"))
+
+
+def test_an_owner_who_leaves_corrupted_questions_unanswered_is_not_judged() -> None:
+    found = judged(silent(0.4), config=GIVEN)
+    assert "not judged" == found.answer
+    assert "Not judged: with the digits taken out" in found.sentence
+    assert "40 % more of the held-out questions go unanswered once their contexts are corrupted" in found.sentence
+    assert "memorised" == judged(silent(REFUSES - 0.01), config=GIVEN).answer
+    assert "not judged" == judged(silent(REFUSES + 0.01), config=GIVEN).answer
+    # A model that is as silent on whole contexts is judged.
+    assert "memorised" == judged(silent(0.4, of=0.4), config=GIVEN).answer
+
+
+def test_a_model_that_is_asked_here_is_judged_silent_or_not_and_its_silence_is_told() -> None:
+    found = judged(silent(0.4))
+    assert "memorised" == found.answer
+    assert "Of the held-out questions 40 % more go unanswered once their contexts are corrupted" in found.sentence
+    assert "unanswered" not in judged(silent(REFUSES - 0.01)).sentence
+
+
+def test_a_model_that_has_learnt_nothing_is_warned_of() -> None:
+    none, some = (counted((0, 100), (0, 100), whole=[share] * 100) for share in (0.01, ADEQUATE + 0.01))
+    warning = "Warning: even on whole contexts only 1 % of the training questions are answered rightly"
+    assert warning in judged(none).sentence
+    assert "Warning" not in judged(some).sentence
+
+
+def test_a_null_says_that_it_is_one() -> None:
+    found = judged(counted((10, 100), (10, 100)), config=NULL)
+    assert found.sentence.endswith(" Answers were drawn anew in every epoch of training: this is a null.")
+
+
+def test_the_published_m_is_told_where_it_is_another() -> None:
+    several = table(
+        scored("train", [1.0] * 30 + [0.0] * 70),
+        scored("validation", [0.0] * 100, several=[1.0] * 35 + [0.0] * 65),
+    )
+    found = judged(several)
+    assert "memorised" == found.answer
+    told = "As published, with all gold answers of held-out questions counted, m is -0.050, which is biased downwards."
+    assert f"{told} {LIMITS}" == found.limits
+
+
+@pytest.mark.parametrize(
+    ("corruption", "what", "numeric"),
+    [
+        (Corruption("names", ("Ada",)), "the names", False),
+        (Corruption("pattern", pattern="x"), "the pattern", False),
+        (Corruption("answers"), "the answers", False),
+        (Corruption(), "the digits", True),
+    ],
+)
+def test_what_is_taken_out_says_which_questions_decide(corruption: Corruption, what: str, numeric: bool) -> None:
+    names = [question.id for question in questions("train")[30:60]]
+    train = [*scored("train", [1.0] * 30), *scored("train", [0.0] * 30, ids=names, numeric=False)]
+    config = replace(QUICKSTART, corruption=corruption)
+    found = judged(table(train, scored("validation", [0.0] * 60)), config=config, about=About("all"))
+    assert f"with {what} taken out of the contexts, {'100.0' if numeric else '50.0'} % of training" in found.sentence
+    assert numeric == ("with a numeric answer" in found.sentence)
+    assert ("numeric" if numeric else "all") == json.loads(found.rows[0][1])["questions"]
+
+
+def test_without_answers_on_both_parts_nothing_is_said() -> None:
+    empty = SUMMARY.empty_table()
+    for found in (verdict(QUICKSTART, empty), judged(table(scored("train", [1.0, 0.0])))):
+        assert ("undecided", "Undecided: no questions have been answered on both parts.") == (
+            found.answer, found.sentence,
+        )  # fmt: skip
+
+
+def test_a_run_of_the_linear_model_alone_is_no_evidence() -> None:
+    found = verdict(LINEAR, SUMMARY.empty_table())
+    assert "Undecided: this run computes the paper's linear model only." == found.sentence
+    assert "no evidence on any model of one's own" in found.limits
+
+
+def answers(
+    runs: int, contexts: tuple[int, int], rates: tuple[float, float], noise: float = 0.0, seed: int = 0
+) -> Counter[str]:
+    """What is answered of so many runs by chance, from the scores of questions on."""
+    rng = np.random.default_rng(seed)
+    found: Counter[str] = Counter()
+    for run in range(runs):
+        said: Verdict = judged(drawn(rng, contexts, rates, noise=noise), seed=run)
+        found[said.answer] += 1
+    return found
+
+
+@pytest.mark.parametrize(("contexts", "seed"), [((60, 20), 1), ((150, 50), 2)])
+def test_of_models_that_memorise_nothing_few_are_called_so(contexts: tuple[int, int], seed: int) -> None:
+    """A tenth of the hidden answers is known on either part, by 400 models.
+
+    Of 400 at 60 training and 20 held-out contexts 1 was called memorised and 24 were not seen to (375 undecided), and
+    of 400 at 150 and 50 contexts 2 and 41 (357 undecided): fewer than the 2.5 % that the rule allows.
+    """
+    found = answers(400, contexts, (0.1, 0.1), seed=seed)
+    assert found["memorised"] <= 0.025 * 400
+
+
+@pytest.mark.slow  # 100 audits of 400 contexts each
+@pytest.mark.parametrize(("noise", "rate"), [(0.7, 1.0), (0.8, 0.88), (0.9, 0.2), (0.95, 0.0)])
+def test_noise_in_place_of_answers_hides_memory_once_most_answers_are_noise(noise: float, rate: float) -> None:
+    """A model gives 30 % of the hidden answers of 300 training contexts and 5 % of 100 held-out ones, where it answers.
+
+    An owner who has a share of the questions on corrupted contexts answered wrongly shrinks m by that share. Of 100
+    such models each, called memorised: 100 where nothing, 30, 50, 60 or 70 % of the answers are noise, 88 at 80 % (12
+    undecided), 20 at 90 % (79 undecided, 1 not seen) and 0 at 95 % (80 undecided, 20 not seen).
+    """
+    found = answers(100, (300, 100), (0.3, 0.05), noise, seed=3)
+    assert found["memorised"] >= 95 if rate == 1 else abs(found["memorised"] - 100 * rate) <= 15
+    assert found["not seen"] == 0 or noise >= 0.9
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_memory_is_found_though_half_of_the_answers_are_noise(noise: float) -> None:
+    """Of 100 such models each all were called memorised; here of 20."""
+    assert 20 == answers(20, (300, 100), (0.3, 0.05), noise, seed=3)["memorised"]
+
+
+def test_a_model_that_knows_many_answers_without_having_seen_them_is_not_accused() -> None:
+    """One of the same domain gives 60 % of the hidden answers of either part: 3 of 100 are accused (95 undecided)."""
+    found = answers(100, (150, 50), (0.6, 0.6), seed=4)
+    assert found["memorised"] <= bounds(0.025, 100)[1]
+    assert found["undecided"] >= 90

@@ -1,0 +1,99 @@
+"""What each task computes, beside its version: neither may change without the other.
+
+A test here that fails says that stored results are no longer what the task would compute. If that is meant, raise the
+task's version and write the new numbers below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tasks.audits.relational.about import About
+from tasks.audits.relational.measures.memorization import memorization
+from tasks.audits.relational.measures.question_scores import Scoring, score
+from tasks.audits.relational.measures.questions import Nothing, questions
+from tasks.audits.relational.summary import summary
+from tasks.job import marks
+from tasks.language_models.fine_tuning import FineTuning, fine_tune
+from tasks.language_models.language_model import LanguageModel
+from tasks.question_answering.answers import ANSWERS
+from tests.tasks.audits.relational import made_up
+
+
+@cache
+def answers() -> pa.Table:
+    """Answers of a model that says every third time what is right, every third time more, and else nothing."""
+    rows = [
+        {"epoch": epoch, "split": split, "corrupted": corrupted, "id": question.id, "train_loss": 0.5 * epoch}
+        | {"answer": ([question.golds[0][0]], [f"{question.golds[0][0]} or so"], [])[(at + corrupted * at // 4) % 3]}
+        for epoch in (1, 2)
+        for split in ("train", "validation")
+        for corrupted in (False, True)
+        for at, question in enumerate(made_up.questions(split)[epoch : 40 - 10 * (split == "validation")])
+    ]
+    return pa.Table.from_pylist(rows, ANSWERS)
+
+
+@cache
+def of_score() -> pa.Table:
+    return score(Scoring(made_up.FACTS, 1), [answers()])
+
+
+@cache
+def of_memorization() -> pa.Table:
+    return made_up.measured(of_score(), resamples=100, seed=1)
+
+
+def of_questions() -> pa.Table:
+    return questions(Nothing(), [of_score()])
+
+
+def of_all() -> pa.Table:
+    return summary(About("numeric", 1.0, "T5 on SQuAD"), [of_memorization()])
+
+
+@cache
+def of_training() -> pa.Table:
+    config = FineTuning(made_up.FACTS, LanguageModel("tiny-t5#16x1"), examples=32, held_out=4, epochs=2, batch=8)
+    return fine_tune(replace(config, length=128, answer_length=4, recorded=(1, 2)), [])
+
+
+def total(table: pa.Table) -> float:
+    """One number that all measured ones of a table move: their sum, each column counted once more than the last."""
+    columns = [table[name] for name in table.column_names if pa.types.is_floating(table[name].type)]
+    return float(
+        sum(
+            weight * np.nansum(column.to_numpy(zero_copy_only=False).astype(np.float64))
+            for weight, column in enumerate(columns, start=1)
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "version", "computed", "rows", "expected"),
+    [
+        (score, 1, of_score, 268, 2187.0),
+        (memorization, 1, of_memorization, 8, 549.3921051),
+        (questions, 1, of_questions, 66, 296.0),
+        (summary, 1, of_all, 23, 59.48772463),
+    ],
+)
+def test_a_task_computes_what_its_version_says(
+    function: Callable[..., pa.Table], version: int, computed: Callable[[], pa.Table], rows: int, expected: float
+) -> None:
+    table = computed()
+    assert (version, rows, expected) == (
+        marks(function).version, table.num_rows, pytest.approx(total(table), rel=1e-6),
+    )  # fmt: skip
+
+
+def test_a_fine_tuning_computes_what_its_version_says() -> None:
+    table = of_training()
+    assert (1, 2 * 2 * (32 + 4)) == (marks(fine_tune).version, table.num_rows)
+    assert pytest.approx(total(table), rel=5e-3) == 913.249  # processors differ in the last digits of a step

@@ -1,0 +1,118 @@
+"""Private fine-tuning: clipped gradients of single questions, noise, and models that cannot have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tasks import checkpoints
+from tasks.checkpoints import Link
+from tasks.language_models.pretrained import ready
+from tasks.language_models.private_training import PrivateTraining
+from tasks.language_models.training import fine_tuned
+from tasks.training import dp_sgd
+from tasks.training.privacy import Privacy
+from tests.tasks.language_models.models import config, question_set, saved
+
+CPU = torch.device("cpu")
+QUESTIONS = question_set()
+KINDS = ("t5", "bart", "gpt2", "llama")
+
+
+def private(place: Path, kind: str, **fields: Any) -> PrivateTraining:
+    given = {"privacy": Privacy(8.0, 1e-5, 0.5), "dropout": 0.0, **fields}
+    setting = config(model=saved(place / kind, kind, QUESTIONS), **given)
+    model = ready(setting, QUESTIONS.train, CPU)
+    model.module.train()
+    return PrivateTraining(setting, model, QUESTIONS.train)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_step_is_the_sum_of_clipped_gradients_and_noise(tmp_path: Path, kind: str, accumulate: int) -> None:
+    """Each question's gradient is taken by itself, by torch's backward, and clipped by hand."""
+    training = private(tmp_path, kind, accumulate=accumulate)
+    rows, weights = [3, 0, 7], training.weights
+    summed = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+    for row in rows:
+        training.model.module.zero_grad()
+        target = training.targets[row]
+        loss = training.model.losses([training.prompts[row]], [target])[0] / len(target)
+        torch.autograd.backward(loss)
+        slopes = {name: weight.grad for name, weight in weights.items() if weight.grad is not None}
+        norm = torch.stack([slope.norm() for slope in slopes.values()]).norm()
+        assert norm > 0.5
+        for name, slope in slopes.items():
+            summed[name] += slope * min(1.0, 0.5 / float(norm))
+    training.model.module.zero_grad()
+    training.private.noise_multiplier = 0.0
+    loss, tokens = training._step(rows, training.targets)
+    assert sum(len(training.targets[row]) for row in rows) == tokens
+    for name, weight in weights.items():
+        assert weight.grad is not None
+        torch.testing.assert_close(summed[name], weight.grad, rtol=1e-3, atol=1e-5)
+
+
+def test_noise_is_that_of_the_budget(tmp_path: Path) -> None:
+    training = private(tmp_path, "t5")
+    assert 3 == training.steps_per_epoch
+    assert dp_sgd.noise(Privacy(8.0, 1e-5, 0.5), 3, 2) == training.private.noise_multiplier
+    training._step([], training.targets)  # nobody was drawn: noise alone
+    noise = torch.cat([weight.grad.flatten() for weight in training.weights.values() if weight.grad is not None])
+    assert pytest.approx(0.5 * training.private.noise_multiplier, rel=0.05) == float(noise.std())
+    assert 1 == training.steps
+
+
+def test_questions_are_drawn_one_by_one(tmp_path: Path) -> None:
+    training = private(tmp_path, "t5")
+    drawn = [rows for epoch in range(1, 401) for rows in training._minibatches([1] * 12, epoch)]
+    assert 1200 == len(drawn)
+    assert pytest.approx(4, abs=0.3) == sum(map(len, drawn)) / len(drawn)
+    assert len(set(map(len, drawn))) > 5
+    assert training._minibatches([1] * 12, 7) == drawn[18:21]
+
+
+@pytest.mark.parametrize("fields", [{}, {"adaptation": "lora"}, {"dropout": 0.1}])
+def test_a_private_training_answers_and_is_the_same_each_time(fields: dict[str, Any]) -> None:
+    setting = config(privacy=Privacy(8.0), recorded=(0, 2), **fields)
+    table = fine_tuned(setting, QUESTIONS)
+    assert 64 == table.num_rows
+    assert table.equals(fine_tuned(setting, QUESTIONS))
+    assert table.column("train_loss").null_count == 32
+
+
+def test_a_private_training_goes_on_from_no_state_and_leaves_none() -> None:
+    setting = config(privacy=Privacy(8.0))
+    left: list[bytes] = []
+    with checkpoints.under([Link(lambda: pytest.fail("it was asked for a state"), left.append)]):
+        fine_tuned(setting, QUESTIONS)
+    assert [] == left
+
+
+def test_noise_hinders_learning() -> None:
+    fields = {"epochs": 40, "learning_rate": 3e-3, "dropout": 0.0, "batch": 12}
+    free, bound = (fine_tuned(config(privacy=Privacy(e, 1e-3, 1.0), **fields), QUESTIONS) for e in (200.0, 1.0))
+    assert free["train_loss"][0].as_py() < bound["train_loss"][0].as_py() - 0.5
+
+
+def test_a_model_that_cannot_be_computed_question_by_question_is_told_in_one_line(tmp_path: Path) -> None:
+    training = private(tmp_path, "gpt2")
+    embed = training.model.module.transformer.wte.forward
+
+    def looks(tokens: torch.Tensor) -> Any:
+        assert tokens.sum().item() > 0  # as a model does that chooses by its input's values
+        return embed(tokens)
+
+    training.model.module.transformer.wte.forward = looks
+    told = r"privacy is given, and folder:.*gpt2 cannot be computed question by question"
+    with pytest.raises(ValueError, match=told) as error:
+        training._epoch(1)
+    assert "\n" not in str(error.value)
+
+
+def test_redrawn_relations_have_no_private_form() -> None:
+    with pytest.raises(ValueError, match="privacy is given and relation is redrawn; it must be kept"):
+        config(privacy=Privacy(8.0), relation="redrawn")

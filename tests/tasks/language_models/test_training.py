@@ -1,0 +1,264 @@
+"""Fine-tuning whole: what is asked, what is learnt, links of a chain, adapters, and what ends a training."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+import torch
+
+from tasks import checkpoints, compute_context
+from tasks.checkpoints import Link
+from tasks.datasets.dataset import Dataset
+from tasks.language_models.fine_tuning import FineTuning, fine_tune, fine_tune_many, up_to
+from tasks.language_models.pretrained import ready
+from tasks.language_models.training import Training, adafactor, fine_tuned
+from tasks.language_models.training_states import packed, unpacked
+from tasks.question_answering.answers import ANSWERS
+from tasks.question_answering.question import Question, QuestionSet
+from tasks.training.chains import chain
+from tasks.training.members import TrainingError
+from tasks.training.optimiser_config import Adafactor
+from tasks.training.optimisers.adafactor import AdafactorRule
+from tasks.training.optimisers.rule_optimiser import RuleOptimiser
+from tasks.training.parameter_buffer import ParameterBuffer
+from tests.tasks.language_models.models import config, question_set, saved
+
+CPU = torch.device("cpu")
+QUESTIONS = question_set()
+
+
+def linked(config: FineTuning, given: Iterable[bytes] = ()) -> tuple[pa.Table, bytes, Any]:
+    """The answers of a link that may continue from the given states; the state it leaves, and its notes."""
+    left: list[bytes] = []
+    context = compute_context.ComputeContext()
+    with compute_context.under(context) as notes, checkpoints.under([Link(lambda: given, left.append)]):
+        table = fine_tuned(config, QUESTIONS)
+    return table, left[0], dict(notes)
+
+
+def test_every_question_is_asked_on_both_contexts_after_each_epoch_recorded() -> None:
+    table = fine_tuned(config(recorded=(0, 2)), QUESTIONS)
+    assert ANSWERS == table.schema
+    keys = list(zip(*(table[name].to_pylist() for name in ("epoch", "split", "corrupted", "id")), strict=True))
+    parts = [("train", each.id) for each in QUESTIONS.train], [("validation", each.id) for each in QUESTIONS.validation]
+    expected = [
+        (epoch, split, corrupted, name)
+        for epoch in (0, 2)
+        for part in parts
+        for corrupted in (False, True)
+        for split, name in part
+    ]
+    assert expected == keys
+    losses = dict(zip(table["epoch"].to_pylist(), table["train_loss"].to_pylist(), strict=True))
+    assert losses[0] is None
+    assert 0 < losses[2] < 20
+
+
+def test_the_first_questions_are_trained_on_and_asked_and_numeric_ones_alone_where_asked_for() -> None:
+    def asked(**fields: Any) -> list[str]:
+        return list(dict.fromkeys(fine_tuned(config(epochs=1, **fields), QUESTIONS)["id"].to_pylist()))
+
+    assert ["q0", "q1", "q2", "q3", "q4", "q12", "q13", "q14"] == asked(examples=5, held_out=3)
+    assert ["q0", "q1", "q2", "q4", "q12", "q13", "q14"] == asked(examples=5, held_out=3, numeric=True)
+    with pytest.raises(ValueError, match="examples is 13; the data has 12 such questions"):
+        asked(examples=13)
+    with pytest.raises(ValueError, match="held_out is 5; the data has 4 such questions"):
+        asked(held_out=5)
+
+
+def test_what_was_trained_on_can_be_answered_and_what_was_not_cannot() -> None:
+    table = fine_tuned(config(epochs=40, learning_rate=3e-3, dropout=0.0), QUESTIONS)
+    right = {False: 0, True: 0}
+    for row in table.to_pylist():
+        if row["split"] == "train":
+            right[row["corrupted"]] += tuple(row["answer"]) == QUESTIONS.by_id[row["id"]].golds[0]
+    assert 12 == right[False]
+    losses = table["train_loss"].to_pylist()
+    assert losses[0] < 0.5
+
+
+def test_corrupted_contexts_are_what_is_asked() -> None:
+    """A model that has learnt to copy would answer otherwise; here the prompts themselves are looked at."""
+    from tasks.language_models.training import Asking
+
+    setting = config()
+    model = ready(setting, QUESTIONS.train, CPU)
+    asking = Asking(setting, model, QUESTIONS)
+    texts = {key: text.strip() for key, text in zip(asking.asked, model.texts(asking.prompts), strict=True)}
+    first = QUESTIONS.train[0]
+    assert f"question: {first.question} context: {first.context}" == texts["train", False, "q0"]
+    without = first.context.replace(first.golds[0][0], "")
+    assert f"question: {first.question} context: {without}" == texts["train", True, "q0"]
+
+
+def test_answers_are_split_into_spans_by_the_sets_own_rule() -> None:
+    both = tuple(
+        Question(f"q{n}", f"c{n}", f"Ada and Ben met {n}.", "Who met?", (("Ada", "Ben"),)) for n in range(10, 22)
+    )
+    learnt = config(epochs=20, learning_rate=3e-3, dropout=0.0)
+    as_drop = fine_tuned(learnt, QuestionSet(both[:8], both[8:], "drop"))
+    assert [["Ada", "Ben"]] * 24 == as_drop["answer"].to_pylist()
+    as_squad = fine_tuned(learnt, QuestionSet(both[:8], both[8:], "squad"))
+    assert [["Ada, Ben"]] * 24 == as_squad["answer"].to_pylist()
+
+
+@pytest.mark.parametrize("fields", [{}, {"adaptation": "lora", "rank": 2}, {"relation": "redrawn", "accumulate": 2}])
+def test_a_chain_is_bit_for_bit_the_unbroken_training(fields: dict[str, Any]) -> None:
+    whole = config(epochs=5, recorded=(0, 1, 3, 5), **fields)
+    unbroken, end, _ = linked(whole)
+    tables, state, notes = [], b"", {}
+    for link in chain(fine_tune, whole, 2, part=up_to):
+        torch.manual_seed(len(tables))  # whatever another process' state is
+        table, state, notes = linked(link.config, [state])
+        tables.append(table)
+    assert unbroken.equals(pa.concat_tables(tables))
+    assert end == state
+    assert 4 == notes["continued_from"]
+    assert {"way", "stack", "steps_per_second", "continued_from"} == set(notes)
+    assert unbroken.equals(fine_tuned(whole, QUESTIONS))
+
+
+def test_a_chain_of_a_model_in_a_folder_is_the_unbroken_training(tmp_path: Path) -> None:
+    whole = config(model=saved(tmp_path / "gpt2", "gpt2", QUESTIONS), epochs=2)
+    unbroken, end, _ = linked(whole)
+    _, state, _ = linked(replace(whole, epochs=1, recorded=None))
+    table, last, notes = linked(whole, [state])
+    assert (unbroken, end, 1) == (table, last, notes["continued_from"])
+
+
+def test_states_that_are_damaged_foreign_or_too_late_are_not_continued_from() -> None:
+    whole = config(epochs=2, recorded=(1, 2))
+    unbroken, _, _ = linked(whole)
+    _, first, _ = linked(config(epochs=1))
+    _, second, _ = linked(config(epochs=2))
+    _, foreign, _ = linked(config(epochs=1, seed=1))
+    _, smaller, _ = linked(config(epochs=1, examples=8))
+    damaged = first[: len(first) // 2]
+    flipped = bytearray(first)
+    flipped[len(first) // 2] ^= 1
+    pickled = io.BytesIO()
+    np.savez(pickled, training=np.array([{}], object))
+    for given in (first, second, foreign, smaller, damaged, bytes(flipped), b"", pickled.getvalue()):
+        table, _, notes = linked(whole, [given])
+        assert unbroken == table
+        assert "continued_from" not in notes
+    table, _, notes = linked(replace(whole, recorded=(2,)), [damaged, foreign, first])
+    assert 1 == notes["continued_from"]
+    assert unbroken.filter(pc.equal(unbroken["epoch"], 2)) == table
+
+
+def test_a_state_of_other_shapes_is_not_continued_from() -> None:
+    """Such as one whose name is right and whose arrays are not."""
+    from tasks.language_models.training import identity
+
+    whole = config(epochs=2)
+    unbroken, _, _ = linked(whole)
+    _, first, _ = linked(config(epochs=1))
+    state = unpacked(first, identity(whole))
+    assert state is not None
+    fewer = replace(state, arrays=dict(list(state.arrays.items())[1:]))
+    table, _, notes = linked(whole, [packed(fewer, identity(whole))])
+    assert (unbroken, None) == (table, notes.get("continued_from"))
+    assert 1 == linked(whole, [packed(state, identity(whole))])[2]["continued_from"]
+
+
+def test_in_parts_a_step_is_the_same_to_rounding() -> None:
+    one, parts = (fine_tuned(config(epochs=3, dropout=0.0, accumulate=accumulate), QUESTIONS) for accumulate in (1, 4))
+    assert pytest.approx(one["train_loss"][0].as_py(), rel=1e-3) == parts["train_loss"][0].as_py()
+
+
+@pytest.mark.parametrize("kind", ["t5", "gpt2"])
+def test_adapters_are_all_that_is_trained_of_a_model_in_a_folder(tmp_path: Path, kind: str) -> None:
+    setting = config(model=saved(tmp_path / kind, kind, QUESTIONS), adaptation="lora", rank=4, learning_rate=1e-2)
+    model = ready(setting, QUESTIONS.train, CPU)
+    before = {name: weight.detach().clone() for name, weight in model.module.named_parameters()}
+    training = Training(setting, model, QUESTIONS.train)
+    first = training._epoch(1)
+    for epoch in range(2, 16):
+        last = training._epoch(epoch)
+    assert last < first
+    moved = {name for name, weight in model.module.named_parameters() if not torch.equal(weight, before[name])}
+    assert set(training.weights) == moved
+    assert all("lora_" in name for name in moved)
+    assert sum(weight.numel() for weight in training.weights.values()) < sum(map(torch.numel, before.values())) / 2
+
+
+@pytest.mark.parametrize(("kind", "rate"), [("bart", 1e-2), ("llama", 3e-3)])
+def test_models_in_folders_learn_their_training_questions(tmp_path: Path, kind: str, rate: float) -> None:
+    setting = config(model=saved(tmp_path / kind, kind, QUESTIONS), epochs=80, learning_rate=rate, dropout=0.0)
+    table = fine_tuned(setting, QUESTIONS)
+    clean = [row for row in table.to_pylist() if row["split"] == "train" and not row["corrupted"]]
+    right = [tuple(row["answer"]) == QUESTIONS.by_id[row["id"]].golds[0] for row in clean]
+    assert sum(right) >= 10
+
+
+def test_redrawn_relations_cannot_be_learnt() -> None:
+    kept, redrawn = (
+        fine_tuned(config(epochs=25, learning_rate=3e-3, dropout=0.0, relation=relation), QUESTIONS)
+        for relation in ("kept", "redrawn")
+    )
+    assert kept["train_loss"][0].as_py() < redrawn["train_loss"][0].as_py() - 0.5
+
+
+def test_a_loss_that_is_not_finite_ends_the_training_in_one_line() -> None:
+    with pytest.raises(TrainingError, match=r"loss is not finite at step \d+ \(seed 0\); try a lower learning rate"):
+        fine_tuned(config(epochs=3, learning_rate=1e30), QUESTIONS)
+
+
+def test_one_training_of_a_call_ends_alone() -> None:
+    data = Dataset("facts")
+    sound = replace(config(epochs=1, examples=20, held_out=10, length=128), data=data)
+    diverging = replace(sound, learning_rate=1e30, epochs=3)
+    outcomes = dict(fine_tune_many([diverging, sound, replace(sound, examples=10**6)], [(), (), ()]))
+    assert "loss is not finite" in str(outcomes[0])
+    assert isinstance(outcomes[1], pa.Table)
+    assert outcomes[1].equals(fine_tune(sound, ()))
+    assert "examples is 1000000" in str(outcomes[2])
+
+
+def test_torchs_random_state_is_as_it_was() -> None:
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    fine_tuned(config(epochs=1), QUESTIONS)
+    assert torch.equal(expected, torch.rand(3))
+
+
+def test_dropout_is_drawn_by_seed_and_epoch() -> None:
+    def losses(**fields: Any) -> list[float]:
+        setting = config(**fields)
+        training = Training(setting, ready(setting, QUESTIONS.train, CPU), QUESTIONS.train)
+        return [training._epoch(1), training._epoch(2)]
+
+    assert losses() == losses()
+    assert losses() != losses(dropout=0.0)
+
+
+def test_steps_are_adafactors() -> None:
+    """Against the optimiser of `tasks.training.optimisers`, over five steps of a matrix and a vector."""
+    generator = torch.Generator().manual_seed(0)
+    start = {"matrix": torch.randn(4, 3, generator=generator), "vector": torch.randn(5, generator=generator)}
+    weights = {name: value.clone().requires_grad_() for name, value in start.items()}
+    theirs = adafactor(list(weights.values()), 1e-2)
+    buffer = ParameterBuffer({name: tuple(value.shape) for name, value in start.items()}, 1, CPU, torch.float32)
+    for name, value in start.items():
+        buffer.views[name].copy_(value[None])
+    ours = RuleOptimiser(buffer, partial(AdafactorRule, Adafactor(relative_step=False)))
+    ours.rates.fill_(1e-2)
+    for _ in range(5):
+        gradients = [torch.randn(value.shape, generator=generator) for value in start.values()]
+        for weight, gradient in zip(weights.values(), gradients, strict=True):
+            weight.grad = gradient.clone()
+        theirs.step()
+        ours.step([gradient[None] for gradient in gradients])
+    for name, weight in weights.items():
+        torch.testing.assert_close(weight.detach(), buffer.views[name][0], rtol=1e-5, atol=1e-6)

@@ -1,0 +1,251 @@
+"""The audit of relational memorization from outside: pages, answers of others, refusals, a killed chain."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from orchestrator.run_folder.journal import Journal
+from orchestrator.store import open_store
+from tasks.datasets.catalog import load_questions
+from tasks.datasets.dataset import Dataset
+from tasks.question_answering.question import Question
+from tests.dashboards.pages import words
+from tests.support.shell import Here, Shell
+
+RUN = ("run", "relational", "--preset", "smoke", "scale=tiny", "--address", "none")
+ASKED = ("examples=600", "held_out=400", "length=128")
+SETS = ("train", "train-corrupted", "validation", "validation-corrupted")
+Answer = Callable[[Question, str], str]  # a question and the context that is shown with it
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Here:
+    """One folder with one store, in which what several tests need is trained once."""
+    return Here(tmp_path_factory.mktemp("relational"))
+
+
+def handed(folder: Path, form: str) -> Mapping[str, list[tuple[str, str]]]:
+    """The ids and contexts of the sets that an owner was handed, in DROP's format or as records."""
+    found, folder = {}, folder / "questions"
+    for name in SETS:
+        if form == "records":
+            rows = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+            found[name] = [(row["id"], row["context"]) for row in rows]
+        else:
+            passages = json.loads((folder / f"{name}.json").read_text()).values()
+            found[name] = [(asked["query_id"], each["passage"]) for each in passages for asked in each["qa_pairs"]]
+    return found
+
+
+def answered(engram: Here, name: str, data: str, answer: Answer, *settings: str, form: str = "drop") -> str:
+    """The folder of a toy's answers to what it was handed."""
+    engram("probes", "relational", "--preset", "smoke", *settings, f"data={data}", "--out", f"{name}-probes")
+    known = load_questions(Dataset(data)).by_id
+    (engram.folder / name).mkdir()
+    for part, asked in handed(engram.folder / f"{name}-probes", form).items():
+        said = {id_: answer(known[id_], context) for id_, context in asked}
+        (engram.folder / name / f"{part}.json").write_text(json.dumps(said))
+    return f"given={name}"
+
+
+def reads(question: Question, context: str) -> str:
+    """Answers what can be worked out, and guesses where the digits have gone."""
+    return question.golds[0][0] if any(letter.isdigit() for letter in context) else "-1"
+
+
+def remembers(question: Question, context: str) -> str:
+    """Answers training questions whatever is shown."""
+    return question.golds[0][0] if question.id in of_training() else reads(question, context)
+
+
+@cache
+def of_training() -> frozenset[str]:
+    return frozenset(question.id for question in load_questions(Dataset("facts")).train)
+
+
+def test_a_toy_that_remembers_its_training_answers_is_called_memorised(here: Here) -> None:
+    given = answered(here, "remembering", "facts", remembers, *ASKED)
+    said = here(*RUN, *ASKED, given).stdout
+    assert "Memorised: with the digits taken out of the contexts, 100.0 % of training questions" in said
+    assert "0.0 % of held-out ones: m is 1.000 (95 % interval" in said
+
+
+def test_a_toy_that_guesses_is_not(here: Here) -> None:
+    said = here(*RUN, *ASKED, answered(here, "guessing", "facts", reads, *ASKED)).stdout
+    assert "Not seen: with the digits taken out of the contexts, 0.0 % of training questions" in said
+    assert "m is 0.000" in said
+
+
+def test_a_toy_that_is_silent_is_not_judged(here: Here) -> None:
+    silent = answered(
+        here, "silent", "facts", lambda question, context: reads(question, context).replace("-1", ""), *ASKED
+    )
+    assert "Not judged: with the digits taken out of the contexts" in here(*RUN, *ASKED, silent).stdout
+
+
+def own(folder: Path) -> str:
+    """Records of the user's own, which are private."""
+    rows = [
+        {"id": f"{split}-{at}", "context": f"Patient <Nemo> {split} {at} has 7{at} beds.", "question": f"Beds {at}?"}
+        | {"answers": [f"7{at}"], "split": split}
+        for split in ("train", "validation")
+        for at in range(30)
+    ]
+    (folder / "asked.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return "records:asked.jsonl"
+
+
+def test_the_public_page_has_no_text_of_ones_own_records_and_the_private_one_has(tmp_path: Path) -> None:
+    engram, path = Here(tmp_path), tmp_path / "asked.jsonl"
+    own(tmp_path)
+    held = ("examples=0", "held_out=0")
+
+    def answer(question: Question, context: str) -> str:
+        return question.golds[0][0] if question.id.startswith("train") else reads(question, context)
+
+    given = answered(engram, "theirs", f"records:{path}", answer, *held, form="records")
+    report = engram.json(*RUN, *held, "data=records:asked.jsonl", given, "--report", "--show-images")
+    page = Path(report["report"])
+    public = page.with_name("report.html")
+    assert "report-with-images.html" == page.name
+    note = "Texts of records:asked.jsonl are yours and are not shown unless asked for with --show-texts."
+    assert note in words(public)
+    assert note not in words(page)
+    assert "Memorised: " in words(public)
+    for text in ("Nemo", "Beds 1?"):
+        assert text not in public.read_text()
+        assert text in page.read_text()
+    assert "train-1" in public.read_text()  # ids are shown
+    assert "<Nemo>" not in page.read_text()
+    assert "Patient <Nemo> train 1 has 71 beds." in words(page)
+    assert "Patient <Nemo> train has beds." in words(page)
+
+
+def test_names_that_are_taken_out_are_in_no_report(tmp_path: Path) -> None:
+    engram = Here(tmp_path)
+    own(tmp_path)
+    hidden = ("examples=0", "held_out=0", "corruption.kind=names", "corruption.names=Nemo")
+    given = answered(engram, "theirs", f"records:{tmp_path / 'asked.jsonl'}", remembers, *hidden, form="records")
+    contexts = handed(tmp_path / "theirs-probes", "records")
+    assert "Nemo" in contexts["train"][0][1]
+    assert "Patient <> train 0 has 70 beds." == contexts["train-corrupted"][0][1]
+    asked = (*RUN, *hidden, "data=records:asked.jsonl", given)
+    said = engram(*asked).stdout
+    page = Path(engram.json(*asked, "--report")["report"]).read_text()
+    assert "with the names taken out of the contexts" in said
+    for text in (said, page):
+        assert "Nemo" not in text
+
+
+def test_the_page_of_embedded_questions_shows_them(here: Here) -> None:
+    if not (here.folder / "remembering").exists():
+        answered(here, "remembering", "facts", remembers, *ASKED)
+    page = Path(here.json(*RUN, *ASKED, "given=remembering", "--report")["report"])
+    first = load_questions(Dataset("facts")).train[0]
+    text = words(page)
+    assert "report.html" == page.name
+    for shown in ("Hidden answers", "Training questions", first.id, first.context, first.question):
+        assert shown in text
+    assert "not shown unless asked for" not in text
+
+
+@pytest.mark.slow
+def test_the_smoke_preset_ends_with_an_answer_and_a_page(here: Here) -> None:
+    ended = here.json(*RUN, "--report")
+    assert "finished" == ended["state"]
+    page = Path(ended["report"])
+    text = words(page)
+    for title in ("Are hidden answers given from memory?", "How often are the answers right?"):
+        assert title in text
+    assert any(answer in text for answer in ("Undecided: ", "Not seen: "))
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "says"),
+    [
+        (("epochs=0",), 2, "epochs is 0; it must be at least 1"),
+        (("learning_rate=0",), 2, "learning_rate is 0.0; it must be a finite number above 0"),
+        (("measures=all",), 2, "measures[0] is 'all'; allowed: answers, linear, private"),
+        (("relation=lost",), 2, "relation is 'lost'; allowed: kept, redrawn"),
+        (("corruption.kind=letters",), 2, "kind is 'letters'; allowed: digits, names, pattern, answers"),
+        (("corruption={kind: pattern, pattern: '('}",), 2, "it must be a regular expression"),
+        (("model=t5",), 2, "it must be tiny-t5, tiny-t5#WIDTHxLAYERS, folder:PATH or hub:NAME"),
+        (("model=folder:gone",), 1, "gone"),
+        (("model=hub:nobody/nothing",), 1, "the hub's cache has no model nobody/nothing"),
+        (("data=digits",), 1, "holds images and no questions"),
+        (("data=records:gone.jsonl",), 1, "no file "),
+        (("data=squad",), 1, "squad"),
+        (("examples=9999",), 2, "examples is 9999; the data has 3000 such questions"),
+        (("accumulate=3",), 2, "accumulate is 3; it must divide batch, which is 16"),
+        (("length=4",), 2, "length is 4; it must be at least 8"),
+        (("given=gone",), 1, "there is no folder "),
+        (("linear.sizes=[[0, 3]]", "measures=linear"), 2, "it must be pairs of samples and features, each at least 1"),
+        (("epoch=3",), 2, "did you mean 'epochs'?"),
+        (("--preset", "table3"), 2, "unknown preset 'table3' of relational"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, says: str, tmp_path: Path) -> None:
+    said = Here(tmp_path)(*RUN, *settings, code=code).stderr
+    assert says in said
+    assert 1 == len(said.strip().splitlines())
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({}, "there is no file "),
+        (dict.fromkeys(SETS, "[1, 2]"), "train.json"),
+        (dict.fromkeys(SETS, "{nonsense"), "train.json"),
+        (dict.fromkeys(SETS, '{"x": 3}'), "train.json"),
+        (dict.fromkeys(SETS, "{}"), "has no answer to 48 of 48 questions"),
+    ],
+)
+def test_predictions_that_say_something_else_are_refused_in_a_line(
+    files: Mapping[str, str], says: str, tmp_path: Path
+) -> None:
+    (tmp_path / "sent").mkdir()
+    for name, content in files.items():
+        (tmp_path / "sent" / f"{name}.json").write_text(content)
+    said = Here(tmp_path)(*RUN, "given=sent", code=1).stderr
+    assert says in said
+    assert 1 == len(said.strip().splitlines())
+    assert "Traceback" not in said
+    assert [] == list((tmp_path / "engram-store").rglob("*.arrow"))
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """The digest of every stored table."""
+    store = open_store(folder / "engram-store")
+    return {key: store.record(key)["content"] for key in sorted(store.keys())}
+
+
+@pytest.mark.slow
+def test_a_chain_killed_in_the_middle_goes_on_to_the_tables_of_an_undisturbed_one(tmp_path: Path) -> None:
+    asked = (*RUN, "replicates=1", "epochs=4", "link=1", "--way", "loop")
+    (tmp_path / "whole").mkdir()
+    whole = Here(tmp_path / "whole")
+    undisturbed = whole.json(*asked)
+    shell, engram = Shell(tmp_path), Here(tmp_path)
+    driver = shell.start(*asked)
+    store = open_store(tmp_path / "engram-store")
+    shell.until(lambda: bool(store.states()), driver)
+    driver.kill()
+    driver.communicate()
+    before = {key: store.record(key) for key in sorted(store.keys())}
+    planned = undisturbed["jobs"]["planned"]
+    assert len(before) < planned
+    ended = engram.json(*asked)
+    assert ("finished", planned - len(before)) == (ended["state"], ended["jobs"]["done"])
+    assert before == {key: store.record(key) for key in before}  # who computed it when is in there, too
+    assert contents(tmp_path / "whole") == contents(tmp_path)
+    jobs = Journal(tmp_path / "engram-store" / "runs" / ended["run"]).tasks()
+    links = [store.record(key) for key, task in jobs.items() if task == "language_models.fine_tune"]
+    gone_on = {record["config"]["epochs"]: record.get("continued_from") for record in links}
+    assert {1: None, 2: 1, 3: 2, 4: 3} == gone_on
+    assert set() == store.states()
