@@ -4,6 +4,11 @@ log p(x) = log (1 / N) sum over n of p(x | z_n) p(z_n) / q(z_n | x), z_n drawn f
 expectation is a lower bound that rises to log p(x) with N. Burda et al. 2016, "Importance weighted autoencoders",
 eq. 8; van den Burg & Williams 2021, eq. 9.
 
+How far a sum can be relied on, the weights w_n = p(x | z_n) p(z_n) / q(z_n | x) say themselves: the effective number
+of samples (sum of w)^2 / (sum of w^2) is N where all weights are equal, and 1 where one of them makes up the sum. Kong
+1992, "A note on importance sampling using standardized weights"; Owen 2013, "Monte Carlo theory, methods and examples",
+section 9.3.
+
 The codes of a model and an observation are drawn from a key of their own, so an estimate depends neither on what else
 is estimated nor on how the work is divided. The sum is a running log-sum-exp over chunks, and only the codes of one
 chunk are decoded at a time.
@@ -51,6 +56,17 @@ class Sampling:
         at_least(self, {"samples": 1})
 
 
+@dataclass(frozen=True, eq=False)
+class Estimated:
+    """Log densities in nats, and the effective numbers of samples that each was estimated from: (models, n) float64.
+
+    The second are from 1 to the number of samples, and 0 where all weights are zero; None where nothing is sampled.
+    """
+
+    log_p: Tensor
+    effective_samples: Tensor | None
+
+
 @dataclass(frozen=True)
 class Chunk:
     """The amount of work computed at once for every model."""
@@ -69,7 +85,20 @@ def log_p(
     sampling: Sampling,
     chunk: Chunk | None = None,
 ) -> Tensor:
-    """The log density of every observation's bytes under every model: (models, n) float64, in nats.
+    """The log density of every observation's bytes under every model: (models, n) float64, in nats. See `estimated`."""
+    return estimated(vae, tensors, pixels, rows, members, sampling, chunk).log_p
+
+
+def estimated(
+    vae: Vae,
+    tensors: Mapping[str, Tensor],
+    pixels: Tensor,
+    rows: Tensor,
+    members: Tensor,
+    sampling: Sampling,
+    chunk: Chunk | None = None,
+) -> Estimated:
+    """The log density of every observation's bytes under every model, and how many samples it is effectively from.
 
     `tensors` are (models, *shape), `pixels` (n, height * width * channels) uint8. `rows` (n,) int64 are the
     observations' numbers in their data set and `members` (models,) int64 the models' keys: both name streams of draws.
@@ -79,6 +108,7 @@ def log_p(
     chunk = chunk or fitting(pixels.device, models, n, sampling.samples, vae)
     decoder = {name: tensor.bfloat16() for name, tensor in tensors.items()} if reduced(sampling) else tensors
     log_densities = torch.empty(models, n, dtype=torch.float64, device=pixels.device)
+    effective = torch.empty_like(log_densities)
     with torch.inference_mode():
         for start in range(0, n, chunk.encoded):
             part = slice(start, start + chunk.encoded)
@@ -86,9 +116,10 @@ def log_p(
             weights = log_weights(vae, Layers(tensors), Layers(decoder), x, code_keys(members, rows[part]), sampling)
             for first in range(0, x.shape[1], chunk.points):
                 some = slice(first, first + chunk.points)
-                log_densities[:, part][:, some] = mean_of(partial(weights, some), sampling.samples, chunk.samples)
+                mean, number = mean_of(partial(weights, some), sampling.samples, chunk.samples)
+                log_densities[:, part][:, some], effective[:, part][:, some] = mean, number
             log_densities[:, part] += vae.preparation.to_pixels(x)
-    return log_densities
+    return Estimated(log_densities, effective)
 
 
 def code_keys(members: Tensor, rows: Tensor) -> Tensor:
@@ -143,14 +174,21 @@ def log_weights(
     return some
 
 
-def mean_of(log_values: Callable[[slice], Tensor], count: int, at_once: int) -> Tensor:
-    """The logarithm of the mean of exp(values), over `count` values on the last axis that come `at_once` together."""
+def mean_of(log_values: Callable[[slice], Tensor], count: int, at_once: int) -> tuple[Tensor, Tensor]:
+    """The logarithm of the mean of exp(values), and how many of them make it up: (sum of exp)^2 / sum of exp^2.
+
+    Over `count` values on the last axis that come `at_once` together. Where all are -inf the second is 0.
+    """
     total: Tensor | None = None
+    squares: Tensor | None = None
     for start in range(0, count, at_once):
-        part = torch.logsumexp(log_values(slice(start, min(start + at_once, count))), -1)
+        values = log_values(slice(start, min(start + at_once, count)))
+        part, square = torch.logsumexp(values, -1), torch.logsumexp(2 * values, -1)
         total = part if total is None else torch.logaddexp(total, part)
+        squares = square if squares is None else torch.logaddexp(squares, square)
     assert total is not None
-    return total - math.log(count)
+    assert squares is not None
+    return total - math.log(count), (2 * total - squares).exp().masked_fill(total == -math.inf, 0.0)
 
 
 def fitting(place: torch.device, models: int, n: int, samples: int, vae: Vae) -> Chunk:

@@ -12,7 +12,7 @@ from torch import Tensor
 from tasks.models.counter_rng import CounterRng, site_key, step_keys
 from tasks.models.density_module import density_module_of
 from tasks.models.dequantisation import Shape
-from tasks.models.importance import Sampling, seen
+from tasks.models.importance import Estimated, Sampling, seen
 from tasks.models.layers import Layers, Mode, Weight
 from tasks.training.objective import Batch
 
@@ -88,6 +88,12 @@ class CustomDensity:
     ) -> tuple[Tensor, Sequence[Tensor]] | None:
         """None: the gradients of a user's module come from autograd alone."""
         return None
+
+    def estimated(
+        self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
+    ) -> Estimated:
+        """The module's log_prob; how it is estimated is its own affair."""
+        return Estimated(self.log_p(tensors, pixels, rows, members, sampling), None)
 
     def log_p(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling

@@ -80,9 +80,9 @@ def train_many(
             yield index, density_table(configs[index], outcome.history, evaluation, outcome.epsilons)
 
 
-@task(version=1, name="generator.fit", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
+@task(version=2, name="generator.fit", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
 def fit(config: DensityTraining, inputs: Inputs) -> pa.Table:
-    """The losses of a training and its model's log p of every observation (FITTED)."""
+    """The losses of a training and its model's log p of every observation, with how it was estimated (FITTED)."""
     ((_, outcome),) = train_many([config], [inputs])
     if isinstance(outcome, Exception):
         raise outcome

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.datasets import released_partitions
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import fold_of
 from tasks.models.custom import is_own
@@ -35,6 +36,20 @@ class Fold:
         if not 0 <= self.number < self.folds:
             raise ValueError(f"number is {self.number}; it must be from 0 to {self.folds - 1}")
 
+    def of_rows(self, rows: int) -> NDArray[np.int32]:
+        """The fold of every row in this partition, (rows,)."""
+        return fold_of(self.partition, rows, self.folds)
+
+
+@dataclass(frozen=True)
+class ReleasedFold(Fold):
+    """A fold of a partition that the paper's released code draws; `partition` is its number there, from 0."""
+
+    generator: int = released_partitions.SEED
+
+    def of_rows(self, rows: int) -> NDArray[np.int32]:
+        return released_partitions.released_fold_of(self.partition, rows, self.folds, self.generator)
+
 
 @dataclass(frozen=True)
 class Row:
@@ -60,7 +75,7 @@ class DensityTraining:
     data: Dataset
     model: DensityModel = DensityModel("vae")
     seed: int = 0
-    held_out: Fold | Row | None = None
+    held_out: Fold | ReleasedFold | Row | None = None
     asked: Split = "train"
     examples: int = 0
     epochs: int = 100
@@ -111,8 +126,8 @@ def examples(config: DensityTraining, images: Images) -> int:
 def trained_on(config: DensityTraining, count: int) -> NDArray[np.int64]:
     """The rows, of the first `count`, that are not held out."""
     match config.held_out:
-        case Fold(partition, folds, number):
-            return np.flatnonzero(fold_of(partition, count, folds) != number)
+        case Fold() as fold:
+            return np.flatnonzero(fold.of_rows(count) != fold.number)
         case Row(row):
             if row >= count:
                 raise ValueError(f"row {row} is held out; the rows are 0 to {count - 1}")

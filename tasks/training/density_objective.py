@@ -10,7 +10,7 @@ from torch import Tensor
 from tasks.datasets.images import Images
 from tasks.models.custom import is_own
 from tasks.models.densities import DensityModel
-from tasks.models.importance import Sampling
+from tasks.models.importance import Estimated, Sampling
 from tasks.models.vae import Vae, celeba, cifar10, mnist
 from tasks.training.custom_density import CustomDensity
 from tasks.training.elbo import Elbo
@@ -27,10 +27,11 @@ OURS: Mapping[str, Callable[[tuple[int, int, int]], Vae]] = {
 class DensityObjective(Objective, Protocol):
     """An objective that learns a density. Tensors are (models, *shape) by the names of `weights`."""
 
-    def log_p(
+    def estimated(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
-    ) -> Tensor:
-        """The log density of every image's bytes under every model: (models, n) float64, in nats.
+    ) -> Estimated:
+        """The log density of every image's bytes under every model, (models, n) float64, in nats; and how many samples
+        each is effectively from, where it is by importance sampling.
 
         `pixels` are (n, height * width * channels) uint8. `rows` (n,) int64 are the images' numbers in their data set
         and `members` (models,) int64 the models' keys: both name streams of draws.

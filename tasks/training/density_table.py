@@ -32,6 +32,9 @@ FITTED = pa.schema(
         ("test_loss", pa.float64()),  # mean over the test split
         ("epsilon", pa.float64()),  # of (epsilon, delta) differential privacy, spent by then; null without
         ("log_p", pa.large_list(pa.float32())),  # of every observation, in nats; null at epochs not asked for
+        # (sum of weights)^2 / sum of their squares, of each of these: how many samples it is effectively from, at most
+        # those drawn. Null where log p is, and of models that are not evaluated by importance sampling.
+        ("effective_samples", pa.large_list(pa.float32())),
         ("samples", pa.large_binary()),  # float32 (drawn, h, w, c) in [0, 1], at the last epoch; null where none
     ]
 )
@@ -39,7 +42,8 @@ FITTED = pa.schema(
 
 @dataclass
 class Evaluation:
-    """A model's results so far: log p of every observation, by epoch, and the images drawn from it.
+    """A model's results so far: log p of every observation and its effective number of samples, by epoch, and the
+    images drawn from it.
 
     After an `error` the model is not evaluated again.
     """
@@ -47,6 +51,7 @@ class Evaluation:
     log_p: dict[int, NDArray[np.float32]] = field(default_factory=dict)
     samples: NDArray[np.float32] | None = None
     error: ValueError | None = None
+    effective_samples: dict[int, NDArray[np.float32]] = field(default_factory=dict)
 
 
 class Evaluator:
@@ -75,7 +80,7 @@ class Evaluator:
         if not chosen:
             return
         try:
-            log_p = self._log_p(chosen, seen, tensors)
+            log_p, effective = self._estimated(chosen, seen, tensors)
         except ValueError as error:
             if len(chosen) == 1:
                 self._evaluation(seen[chosen[0]][0]).error = error
@@ -83,7 +88,7 @@ class Evaluator:
                 for place in chosen:
                     self._record([place], seen, tensors)
             return
-        for place, values in zip(chosen, log_p, strict=True):
+        for number, (place, values) in enumerate(zip(chosen, log_p, strict=True)):
             index, epoch = seen[place]
             evaluation, wrong = self._evaluation(index), np.flatnonzero(np.isnan(values) | np.isposinf(values))
             if len(wrong):
@@ -93,18 +98,21 @@ class Evaluator:
             else:
                 # Copied: a view would keep the results of all models in memory until the last of them ends.
                 evaluation.log_p[epoch] = values.copy()
+                if effective is not None:
+                    evaluation.effective_samples[epoch] = effective[number].copy()
 
-    def _log_p(
+    def _estimated(
         self, chosen: Sequence[int], seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]
-    ) -> NDArray[np.float32]:
-        """log p of every observation by the chosen models, (chosen, observations)."""
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+        """log p of every observation by the chosen models, and effective numbers of samples: (chosen, observations)."""
         import torch
 
         some, members = self._of(chosen, seen, tensors)
         pixels = observations(self.configs[seen[chosen[0]][0]], self.images, members.device)
         rows = torch.arange(len(pixels), device=members.device)
-        log_p = self.learning.log_p(some, pixels, rows, members, self.sampling)
-        return np.asarray(log_p.float().cpu().numpy())
+        found = self.learning.estimated(some, pixels, rows, members, self.sampling)
+        effective = found.effective_samples
+        return found.log_p.float().cpu().numpy(), None if effective is None else effective.float().cpu().numpy()
 
     def _draw(self, place: int, seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
         evaluation, config = self._evaluation(seen[place][0]), self._config(seen[place])
@@ -164,7 +172,8 @@ def density_table(
     samples = None if evaluation.samples is None else evaluation.samples.tobytes()
     columns["samples"] = [None] * (last - 1) + [samples]
     arrays = [pa.array(columns[name], FITTED.field(name).type) if name in columns else None for name in FITTED.names]
-    arrays[FITTED.get_field_index("log_p")] = lists([evaluation.log_p.get(epoch.epoch) for epoch in history])
+    for name, values in (("log_p", evaluation.log_p), ("effective_samples", evaluation.effective_samples)):
+        arrays[FITTED.get_field_index(name)] = lists([values.get(epoch.epoch) for epoch in history])
     return pa.Table.from_arrays(arrays, schema=FITTED)
 
 

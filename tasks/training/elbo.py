@@ -12,7 +12,7 @@ from torch import Tensor
 from tasks.models import autoencoder, importance
 from tasks.models.autoencoder import Through
 from tasks.models.counter_rng import CounterRng
-from tasks.models.importance import Sampling
+from tasks.models.importance import Estimated, Sampling
 from tasks.models.layers import Layers, Mode, Weight, initial
 from tasks.models.likelihoods import divergence
 from tasks.models.matmul import products
@@ -100,8 +100,14 @@ class Elbo:
     def log_p(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Tensor:
+        """log p by importance sampling, (models, n)."""
+        return self.estimated(tensors, pixels, rows, members, sampling).log_p
+
+    def estimated(
+        self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
+    ) -> Estimated:
         """log p by importance sampling: see `tasks.models.importance`."""
-        return importance.log_p(self.vae, tensors, pixels, rows, members, sampling)
+        return importance.estimated(self.vae, tensors, pixels, rows, members, sampling)
 
     def check_drawn(self) -> None:
         """Codes of the prior can always be decoded."""

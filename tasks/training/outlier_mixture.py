@@ -25,7 +25,7 @@ from torch import Tensor
 from tasks.datasets.images import Pixels
 from tasks.models import importance
 from tasks.models.counter_rng import CounterRng
-from tasks.models.importance import Sampling
+from tasks.models.importance import Estimated, Sampling
 from tasks.models.layers import Layers, Weight
 from tasks.models.outlier_density import OutlierDensity
 from tasks.models.vae import Dense
@@ -108,8 +108,16 @@ class OutlierMixture:
     def log_p(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Tensor:
-        """The mixture of both densities of the bytes, the autoencoder's by importance sampling."""
-        log_p = self.learned.log_p(tensors, pixels, rows, members, sampling)
+        """log p of the mixture, (models, n)."""
+        return self.estimated(tensors, pixels, rows, members, sampling).log_p
+
+    def estimated(
+        self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
+    ) -> Estimated:
+        """The mixture of both densities of the bytes, the autoencoder's by importance sampling, whose number of samples
+        it is: the broad density is exact."""
+        learned = self.learned.estimated(tensors, pixels, rows, members, sampling)
+        log_p = learned.log_p
         preparation = self.learned.vae.preparation
         count = max(1, SEEN // (len(members) * math.prod(preparation.seen_shape)))
         with torch.inference_mode():
@@ -118,7 +126,7 @@ class OutlierMixture:
                 x = importance.seen(preparation, pixels[part], rows[part], members, sampling, dtype_of(tensors))
                 broad = self.broad.log_p(x.double()) + preparation.to_pixels(x)
                 log_p[:, part] = self._mixed(log_p[:, part], broad)
-        return log_p
+        return Estimated(log_p, learned.effective_samples)
 
     def check_drawn(self) -> None:
         """Images are drawn from the autoencoder."""

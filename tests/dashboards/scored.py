@@ -29,6 +29,7 @@ SCORES = pa.schema(
         ("held_out_models", pa.int32()),
         ("trained", pa.list_(pa.float32())),
         ("held_out", pa.list_(pa.float32())),
+        ("effective_samples", pa.float64()),
     ]
 )
 DISTRIBUTION = pa.schema(
@@ -142,6 +143,7 @@ def scores(n: int, labelled: bool = True, **fields: Any) -> pa.Table:
     for kind in ("trained", "held_out"):
         flat = np.repeat(found[f"log_p_{kind}"], 2).astype(np.float32)
         columns[kind] = pa.ListArray.from_arrays(pa.array(np.arange(0, 2 * n + 1, 2), pa.int32()), pa.array(flat))
+    columns["effective_samples"] = pa.array(np.full(n, 6.5))
     return pa.table([columns[name] for name in SCORES.names], schema=SCORES)
 
 

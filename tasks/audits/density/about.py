@@ -15,8 +15,8 @@ class About:
     """The facts about a run that its tables do not hold.
 
     `planned` is the number of models planned for an observation, `smallest` the smallest p-value that it can have,
-    `published` the cell of the paper that the run repeats, if any, and `privacy` the guarantee of models that left out
-    a single row.
+    `published` the cell of the paper whose every setting the run has, if any, and `privacy` the guarantee of models
+    that left out a single row.
     """
 
     planned: int
@@ -30,7 +30,7 @@ def about(config: Density) -> About:
     models = 2 if pair else config.folds
     return About(
         planned=config.repetitions * models,
-        smallest=smallest_p_value(config.repetitions, models, config.permutations),
+        smallest=smallest_p_value(config.repetitions, models),
         published=repeats(config),
         privacy=config.privacy if pair else None,
     )

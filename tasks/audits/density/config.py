@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tasks.datasets.dataset import Dataset
+from tasks.datasets.released_partitions import FOLDS, REPETITIONS
 from tasks.models.densities import DensityModel
 from tasks.ranges import above_zero, at_least, one_of, share, some_of
 from tasks.training.density_config import Split
@@ -13,7 +14,10 @@ from tasks.training.privacy import Privacy
 from tasks.training.recipe import Recipe
 
 Estimator = Literal["kfold", "loo"]
+Partitions = Literal["ours", "released"]
 MeasureName = Literal["scores", "outliers", "neighbours", "duplicates", "kernel"]
+
+RELEASED = ("mnist", "cifar10", "celeba")  # the data whose partitions the paper's code draws
 
 # The measures for which models are trained; the others need none.
 AROUND: tuple[MeasureName, ...] = ("scores", "outliers", "neighbours")
@@ -41,18 +45,19 @@ class Density:
     uses the first `examples` training images (0: all).
 
     With `estimator` kfold there are `repetitions` random partitions (L) into `folds` (K), and a model for each fold
-    that it has not seen; and one model of all data. With loo there are `repetitions` models of all data (T) and as many
-    without each of `left_out` observations, drawn at random (0: of each).
+    that it has not seen; and one model of all data. With `partitions` released they are the first that the paper's
+    released code draws (tasks.datasets.released_partitions). With loo there are `repetitions` models of all data (T)
+    and as many without each of `left_out` observations, drawn at random (0: of each).
 
     log p of every observation is estimated with `samples` codes after every `every` epochs (0: after the last alone),
     from one view of it for all models or, as published, a view drawn `afresh` for each. `asked` train is the audit;
     test scores images that no model was trained on as if they had been, which is a null. A training is a chain of links
     of `link` epochs each, and continues from the last of them after an interruption; 0: one job.
 
-    The p-value of an observation compares its score with `permutations` others; the matched-count score is the mean of
-    `draws`. `outlier_bin` and `score_bin` are widths of bins, in nats, of log p and of the score. `outliers` is the
-    share of an outlier component in the likelihood, `privacy` has models trained with differential privacy. `seed` is
-    the only source of chance.
+    The p-value of an observation compares its score with `permutations` others, or with all there are where hardly any
+    of these reaches it; the matched-count score is the mean of `draws`. `outlier_bin` and `score_bin` are widths of
+    bins, in nats, of log p and of the score. `outliers` is the share of an outlier component in the likelihood,
+    `privacy` has models trained with differential privacy. `seed` is the only source of chance.
     """
 
     data: Dataset = Dataset("mnist")
@@ -60,6 +65,7 @@ class Density:
     estimator: Estimator = "kfold"
     repetitions: int = 10
     folds: int = 10
+    partitions: Partitions = "ours"
     left_out: int = 0
     asked: Split = "train"
     measures: tuple[MeasureName, ...] = ("scores",)
@@ -85,6 +91,7 @@ class Density:
         above_zero(self, "outlier_bin", "score_bin")
         one_of(self, "estimator", Estimator)
         one_of(self, "asked", Split)
+        one_of(self, "partitions", Partitions)
         some_of(self, "measures", MeasureName)
         share(self, "outliers", one=False)
         if self.estimator == "loo" and self.asked == "test":
@@ -95,6 +102,8 @@ class Density:
             )
         if self.privacy is not None and self.link:
             raise ValueError("privacy is given and link is not 0; private training is one job, by its noise")
+        if self.partitions == "released":
+            check_released(self)
         self.model.check()
 
     @property
@@ -113,6 +122,21 @@ class Density:
         return (*range(self.every, self.epochs, self.every), self.epochs) if self.every else (self.epochs,)
 
 
+def check_released(config: Density) -> None:
+    """ValueError where the released code of the paper draws no partitions for such a run."""
+    there: tuple[tuple[str, object, bool, str], ...] = (
+        ("data", config.data.name, config.data.name in RELEASED, f"one of {', '.join(RELEASED)}"),
+        ("estimator", config.estimator, config.estimator == "kfold", "kfold"),
+        ("asked", config.asked, config.asked == "train", "train"),
+        ("examples", config.examples, config.examples == 0, "0, all of them"),
+        ("folds", config.folds, config.folds == FOLDS, f"{FOLDS}"),
+        ("repetitions", config.repetitions, config.repetitions <= REPETITIONS, f"at most {REPETITIONS}"),
+    )
+    for name, value, drawn, allowed in there:
+        if not drawn:
+            raise ValueError(f"partitions is released and {name} is {value}; it must be {allowed}")
+
+
 def tiny(config: Density) -> Density:
     """The same audit on embedded data, in seconds; slow networks get the smallest setting."""
     slow = config.model.name.startswith("conv")
@@ -121,6 +145,7 @@ def tiny(config: Density) -> Density:
         data=Dataset("photos#32x32#rgb" if slow else "digits"),
         repetitions=2,
         folds=min(config.folds, 3),
+        partitions="ours",
         left_out=min(config.left_out, 3) or 3,
         examples=48 if slow else 120,
         epochs=min(config.epochs, 2),

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.partitions import fold_of
+from tasks.datasets.released_partitions import SEED, released_fold_of
 from tasks.job import Inputs
 from tasks.ranges import at_least, one_of
 from tasks.training.density_config import Split
@@ -26,6 +27,7 @@ from tasks.training.density_table import FITTED
 BLOCK = 1024
 
 LogDensity = NDArray[np.float32]  # log p of every observation, by one model at one epoch
+ByEpoch = dict[int, LogDensity]
 Place = tuple[int, int]  # a model's: repetition, and which of its K
 
 
@@ -61,6 +63,20 @@ class Folds:
     def rows(self) -> NDArray[np.int64]:
         """The observations that have a score."""
         return np.arange(self.observations)
+
+    def fold_of(self, partition: int) -> NDArray[np.int32]:
+        """The fold of every observation in a partition, (observations,)."""
+        return fold_of(partition, self.observations, self.folds)
+
+
+@dataclass(frozen=True)
+class ReleasedFolds(Folds):
+    """The partitions that the paper's released code draws, by number from 0 in place of a seed."""
+
+    generator: int = SEED
+
+    def fold_of(self, partition: int) -> NDArray[np.int32]:
+        return released_fold_of(partition, self.observations, self.folds, self.generator)
 
 
 @dataclass(frozen=True)
@@ -108,13 +124,15 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A training: what it left out, and log p of every observation by epoch, where it was recorded."""
+    """A training: what it left out, and by epoch, where it was recorded, log p of every observation and how many
+    samples it is effectively from, if it is from any."""
 
     partition: int | None
     fold: int | None
     row: int | None
     seed: int
     log_p: Mapping[int, LogDensity]
+    effective_samples: Mapping[int, LogDensity]
 
 
 def labels(models: Folds | LeaveOneOut) -> NDArray[np.int32] | None:
@@ -135,28 +153,29 @@ def trained(inputs: Inputs, observations: int) -> list[Trained]:
 
     ValueError where a table is none of a training, or a model was asked about another number of observations.
     """
-    by_training: dict[tuple[int | None, int | None, int | None, int], dict[int, LogDensity]] = {}
+    by_training: dict[tuple[int | None, int | None, int | None, int], tuple[ByEpoch, ByEpoch]] = {}
     for number, table in enumerate(inputs):
         if not table.schema.equals(FITTED) or not table.num_rows:
             raise ValueError(f"input {number} is not the table of a training")
         first = table.select(["partition", "fold", "row", "seed"]).slice(0, 1).to_pylist()[0]
-        by_epoch = by_training.setdefault((first["partition"], first["fold"], first["row"], first["seed"]), {})
-        for epoch, log_p in recorded(table):
-            if len(log_p) != observations:
-                raise ValueError(
-                    f"the training of seed {first['seed']} was asked about {len(log_p)} observations at epoch "
-                    f"{epoch}; there are {observations}"
-                )
-            by_epoch[epoch] = log_p
-    return [Trained(*training, by_epoch) for training, by_epoch in by_training.items()]
+        both = by_training.setdefault((first["partition"], first["fold"], first["row"], first["seed"]), ({}, {}))
+        for by_epoch, name in zip(both, ("log_p", "effective_samples"), strict=True):
+            for epoch, values in recorded(table, name):
+                if len(values) != observations:
+                    raise ValueError(
+                        f"the training of seed {first['seed']} was asked about {len(values)} observations at epoch "
+                        f"{epoch}; there are {observations}"
+                    )
+                by_epoch[epoch] = values
+    return [Trained(*training, *both) for training, both in by_training.items()]
 
 
-def recorded(table: pa.Table) -> Iterator[tuple[int, LogDensity]]:
-    """Each recorded epoch with log p of every observation: the table's own memory, not a copy."""
-    epochs, column = table["epoch"].to_pylist(), table["log_p"]
-    for epoch, valid, log_p in zip(epochs, column.is_valid().to_pylist(), column, strict=True):
+def recorded(table: pa.Table, name: str) -> Iterator[tuple[int, LogDensity]]:
+    """Each epoch at which the column was recorded, with its numbers of every observation: the table's own memory."""
+    epochs, column = table["epoch"].to_pylist(), table[name]
+    for epoch, valid, values in zip(epochs, column.is_valid().to_pylist(), column, strict=True):
         if valid:
-            yield epoch, log_p.values.to_numpy(zero_copy_only=False)
+            yield epoch, values.values.to_numpy(zero_copy_only=False)
 
 
 class LogDensities:
@@ -190,12 +209,32 @@ class LogDensities:
                     fill(log_p[place : place + 1, repetition, 1], training, epoch, rows[alone])
             yield Block(number, places, log_p, folds[places])
 
+    def effective_samples(self, epoch: int) -> NDArray[np.float64]:
+        """How many samples log p of each observation is effectively from: the median over its models, (n,).
+
+        NaN where there is none at the epoch, as with models that are not evaluated by importance sampling.
+        """
+        shared = [training.effective_samples for training in self.shared.values()]
+        medians = np.full(len(self.models.rows), np.nan)
+        for start in range(0, len(medians), BLOCK):
+            rows = self.models.rows[start : start + BLOCK]
+            said = [by_epoch[epoch][rows] for by_epoch in shared if epoch in by_epoch]
+            own = np.full((self.models.shape[0], len(rows)), np.nan, np.float32)
+            for place, row in enumerate(rows.tolist()):
+                for repetition, training in self.by_row.get(row, {}).items():
+                    if epoch in training.effective_samples:
+                        own[repetition, place] = training.effective_samples[epoch][row]
+            both = np.concatenate([np.reshape(said, (len(said), len(rows))), own])
+            some = ~np.isnan(both).all(axis=0)
+            medians[start : start + BLOCK][some] = np.nanmedian(both[:, some], axis=0)
+        return medians
+
     def folds_of_all(self) -> NDArray[np.int64]:
         """The number of the model that held each observation out, by repetition, (n, L)."""
         models = self.models
         if isinstance(models, LeaveOneOut):
             return np.ones((len(models.left_out), models.repetitions), np.int64)
-        folds = [fold_of(seed, models.observations, models.folds) for seed in models.partitions]
+        folds = [models.fold_of(partition) for partition in models.partitions]
         return np.stack(folds, axis=1).astype(np.int64)
 
 

@@ -6,6 +6,9 @@ score at least as high is an exact p-value: of each observation on its own, what
 there are. A repetition whose model that held it out is missing says nothing of V in any draw, and its others stay where
 they are; of the rest the draw is among those that are there, which are evenly likely given that one of them it was.
 
+A p-value from B draws is at least 1 / (1 + B), too much to find one observation among 60,000. Those that few draws
+reach have the exact share of all K^L assignments instead (tasks.audits.density.sums_below).
+
 `log_p` (n, L, K) and `held_out` (n, L) are as in tasks.audits.density.memorization.
 """
 
@@ -18,24 +21,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.audits.density.memorization import Array, Indices, Mask, terms
+from tasks.audits.density.sums_below import MOST, share_below
 
 # Equal sums may differ in their last places. What is closer than this counts as equal, which makes p larger if
 # anything.
 TOLERANCE = 1e-12
 # So many assignments at a time: their sums, and those of a block's observations, stay in the cache.
 TOGETHER = 256
+FEW = 9  # draws that score as high as an observation, at most, for its p-value to be made exact
 
 
-def p_values(log_p: Array, held_out: Indices, permutations: int, chance: np.random.Generator) -> Array:
+def p_values(
+    log_p: Array, held_out: Indices, permutations: int, chance: np.random.Generator, most: int = MOST
+) -> Array:
     """P[M* >= M] of each observation, (n,), M* the published score with the models that hold it out drawn anew.
 
-    p = (1 + number of `permutations` with M* >= M) / (1 + permutations), or, where there are no more assignments than
-    that, the exact share of all of them, the one there was among these. NaN where M is undefined.
+    The exact share of all assignments, the one there was among these, where there are no more of them than
+    `permutations` + 1. Else p = (1 + b) / (1 + permutations), b the number of `permutations` draws with M* >= M; and
+    where b is at most FEW, the exact share after all. NaN where M is undefined.
 
     The observations of a block share the assignments drawn, each of which is none the less even for every one of them.
     What one side gains the other loses, and either keeps its number of terms: with the sum T of all p, and S that of
     those that hold out, M = log((T - S) / trained models) - log(S / models that held out) falls with S alone, and M* >=
-    M where S* <= S. So one sum an assignment is enough, of p relative to exp V.
+    M where S* <= S. So one sum an assignment is enough, of p relative to exp V; and the share is that of sums of one
+    number of each repetition, which is counted without looking at each. Where K^(L/2) is above `most` numbers, what is
+    found is no smaller than the exact share (tasks.audits.density.sums_below).
+
+    **Choosing by b whose p-value is made exact leaves every p-value valid**: with the drawn p' = (1 + b) / (1 +
+    permutations) and the exact p'', the one that is given is at most a level a in none but these cases. For a of at
+    least (1 + FEW) / (1 + permutations) b <= FEW means that p' <= a, too, so that p' <= a in all of them; for a smaller
+    a nothing but p'' can be at most a. Each of the two happens with a probability of at most a.
     """
     both = terms(log_p, held_out)
     p = np.full(len(log_p), np.nan)
@@ -50,17 +65,23 @@ def p_values(log_p: Array, held_out: Indices, permutations: int, chance: np.rand
         for chosen in assignments(models, permutations, chance):
             below += np.count_nonzero(entries @ chosen <= bound[alike], axis=1)
         number = possible(models)
-        p[alike] = below / number if number <= permutations + 1 else (1 + below) / (1 + permutations)
+        if number <= permutations + 1:
+            p[alike] = below / number
+            continue
+        p[alike] = (1 + below) / (1 + permutations)
+        for row in alike[below <= FEW].tolist():
+            values = [relative[row, at, those] for at, those in enumerate(models) if those.any()]
+            p[row] = share_below(values, float(bound[row, 0]), most)
     return p
 
 
-def smallest_p_value(repetitions: int, folds: int, permutations: int) -> float:
-    """The smallest p-value that an observation can have: 1 / K^L, or 1 / (1 + permutations) where that is larger.
+def smallest_p_value(repetitions: int, folds: int) -> float:
+    """The smallest p-value that an observation can have: 1 / K^L, of the one assignment there was.
 
     After Benjamini and Hochberg's correction over n observations it takes at least n p / q of them at the smallest p
     to call any at level q.
     """
-    return float(1 / min(folds**repetitions, permutations + 1))
+    return float(1 / folds**repetitions)
 
 
 def reassigned(log_p: Array, held_out: Indices, chance: np.random.Generator) -> NDArray[np.int64]:

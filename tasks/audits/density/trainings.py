@@ -9,13 +9,13 @@ import numpy as np
 
 from tasks import seeds
 from tasks.audits.density.config import Density
-from tasks.audits.density.log_densities import Folds, LeaveOneOut
+from tasks.audits.density.log_densities import Folds, LeaveOneOut, ReleasedFolds
 from tasks.datasets.catalog import load
 from tasks.job import Job
 from tasks.models.custom import is_own
 from tasks.training.chains import chain
 from tasks.training.density import fit
-from tasks.training.density_config import DensityTraining, Fold, Row
+from tasks.training.density_config import DensityTraining, Fold, ReleasedFold, Row
 
 Chain = tuple[Job, ...]  # the links of one training, first to last; one for most
 
@@ -48,8 +48,9 @@ def trainings(config: Density) -> Trainings | None:
     if config.estimator == "loo":
         models = LeaveOneOut(config.data, count, left_out(config), config.repetitions)
         return Trainings(models, joined(without_rows(config)), (), seed)
-    partitions = tuple(partition_seed(config, repetition) for repetition in range(config.repetitions))
-    folds = Folds(config.data, count, partitions, config.folds, config.asked)
+    partitions = tuple(partition(config, repetition) for repetition in range(config.repetitions))
+    kind = ReleasedFolds if config.partitions == "released" else Folds
+    folds = kind(config.data, count, partitions, config.folds, config.asked)
     return Trainings(folds, joined(without_folds(config)), whole(config), seed)
 
 
@@ -59,9 +60,10 @@ def joined(chains: Iterator[Chain]) -> tuple[Job, ...]:
 
 def without_folds(config: Density) -> Iterator[Chain]:
     """The L x K models, repetition by repetition."""
+    kind = ReleasedFold if config.partitions == "released" else Fold
     for repetition in range(config.repetitions):
         for number in range(config.folds):
-            fold = Fold(partition_seed(config, repetition), config.folds, number)
+            fold = kind(partition(config, repetition), config.folds, number)
             seed = seeds.derive(config.seed, "training", repetition, number)
             yield linked(config, replace(fitting(config), seed=seed, held_out=fold))
 
@@ -113,8 +115,9 @@ def observations(config: Density) -> int:
     return asked
 
 
-def partition_seed(config: Density, repetition: int) -> int:
-    return seeds.derive(config.seed, "partition", repetition)
+def partition(config: Density, repetition: int) -> int:
+    """The seed of the repetition's partition; of a released one its number."""
+    return repetition if config.partitions == "released" else seeds.derive(config.seed, "partition", repetition)
 
 
 def fitting(config: Density) -> DensityTraining:

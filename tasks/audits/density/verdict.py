@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tasks.audit import Answer, Verdict
 from tasks.audits.density.config import Density
-from tasks.audits.density.measures.scores import LEVEL
+from tasks.audits.density.measures.scores import FEW_SAMPLES, LEVEL
 from tasks.training.privacy import Privacy
 
 SMALLEST = 0.1  # nats: a change of the density by about a tenth. Silence about more than that says nothing.
@@ -32,6 +32,9 @@ ROWS = (
     ("matched-count M", MEDIAN),
     ("M", MEDIAN),
 )
+EFFECTIVE = ("effective samples of log p", MEDIAN)
+FEW_EFFECTIVE = ("effective samples of log p", json.dumps({"below": FEW_SAMPLES}))
+ROUGH = 0.1  # of the samples
 LIMITS = (
     "This speaks of the training procedure and data that were audited, at this number of trainings; not of one given "
     "model. An observation without a small p-value is not safe: fewer models show less."
@@ -55,7 +58,8 @@ def verdict(config: Density, summary: pa.Table) -> Verdict:
     if gain is None or gain["estimate"] is None:
         return unscored(config, rows)
     answer, evidence = answered(gain, config)
-    sentence = " ".join([f"{answer.capitalize()}: {evidence}.", *which(rows), *whole(config, rows)])
+    beside = (*which(rows), *whole(config, rows), *rough(config, rows))
+    sentence = " ".join([f"{answer.capitalize()}: {evidence}.", *beside])
     if config.privacy is not None:
         sentence += promised(config.privacy, rows)
     if config.asked == "test":
@@ -128,6 +132,18 @@ def whole(config: Density, rows: Mapping[tuple[str, str], Row]) -> list[str]:
     if config.estimator == "loo" or ("loss", WHOLE) in rows:
         return []
     return ["The training on all data is missing: there is no loss of it, and no image drawn."]
+
+
+def rough(config: Density, rows: Mapping[tuple[str, str], Row]) -> list[str]:
+    """A warning where log p of half of the observations is effectively from less than a tenth of the samples."""
+    median, below = rows.get(EFFECTIVE), rows.get(FEW_EFFECTIVE)
+    if median is None or below is None or median["estimate"] >= ROUGH * config.samples:
+        return []
+    return [
+        f"Log p is rough: of the {config.samples} codes that it is estimated with half of the observations effectively "
+        f"have {median['estimate']:.3g} or fewer, and {100 * below['estimate']:.0f} % fewer than {FEW_SAMPLES} (median "
+        f"over an observation's models, n = {median['n']:,}); a score is then of the encoder as well as of the density."
+    ]
 
 
 def promised(privacy: Privacy, rows: Mapping[tuple[str, str], Row]) -> str:

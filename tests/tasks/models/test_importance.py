@@ -10,7 +10,7 @@ from torch.distributions import Distribution
 
 from tasks.models.counter_rng import CounterRng, step_keys
 from tasks.models.dequantisation import Binary, Logit, fixed, observation_keys
-from tasks.models.importance import Chunk, Sampling, code_keys, log_p, mean_of
+from tasks.models.importance import Chunk, Sampling, code_keys, estimated, log_p, mean_of
 from tasks.models.layers import ZERO, Layers, Weight
 from tasks.models.likelihoods import Gaussian
 from tasks.models.vae import LATENT, Convolutional, Dense, Vae, celeba, cifar10, outlined
@@ -185,17 +185,17 @@ def values(*log_values: float) -> Callable[[slice], Tensor]:
 @pytest.mark.parametrize("at_once", [1, 2, 3, 4])
 def test_a_running_mean_in_log_space_is_the_mean(at_once: int) -> None:
     assert math.log((1 + 2 + 3 + 4) / 4) == pytest.approx(
-        float(mean_of(values(0, math.log(2), math.log(3), math.log(4)), 4, at_once)), abs=1e-14
+        float(mean_of(values(0, math.log(2), math.log(3), math.log(4)), 4, at_once)[0]), abs=1e-14
     )
     assert 5000 + math.log(2 / 4) == pytest.approx(
-        float(mean_of(values(5000, -math.inf, 5000, -5000), 4, at_once)), abs=1e-10
+        float(mean_of(values(5000, -math.inf, 5000, -5000), 4, at_once)[0]), abs=1e-10
     )
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_no_weight_at_all_is_minus_infinity_and_not_a_number_stays_one(at_once: int) -> None:
-    assert -math.inf == float(mean_of(values(-math.inf, -math.inf, -math.inf), 3, at_once))
-    assert math.isnan(float(mean_of(values(0, math.nan, 0), 3, at_once)))
+    assert -math.inf == float(mean_of(values(-math.inf, -math.inf, -math.inf), 3, at_once)[0])
+    assert math.isnan(float(mean_of(values(0, math.nan, 0), 3, at_once)[0]))
 
 
 def test_an_impossible_observation_has_minus_infinity_and_its_neighbours_what_they_had() -> None:
@@ -211,3 +211,40 @@ def test_an_impossible_observation_has_minus_infinity_and_its_neighbours_what_th
 def test_a_sampling_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^samples is 0; it must be at least 1$"):
         Sampling(0)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 4])
+@pytest.mark.parametrize("shift", [0.0, -7000.0, 7000.0])
+def test_the_effective_number_is_all_of_equal_weights_and_one_of_a_weight_that_outweighs_all(
+    at_once: int, shift: float
+) -> None:
+    def effective(*log_values: float) -> float:
+        return float(mean_of(values(*(each + shift for each in log_values)), 4, at_once)[1])
+
+    assert 4 == pytest.approx(effective(1, 1, 1, 1))
+    assert 1 == pytest.approx(effective(0, 900, 1, 2))
+    assert 2 == pytest.approx(effective(3, -math.inf, 3, -900))
+    # (1 + 2 + 3 + 4)^2 / (1 + 4 + 9 + 16)
+    assert 100 / 30 == pytest.approx(effective(0, math.log(2), math.log(3), math.log(4)))
+    assert 0 == effective(-math.inf, -math.inf, -math.inf, -math.inf)
+
+
+@pytest.mark.parametrize("widened", [1.0, 1.5])
+def test_where_the_encoder_is_the_posterior_every_sample_counts(widened: float) -> None:
+    # Of z from N(0, c^2) in place of N(0, 1), in two dimensions, E[w]^2 / E[w^2] = (2 c^2 - 1) / c^4.
+    vae, samples, members = Linear(), 1000, torch.arange(20)
+    found = estimated(vae, linear(20, widened)[0], pixels(vae), ROWS, members, Sampling(samples)).effective_samples
+    assert found is not None
+    expected = samples * (2 * widened**2 - 1) / widened**4
+    assert expected == pytest.approx(float(found.mean()), rel=1e-9 if widened == 1 else 0.02)
+
+
+def test_the_effective_numbers_are_each_observations_own_however_the_work_is_cut() -> None:
+    given = (SMALL, stack(SMALL, MODELS), pixels(SMALL), ROWS, MEMBERS, Sampling(9))
+    whole, cut = estimated(*given, Chunk(N, N, 9)), estimated(*given, Chunk(4, 2, 3))
+    assert whole.effective_samples is not None
+    assert cut.effective_samples is not None
+    torch.testing.assert_close(whole.effective_samples, cut.effective_samples)
+    assert (MODELS, N) == whole.effective_samples.shape
+    assert 1 <= float(whole.effective_samples.min()) < float(whole.effective_samples.max()) <= 9 * (1 + 1e-12)
+    assert torch.equal(log_p(*given, Chunk(N, N, 9)), whole.log_p)

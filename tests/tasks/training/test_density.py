@@ -22,14 +22,15 @@ from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
 from tasks.datasets.partitions import fold_of
+from tasks.datasets.released_partitions import released_fold_of
 from tasks.job import marks
 from tasks.models.counter_rng import member_key
 from tasks.models.densities import DensityModel
-from tasks.models.importance import Sampling, log_p
+from tasks.models.importance import Estimated, Sampling, estimated
 from tasks.models.vae import mnist
 from tasks.training import density, trainer
 from tasks.training.density import batch_key, fit, train_many
-from tasks.training.density_config import DensityTraining, Fold, Row, Split
+from tasks.training.density_config import DensityTraining, Fold, ReleasedFold, Row, Split
 from tasks.training.density_table import FITTED, Evaluation, Evaluator, density_table
 from tasks.training.elbo import Elbo
 from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError
@@ -75,6 +76,9 @@ def test_a_model_trains_on_all_examples_but_those_of_its_fold() -> None:
 
 def test_a_model_trains_on_all_examples_but_its_row() -> None:
     assert [row for row in range(40) if row != 7] == trained_on(replace(TINY, held_out=Row(7)))
+    released = trained_on(replace(TINY, held_out=ReleasedFold(1, 10, 4)))
+    assert np.flatnonzero(released_fold_of(1, 40) != 4).tolist() == released
+    assert 36 == len(released)
 
 
 def test_a_model_that_holds_nothing_out_trains_on_all_examples() -> None:
@@ -130,7 +134,7 @@ def test_the_pixels_of_a_row_that_is_held_out_bear_on_its_own_log_p_and_on_nothi
         data = written(tmp_path / name, each)
         monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / name))
         tables.append(fit(replace(TINY, data=pin(data), held_out=held_out), ()))
-    others = [name for name in FITTED.names if name != "log_p"]
+    others = [name for name in FITTED.names if name not in ("log_p", "effective_samples")]
     assert tables[0].select(others) == tables[1].select(others)
     for epoch in (1, 3):
         assert [row] == np.flatnonzero(said(tables[0], epoch) != said(tables[1], epoch)).tolist()
@@ -161,6 +165,7 @@ def test_a_row_that_is_left_out_is_named_and_nothing_is_where_nothing_is() -> No
     assert (None, None, 7, None) == tuple(by_row[name] for name in ("partition", "fold", "row", "samples"))
     everything = fit(replace(TINY, held_out=None, epochs=1, recorded=(), drawn=0), ()).to_pylist()[0]
     assert [None] * 5 == [everything[name] for name in ("partition", "fold", "row", "log_p", "samples")]
+    assert everything["effective_samples"] is None
 
 
 def test_the_first_fold_of_the_first_partition_is_no_null() -> None:
@@ -172,7 +177,7 @@ def test_the_first_fold_of_the_first_partition_is_no_null() -> None:
 def test_asked_about_the_test_split_a_model_answers_for_every_test_image() -> None:
     table = fit(replace(TINY, asked="test", drawn=0), ())
     assert len(load(DIGITS).test_images) == len(said(table, 3))
-    others = [name for name in FITTED.names if name not in ("log_p", "samples")]
+    others = [name for name in FITTED.names if name not in ("log_p", "effective_samples", "samples")]
     assert fit(TINY, ()).select(others) == table.select(others)
 
 
@@ -235,11 +240,13 @@ def test_the_answers_are_importance_samplings_of_the_trained_weights() -> None:
     assert isinstance(trained, Trained)
     tensors = {name: torch.from_numpy(values)[None] for name, values in trained.weights.items()}
     pixels = torch.from_numpy(images.train_images[:40].reshape(40, -1).copy())
-    expected = log_p(
+    expected = estimated(
         learning.vae, tensors, pixels, torch.arange(40), torch.tensor([member_key(3)]), Sampling(8, seed=6)
     )
     table = fit(config, ())
-    assert expected[0].float().tolist() == said(table, 3).tolist()
+    assert expected.log_p[0].float().tolist() == said(table, 3).tolist()
+    assert expected.effective_samples is not None
+    assert expected.effective_samples[0].float().tolist() == table["effective_samples"][2].as_py()
     assert [epoch.train_loss for epoch in trained.history] == table["train_loss"].to_pylist()
     drawn = learning.drawn(tensors, torch.tensor([member_key(3)]), 2)
     assert drawn.flatten().tolist() == samples(table).tolist()
@@ -272,14 +279,15 @@ class Says:
         self.refuses = refuses
         self.asked: list[int] = []
 
-    def log_p(
+    def estimated(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
-    ) -> Tensor:
+    ) -> Estimated:
         self.asked.append(len(members))
         assert len(rows) == len(pixels)
         if (tensors["says"] == self.refuses).any():
             raise ValueError("this one has no answer")
-        return tensors["says"].double()[:, None].expand(-1, len(pixels)).clone()
+        said = tensors["says"].double()[:, None].expand(-1, len(pixels)).clone()
+        return Estimated(said, said.abs())
 
 
 class Drawless(Says):
@@ -308,6 +316,7 @@ def test_a_model_whose_answer_is_no_density_ends_alone(wrong: float) -> None:
     assert f"log p of observation 0 is {wrong} after epoch 1" == str(told[1].error)
     assert {} == told[1].log_p
     assert [[-1.5] * 3, [-math.inf] * 3] == [told[index].log_p[1].tolist() for index in (0, 2)]
+    assert [[1.5] * 3, [math.inf] * 3] == [told[index].effective_samples[1].tolist() for index in (0, 2)]
 
 
 def test_a_model_that_refuses_to_answer_ends_alone_and_is_asked_no_more() -> None:
@@ -440,7 +449,7 @@ def test_planning_a_training_imports_no_torch() -> None:
 
 def test_the_task_is_marked() -> None:
     mark = marks(fit)
-    assert ("generator.fit", 1, 1.0, 1) == (mark.name, mark.version, mark.gpus, mark.trains)
+    assert ("generator.fit", 2, 1.0, 1) == (mark.name, mark.version, mark.gpus, mark.trains)
     assert (train_many, batch_key) == (mark.many, mark.batch_key)
 
 
@@ -448,6 +457,6 @@ def test_what_a_training_gives_changes_only_with_its_version() -> None:
     table = fit(replace(TINY, epochs=1, recorded=(1,)), ())
     log_p, drawn = said(table, 1), samples(table)
     found = [table["train_loss"][0].as_py(), table["test_loss"][0].as_py(), log_p.mean(), log_p.std(), drawn.std()]
-    assert 1 == marks(fit).version
+    assert 2 == marks(fit).version
     # Processors differ in the last digit of a product, and the first steps of Adam make more of it.
     assert [702.8965, 672.8895, -667.1751, 5.8326, 0.034472] == pytest.approx(found, rel=2e-4)

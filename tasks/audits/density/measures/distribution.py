@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from tasks import seeds, statistics
 from tasks.audits.density import published
 from tasks.audits.density.config import Density
-from tasks.audits.density.log_densities import Block, Folds, LeaveOneOut, LogDensities, labels
+from tasks.audits.density.log_densities import Block, Folds, LeaveOneOut, LogDensities, ReleasedFolds, labels
 from tasks.audits.density.memorization import Array, Indices, Mask, matched, sides, terms
 from tasks.audits.density.reassignment import reassigned
 from tasks.audits.density.trainings import Trainings
@@ -74,7 +74,7 @@ DISTRIBUTION = pa.schema(
 class Distribution:
     """Which models there are and when they are asked; `draws` for a matched-count score, which come from `seed`."""
 
-    models: Folds | LeaveOneOut
+    models: Folds | ReleasedFolds | LeaveOneOut
     epochs: tuple[int, ...]  # ascending
     draws: int = 64
     seed: int = 0

@@ -9,6 +9,9 @@ nothing is memorised (tasks.audits.density.memorization). The p-value of M is fr
 observation out (tasks.audits.density.reassignment). By its p-value, corrected for false discoveries, an observation is
 called memorised; where single rows were left out of private trainings, M stands beside epsilon.
 
+log p is estimated from codes of the encoder, of which few may count (tasks.models.importance). It is then rough, and
+low by what the encoder misses; a score is of the encoder as well as of the density.
+
 Source. Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", algorithm 1, eq. 2
 and 3; epsilon, eq. 8. The matched-count score and the p-values are ours.
 """
@@ -27,7 +30,7 @@ from numpy.typing import NDArray
 from tasks import seeds, statistics
 from tasks.audits.density.config import Density, Estimator
 from tasks.audits.density.highly_memorised import column, within_central
-from tasks.audits.density.log_densities import Block, Folds, LeaveOneOut, LogDensities, labels
+from tasks.audits.density.log_densities import Block, Folds, LeaveOneOut, LogDensities, ReleasedFolds, labels
 from tasks.audits.density.memorization import Array, Terms, matched, terms
 from tasks.audits.density.reassignment import p_values
 from tasks.audits.density.trainings import Trainings
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from tasks.audits.density.about import About
 
 LEVEL = 0.05  # of false discoveries, or of error
+FEW_SAMPLES = 10  # effectively: the Monte-Carlo error of log p is then about 1 / sqrt(10) nats or more
 CENTRAL = 0.9  # of log p: where the paper finds more than half of CelebA's highly memorised
 
 SCORES = pa.schema(
@@ -60,6 +64,8 @@ SCORES = pa.schema(
         # log p by the one that did not.
         ("trained", pa.list_(pa.float32())),
         ("held_out", pa.list_(pa.float32())),
+        # How many of the codes log p is effectively from, the median over the models; null of models without codes.
+        ("effective_samples", pa.float64()),
     ]
 )
 
@@ -71,7 +77,7 @@ class Scores:
     The draws come from `seed`.
     """
 
-    models: Folds | LeaveOneOut
+    models: Folds | ReleasedFolds | LeaveOneOut
     epoch: int
     permutations: int = 9999
     draws: int = 64
@@ -81,7 +87,7 @@ class Scores:
         at_least(self, {"epoch": 1, "permutations": 1, "draws": 1, "seed": 0})
 
 
-@task(version=1, name="density.scores", gathers=True)
+@task(version=3, name="density.scores", gathers=True)
 def scores(config: Scores, inputs: Inputs) -> pa.Table:
     """The scores of every observation (SCORES), by row, from the trainings' tables, in any order.
 
@@ -95,6 +101,7 @@ def scores(config: Scores, inputs: Inputs) -> pa.Table:
     known = labels(config.models)
     blocks = [of_block(config, block) for block in log_densities.blocks(config.epoch)]
     columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    columns["effective_samples"] = log_densities.effective_samples(config.epoch)
     adjusted = statistics.false_discovery_adjusted(columns["p_value"])
     arrays = {
         "row": pa.array(rows),
@@ -256,6 +263,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
         return
     yield from significance(table, about.smallest)
     yield from models(table, about.planned)
+    yield from estimation(table)
     if about.privacy is not None:
         yield from privacy(table, about.privacy)
     central = within_central(table, CENTRAL)
@@ -283,6 +291,16 @@ def models(scores: pa.Table, planned: int) -> Iterator[Row]:
     fewest = float(counts.min()) if len(counts) else 0.0
     if fewest < planned:
         yield row("models of an observation, at least", {"planned": planned}, alone(fewest, planned), "training")
+
+
+def estimation(scores: pa.Table) -> Iterator[Row]:
+    """How many samples log p is effectively from: the median over observations, and the share with few."""
+    effective = column(scores, "effective_samples")
+    known = effective[~np.isnan(effective)]
+    if len(known):
+        median, few = float(np.median(known)), float((known < FEW_SAMPLES).mean())
+        yield row("effective samples of log p", {"statistic": "median"}, alone(median, len(known)), "observation")
+        yield row("effective samples of log p", {"below": FEW_SAMPLES}, alone(few, len(known)), "observation")
 
 
 def privacy(scores: pa.Table, promised: Privacy) -> Iterator[Row]:

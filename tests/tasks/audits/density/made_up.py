@@ -46,11 +46,23 @@ def alone(rows: tuple[int, ...] = (3, 7, 20), n: int = 24, repetitions: int = 4)
     return LeaveOneOut(DIGITS, n, rows, repetitions)
 
 
-def table(held_out: Fold | Row | None, seed: int, said: Mapping[int, Array], epochs: int) -> pa.Table:
-    """The table of a training that at these epochs said this of every observation; its losses are 1 / epoch."""
+def table(
+    held_out: Fold | Row | None,
+    seed: int,
+    said: Mapping[int, Array],
+    epochs: int,
+    effective: Mapping[int, Array] | None = None,
+) -> pa.Table:
+    """The table of a training that at these epochs said this of every observation; its losses are 1 / epoch.
+
+    `effective` are the numbers of samples that log p is effectively from, by epoch.
+    """
     config = DensityTraining(DIGITS, seed=seed, held_out=held_out, epochs=epochs, recorded=tuple(sorted(said)))
     history = [Epoch(epoch, 1 / epoch + seed, 2 / epoch + seed, float("nan")) for epoch in range(1, epochs + 1)]
-    return density_table(config, history, Evaluation({epoch: each.astype(np.float32) for epoch, each in said.items()}))
+    log_p, samples = (
+        {epoch: each.astype(np.float32) for epoch, each in told.items()} for told in (said, effective or {})
+    )
+    return density_table(config, history, Evaluation(log_p, effective_samples=samples))
 
 
 def of_folds(models: Folds, said: Mapping[int, Array]) -> list[pa.Table]:

@@ -7,12 +7,13 @@ import pytest
 from orchestrator.planning.identity import canonical
 from orchestrator.spec.config_parts import plain
 from orchestrator.spec.fields import coerce
-from tasks.audits.density.log_densities import BLOCK, Folds, LeaveOneOut, LogDensities, labels
+from tasks.audits.density.log_densities import BLOCK, Folds, LeaveOneOut, LogDensities, ReleasedFolds, labels
 from tasks.audits.density.measures.distribution import Distribution
 from tasks.audits.density.measures.scores import Scores
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.training.density_config import Fold, Row
+from tasks.datasets.released_partitions import released_fold_of
+from tasks.training.density_config import Fold, ReleasedFold, Row
 from tests.tasks.audits.density import made_up
 
 NAN = float("nan")
@@ -158,8 +159,44 @@ def test_configs_refuse_what_cannot_be(made: object, message: str) -> None:
 
 
 def test_either_estimator_is_kept_apart_when_a_config_is_read_back() -> None:
-    for models in (MODELS, made_up.alone()):
+    for models in (MODELS, made_up.alone(), ReleasedFolds(made_up.DIGITS, 60, (0, 1), 10)):
         config = Scores(models, 2)
         assert config == coerce(plain(config), Scores, "config")
     assert canonical(Scores(MODELS, 2)) != canonical(Scores(made_up.alone(), 2))
     assert isinstance(made_up.alone(), LeaveOneOut)
+
+
+def test_models_of_released_partitions_are_placed_by_number_of_partition_and_fold() -> None:
+    models = ReleasedFolds(made_up.DIGITS, 60, (0, 1, 2), 10)
+    said = np.random.default_rng(3).normal(-100, 5, (60, 3, 10))
+    tables = [
+        made_up.table(ReleasedFold(repetition, 10, fold), 10 * repetition + fold, {1: said[:, repetition, fold]}, 1)
+        for repetition in range(3)
+        for fold in range(10)
+    ]
+    (block,) = LogDensities(models, tables[::-1]).blocks(1)
+    assert (block.log_p == said.astype(np.float32)).all()
+    assert [released_fold_of(repetition, 60).tolist() for repetition in range(3)] == block.held_out.T.tolist()
+
+
+def test_the_effective_samples_of_an_observation_are_the_median_of_its_models() -> None:
+    models = made_up.folds(60, 1, 3)
+    log_p, effective = np.full(60, -9.0), np.arange(60.0)
+    tables = [
+        made_up.table(Fold(100, 3, fold), fold, {1: log_p, 2: log_p}, 2, {2: (fold + 1) * effective})
+        for fold in range(3)
+    ]
+    assert (2 * effective).tolist() == LogDensities(models, tables).effective_samples(2).tolist()
+    assert (1.5 * effective).tolist() == LogDensities(models, tables[:2]).effective_samples(2).tolist()
+    assert np.isnan(LogDensities(models, tables).effective_samples(1)).all()  # of models without codes
+
+
+def test_without_a_row_its_own_models_and_those_of_all_data_count() -> None:
+    models, log_p = made_up.alone((3, 7), 24, 2), np.full(24, -9.0)
+    tables = [
+        made_up.table(None, 0, {1: log_p}, 1, {1: np.full(24, 10.0)}),
+        made_up.table(Row(3), 1, {1: log_p}, 1, {1: np.full(24, 2.0)}),
+        made_up.table(Row(3), 2, {1: log_p}, 1, {1: np.full(24, 4.0)}),
+        made_up.table(Row(7), 3, {1: log_p}, 1, {1: np.full(24, 6.0)}),
+    ]
+    assert [4.0, 8.0] == LogDensities(models, tables).effective_samples(1).tolist()

@@ -9,9 +9,13 @@ import pytest
 from orchestrator.planning.plan import Plan
 from orchestrator.spec.resolve import Cell, pinned
 from tasks.audits.density import AUDIT, PRESETS, Density
+from tasks.audits.density.log_densities import ReleasedFolds
 from tasks.audits.density.published import CELLS, numbers, repeats
+from tasks.datasets.dataset import Dataset
 from tasks.job import marks
-from tasks.training.density_config import DensityTraining, Fold
+from tasks.models.densities import DensityModel
+from tasks.training.density_config import DensityTraining, Fold, ReleasedFold
+from tasks.training.privacy import Privacy
 from tests.tasks.audits.density import published_data
 
 FIGURES = [name for name in PRESETS if name.startswith("figure")]
@@ -89,18 +93,43 @@ def test_what_trains_nothing_says_so_in_its_plan(digests: dict[str, str]) -> Non
 
 
 @pytest.mark.parametrize(("name", "cell"), OF_DATA.items())
-def test_the_papers_numbers_stand_beside_its_cells_however_often_they_are_repeated(name: str, cell: str) -> None:
-    (config,) = AUDIT.cells(name)
+def test_the_papers_numbers_stand_beside_its_cells_with_views_drawn_afresh(name: str, cell: str) -> None:
+    (preset,) = AUDIT.cells(name)
+    assert "" == repeats(preset)
+    config = changed(preset, afresh=True)
     assert cell == repeats(config)
-    assert CELLS[cell][1] == numbers(repeats(changed(config, repetitions=2, folds=5, every=0, seed=7)))
+    same = {
+        "partitions": "released",
+        "every": 10,
+        "link": 25,
+        "measures": ("scores",),
+        "permutations": 99,
+        "draws": 8,
+        "seed": 7,
+    }
+    assert CELLS[cell][1] == numbers(repeats(changed(config, **same)))
 
 
-def test_no_number_of_the_paper_stands_beside_other_trainings() -> None:
+@pytest.mark.parametrize("name", OF_DATA)
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"repetitions": 2}, {"folds": 5}, {"samples": 64}, {"epochs": 99}, {"batch": 128}, {"learning_rate": 3e-4},
+        {"examples": 1000}, {"outliers": 0.05}, {"privacy": Privacy(8.0), "link": 0}, {"asked": "test"},
+        {"afresh": False}, {"data": Dataset("digits")}, {"model": DensityModel("package.module:factory")},
+    ],
+    ids=lambda other: next(iter(other)),
+)  # fmt: skip
+def test_no_number_of_the_paper_stands_beside_other_settings(name: str, other: dict[str, object]) -> None:
+    (config,) = AUDIT.cells(name)
+    assert "" == repeats(changed(config, **{"afresh": True} | other))
+
+
+def test_no_number_of_the_paper_stands_beside_other_audits() -> None:
     (config,) = AUDIT.cells("mnist3")
-    for other in ({"epochs": 99}, {"examples": 1000}, {"outliers": 0.05}, {"asked": "test"}, {"batch": 128}):
-        assert "" == repeats(changed(config, **other))
+    assert "" == repeats(changed(config, afresh=True, estimator="loo", measures=("scores",)))
     for name in ("quickstart", "null", "smoke"):
-        assert all("" == repeats(config) for config in AUDIT.cells(name))
+        assert all("" == repeats(changed(config, afresh=True)) for config in AUDIT.cells(name))
 
 
 def changed(config: Density, **fields: object) -> Density:
@@ -114,6 +143,21 @@ def test_the_mitigations_stand_beside_the_plain_model(digests: dict[str, str]) -
     assert plain == changed(outliers, outliers=0.0) == changed(private, privacy=None)
     assert alone == changed(private_alone, privacy=None)
     assert 3 * 101 + 2 * (20 + 10 * 20) == len(trainings(whole(["mitigation"], digests)))
+
+
+def test_released_partitions_are_left_out_by_trainings_of_their_own(digests: dict[str, str]) -> None:
+    (preset,) = AUDIT.cells("mnist3")
+    few = changed(preset, repetitions=2)
+    cells = pinned([Cell("density", few), Cell("density", changed(few, partitions="released"))], digests)
+    ours, released = (Plan.below(AUDIT.plan(cell.config)) for cell in cells)
+    left_out = [{links[-1].held_out for links in trainings(planned).values()} - {None} for planned in (ours, released)]
+    assert {ReleasedFold(repetition, 10, number) for repetition in range(2) for number in range(10)} == left_out[1]
+    assert [{Fold}, {ReleasedFold}] == [{type(fold) for fold in folds} for folds in left_out]
+    # The model of all data is the same.
+    same = [ours.jobs[key] for key in set(ours.jobs) & set(released.jobs)]
+    assert [None] == [job.config.held_out for job in same if marks(job.function).name == "generator.fit"]
+    scoring = next(job.config for job in released.jobs.values() if marks(job.function).name == "density.scores")
+    assert ReleasedFolds(scoring.models.data, published_data.TRAIN, (0, 1), 10) == scoring.models
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -121,6 +121,15 @@ def test_observations_are_counted_at_five_per_cent_false_discoveries() -> None:
     assert named("models of an observation, at least", planned=12) not in found
 
 
+def test_how_many_samples_log_p_is_effectively_from_is_told_of_models_with_codes() -> None:
+    rows = [{"effective_samples": number} for number in (1.0, 9.5, 10.0, 30.0, 200.0, None)]
+    found = told(CONFIG, scored(*rows))
+    median, below = (found[named("effective samples of log p", **s)] for s in ({"statistic": "median"}, {"below": 10}))
+    assert (10.0, 5, "observation") == (median["estimate"], median["n"], median["unit"])
+    assert (2 / 5, 5, "observation") == (below["estimate"], below["n"], below["unit"])
+    assert not [metric for metric, _ in told(CONFIG, scored({}, {})) if "effective" in metric]
+
+
 def test_models_that_are_missing_are_told() -> None:
     found = told(CONFIG, scored({}, {"trained_models": 8, "held_out_models": 2}))
     lacking = found[named("models of an observation, at least", planned=12)]
@@ -301,5 +310,5 @@ def total(table: pa.Table) -> float:
 def test_the_task_computes_what_its_version_says(tables: Mapping[str, pa.Table]) -> None:
     # Where this fails stored summaries are no longer what the task would compute. If that is meant, raise its version.
     table = summary(About(12, 0.015625, "MNIST, 1e-4"), list(tables.values())[:5])
-    assert ("density.summary", 2) == (marks(summary).name, marks(summary).version)
+    assert ("density.summary", 3) == (marks(summary).name, marks(summary).version)
     assert [36, 31805.738189191] == pytest.approx([table.num_rows, total(table)], rel=1e-6)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.density import AUDIT, Density
-from tasks.audits.density.verdict import LIMITS, ROWS, SMALLEST, verdict
+from tasks.audits.density.verdict import EFFECTIVE, FEW_EFFECTIVE, LIMITS, ROWS, SMALLEST, verdict
 from tasks.schemas import SUMMARY
 from tasks.training.privacy import Privacy
 
@@ -119,6 +119,19 @@ def test_it_says_what_the_p_values_could_not_have_shown(p_value: float, lost: st
     sentence = verdict(Density(), given).sentence
     assert bool(lost) == ("No p-value here can be below" in sentence)
     assert lost in sentence
+
+
+@pytest.mark.parametrize(("median", "samples", "rough"), [(6.2, 256, True), (25.5, 256, True), (25.6, 256, False)])
+def test_it_warns_where_log_p_is_effectively_from_few_samples(median: float, samples: int, rough: bool) -> None:
+    told = row(EFFECTIVE, median, n=60_000), row(FEW_EFFECTIVE, 0.625, n=60_000)
+    plain, said = (verdict(Density(samples=samples), table(gain(2.5, 2.0, 3.0, 0.01), *each)) for each in ((), told))
+    warning = (
+        f" Log p is rough: of the 256 codes that it is estimated with half of the observations effectively have "
+        f"{median:.3g} or fewer, and 62 % fewer than 10 (median over an observation's models, n = 60,000); a score is "
+        f"then of the encoder as well as of the density."
+    )
+    assert plain.sentence + (warning if rough else "") == said.sentence
+    assert (plain.answer, plain.rows, plain.limits) == (said.answer, said.rows, said.limits)
 
 
 def test_it_says_that_trainings_are_missing() -> None:

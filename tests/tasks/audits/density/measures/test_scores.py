@@ -226,3 +226,19 @@ def needed_for(n: int) -> dict[str, int]:
 def peak() -> int:
     """The most memory that this process has had, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def test_the_table_has_how_many_samples_log_p_is_effectively_from() -> None:
+    models = made_up.folds(60, 1, 3)
+    log_p, effective = np.random.default_rng(0).normal(-90, 3, (3, 60)), np.arange(60.0)
+    of_codes, without = (
+        [
+            made_up.table(Fold(100, 3, fold), fold, {2: log_p[fold]}, 2, {2: (fold + 1) * effective} if told else None)
+            for fold in range(3)
+        ]
+        for told in (True, False)
+    )
+    found, plain = (scores(Scores(models, 2, 99, 4), tables) for tables in (of_codes, without))
+    assert (2 * effective).tolist() == found["effective_samples"].to_pylist()
+    assert 60 == plain["effective_samples"].null_count
+    assert found.drop_columns(["effective_samples"]).equals(plain.drop_columns(["effective_samples"]))
