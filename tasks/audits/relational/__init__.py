@@ -25,7 +25,7 @@ a sign slip: the minimiser of the linear model is e1 + v / |v|^2 with v = [-1, Y
 a pure epsilon, which DP-SGD does not give.
 
 Cost. Replicates x epochs of fine-tuning, and decoding four sets at each epoch that is asked. `quickstart` takes about
-two minutes of two cores.
+a minute and a half of two cores.
 """
 
 from __future__ import annotations
