@@ -30,13 +30,13 @@ import torch
 from bench.measuring import Row, Run, here, options, publish
 from tasks import hardware
 from tasks.datasets.dataset import Dataset
+from tasks.datasets.questions.facts import Facts
+from tasks.datasets.questions.question import Question
 from tasks.language_models.fine_tuning import FineTuning
 from tasks.language_models.language_model import LanguageModel
 from tasks.language_models.pretrained import quiet, ready
 from tasks.language_models.sequence_model import EncoderDecoder
 from tasks.language_models.training import Training, answers_to
-from tasks.question_answering.facts import Facts
-from tasks.question_answering.question import Question
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,9 @@ class Lines:
     def __init__(self, chance: random.Random, run: str, key: str) -> None:
         self.chance = chance
         self.run, self.key = run, key
-        found = {name: audits.find(name).audit for name in ("toys", "unique_feature", "forgetting", "density", "relational")}
+        found = {
+            name: audits.find(name).audit for name in ("toys", "unique_feature", "forgetting", "density", "relational")
+        }
         self.fields = {name: list(_paths(audit.config)) for name, audit in found.items()}
         self.presets = {name: list(audit.presets) for name, audit in found.items()}
 

@@ -11,7 +11,7 @@ import pytest
 
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset
-from tasks.question_answering.question import Question
+from tasks.datasets.questions.question import Question
 from tests.support.shell import Here
 
 SMOKE = ("relational", "--preset", "smoke")

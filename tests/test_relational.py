@@ -13,7 +13,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.store import open_store
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset
-from tasks.question_answering.question import Question
+from tasks.datasets.questions.question import Question
 from tests.dashboards.pages import words
 from tests.support.shell import Here, Shell
 

@@ -23,12 +23,12 @@ from tasks.datasets.images import Images
 from tasks.datasets.options import ALLOWED, AS_THEY_ARE, Options
 from tasks.datasets.picture_cache import cached, path_of
 from tasks.datasets.picture_rows import PictureSet
+from tasks.datasets.questions import facts, question_files, question_records
+from tasks.datasets.questions.facts import Facts
+from tasks.datasets.questions.question import QuestionSet, Scorer
+from tasks.datasets.questions.question_files import QuestionFiles
 from tasks.datasets.records import RecordFile, Records
 from tasks.files import FileError, expanded
-from tasks.question_answering import facts, question_files, question_records
-from tasks.question_answering.facts import Facts
-from tasks.question_answering.question import QuestionSet, Scorer
-from tasks.question_answering.question_files import QuestionFiles
 
 DESCRIPTIONS = {
     "digits": "1,797 handwritten digits scaled to 28x28, embedded",

@@ -15,9 +15,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from tasks.datasets.dataset import DatasetError
+from tasks.datasets.questions import drop, question_records, squad
 from tasks.external import record_handout
 from tasks.external.handout import README, check_names, put_all
-from tasks.question_answering import drop, question_records, squad
 from tasks.question_answering.asked import Asked, Form
 
 LISTED, FOLDER, PREDICTIONS = "questions.csv", "questions", "predictions"

@@ -120,8 +120,8 @@ def fine_tune_many(
     A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.checkpoints`).
     """
     from tasks.datasets.catalog import load_questions
+    from tasks.datasets.questions.question import redrawn
     from tasks.language_models.training import fine_tuned
-    from tasks.question_answering.question import redrawn
     from tasks.training.members import TrainingError
 
     for index, config in enumerate(configs):

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from tasks import seeds
+from tasks.datasets.questions.question import Question
 from tasks.language_models import tiny_t5
 from tasks.language_models.fine_tuning import FineTuning
 from tasks.language_models.language_model import ModelError, folder_of
 from tasks.language_models.sequence_model import DecoderOnly, EncoderDecoder, SequenceModel
 from tasks.language_models.texts import answer_text, asked_text
-from tasks.question_answering.question import Question
 
 # The probabilities of dropout in the configs of transformers' models.
 DROPOUTS = (

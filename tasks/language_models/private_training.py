@@ -23,10 +23,10 @@ from torch import Tensor
 from torch.func import grad_and_value, vmap
 
 from tasks import seeds
+from tasks.datasets.questions.question import Question
 from tasks.language_models.fine_tuning import FineTuning
 from tasks.language_models.sequence_model import SequenceModel, Tokens
 from tasks.language_models.training import Training
-from tasks.question_answering.question import Question
 from tasks.training import dp_sgd
 from tasks.training.minibatches import minibatches
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.question_answering.question import Answer, Scorer
+from tasks.datasets.questions.question import Answer, Scorer
 
 BETWEEN = ", "  # spans of an answer
 

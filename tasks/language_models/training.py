@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from tasks import checkpoints, compute_context, hardware
+from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.language_models import training_states
 from tasks.language_models.batches import batches, of_one_size, partners
 from tasks.language_models.fine_tuning import FineTuning
@@ -25,7 +26,6 @@ from tasks.language_models.training_states import TrainingState
 from tasks.question_answering.answers import ANSWERS
 from tasks.question_answering.asked import SETS, Selection, Split
 from tasks.question_answering.corruption import Corruption
-from tasks.question_answering.question import Question, QuestionSet
 from tasks.training.members import TrainingError
 from tasks.training.stack import not_finite
 

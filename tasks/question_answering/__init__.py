@@ -1,1 +1,1 @@
-"""Question answering: questions about contexts with their gold answers, and how answers are scored."""
+"""Question answering: what is taken out of contexts, what is asked, the answers and how they are scored."""

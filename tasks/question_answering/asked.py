@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.question_answering.corruption import DIGITS, Corruption
-from tasks.question_answering.question import Question, QuestionSet
 
 Form = Literal["squad", "drop", "records"]
 Split = Literal["train", "validation"]

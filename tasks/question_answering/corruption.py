@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Literal
 
 from tasks.datasets.features.words import pattern as letters
+from tasks.datasets.questions.question import Question
 from tasks.files import WITHHELD
-from tasks.question_answering.question import Question
 from tasks.ranges import one_of
 
 Kind = Literal["digits", "names", "pattern", "answers"]

@@ -24,12 +24,12 @@ from tasks import files
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.content import digest_of
 from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.questions.json_value import JsonValue, parsed
+from tasks.datasets.questions.question import Answer, Question, QuestionSet, Scorer
 from tasks.files import File, FileError
 from tasks.job import Inputs, task
 from tasks.question_answering.answers import ANSWERS
 from tasks.question_answering.asked import EVERY, SETS, Selection, Split
-from tasks.question_answering.json_value import JsonValue, parsed
-from tasks.question_answering.question import Answer, Question, QuestionSet, Scorer
 
 RULE = "predictions 1"
 

@@ -13,8 +13,8 @@ from dashboards.run import Run
 from orchestrator.errors import StoreError
 from tasks.audits.relational.config import Relational
 from tasks.datasets.catalog import is_embedded, load_questions
+from tasks.datasets.questions.question import Answer, Question
 from tasks.question_answering.answers import ANSWERS
-from tasks.question_answering.question import Answer, Question
 
 EACH = 12  # questions of each part
 TITLE = "Hidden answers"

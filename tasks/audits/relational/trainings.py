@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from tasks import seeds
 from tasks.audits.relational.config import Relational
 from tasks.datasets.catalog import load_questions
+from tasks.datasets.questions.question import redrawn
 from tasks.files import FileError
 from tasks.job import Job
 from tasks.language_models.fine_tuning import FineTuning, fine_tune, up_to
 from tasks.question_answering.predictions import AnswersOf, answers, read_answers
-from tasks.question_answering.question import redrawn
 from tasks.training.chains import chain
 
 

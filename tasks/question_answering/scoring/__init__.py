@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from tasks.question_answering.question import Answer, Scorer
+from tasks.datasets.questions.question import Answer, Scorer
 from tasks.question_answering.scoring import drop, squad
 
 RULES: Mapping[Scorer, Callable[[Answer, Answer], tuple[float, float]]] = {

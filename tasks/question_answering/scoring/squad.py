@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Hashable
 from functools import lru_cache
 
-from tasks.question_answering.question import Answer
+from tasks.datasets.questions.question import Answer
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)  # of ASCII: a dash or quotation mark of Unicode stays

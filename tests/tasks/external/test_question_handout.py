@@ -12,12 +12,12 @@ import pytest
 
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.questions import drop, squad
+from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.external import question_handout
-from tasks.question_answering import drop, squad
 from tasks.question_answering.asked import SETS, Asked, asked
 from tasks.question_answering.corruption import Corruption
 from tasks.question_answering.predictions import Predictions, answers
-from tasks.question_answering.question import Question, QuestionSet
 from tasks.question_answering.scoring import scored
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tasks.datasets.questions.question import Answer, Scorer
 from tasks.language_models.texts import answer_of, answer_text, asked_text
-from tasks.question_answering.question import Answer, Scorer
 
 
 def test_a_question_is_asked_as_t5_is_asked_it() -> None:

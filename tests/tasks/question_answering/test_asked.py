@@ -1,8 +1,8 @@
 import pytest
 
+from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.question_answering.asked import EVERY, SETS, Selection, asked
 from tasks.question_answering.corruption import Corruption
-from tasks.question_answering.question import Question, QuestionSet
 
 TRAIN = [Question(str(k), "c", f"Ann has {k}.", "What?", (("Ann" if k % 2 else str(k),),)) for k in range(6)]
 VALIDATION = [Question("v", "d", "Bo has 5.", "What?", (("5",), ("five",)))]

@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from orchestrator.inspection.disclosure import Disclosure
+from tasks.datasets.questions.question import Question
 from tasks.question_answering.corruption import Corruption
-from tasks.question_answering.question import Question
 
 COUNTY = "In the county, 23.5% were under the age of 18, 7.8% from 18 to 24. The median age was 40 years."
 

@@ -7,12 +7,12 @@ import pytest
 
 from tasks.datasets.catalog import load_questions, pin
 from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.questions.question import Question, QuestionSet, Scorer
 from tasks.files import FileError
 from tasks.pinnable import Pinnable
 from tasks.question_answering.answers import ANSWERS
 from tasks.question_answering.asked import SETS, Selection
 from tasks.question_answering.predictions import AnswersOf, Predictions, answers, predictions, read_answers
-from tasks.question_answering.question import Question, QuestionSet, Scorer
 
 TRAIN = [Question(id_, "c", "Ann has 4.", "?", (("4",),)) for id_ in ("a", "b")]
 VALIDATION = [Question("v", "d", "Bo has 5.", "?", (("5",), ("five",)))]

@@ -39,9 +39,9 @@ from tasks.audits.relational.resampling import Contrast, Part, contrasts, part
 from tasks.audits.relational.trainings import Trainings
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset
+from tasks.datasets.questions.question import Answer
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.question_answering.question import Answer
 from tasks.statistics import Estimate
 from tasks.summaries import Row, alone, row
 

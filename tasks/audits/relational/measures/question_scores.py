@@ -23,10 +23,10 @@ from tasks.audits.relational.config import Relational
 from tasks.audits.relational.trainings import Trainings
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset
+from tasks.datasets.questions.question import Answer, Question, QuestionSet, Scorer
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure
 from tasks.question_answering.asked import is_numeric
-from tasks.question_answering.question import Answer, Question, QuestionSet, Scorer
 from tasks.question_answering.scoring import compared, scored
 
 # One row for each answer; scores are in [0, 1].

@@ -19,7 +19,7 @@ from tasks.audits.relational.summary import summary
 from tasks.audits.relational.verdict import verdict
 from tasks.datasets.catalog import load_questions, pin
 from tasks.datasets.dataset import Dataset
-from tasks.question_answering.question import Question
+from tasks.datasets.questions.question import Question
 
 Row = dict[str, Any]
 FACTS = pin(Dataset("facts"))

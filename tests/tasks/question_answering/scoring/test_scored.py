@@ -1,6 +1,6 @@
 import pytest
 
-from tasks.question_answering.question import Scorer
+from tasks.datasets.questions.question import Scorer
 from tasks.question_answering.scoring import scored
 
 

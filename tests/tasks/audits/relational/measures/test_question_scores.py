@@ -12,9 +12,9 @@ import pytest
 from tasks.audits.relational.measures.question_scores import QUESTION_SCORES, Scoring, score
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
-from tasks.question_answering import squad
+from tasks.datasets.questions import squad
+from tasks.datasets.questions.question import Question
 from tasks.question_answering.answers import ANSWERS
-from tasks.question_answering.question import Question
 from tests.tasks.audits.relational.made_up import FACTS, questions
 
 ASKED = [

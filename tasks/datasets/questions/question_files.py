@@ -10,8 +10,8 @@ from typing import Protocol
 from tasks.datasets.content import Source, digest_of
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Images
-from tasks.question_answering import drop, squad
-from tasks.question_answering.question import Question, QuestionSet, Scorer
+from tasks.datasets.questions import drop, squad
+from tasks.datasets.questions.question import Question, QuestionSet, Scorer
 
 
 class Format(Protocol):

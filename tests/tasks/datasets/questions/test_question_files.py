@@ -7,10 +7,10 @@ import pytest
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load, load_questions, pin
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
-from tasks.question_answering import drop, squad
-from tasks.question_answering.facts import SCORERS, Facts
-from tasks.question_answering.question import Question, Scorer
-from tasks.question_answering.question_files import FORMATS
+from tasks.datasets.questions import drop, squad
+from tasks.datasets.questions.facts import SCORERS, Facts
+from tasks.datasets.questions.question import Question, Scorer
+from tasks.datasets.questions.question_files import FORMATS
 
 TRAIN = [Question("1", "a", "Ann has 4 hens.", "How many?", (("4",),)), Question("2", "b", "Bo has 5.", "?", (("5",),))]
 VALIDATION = [Question("3", "c", "Cy has 6.", "How many?", (("6",), ("6.",)))]

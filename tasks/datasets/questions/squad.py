@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tasks.datasets.dataset import DatasetError
-from tasks.question_answering.json_value import JsonValue, parsed
-from tasks.question_answering.question import Answer, Question, context_id
+from tasks.datasets.questions.json_value import JsonValue, parsed
+from tasks.datasets.questions.question import Answer, Question, context_id
 
 RULE = "squad v1.1 1"
 TRAIN, VALIDATION = "train-v1.1.json", "dev-v1.1.json"

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tasks.datasets.dataset import DatasetError
+from tasks.datasets.questions.drop import read, written
+from tasks.datasets.questions.facts import Facts
+from tasks.datasets.questions.question import Question
 from tasks.question_answering.corruption import Corruption
-from tasks.question_answering.drop import read, written
-from tasks.question_answering.facts import Facts
-from tasks.question_answering.question import Question
 
 HERE = Path("drop_dataset_dev.json")
 NO_DATE = {"day": "", "month": "", "year": ""}

@@ -4,7 +4,7 @@ import pytest
 
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset
-from tasks.question_answering.question import Question, QuestionSet, redrawn
+from tasks.datasets.questions.question import Question, QuestionSet, redrawn
 
 
 def test_parts_that_are_drawn_have_all_questions_and_no_context_in_common() -> None:

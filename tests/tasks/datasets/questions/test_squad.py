@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tasks.datasets.dataset import DatasetError
-from tasks.question_answering.facts import Facts
-from tasks.question_answering.squad import read, written
+from tasks.datasets.questions.facts import Facts
+from tasks.datasets.questions.squad import read, written
 
 HERE = Path("train-v1.1.json")
 CONTEXT = "On February 6, 2016, one day before the Super Bowl, Beyoncé released a new single."

@@ -17,8 +17,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tasks.question_answering.json_value import JsonValue, parsed
-from tasks.question_answering.question import Answer, Question
+from tasks.datasets.questions.json_value import JsonValue, parsed
+from tasks.datasets.questions.question import Answer, Question
 
 RULE = "drop 1"
 TRAIN, VALIDATION = "drop_dataset_train.json", "drop_dataset_dev.json"

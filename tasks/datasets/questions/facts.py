@@ -22,7 +22,7 @@ from tasks import seeds
 from tasks.datasets.content import Source, digest_of
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Images
-from tasks.question_answering.question import Question, QuestionSet, Scorer
+from tasks.datasets.questions.question import Question, QuestionSet, Scorer
 
 Name = Literal["facts", "facts-stated"]
 SCORERS: Mapping[Name, Scorer] = {"facts": "drop", "facts-stated": "squad"}

@@ -5,9 +5,9 @@ from itertools import groupby
 
 import pytest
 
+from tasks.datasets.questions.facts import LOW, SCORERS, Facts, Name, in_words
+from tasks.datasets.questions.question import Question
 from tasks.question_answering.corruption import Corruption
-from tasks.question_answering.facts import LOW, SCORERS, Facts, Name, in_words
-from tasks.question_answering.question import Question
 
 NAMES: tuple[Name, ...] = ("facts", "facts-stated")
 DIGESTS = {

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.datasets.catalog import load_questions, pin
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.question_answering.question_records import SCHEMA, records_of
+from tasks.datasets.questions.question_records import SCHEMA, records_of
 
 RECORDS: list[dict[str, Any]] = [
     {"id": "1", "context": "Ann has 4.", "question": "How many?", "answers": ["4", "four", "4"], "split": "train"},

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.datasets.dataset import DatasetError
+from tasks.datasets.questions.question import Question, QuestionSet, context_id
 from tasks.datasets.records import Records
-from tasks.question_answering.question import Question, QuestionSet, context_id
 
 SCHEMA = pa.schema(
     [
