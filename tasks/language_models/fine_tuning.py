@@ -9,101 +9,14 @@ Planning a fine-tuning imports no torch; computing one does.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 import pyarrow as pa
 
-from tasks.datasets.dataset import Dataset
+from tasks.datasets.questions.question import QuestionSet, redrawn
 from tasks.job import Inputs, task
-from tasks.language_models.language_model import LanguageModel
-from tasks.question_answering.corruption import Corruption
-from tasks.ranges import above_zero, at_least, one_of, share
-from tasks.training.privacy import Privacy
-
-Relation = Literal["kept", "redrawn"]
-Adaptation = Literal["full", "lora"]
-
-
-@dataclass(frozen=True)
-class FineTuning:
-    """One fine-tuning of a language model, and what it is asked.
-
-    It is trained on the first `examples` questions for training (0: all), and asked these and the first `held_out` of
-    the validation questions (0: all), each on its context as it is and on the corrupted one. With `parts`, a seed, it
-    is drawn by this which contexts are trained on and which are held out. With `numeric` only questions whose first
-    gold answer has a digit are asked; it is trained on all of them nevertheless.
-
-    The answers trained on are the first gold ones. `redrawn` gives each question that of another one, by a permutation
-    that is another in every epoch: never its own, and never that of the same question twice in as many epochs as there
-    are other questions. Then nothing relates answers to contexts.
-
-    `lora` trains low-rank adapters of this `rank` (Hu et al. 2022) and leaves the model's own weights as they are.
-    `dropout` is set wherever the model's config has one. `length` and `answer_length` are in tokens: longer contexts
-    and answers are cut off. With `accumulate` above 1 a step computes its `batch` questions in so many parts, one after
-    another: it takes the memory of a part. The model is asked after the epochs `recorded` (0: before training); empty
-    stands for the last, and None for no epoch.
-    """
-
-    data: Dataset
-    model: LanguageModel = LanguageModel("hub:t5-small")
-    corruption: Corruption = Corruption()
-    examples: int = 0
-    held_out: int = 0
-    parts: int | None = None
-    numeric: bool = False
-    relation: Relation = "kept"
-    adaptation: Adaptation = "full"
-    rank: int = 8
-    seed: int = 0
-    epochs: int = 20
-    batch: int = 128
-    accumulate: int = 1
-    learning_rate: float = 1e-3
-    dropout: float = 0.1
-    length: int = 512
-    answer_length: int = 32
-    recorded: tuple[int, ...] | None = ()
-    privacy: Privacy | None = None
-
-    def __post_init__(self) -> None:
-        one_of(self, "relation", Relation)
-        one_of(self, "adaptation", Adaptation)
-        at_least(self, LEAST)
-        above_zero(self, "learning_rate")
-        share(self, "dropout", one=False)
-        if self.batch % self.accumulate:
-            raise ValueError(f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}")
-        if self.privacy is not None and self.relation == "redrawn":
-            # The answer of one question would be in the gradients of others.
-            raise ValueError("privacy is given and relation is redrawn; it must be kept")
-        epochs = list(self.recorded or ())
-        if epochs != sorted(set(epochs)) or any(not 0 <= epoch <= self.epochs for epoch in epochs):
-            raise ValueError(f"recorded is {self.recorded}; it must be epochs from 0 to {self.epochs}, ascending")
-
-    @property
-    def asked(self) -> tuple[int, ...]:
-        """The epochs after which the model is asked, ascending."""
-        return (self.epochs,) if self.recorded == () else self.recorded or ()
-
-
-LEAST = {
-    **dict.fromkeys(("examples", "held_out", "seed"), 0),
-    **dict.fromkeys(("rank", "epochs", "batch", "accumulate", "answer_length"), 1),
-    "length": 8,  # room for a prompt
-}
-
-
-def up_to(config: FineTuning, before: int, end: int) -> FineTuning:
-    """The link of a chain from epoch `before` to epoch `end`, which is asked after its own epochs alone.
-
-    The part of `tasks.training.chains.chain`. ValueError where the training cannot be broken into links.
-    """
-    if config.privacy is not None:
-        raise ValueError("privacy is given, and a private training is never broken into links; link must be 0")
-    first = -1 if before == 0 else before
-    recorded = tuple(epoch for epoch in config.asked if first < epoch <= end)
-    return replace(config, epochs=end, recorded=recorded or None)
+from tasks.language_models.fine_tuning_config import FineTuning
+from tasks.question_answering.asked import Selection
 
 
 def batch_key(config: FineTuning) -> FineTuning:
@@ -120,8 +33,6 @@ def fine_tune_many(
     A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.checkpoints`).
     """
     from tasks.datasets.catalog import load_questions
-    from tasks.datasets.questions.question import redrawn
-    from tasks.language_models.training import fine_tuned
     from tasks.training.members import TrainingError
 
     for index, config in enumerate(configs):
@@ -143,3 +54,37 @@ def fine_tune(config: FineTuning, inputs: Inputs) -> pa.Table:
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
+
+
+def fine_tuned(config: FineTuning, questions: QuestionSet, index: int = 0) -> pa.Table:
+    """The answers of the model fine-tuned on these questions (ANSWERS), by epoch, split, context and question.
+
+    As the job at this index of a call it continues from a given state, and leaves its own where that is wanted; on a
+    CPU neither makes a difference to the result. TrainingError where a loss is not finite; ValueError, in one line,
+    for a model or a set that the config cannot be had with.
+    """
+    check_installed()
+    from tasks import hardware
+    from tasks.language_models.pretrained import quiet, ready
+    from tasks.language_models.private_training import PrivateTraining
+    from tasks.language_models.training import Asking, Training
+
+    place = hardware.device()
+    train = Selection(config.examples).of(questions)["train"]
+    with hardware.exactly(place):
+        model = ready(config, train, place)
+        asking = Asking(config, model, questions)
+        kind = Training if config.privacy is None else PrivateTraining
+        training = kind(config, model, train)
+        with quiet():
+            return training.run(asking, index)
+
+
+def check_installed() -> None:
+    """ValueError where transformers is not installed."""
+    try:
+        import transformers  # noqa: F401
+    except ImportError:
+        raise ValueError(
+            "fine-tuning a language model needs transformers: pip install 'engram-audit[relational]'"
+        ) from None

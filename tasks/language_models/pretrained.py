@@ -13,7 +13,7 @@ import torch
 from tasks import seeds
 from tasks.datasets.questions.question import Question
 from tasks.language_models import tiny_t5
-from tasks.language_models.fine_tuning import FineTuning
+from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import ModelError, folder_of
 from tasks.language_models.sequence_model import DecoderOnly, EncoderDecoder, SequenceModel
 from tasks.language_models.texts import answer_text, asked_text

@@ -13,13 +13,13 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from tasks import checkpoints, compute_context, hardware
+from tasks import checkpoints, compute_context
 from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.language_models import training_states
 from tasks.language_models.batches import batches, of_one_size, partners
-from tasks.language_models.fine_tuning import FineTuning
+from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import TINY_RULE
-from tasks.language_models.pretrained import drawn_from, quiet, ready
+from tasks.language_models.pretrained import drawn_from
 from tasks.language_models.sequence_model import SequenceModel, Tokens
 from tasks.language_models.texts import answer_of, answer_text
 from tasks.language_models.training_states import TrainingState
@@ -31,29 +31,6 @@ from tasks.training.stack import not_finite
 
 DECODED = {"cpu": 8192, "cuda": 131_072}  # tokens of prompts whose answers are decoded at once
 ROW, COLUMN, WHOLE = "exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq"  # Adafactor's second moments
-
-
-def fine_tuned(config: FineTuning, questions: QuestionSet, index: int = 0) -> pa.Table:
-    """The answers of the model fine-tuned on these questions (ANSWERS), by epoch, split, context and question.
-
-    As the job at this index of a call it continues from a given state, and leaves its own where that is wanted; on a
-    CPU neither makes a difference to the result. TrainingError where a loss is not finite; ValueError, in one line,
-    for a model or a set that the config cannot be had with.
-    """
-    check_installed()
-    place = hardware.device()
-    train = Selection(config.examples).of(questions)["train"]
-    with hardware.exactly(place):
-        model = ready(config, train, place)
-        asking = Asking(config, model, questions)
-        if config.privacy is not None:
-            from tasks.language_models.private_training import PrivateTraining
-
-            training: Training = PrivateTraining(config, model, train)
-        else:
-            training = Training(config, model, train)
-        with quiet():
-            return training.run(asking, index)
 
 
 class Asking:
@@ -231,13 +208,3 @@ def identity(config: FineTuning) -> str:
 def latest(config: FineTuning) -> int:
     """The last epoch that a training may continue from: the one before it is first asked."""
     return min(config.asked) - 1 if config.asked else config.epochs
-
-
-def check_installed() -> None:
-    """ValueError where transformers is not installed."""
-    try:
-        import transformers  # noqa: F401
-    except ImportError:
-        raise ValueError(
-            "fine-tuning a language model needs transformers: pip install 'engram-audit[relational]'"
-        ) from None

@@ -7,7 +7,7 @@ from typing import Literal
 
 from tasks.audits.relational.linear import Linear
 from tasks.datasets.dataset import Dataset
-from tasks.language_models.fine_tuning import Adaptation, Relation
+from tasks.language_models.fine_tuning_config import Adaptation, Relation
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.asked import Selection
 from tasks.question_answering.corruption import Corruption

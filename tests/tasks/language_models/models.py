@@ -11,7 +11,7 @@ import torch
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Question, QuestionSet, Scorer
 from tasks.language_models import tiny_t5
-from tasks.language_models.fine_tuning import FineTuning
+from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import LanguageModel
 from tasks.language_models.texts import answer_text, asked_text
 

@@ -10,7 +10,8 @@ import pytest
 from orchestrator.planning.identity import canonical
 from orchestrator.spec.fields import changed
 from tasks.datasets.dataset import Dataset
-from tasks.language_models.fine_tuning import FineTuning, fine_tune, up_to
+from tasks.language_models.fine_tuning import fine_tune
+from tasks.language_models.fine_tuning_config import FineTuning, up_to
 from tasks.language_models.language_model import LanguageModel
 from tasks.training.chains import chain
 from tasks.training.privacy import Privacy
@@ -68,7 +69,8 @@ def test_a_config_is_read_from_text_and_has_a_stable_form() -> None:
 def test_planning_a_fine_tuning_imports_no_torch() -> None:
     script = """
 import sys
-from tasks.language_models.fine_tuning import FineTuning, fine_tune, up_to
+from tasks.language_models.fine_tuning import fine_tune
+from tasks.language_models.fine_tuning_config import FineTuning, up_to
 from tasks.language_models.language_model import LanguageModel
 from tasks.datasets.dataset import Dataset
 from tasks.training.chains import chain

@@ -10,9 +10,9 @@ import torch
 
 from tasks import checkpoints
 from tasks.checkpoints import Link
+from tasks.language_models.fine_tuning import fine_tuned
 from tasks.language_models.pretrained import ready
 from tasks.language_models.private_training import PrivateTraining
-from tasks.language_models.training import fine_tuned
 from tasks.training import dp_sgd
 from tasks.training.privacy import Privacy
 from tests.tasks.language_models.models import config, question_set, saved

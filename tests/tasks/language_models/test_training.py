@@ -19,9 +19,10 @@ from tasks import checkpoints, compute_context
 from tasks.checkpoints import Link
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Question, QuestionSet
-from tasks.language_models.fine_tuning import FineTuning, fine_tune, fine_tune_many, up_to
+from tasks.language_models.fine_tuning import fine_tune, fine_tune_many, fine_tuned
+from tasks.language_models.fine_tuning_config import FineTuning, up_to
 from tasks.language_models.pretrained import ready
-from tasks.language_models.training import Training, adafactor, fine_tuned
+from tasks.language_models.training import Training, adafactor
 from tasks.language_models.training_states import packed, unpacked
 from tasks.question_answering.answers import ANSWERS
 from tasks.training.chains import chain

@@ -16,7 +16,8 @@ from tasks.audits.relational.about import About
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.trainings import Trainings
 from tasks.job import Job
-from tasks.linear_memorization.private import PRIVATE, Private, private
+from tasks.linear_memorization.private import PRIVATE, private
+from tasks.linear_memorization.private_config import Private
 from tasks.measure import Measure, Tables
 from tasks.statistics import Estimate
 from tasks.summaries import Row, alone, row

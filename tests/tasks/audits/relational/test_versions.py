@@ -20,7 +20,8 @@ from tasks.audits.relational.measures.question_scores import Scoring, score
 from tasks.audits.relational.measures.questions import Nothing, questions
 from tasks.audits.relational.summary import summary
 from tasks.job import marks
-from tasks.language_models.fine_tuning import FineTuning, fine_tune
+from tasks.language_models.fine_tuning import fine_tune
+from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.answers import ANSWERS
 from tests.tasks.audits.relational import made_up
