@@ -8,7 +8,6 @@ from collections.abc import Hashable
 from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from tasks.datasets.questions.question import Answer
 
@@ -25,6 +24,8 @@ def agreement(answer: Answer, gold: Answer) -> tuple[float, float]:
     """
     if not gold or not gold[0].strip():
         return 0.0, 0.0
+    from scipy.optimize import linear_sum_assignment  # which planning does without
+
     spans, right = [normalised(span) for span in answer], [normalised(span) for span in gold]
     exact = float(len(spans) == len(right) and set(spans) == set(right))
     scores = np.array([[overlap(set(span), set(other)) for span in spans] for other in right])  # (golds, spans)

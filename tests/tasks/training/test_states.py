@@ -57,9 +57,11 @@ def test_a_chain_of_links_is_the_unbroken_training_to_the_bit(unbroken: pa.Table
     assert 2 == noted["continued_from"]
     last, _, noted = linked(link(5, 4, 5), [state])
     assert 3 == noted["continued_from"]
-    said = [values for table in (first, second, last) for values in table["log_p"].to_pylist() if values]
-    assert [each for each in unbroken["log_p"].to_pylist() if each] == said
-    others = [name for name in unbroken.schema.names if name != "log_p"]
+    by_epoch = ("log_p", "effective_samples")  # of which each link has those of its own epochs
+    for name in by_epoch:
+        said = [values for table in (first, second, last) for values in table[name].to_pylist() if values]
+        assert [each for each in unbroken[name].to_pylist() if each] == said
+    others = [name for name in unbroken.schema.names if name not in by_epoch]
     assert unbroken.select(others).equals(last.select(others))
     for table in (first, second):
         early = [name for name in others if name != "samples"]
