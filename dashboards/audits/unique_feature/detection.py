@@ -66,11 +66,17 @@ def detection(table: pa.Table, called: pa.Table) -> Figure | None:
     marks = (
         "Mark: where p ≤ 0.05 by the estimator's own test puts it; right of the upright line it calls too many twins. "
     )
+    paired = (
+        "Of the paired family rank no twin is asked: its false positives are those of another member of the family, "
+        "drawn at random, which are about 5 % at p ≤ 0.05 by construction. "
+        if any(curve.estimator == "paired family rank" for curve in known)
+        else ""
+    )
     caption = (
         "Share of canary models that an estimator calls, over the share of their twins, which never saw the feature, "
         f"that it then calls too. Dotted: chance; upright: {LEVEL:.0%} false positives. "
-        f"{marks if operating else ''}Shade on the right: 95 % Wilson intervals. n: {sizes(known)} trainings of each "
-        f"kind. The legend is ordered by the detection rate at {LEVEL:.0%}.{more}"
+        f"{marks if operating else ''}{paired}Shade on the right: 95 % Wilson intervals. n: {sizes(known)} trainings "
+        f"of each kind. The legend is ordered by the detection rate at {LEVEL:.0%}.{more}"
     )
     rates = ", ".join(f"{curve.estimator} {curve.in_words()}" for curve in known)
     alt = f"Detected at {LEVEL:.0%} false positives: {rates}." + "".join(
