@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tasks.audits.deja_vu.config import CriterionName, DejaVu
 from tasks.datasets.dataset import Dataset
+from tasks.self_supervised.pretraining_config import Augmentation
 
 CHECKPOINTS = (50, 100, 250, 500, 750, 1000)
 SIZES = (100, 200, 300, 400, 500)  # pictures per class
@@ -62,7 +63,7 @@ QUICKSTART = DejaVu(
     smallest=8,
     backbone="small-resnet",
     projector=(512, 512, 512),
-    augmentation=SCENES,
+    augmentation=Augmentation(resolution=32, jitter=0.0, grey=0.0, blur=0.0, solarise=0.0),
     epochs=300,
     recorded=(0, 50, 100, 200, 300),
     link=100,
@@ -71,7 +72,7 @@ QUICKSTART = DejaVu(
     k=(20,),
 )
 OVERTRAINED = replace(QUICKSTART, epochs=2000, recorded=(0, 100, 300, 1000, 2000), link=500)
-SMOKE = replace(QUICKSTART, epochs=2, recorded=(1, 2), link=1, partings=99, resamples=100)
+SMOKE = replace(QUICKSTART, epochs=2, warmup=1, recorded=(1, 2), link=1, partings=99, resamples=100)
 
 PRESETS: Mapping[str, DejaVu | tuple[DejaVu, ...]] = {
     "quickstart": QUICKSTART,

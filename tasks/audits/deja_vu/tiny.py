@@ -28,7 +28,9 @@ def tiny(config: DejaVu) -> DejaVu:
         projector=(16,) * len(config.projector),
         augmentation=replace(config.augmentation, resolution=SIDE, side=0),
         epochs=epochs,
-        recorded=tuple(epoch for epoch in (1, 2) if epoch <= epochs)[-len(config.recorded) :] if config.recorded else (),
+        recorded=tuple(epoch for epoch in (1, 2) if epoch <= epochs)[-len(config.recorded) :]
+        if config.recorded
+        else (),
         link=1 if config.link else 0,
         batch=20,
         accumulate=1,

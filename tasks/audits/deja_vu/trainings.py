@@ -63,4 +63,3 @@ def snapshots(config: DejaVu, model: str, training: Pretraining) -> Iterator[Sna
         tuning = FineTuning(training, config.fine_tuning, seeds.derive(config.seed, "fine-tuning", model))
         epochs = tuple(config.epochs + epoch for epoch in range(1, config.fine_tuning + 1))
         yield Snapshots(model, Job(fine_tune, tuning, (links[-1],)), epochs)
-

@@ -70,9 +70,7 @@ def of_each(found: pa.Table, k: tuple[int, ...]) -> Iterator[pa.Table]:
 
 def of_set(found: pa.Table, name: str, k: int) -> pa.Table:
     """What both models infer of the pictures of one set, by id."""
-    target, reference = (
-        found.filter(pc.field("model") == model).sort_by("id") for model in (name, OTHER[name])
-    )
+    target, reference = (found.filter(pc.field("model") == model).sort_by("id") for model in (name, OTHER[name]))
     common = pc.is_in(target["id"], reference["id"])
     target = target.filter(common)
     reference = reference.filter(pc.is_in(reference["id"], target["id"]))

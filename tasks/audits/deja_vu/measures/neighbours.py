@@ -74,9 +74,7 @@ def neighbours(config: AttackOf, inputs: Inputs) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def found(
-    embed: Embed, pictures: BoxedPictures, crops: Crops, config: AttackOf, about: Mapping[str, Any]
-) -> pa.Table:
+def found(embed: Embed, pictures: BoxedPictures, crops: Crops, config: AttackOf, about: Mapping[str, Any]) -> pa.Table:
     """The neighbours of all crops by the embeddings that `embed` gives of pictures, layer by layer."""
     from tasks.nearest_neighbours import nearest
 

@@ -102,7 +102,9 @@ def ranked(cell: Cell, shown: int) -> Iterator[Row]:
                 yield {"kind": kind, "scope": scope, "rank": rank, **table.slice(at, 1).to_pylist()[0]}
 
 
-def nearest(tables: Sequence[pa.Table], cell: Cell, chosen: Sequence[Row], shown: int) -> dict[tuple[str, str], list[int]]:
+def nearest(
+    tables: Sequence[pa.Table], cell: Cell, chosen: Sequence[Row], shown: int
+) -> dict[tuple[str, str], list[int]]:
     """The rows of the public pictures nearest to each chosen picture's crop, by (model, id), after the cell's epoch."""
     at = (pc.field("epoch") == cell.epoch) & (pc.field("layer") == cell.layer)
     ids = pa.array(sorted({row["id"] for row in chosen}), pa.string())
