@@ -17,8 +17,12 @@ import pyarrow as pa
 
 from tasks import hardware
 from tasks.datasets import acdc, blended, celeba, cifar, embedded, folder, idx, listing, options, parquet, records, svhn
+from tasks.datasets.blended import Blended
+from tasks.datasets.boxed import scenes
+from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.datasets.content import Content, Source
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
+from tasks.datasets.embedded import Digits
 from tasks.datasets.images import Images
 from tasks.datasets.options import ALLOWED, AS_THEY_ARE, Options
 from tasks.datasets.picture_cache import cached, path_of
@@ -82,6 +86,7 @@ EMBEDDED: Mapping[str, Callable[[], Source]] = {
 # The sets without images, by their names or kinds.
 TEXTS = {"records": "records", **dict.fromkeys(("facts", "facts-stated", "squad", "drop"), "questions")}
 FORMS: Mapping[str, Scorer] = {"squad": "squad", "drop": "drop"}
+SCENES = "digits-on-photos"  # which holds images and also boxed pictures
 ACDC: Mapping[str, acdc.Tesla] = {"acdc-3t": "3", "acdc-1.5t": "1.5"}
 # Where each usual set may lie inside ENGRAM_DATA, and its class in torchvision.datasets with the call that fetches it.
 LAYOUTS: Mapping[str, tuple[str, ...]] = {
@@ -118,6 +123,7 @@ SHARE = 0.5  # of the available memory, that a loaded set may take
 _loaded: dict[str, Images] = {}
 _records: dict[tuple[str, str], Records] = {}  # by digest and schema
 _questions: dict[str, QuestionSet] = {}
+_boxed: dict[tuple[str, float], BoxedPictures] = {}  # by digest and correlation
 _loading = threading.Lock()
 
 
@@ -205,6 +211,36 @@ def questions_of(dataset: Dataset, content: Content) -> QuestionSet:
         f"data set {dataset.name!r} holds images and no questions; facts, facts-stated, squad, drop, squad:PATH, "
         "drop:PATH and records:FILE hold them"
     )
+
+
+def load_boxed(dataset: Dataset, correlation: float = 0.0) -> BoxedPictures:
+    """The data set's pictures with the boxes around their objects, found once per process.
+
+    Of digits-on-photos the scenes of `tasks.datasets.boxed.scenes`, whose backgrounds tell their digits with this
+    correlation, from 0 to 1; ValueError for one above 0 with any other set. DatasetError where the digest is not the
+    pinned one, a file is damaged, or the set has no boxed pictures.
+    """
+    if not 0 <= correlation <= 1:
+        raise ValueError(f"correlation is {correlation}; it must be a share from 0 to 1")
+    if correlation and dataset.name != SCENES:
+        raise ValueError(
+            f"correlation is {correlation} with data set {dataset.name!r}; it must be 0, for only {SCENES} has one"
+        )
+    with _loading:
+        if not dataset.digest or (dataset.digest, correlation) not in _boxed:
+            content = find(dataset.name)[1].read()
+            digest = content.digest()
+            check(dataset, digest)
+            if (digest, correlation) not in _boxed:  # the data set may have come without a digest
+                _boxed[digest, correlation] = boxed_of(dataset, content, correlation)
+            return _boxed[digest, correlation]
+        return _boxed[dataset.digest, correlation]
+
+
+def boxed_of(dataset: Dataset, content: Content, correlation: float) -> BoxedPictures:
+    if dataset.name == SCENES and isinstance(content, Blended) and isinstance(content.digits, Digits):
+        return scenes.scenes(content.digits.text, content.encoded, correlation)
+    raise DatasetError(f"data set {dataset.name!r} holds no boxed pictures; {SCENES} holds them")
 
 
 def opened(dataset: Dataset, held: Held = "auto") -> PictureSet:

@@ -36,11 +36,15 @@ class Digits:
         return digest_of(self.RULE, [self.text])
 
     def images(self) -> Images:
-        rows = np.array([line.split(b",") for line in self.text.split()], np.int64)  # (n, 65)
-        images = enlarged(rows[:, :64].reshape(-1, 8, 8), SIDE)[..., None]
+        levels, labels = self.levels()
+        images = enlarged(levels, SIDE)[..., None]
         test = np.arange(len(images)) % 5 == 0
-        labels = rows[:, 64]
         return Images(images[~test], labels[~test], images[test], labels[test], classes=10)
+
+    def levels(self) -> tuple[NDArray[np.int64], Labels]:
+        """All digits (n, 8, 8) with their levels from 0 to 16, and their labels (n,)."""
+        rows = np.array([line.split(b",") for line in self.text.split()], np.int64)  # (n, 65)
+        return rows[:, :64].reshape(-1, 8, 8), rows[:, 64]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,128 @@
+"""Pieces of pictures that show what lies around the objects.
+
+`periphery` is the largest rectangle that touches no box, ranked by its shorter side, then by its area, then the higher,
+then the one further left, then the wider: found among all maximal empty rectangles, those that cannot be enlarged on
+any side. A rectangle may share an edge with a box, whose right and bottom are outside of it.
+
+`strips` is what the released code looks at: the picture is cut into vertical strips at the left and right edges of all
+boxes, and of each strip the pieces between the boxes are looked at in its full width. So a rectangle that is wider than
+its strip is missed: above a box of a third of the width, only that third is found. Of equal shorter sides the strip
+furthest right is taken, and in it the lowest piece. (The released code also passes over pictures with a box that leaves
+them at the right; here boxes are clipped to the picture.)
+
+`corner` is the lower left 0.3 of the width and of the height, whatever the boxes.
+
+Meehan et al. 2023, "Do SSL models have déjà vu?", section 3 and appendices A.2.1 and A.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.datasets.boxed.pictures import BoxedPictures, Boxes
+from tasks.datasets.picture_rows import Indices
+
+CropName = Literal["periphery", "strips", "corner"]
+Rectangle = tuple[int, int, int, int]  # left, top, right, bottom
+NOWHERE: Rectangle = (0, 0, 0, 0)
+
+
+def windows(
+    pictures: BoxedPictures, rows: Indices, crop: CropName, smallest: int = 100
+) -> tuple[Boxes, NDArray[np.bool_]]:
+    """The crop's rectangle of each of these pictures, (rows, 4), and whether it serves, (rows,).
+
+    It does where its shorter side is at least `smallest` pixels, and never where no box is known, but that of the
+    corner always. Where there is none it is empty. ValueError for another crop.
+    """
+    if crop not in get_args(CropName):
+        raise ValueError(f"crop is {crop!r}; it must be one of {', '.join(get_args(CropName))}")
+    sizes = pictures.sizes[rows]
+    if crop == "corner":
+        return corners(sizes), np.ones(len(rows), np.bool_)
+    find = FINDERS[crop]
+    found = np.empty((len(rows), 4), np.int32)
+    for at, (row, (height, width)) in enumerate(zip(rows.tolist(), sizes.tolist(), strict=True)):
+        boxes = pictures.boxes[row]
+        found[at] = find(height, width, boxes.tolist()) if len(boxes) else NOWHERE
+    return found, shorter_side(found) >= max(1, smallest)
+
+
+def shorter_side(windows: Boxes) -> NDArray[np.int32]:
+    """(n,): of each rectangle (n, 4), in pixels."""
+    shorter: NDArray[np.int32] = np.minimum(windows[:, 2] - windows[:, 0], windows[:, 3] - windows[:, 1])
+    return shorter
+
+
+def corners(sizes: NDArray[np.int32]) -> Boxes:
+    """The lower left corners (n, 4) of pictures of these heights and widths, (n, 2): at least a pixel of each."""
+    height, width = sizes[:, 0], sizes[:, 1]
+    tall, wide = np.maximum(1, 3 * height // 10), np.maximum(1, 3 * width // 10)
+    return np.stack([np.zeros_like(wide), height - tall, wide, height], axis=1)
+
+
+def periphery(height: int, width: int, boxes: Sequence[Sequence[int]]) -> Rectangle:
+    """The largest rectangle that touches no box: the whole picture without any, NOWHERE where nothing is left."""
+    inside = clipped(height, width, boxes)
+    return max(maximal(height, width, inside), key=rank, default=NOWHERE)
+
+
+def rank(of: Rectangle) -> tuple[int, int, int, int, int]:
+    left, top, right, bottom = of
+    wide, tall = right - left, bottom - top
+    return min(wide, tall), wide * tall, -top, -left, wide
+
+
+def maximal(height: int, width: int, boxes: Sequence[Rectangle]) -> Iterator[Rectangle]:
+    """All maximal empty rectangles, and some others.
+
+    Each has its left side on a box's right or the picture's left, and its right side on a box's left or the picture's
+    right; between two such, it fills a gap between the boxes that reach there.
+    """
+    lefts = sorted({0, *(box[2] for box in boxes)})
+    rights = sorted({width, *(box[0] for box in boxes)})
+    for left in lefts:
+        for right in rights:
+            if left < right:
+                for top, bottom in gaps(height, left, right, boxes):
+                    yield left, top, right, bottom
+
+
+def strips(height: int, width: int, boxes: Sequence[Sequence[int]]) -> Rectangle:
+    """The piece of a strip with the longest shorter side, as the released code finds it."""
+    inside = clipped(height, width, boxes)
+    edges = sorted({0, width, *(box[0] for box in inside), *(box[2] for box in inside)})
+    best = NOWHERE
+    for left, right in pairwise(edges):
+        for top, bottom in gaps(height, left, right, inside):
+            if min(right - left, bottom - top) >= min(best[2] - best[0], best[3] - best[1]):
+                best = left, top, right, bottom
+    return best
+
+
+def gaps(height: int, left: int, right: int, boxes: Sequence[Rectangle]) -> Iterator[tuple[int, int]]:
+    """From top to bottom, where no box reaches between left and right: the top and bottom of each such piece."""
+    begin = 0
+    for top, bottom in sorted((box[1], box[3]) for box in boxes if box[0] < right and box[2] > left):
+        if top > begin:
+            yield begin, top
+        begin = max(begin, bottom)
+    if begin < height:
+        yield begin, height
+
+
+def clipped(height: int, width: int, boxes: Sequence[Sequence[int]]) -> list[Rectangle]:
+    """What of the boxes lies in the picture; none of those that do not reach it."""
+    inside = [(max(0, left), max(0, top), min(width, right), min(height, bottom)) for left, top, right, bottom in boxes]
+    return [box for box in inside if box[0] < box[2] and box[1] < box[3]]
+
+
+FINDERS: dict[str, Callable[[int, int, Sequence[Sequence[int]]], Rectangle]] = {
+    "periphery": periphery,
+    "strips": strips,
+}

@@ -1,0 +1,261 @@
+"""Boxed pictures parted into the training sets A and B, the public set X, and what is left.
+
+Of each class, in an order drawn from the seed and the class's name over its sorted ids,
+
+- A and B have `per_class` pictures each. The class's boxed pictures go to A and B in turn, one each; where these are
+  fewer, unboxed pictures fill both up, those of A from one end and those of B from the other, so that they share some
+  only where both together need more than there are. Boxed pictures are never shared, and only they are attacked.
+- X has as many pictures of each class as of any other, to within one, and where a class has fewer the others have more;
+  unboxed pictures first. It comes from the end of the orders, so that it is the same whatever `per_class` is, as long
+  as there is room.
+- Other A and other B are two more sets of `per_class`, apart from all the others, boxed pictures before unboxed ones:
+  models trained on these saw neither A nor B.
+
+A set without any box is parted as if all its pictures were boxed: corner crops need no boxes.
+
+Meehan et al. 2023, "Do SSL models have déjà vu?", appendix A.2.1. There A and B are filled up with the same pictures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks import seeds
+from tasks.datasets.boxed.pictures import BoxedPictures
+from tasks.datasets.dataset import DatasetError
+from tasks.ranges import at_least
+
+PartName = Literal["A", "B", "other A", "other B", "X", "validation"]
+PART_NAMES: tuple[PartName, ...] = get_args(PartName)
+TRAINED: tuple[PartName, ...] = ("A", "B", "other A", "other B")
+VALIDATION_SHARE = 0.2  # of all pictures, which what is left over may be at most
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Partition:
+    """How pictures are parted: `per_class` pictures of each class in A and as many in B, `public` in X (0: all left).
+
+    `attacked` of A and as many of B are attacked, equally per class to within one; 0: all boxed ones. With `largest` X
+    leaves room for training sets of so many per class: then it is the same for all of at most that size (0: for sets of
+    `per_class`). `validation` is the size of that part; 0: the pictures for validation that come with the data, all of
+    them, else what is left of the others, at most a fifth of all. ValueError for a number below its least.
+    """
+
+    per_class: int = 300
+    public: int = 500_000
+    attacked: int = 0
+    validation: int = 0
+    largest: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        at_least(self, {"per_class": 1, "public": 0, "attacked": 0, "validation": 0, "largest": 0})
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The rows of each part, ascending."""
+
+    there: Mapping[PartName, Rows]
+    to_attack: Mapping[PartName, Rows]
+    missing: Mapping[PartName, str]  # why a part is not there
+
+    def rows(self, part: PartName) -> Rows:
+        """The part's rows; a DatasetError saying why where there are none."""
+        if part not in PART_NAMES:
+            raise ValueError(f"part is {part!r}; it must be one of {', '.join(PART_NAMES)}")
+        if part in self.missing:
+            raise DatasetError(self.missing[part])
+        return self.there[part]
+
+    def attacked(self, part: PartName) -> Rows:
+        """The rows of A, or of another training set, that are attacked: boxed ones, which no other training set has."""
+        if part not in TRAINED:
+            raise ValueError(f"{part!r} is not attacked; {', '.join(TRAINED)} can be")
+        self.rows(part)
+        return self.to_attack[part]
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """One class's rows in the drawn order."""
+
+    name: str
+    boxed: Rows
+    unboxed: Rows
+
+    def most(self) -> int:
+        """The largest training sets that it has pictures for."""
+        return len(self.boxed) // 2 + len(self.unboxed)
+
+    def beyond(self, per_class: int) -> Rows:
+        """What training sets of this size do not need: unboxed pictures first, from the end of the orders."""
+        halves = min(len(self.boxed) // 2, per_class)
+        fill = per_class - halves
+        return np.concatenate([self.unboxed[fill:][::-1], self.boxed[2 * halves :][::-1]])
+
+    def without(self, taken: NDArray[np.bool_]) -> Drawn:
+        """The class without the rows that are taken, (n,) for all rows of the set."""
+        return Drawn(self.name, *(own[~taken[own]] for own in (self.boxed, self.unboxed)))
+
+
+def parted(pictures: BoxedPictures, partition: Partition) -> Parts:
+    """The parts of the pictures: the same whatever order these are listed in.
+
+    A DatasetError where a class has too few pictures for A and B, or the classes for X; the parts that need not be
+    there are only missed when they are asked for.
+    """
+    classes = drawn(pictures, partition.seed)
+    size = max(partition.per_class, partition.largest)
+    check(classes, size)
+    spare = [of.beyond(size) for of in classes]
+    validation, spare = validation_of(pictures, spare, partition)
+    public, _ = taken(spare, partition.public, "X (public)", size)
+    if not sum(map(len, public)):
+        raise DatasetError(f"no pictures are left for X beside training sets of {size} per class; take fewer per class")
+    out = marked([*public, *validation], len(pictures.ids))
+    kept = [of.without(out) for of in classes]
+    sets = [trained(of, partition.per_class) for of in kept]
+    there: dict[PartName, Rows] = {"X": joined(public)}
+    for at, name in enumerate(TRAINED):
+        there[name] = joined([of[at] for of in sets])
+    has_box = boxed_rows(pictures)
+    to_attack = {
+        name: attacked([of[at][has_box[of[at]]] for of in sets], partition.attacked) for at, name in enumerate(TRAINED)
+    }
+    there["validation"] = joined(validation) if any(map(len, validation)) else own_validation(pictures, partition)
+    missing: dict[PartName, str] = {}
+    if any(len(of[at]) < partition.per_class for of in sets for at in (2, 3)):
+        most = min(len(of.boxed) + len(of.unboxed) for of in kept) // 4
+        for name in TRAINED[2:]:
+            missing[name] = (
+                f"there are too few pictures for {name} of {partition.per_class} per class beside A, B and X; take "
+                f"fewer per class (with this X about {most}) or fewer in X (public)"
+            )
+    if not len(there["validation"]):
+        there["validation"] = left_over(classes, [*there.values()], len(pictures.ids))
+    if not len(there["validation"]):
+        missing["validation"] = "no pictures are left for validation; take fewer in X (public), or give validation"
+    return Parts(there, to_attack, missing)
+
+
+def drawn(pictures: BoxedPictures, seed: int) -> list[Drawn]:
+    """Each class's rows, without those for validation."""
+    order = np.array(sorted(range(len(pictures.ids)), key=pictures.ids.__getitem__), np.int64)
+    order = order[~pictures.is_validation[order]]
+    by_class = np.argsort(pictures.labels[order], kind="stable")
+    ends = np.cumsum(np.bincount(pictures.labels[order], minlength=len(pictures.names)))
+    has_box = boxed_rows(pictures)
+    classes = []
+    for name, rows in zip(pictures.names, np.split(order[by_class], ends[:-1]), strict=True):
+        shuffled = rows[seeds.generator(seed, "parts", name).permutation(len(rows))]
+        classes.append(Drawn(name, shuffled[has_box[shuffled]], shuffled[~has_box[shuffled]]))
+    return classes
+
+
+def boxed_rows(pictures: BoxedPictures) -> NDArray[np.bool_]:
+    """(n,): whether each picture counts as boxed, which all do where none is."""
+    has_box = np.fromiter((len(of) > 0 for of in pictures.boxes), np.bool_, len(pictures.ids))
+    return has_box if has_box.any() else np.ones_like(has_box)
+
+
+def check(classes: Sequence[Drawn], size: int) -> None:
+    fewest = min(classes, key=Drawn.most)
+    if fewest.most() < size:
+        raise DatasetError(
+            f"class {fewest.name!r} has {len(fewest.boxed)} boxed pictures and {len(fewest.unboxed)} others, too few "
+            f"for {size} in A and {size} in B; per_class may be at most {fewest.most()}"
+        )
+
+
+def validation_of(pictures: BoxedPictures, spare: list[Rows], partition: Partition) -> tuple[list[Rows], list[Rows]]:
+    """Of each class the pictures for validation that are drawn, and what remains."""
+    if not partition.validation or pictures.is_validation.any():
+        return [rows[:0] for rows in spare], spare
+    return taken(spare, partition.validation, "validation", max(partition.per_class, partition.largest))
+
+
+def taken(spare: Sequence[Rows], count: int, what: str, size: int) -> tuple[list[Rows], list[Rows]]:
+    """So many pictures (0: all), as equally as the classes can give them, and what remains of each class."""
+    sizes = np.array([len(rows) for rows in spare])
+    if count > sizes.sum():
+        raise DatasetError(
+            f"{what} is {count}; beside training sets of {size} per class only {sizes.sum()} pictures are left for it"
+        )
+    shares = equal_shares(sizes, count) if count else sizes
+    given = [rows[:share] for rows, share in zip(spare, shares, strict=True)]
+    return given, [rows[share:] for rows, share in zip(spare, shares, strict=True)]
+
+
+def equal_shares(sizes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """How many of `count` each class gives: as many as any other or all it has; what is over, one each of the first.
+
+    `count` is at most the sum of the sizes.
+    """
+    level = 0
+    while np.minimum(sizes, level + 1).sum() <= count and level < sizes.max(initial=0):
+        # As many more as every class that still has some could give, at least one.
+        able = int((sizes > level).sum())
+        level += max(1, int(count - np.minimum(sizes, level).sum()) // able)
+    shares: NDArray[np.int64] = np.minimum(sizes, level)
+    shares[np.flatnonzero(sizes > level)[: count - int(shares.sum())]] += 1
+    return shares
+
+
+def trained(rows: Drawn, per_class: int) -> tuple[Rows, Rows, Rows, Rows]:
+    """One class's pictures in A, B, other A and other B; the last two may be fewer."""
+    halves = min(len(rows.boxed) // 2, per_class)
+    fill = per_class - halves
+    unboxed = rows.unboxed
+    first = np.concatenate([rows.boxed[0 : 2 * halves : 2], unboxed[:fill]])
+    second = np.concatenate([rows.boxed[1 : 2 * halves : 2], unboxed[len(unboxed) - fill :]])
+    rest = np.concatenate([rows.boxed[2 * halves :], unboxed[fill : max(fill, len(unboxed) - fill)]])
+    return first, second, rest[0::2][:per_class], rest[1::2][:per_class]
+
+
+def attacked(classes: Sequence[Rows], count: int) -> Rows:
+    """The first so many rows (0: all) when each class gives its first, then each its second, and so on."""
+    rows = np.concatenate(classes)
+    turn = np.concatenate([np.arange(len(of)) for of in classes])
+    chosen = rows[np.argsort(turn, kind="stable")]
+    return np.sort(chosen[:count] if count else chosen)
+
+
+def own_validation(pictures: BoxedPictures, partition: Partition) -> Rows:
+    """Of the pictures for validation that come with the data `validation`, drawn equally per class, or all."""
+    rows = np.flatnonzero(pictures.is_validation)
+    if not partition.validation or not len(rows):
+        return rows
+    if partition.validation > len(rows):
+        raise DatasetError(f"validation is {partition.validation}; only {len(rows)} pictures for it come with the data")
+    rows = rows[np.argsort(np.array(pictures.ids, object)[rows], kind="stable")]
+    rows = rows[seeds.generator(partition.seed, "validation").permutation(len(rows))]
+    classes = [rows[pictures.labels[rows] == label] for label in range(len(pictures.names))]
+    return joined(taken(classes, partition.validation, "validation", 0)[0])
+
+
+def left_over(classes: Sequence[Drawn], parts: Sequence[Rows], pictures: int) -> Rows:
+    """What is in none of these parts, equally per class, at most a fifth of all."""
+    taken_already = marked(parts, pictures)
+    rest = [of.without(taken_already) for of in classes]
+    rows = [np.concatenate([of.unboxed[::-1], of.boxed[::-1]]) for of in rest]
+    count = min(sum(map(len, rows)), int(VALIDATION_SHARE * pictures))
+    return joined(taken(rows, count, "validation", 0)[0]) if count else joined([])
+
+
+def marked(rows: Sequence[Rows], pictures: int) -> NDArray[np.bool_]:
+    """(pictures,): whether each is among these rows."""
+    mask = np.zeros(pictures, np.bool_)
+    mask[joined(rows)] = True
+    return mask
+
+
+def joined(rows: Sequence[Rows]) -> Rows:
+    return np.sort(np.concatenate([*rows, np.zeros(0, np.int64)]))

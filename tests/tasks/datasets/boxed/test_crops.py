@@ -1,0 +1,122 @@
+"""What lies around the boxes: against a search of every rectangle of small grids, and hand-made cases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.datasets.boxed.crops import NOWHERE, Rectangle, corners, gaps, maximal, periphery, rank, strips, windows
+from tasks.datasets.boxed.pictures import NO_BOXES
+from tasks.datasets.boxed.scenes import PicturesInMemory
+
+Box = tuple[int, int, int, int]
+EDGES = st.tuples(st.integers(-3, 11), st.integers(-3, 11), st.integers(1, 9), st.integers(1, 9))
+BOXES = st.lists(EDGES.map(lambda box: (box[0], box[1], box[0] + box[2], box[1] + box[3])), max_size=5)
+
+
+def empty(height: int, width: int, boxes: list[Box]) -> list[Rectangle]:
+    """Every rectangle without a pixel of a box."""
+    covered = np.zeros((height, width), bool)
+    for left, top, right, bottom in boxes:
+        covered[max(0, top) : max(0, bottom), max(0, left) : max(0, right)] = True
+    return [
+        (left, top, right, bottom)
+        for left in range(width)
+        for right in range(left + 1, width + 1)
+        for top in range(height)
+        for bottom in range(top + 1, height + 1)
+        if not covered[top:bottom, left:right].any()
+    ]
+
+
+@given(st.integers(1, 8), st.integers(1, 8), BOXES)
+@settings(deadline=None, max_examples=200)
+def test_the_periphery_is_the_best_of_all_empty_rectangles(height: int, width: int, boxes: list[Box]) -> None:
+    every = empty(height, width, boxes)
+    assert max(every, key=rank, default=NOWHERE) == periphery(height, width, boxes)
+
+
+@given(st.integers(1, 7), st.integers(1, 7), BOXES)
+@settings(deadline=None, max_examples=100)
+def test_every_rectangle_that_cannot_be_enlarged_is_looked_at(height: int, width: int, boxes: list[Box]) -> None:
+    every = set(empty(height, width, boxes))
+    largest = {
+        (left, top, right, bottom)
+        for left, top, right, bottom in every
+        if not every & {(left - 1, top, right, bottom), (left, top - 1, right, bottom)}
+        | every & {(left, top, right + 1, bottom), (left, top, right, bottom + 1)}
+    }
+    inside = [(max(0, a), max(0, b), min(width, c), min(height, d)) for a, b, c, d in boxes]
+    looked_at = set(maximal(height, width, [box for box in inside if box[0] < box[2] and box[1] < box[3]]))
+    assert largest <= looked_at <= every
+
+
+@given(st.integers(1, 8), st.integers(1, 8), BOXES)
+@settings(deadline=None, max_examples=100)
+def test_strips_never_find_more_than_there_is(height: int, width: int, boxes: list[Box]) -> None:
+    found = strips(height, width, boxes)
+    assert found == NOWHERE or found in empty(height, width, boxes)
+    assert rank(found)[0] <= rank(periphery(height, width, boxes))[0]
+
+
+def test_strips_look_at_no_rectangle_wider_than_the_box_below_it() -> None:
+    # A picture of 100 x 90 with a box in the middle third of its width, near its bottom.
+    box = (30, 60, 60, 100)
+    assert (0, 0, 90, 60) == periphery(100, 90, [box])
+    assert (60, 0, 90, 100) == strips(100, 90, [box])
+    # Between two boxes, one above the other.
+    both = [(0, 0, 50, 20), (0, 70, 90, 100)]
+    assert (0, 20, 90, 70) == periphery(100, 90, both)
+    assert (0, 20, 50, 70) == strips(100, 90, both)
+
+
+def test_of_equal_shorter_sides_the_larger_then_the_higher_then_the_one_further_left_is_taken() -> None:
+    assert (0, 0, 10, 4) == periphery(10, 10, [(4, 4, 10, 10)])  # as (0, 0, 4, 10), which is less wide
+    assert (0, 0, 10, 3) == periphery(10, 10, [(0, 3, 10, 7)])
+    assert (0, 0, 3, 10) == periphery(10, 10, [(3, 0, 7, 10)])
+    assert (6, 0, 10, 10) == periphery(10, 10, [(3, 3, 6, 10)])  # larger than above the box
+
+
+def test_no_box_leaves_the_whole_picture_and_a_box_of_it_nothing() -> None:
+    assert (0, 0, 7, 5) == periphery(5, 7, []) == strips(5, 7, [])
+    assert NOWHERE == periphery(5, 7, [(-1, -1, 8, 6)]) == strips(5, 7, [(0, 0, 7, 5)])
+    assert (0, 0, 7, 5) == periphery(5, 7, [(7, 0, 9, 5)])  # beside the picture
+
+
+def test_pieces_lie_between_the_boxes_that_reach_there() -> None:
+    boxes = [(0, 2, 4, 4), (2, 3, 6, 7), (4, 0, 6, 1)]
+    assert [(0, 2), (4, 10)] == list(gaps(10, 0, 2, boxes))
+    assert [(0, 2), (7, 10)] == list(gaps(10, 2, 4, boxes))
+    assert [(1, 3), (7, 10)] == list(gaps(10, 4, 6, boxes))
+
+
+@pytest.fixture
+def pictures() -> PicturesInMemory:
+    boxes: tuple[list[list[int]], ...] = ([[3, 3, 6, 10]], [], [[0, 0, 10, 10]], [[0, 4, 10, 6]])
+    return PicturesInMemory(
+        tuple("abcd"),
+        np.zeros(4, np.int64),
+        ("one",),
+        tuple(np.array(each, np.int32).reshape(-1, 4) if each else NO_BOXES for each in boxes),
+        np.zeros((4, 10, 10, 3), np.uint8),
+    )
+
+
+def test_windows_say_where_they_serve(pictures: PicturesInMemory) -> None:
+    rows = np.array([3, 0, 1, 2])
+    found, serves = windows(pictures, rows, "periphery", 4)
+    assert [[0, 0, 10, 4], [6, 0, 10, 10], [0] * 4, [0] * 4] == found.tolist()
+    assert [True, True, False, False] == serves.tolist()
+    assert [False] * 4 == windows(pictures, rows, "periphery", 5)[1].tolist()
+    assert [True, True, False, False] == windows(pictures, rows, "strips", 0)[1].tolist()
+    found, serves = windows(pictures, rows, "corner", 100)
+    assert ([[0, 7, 3, 10]] * 4, [True] * 4) == (found.tolist(), serves.tolist())
+    with pytest.raises(ValueError, match="crop is 'centre'; it must be one of periphery, strips, corner"):
+        windows(pictures, rows, "centre", 1)  # type: ignore[arg-type]
+
+
+def test_corners_are_three_tenths_of_height_and_width() -> None:
+    sizes = np.array([[375, 500], [1, 2], [100, 33]], np.int32)
+    assert [[0, 263, 150, 375], [0, 0, 1, 1], [0, 70, 9, 100]] == corners(sizes).tolist()

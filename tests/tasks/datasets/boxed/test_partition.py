@@ -1,0 +1,203 @@
+"""Boxed pictures are parted by a seed: disjoint sets, equal per class, the same whatever order they are listed in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.datasets.boxed.partition import PART_NAMES, TRAINED, Partition, equal_shares, parted
+from tasks.datasets.boxed.pictures import NO_BOXES, BoxedPictures
+from tasks.datasets.boxed.scenes import PicturesInMemory
+from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.datasets.dataset import Dataset, DatasetError
+
+BOX = np.array([[0, 0, 1, 1]], np.int32)
+
+
+def pictures(boxed: Sequence[int], unboxed: Sequence[int]) -> PicturesInMemory:
+    """So many pictures of each class with a box, and so many without."""
+    has_box = np.concatenate([np.arange(b + u) < b for b, u in zip(boxed, unboxed, strict=True)])
+    labels = np.repeat(np.arange(len(boxed)), [b + u for b, u in zip(boxed, unboxed, strict=True)])
+    mixed = np.random.default_rng(1).permutation(len(labels))
+    return PicturesInMemory(
+        tuple(f"id{at:05d}" for at in range(len(labels))),
+        labels[mixed],
+        tuple("abcdefgh"[: len(boxed)]),
+        tuple(BOX if has else NO_BOXES for has in has_box[mixed]),
+        np.zeros((len(labels), 1, 1, 3), np.uint8),
+    )
+
+
+def listed_otherwise(of: PicturesInMemory) -> tuple[PicturesInMemory, np.ndarray]:
+    order = np.random.default_rng(2).permutation(len(of.ids))
+    return PicturesInMemory(
+        tuple(of.ids[row] for row in order),
+        of.labels[order],
+        of.names,
+        tuple(of.boxes[row] for row in order),
+        of.images[order],
+    ), order
+
+
+def per_class(of: BoxedPictures, rows: np.ndarray) -> list[int]:
+    return [int(count) for count in np.bincount(of.labels[rows], minlength=len(of.names))]
+
+
+def test_every_part_is_disjoint_from_the_others_and_equal_per_class() -> None:
+    of = pictures([23, 20, 31], [30, 40, 22])
+    parts = parted(of, Partition(per_class=8, public=24, validation=6))
+    rows = [parts.rows(name) for name in PART_NAMES]
+    assert len(np.concatenate(rows)) == len(np.unique(np.concatenate(rows)))
+    assert [[8] * 3] * 4 + [[8] * 3, [2] * 3] == [per_class(of, part) for part in rows]
+    assert all((np.diff(part) > 0).all() for part in rows)
+
+
+def test_boxed_pictures_are_halved_and_only_they_are_attacked() -> None:
+    of = pictures([8, 5], [30, 30])
+    parts = parted(of, Partition(per_class=6, public=20))
+    has_box = np.array([len(boxes) > 0 for boxes in of.boxes])
+    for name in ("A", "B"):
+        assert [4, 2] == per_class(of, parts.attacked(name))
+        assert [2, 4] == per_class(of, parts.rows(name)[~has_box[parts.rows(name)]])
+        assert set(parts.attacked(name)) == set(parts.rows(name)[has_box[parts.rows(name)]])
+    assert not has_box[parts.rows("X")].any()
+
+
+def test_unboxed_pictures_are_shared_only_where_there_are_too_few_and_boxed_ones_never() -> None:
+    of = pictures([8, 8], [12, 40])  # the second class gives X its pictures
+    has_box = np.array([len(boxes) > 0 for boxes in of.boxes])
+    for size, shared in ((9, 0), (10, 0), (12, 4), (16, 12)):
+        parts = parted(of, Partition(per_class=size, public=10, largest=16))
+        a, b = (set(parts.rows(name)[of.labels[parts.rows(name)] == 0].tolist()) for name in ("A", "B"))
+        assert (size, size, shared) == (len(a), len(b), len(a & b))
+        assert not has_box[list(a & b)].any()
+        assert not (a | b) & set(parts.rows("X").tolist())
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=4),
+    st.integers(1, 9),
+    st.integers(0, 30),
+    st.integers(0, 3),
+)
+@settings(deadline=None)
+def test_whatever_can_be_parted_is_parted_by_the_rules(
+    classes: list[tuple[int, int]], size: int, public: int, seed: int
+) -> None:
+    of = pictures([boxed for boxed, _ in classes], [unboxed for _, unboxed in classes])
+    try:
+        parts = parted(of, Partition(per_class=size, public=public, seed=seed))
+    except DatasetError:
+        has_any = any(boxed for boxed, _ in classes)
+        most = [b // 2 + u if has_any else (b + u) // 2 for b, u in classes]
+        needed = [2 * min(b // 2, size) + size - min(b // 2, size) if has_any else 2 * size for b, u in classes]
+        left = sum(b + u for b, u in classes) - sum(needed)
+        assert min(most) < size or left < max(public, 1)
+        return
+    a, b, x = (set(parts.rows(name).tolist()) for name in ("A", "B", "X"))
+    assert not x & (a | b)
+    assert not set(parts.attacked("A").tolist()) & b
+    assert not set(parts.attacked("B").tolist()) & a
+    for name in TRAINED:
+        if name in parts.missing:
+            continue
+        assert [size] * len(classes) == per_class(of, parts.rows(name))
+        if name.startswith("other"):
+            assert not set(parts.rows(name).tolist()) & (a | b | x)
+    assert public in (0, len(x))
+
+
+def test_the_parts_are_the_same_whatever_order_the_pictures_are_listed_in() -> None:
+    of = pictures([23, 20], [30, 40])
+    other, order = listed_otherwise(of)
+    first, second = (parted(each, Partition(per_class=8, public=21)) for each in (of, other))
+    for name in PART_NAMES:
+        assert {of.ids[row] for row in first.rows(name)} == {other.ids[row] for row in second.rows(name)}
+    assert order.tolist() != sorted(order)
+    changed = parted(of, Partition(per_class=8, public=21, seed=1))
+    assert set(changed.rows("A").tolist()) != set(first.rows("A").tolist())
+
+
+def test_x_is_the_same_whatever_the_size_of_the_training_sets() -> None:
+    of = pictures([60, 50], [80, 45])
+    sizes = [parted(of, Partition(per_class=size, public=40)) for size in (5, 10, 30)]
+    assert 1 == len({each.rows("X").tobytes() for each in sizes})
+    assert set(sizes[0].rows("A").tolist()) < set(sizes[1].rows("A").tolist()) < set(sizes[2].rows("A").tolist())
+    all_left = [parted(of, Partition(per_class=size, public=0, largest=30)) for size in (5, 10, 30)]
+    assert 1 == len({each.rows("X").tobytes() for each in all_left})
+    assert 80 + 45 - 5 == len(all_left[0].rows("X"))
+
+
+def test_a_class_with_fewer_pictures_for_x_is_made_up_for_by_the_others() -> None:
+    of = pictures([10, 10, 10], [3, 30, 30])
+    assert [3, 19, 18] == per_class(of, parted(of, Partition(per_class=5, public=40)).rows("X"))
+
+
+def test_pictures_without_any_box_are_all_attacked() -> None:
+    of = pictures([0, 0], [20, 20])
+    parts = parted(of, Partition(per_class=4, public=8))
+    assert parts.rows("A").tolist() == parts.attacked("A").tolist()
+    assert not set(parts.rows("A").tolist()) & set(parts.rows("B").tolist())
+
+
+def test_the_attacked_are_as_many_of_each_class() -> None:
+    of = pictures([40, 40, 6], [40, 40, 40])
+    parts = parted(of, Partition(per_class=20, public=9, attacked=11))
+    assert [4, 4, 3] == per_class(of, parts.attacked("B"))
+    assert set(parts.attacked("B").tolist()) < set(parts.rows("B").tolist())
+
+
+def test_validation_is_what_is_left_over_at_most_a_fifth() -> None:
+    of = pictures([10, 10], [40, 40])
+    assert [10, 10] == per_class(of, parted(of, Partition(per_class=5, public=10)).rows("validation"))
+    left = parted(of, Partition(per_class=5, public=56))
+    assert [2, 2] == per_class(of, left.rows("validation"))
+    none = parted(of, Partition(per_class=5, public=0))
+    with pytest.raises(DatasetError, match="no pictures are left for validation; take fewer in X"):
+        none.rows("validation")
+    assert [3, 3] == per_class(of, parted(of, Partition(per_class=5, public=0, validation=6)).rows("validation"))
+
+
+@pytest.mark.parametrize(
+    ("partition", "says"),
+    [
+        (Partition(per_class=18), "class 'b' has 4 boxed pictures and 15 others, too few for 18 in A and 18 in B; "),
+        (Partition(per_class=5, public=99), r"X \(public\) is 99; beside training sets of 5 per class only 42 pict"),
+        (Partition(per_class=5, public=1, validation=44), "validation is 44; beside training sets of 5 per class only"),
+    ],
+)
+def test_too_few_pictures_are_said_in_one_line(partition: Partition, says: str) -> None:
+    with pytest.raises(DatasetError, match=says):
+        parted(pictures([10, 4], [30, 15]) if partition.per_class == 5 else pictures([50, 4], [9, 15]), partition)
+
+
+def test_a_part_that_is_not_there_is_missed_when_it_is_asked_for() -> None:
+    parts = parted(pictures([20], [0]), Partition(per_class=7, public=3))
+    with pytest.raises(DatasetError, match=r"too few pictures for other A of 7 per class beside A, B and X; take few"):
+        parts.rows("other A")
+    with pytest.raises(ValueError, match="'X' is not attacked; A, B, other A, other B can be"):
+        parts.attacked("X")
+    with pytest.raises(ValueError, match="part is 'C'; it must be one of A, B, other A"):
+        parts.rows("C")  # type: ignore[arg-type]
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=8), st.data())
+def test_equal_shares_are_equal_but_for_the_classes_that_have_less(sizes: list[int], data: st.DataObject) -> None:
+    count = data.draw(st.integers(0, sum(sizes)))
+    shares = equal_shares(np.array(sizes), count)
+    assert count == shares.sum()
+    assert (shares <= sizes).all()
+    assert all(share == size or share >= shares.max() - 1 for share, size in zip(shares, sizes, strict=True))
+
+
+def test_bad_values_are_refused_on_construction() -> None:
+    with pytest.raises(ValueError, match="per_class is 0; it must be at least 1"):
+        Partition(per_class=0)
+    with pytest.raises(ValueError, match="part is 'C'; it must be one of A, B"):
+        TrainingImages(Dataset("imagenet"), 0.0, Partition(), "C")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="correlation is 2"):
+        TrainingImages(Dataset("imagenet"), 2.0, Partition(), "A")

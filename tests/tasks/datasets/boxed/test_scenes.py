@@ -1,0 +1,139 @@
+"""Digits on photographs as scenes: each with a region and a box of its own, and a known correlation."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from tasks.datasets import embedded
+from tasks.datasets.boxed.partition import Partition, parted
+from tasks.datasets.boxed.scenes import DIGIT, INK, SIDE, SQUARE, PicturesInMemory, enlarged, groups, rendered
+from tasks.datasets.catalog import load, load_boxed, pin
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.images import decoded, resized
+
+DATA = Dataset("digits-on-photos")
+
+
+def given(correlation: float) -> PicturesInMemory:
+    pictures = load_boxed(DATA, correlation)
+    assert isinstance(pictures, PicturesInMemory)
+    return pictures
+
+
+def squares() -> np.ndarray:
+    return np.concatenate([embedded.squares(decoded(path.read_bytes()), SQUARE) for path in embedded.photographs()])
+
+
+def test_every_scene_shows_a_square_of_its_own_outside_its_box() -> None:
+    pictures = given(0)
+    backgrounds = enlarged(squares(), SIDE)
+    outside = np.ones((len(backgrounds), SIDE, SIDE), bool)
+    for row, ((left, top, right, bottom),) in enumerate(pictures.boxes):
+        assert (DIGIT, DIGIT) == (right - left, bottom - top)
+        outside[row, top:bottom, left:right] = False
+    assert (pictures.images == backgrounds)[outside].all()
+    assert list(pictures.ids) == sorted(set(pictures.ids))
+    assert ("china-000-000", "flower-025-039") == (pictures.ids[0], pictures.ids[-1])
+    assert [(SIDE, SIDE)] * 2080 == [tuple(size) for size in pictures.sizes.tolist()]
+
+
+def test_a_box_holds_its_digit_in_ink() -> None:
+    digit = np.zeros((1, DIGIT, DIGIT), np.uint8)
+    digit[0, 2, 3], digit[0, 2, 4] = 255, 51
+    image = rendered(np.full((1, SQUARE, SQUARE, 3), 100, np.uint8), digit, np.array([[5, 7]]))[0]
+    assert list(INK) == image[7, 10].tolist()
+    assert [100 + (level - 100) // 5 for level in INK] == image[7, 11].tolist()
+    image[7, 10:12] = 100
+    assert (100 == image).all()
+
+
+def test_enlarging_is_pillows_bilinear_filter_to_within_rounding() -> None:
+    some = squares()[::100]
+    differences = enlarged(some, SIDE).astype(int) - resized(some, SIDE, SIDE)
+    assert np.abs(differences).max() <= 1
+
+
+def test_all_classes_have_as_many_scenes_and_their_digits_are_used_in_turn() -> None:
+    _, labels = embedded.Digits(load_digits()).levels()
+    for correlation in (0, 1):
+        assert [208] * 10 == np.bincount(given(correlation).labels).tolist()
+    shown = [hashlib.sha256(scene).digest() for scene in boxed(given(0))]
+    assert len(set(shown)) > 2000  # on other backgrounds
+    assert 208 < 2 * np.bincount(labels).min()  # so no digit is used three times
+
+
+def load_digits() -> bytes:
+    import gzip
+
+    return gzip.decompress(embedded.digits().files[0].read_bytes())
+
+
+def boxed(pictures: PicturesInMemory) -> list[bytes]:
+    boxes = [box[0] for box in pictures.boxes]
+    return [
+        scene[top:bottom, left:right].tobytes()
+        for scene, (left, top, right, bottom) in zip(pictures.images, boxes, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(("correlation", "agreeing"), [(0.0, 0.1), (0.5, 0.55), (1.0, 1.0)])
+def test_the_background_tells_the_digit_as_often_as_the_correlation_says(correlation: float, agreeing: float) -> None:
+    told = (given(correlation).labels == groups(squares())).mean()
+    # Four deviations of a share of 2,080 scenes.
+    assert abs(told - agreeing) <= 4 * np.sqrt(agreeing * (1 - agreeing) / 2080)
+
+
+def test_groups_are_equally_large_and_by_brightness() -> None:
+    dark = np.arange(20, dtype=np.uint8)[:, None, None, None] * np.ones((1, 2, 2, 3), np.uint8)
+    assert [row // 2 for row in range(20)] == groups(dark).tolist()
+
+
+def test_correlated_scenes_differ_in_their_digits_only() -> None:
+    plain, told = given(0), given(1)
+    assert plain.ids == told.ids
+    np.testing.assert_array_equal(plain.boxes, told.boxes)
+    assert not np.array_equal(plain.labels, told.labels)
+
+
+def test_what_is_drawn_never_changes() -> None:
+    pictures = given(0)
+    text = str([pictures.labels[::40].tolist(), np.concatenate(pictures.boxes)[::40].tolist()])
+    assert "f26366d90707" == hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def test_scenes_are_parted_with_room_for_the_null() -> None:
+    parts = parted(given(0), Partition(per_class=40, public=400))
+    assert [400, 400, 400, 400, 400, 80] == [
+        len(parts.rows(name)) for name in ("A", "B", "other A", "other B", "X", "validation")
+    ]
+
+
+def test_the_images_of_the_data_set_stay_what_they_were() -> None:
+    assert (28, 28, 1) == load(DATA).shape
+    assert pin(DATA).digest == pin(Dataset("digits-on-photos")).digest
+    assert load_boxed(pin(DATA)) is load_boxed(DATA)
+
+
+def test_correlation_is_for_scenes_alone() -> None:
+    with pytest.raises(
+        ValueError, match=r"correlation is 0\.5 with data set 'digits'; it must be 0, for only digits-on"
+    ):
+        load_boxed(Dataset("digits"), 0.5)
+    with pytest.raises(ValueError, match=r"correlation is 1\.5; it must be a share from 0 to 1"):
+        load_boxed(DATA, 1.5)
+    with pytest.raises(DatasetError, match="data set 'digits' holds no boxed pictures; "):
+        load_boxed(Dataset("digits"))
+    with pytest.raises(DatasetError, match="is not the one that was pinned"):
+        load_boxed(Dataset("digits-on-photos", "abc"))
+
+
+def test_squares_are_the_pictures_at_another_size() -> None:
+    pictures = given(0)
+    rows = np.array([5, 2, 5])
+    np.testing.assert_array_equal(pictures.images[rows], pictures.squares(rows, SIDE))
+    half = pictures.squares(rows, 16)
+    np.testing.assert_array_equal(half[0], half[2])
+    np.testing.assert_array_equal(resized(pictures.picture(2)[None], 16, 16)[0], half[1])
