@@ -15,7 +15,7 @@ from tasks.datasets.boxed.partition import Partition, PartName, parted
 from tasks.datasets.dataset import Dataset, DatasetError
 
 if TYPE_CHECKING:
-    from tasks.datasets.boxed.pictures import Boxes, BoxedPictures
+    from tasks.datasets.boxed.pictures import BoxedPictures, Boxes
 
 SETS: tuple[PartName, ...] = ("A", "B")  # that are attacked
 PICTURES = 256  # decoded at a time

@@ -76,8 +76,7 @@ def of_cell(cell: Cell, config: Scoring) -> Iterator[dict[str, Any]]:
     ways = (cell.way("A"), cell.way("B"))
     p = p_value(ways, config.confident, config.partings, seeds.generator(config.seed, "partings"))
     curves = [curve(way, config, name) for way, name in zip(ways, SETS, strict=True)]
-    values = {name: found for name, found in zip(SETS, curves, strict=True)}
-    drawn = {BOTH: sum(curves[1:], curves[0]) / 2, **values}
+    drawn = {BOTH: (curves[0] + curves[1]) / 2, **dict(zip(SETS, curves, strict=True))}
     sizes = {BOTH: sum(map(len, ways)), **{name: len(way) for name, way in zip(SETS, ways, strict=True)}}
     for way, found in drawn.items():
         if not sizes[way]:
