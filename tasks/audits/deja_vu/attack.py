@@ -57,7 +57,7 @@ class Crops:
     sets: NDArray[np.str_]
     windows: Boxes
     public: NDArray[np.int64]
-    attacked: Mapping[str, NDArray[np.int64]]
+    attacked: Mapping[PartName, NDArray[np.int64]]
     resolution: int
 
     def cropped(self, pictures: BoxedPictures) -> Iterator[NDArray[np.uint8]]:
