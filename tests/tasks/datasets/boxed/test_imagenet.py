@@ -217,6 +217,22 @@ def test_files_are_read_through_once(folder: Path, monkeypatch: pytest.MonkeyPat
         load_boxed(data)
 
 
+def test_however_many_files_are_read_at_a_time_the_digest_is_the_same(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = pin(Dataset(f"imagenet:{folder}"))
+    monkeypatch.setattr(picture_files, "TOGETHER", 5)
+    assert whole == pin(Dataset(f"imagenet:{folder}"))
+
+
+def test_a_cache_that_cannot_be_written_costs_only_time(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "file" / "below"))
+    assert 22 == len(given(folder).ids)
+
+
 def test_a_picture_that_has_changed_is_noticed(folder: Path) -> None:
     data = pin(Dataset(f"imagenet:{folder}"))
     pictures = load_boxed(data)
