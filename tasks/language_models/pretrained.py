@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from tasks import seeds
 from tasks.datasets.questions.question import Question
 from tasks.language_models import tiny_t5
 from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import ModelError, folder_of
 from tasks.language_models.sequence_model import DecoderOnly, EncoderDecoder, SequenceModel
 from tasks.language_models.texts import answer_text, asked_text
+from tasks.torch_draws import drawn_from
 
 # The probabilities of dropout in the configs of transformers' models.
 DROPOUTS = (
@@ -105,15 +105,6 @@ def add_adapters(module: Any, config: FineTuning) -> None:
         raise ValueError(f"adaptation is lora, which {config.model.name} does not take: {reason}") from None
     for name, parameter in module.named_parameters():
         parameter.requires_grad_("lora_" in name)
-
-
-@contextlib.contextmanager
-def drawn_from(seed: int, *stream: str | int, place: torch.device) -> Iterator[None]:
-    """Draw from this stream inside; afterwards torch's random state is as it was."""
-    devices = [place] if place.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seeds.derive(seed, *stream))
-        yield
 
 
 @contextlib.contextmanager

@@ -13,21 +13,20 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from tasks import checkpoints, compute_context
+from tasks import checkpoints, compute_context, training_states
 from tasks.datasets.questions.question import Question, QuestionSet
-from tasks.language_models import training_states
 from tasks.language_models.batches import batches, of_one_size, partners
 from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import TINY_RULE
-from tasks.language_models.pretrained import drawn_from
 from tasks.language_models.sequence_model import SequenceModel, Tokens
 from tasks.language_models.texts import answer_of, answer_text
-from tasks.language_models.training_states import TrainingState
 from tasks.question_answering.answers import ANSWERS
 from tasks.question_answering.asked import SETS, Selection, Split
 from tasks.question_answering.corruption import Corruption
+from tasks.torch_draws import drawn_from
 from tasks.training.members import TrainingError
 from tasks.training.stack import not_finite
+from tasks.training_states import TrainingState
 
 DECODED = {"cpu": 8192, "cuda": 131_072}  # tokens of prompts whose answers are decoded at once
 ROW, COLUMN, WHOLE = "exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq"  # Adafactor's second moments

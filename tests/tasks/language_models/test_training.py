@@ -23,7 +23,6 @@ from tasks.language_models.fine_tuning import fine_tune, fine_tune_many, fine_tu
 from tasks.language_models.fine_tuning_config import FineTuning, up_to
 from tasks.language_models.pretrained import ready
 from tasks.language_models.training import Training, adafactor
-from tasks.language_models.training_states import packed, unpacked
 from tasks.question_answering.answers import ANSWERS
 from tasks.training.chains import chain
 from tasks.training.members import TrainingError
@@ -31,6 +30,7 @@ from tasks.training.optimiser_config import Adafactor
 from tasks.training.optimisers.adafactor import AdafactorRule
 from tasks.training.optimisers.rule_optimiser import RuleOptimiser
 from tasks.training.parameter_buffer import ParameterBuffer
+from tasks.training_states import packed, unpacked
 from tests.tasks.language_models.models import config, question_set, saved
 
 CPU = torch.device("cpu")

@@ -1,4 +1,4 @@
-"""States of a fine-tuning as bytes, so that another process continues where one stopped.
+"""States of a training of one model as bytes, so that another process continues where one stopped.
 
 The format is NumPy's uncompressed archive, read without pickles. A state names the training it belongs to and is not
 used for any other.
@@ -23,7 +23,7 @@ UNREADABLE = (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, OSE
 
 @dataclass(frozen=True, eq=False)
 class TrainingState:
-    """A training after `len(losses)` epochs: each one's loss, the steps taken, weights and second moments by name."""
+    """A training after `len(losses)` epochs: each one's loss, the steps taken, weights and moments by name."""
 
     losses: tuple[float, ...]
     steps: int

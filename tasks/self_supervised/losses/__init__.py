@@ -1,0 +1,1 @@
+"""Losses of embeddings, one in each module."""

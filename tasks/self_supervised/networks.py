@@ -1,0 +1,98 @@
+"""Encoders as torch modules: a backbone, a projector on top, and a classifier on that where there are classes."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from tasks.self_supervised.backbone import RESNETS, TRANSFORMERS, width_of
+from tasks.self_supervised.encoder_config import EncoderConfig
+from tasks.self_supervised.small_resnet import SmallResNet
+from tasks.torch_draws import drawn_from
+
+
+class Network(nn.Module):
+    """A backbone and the layers of its projector; with `classes`, batch norm, ReLU and a linear layer as one more.
+
+    Layer 0 is the backbone, layer `depth` the last. A layer of the projector is linear with batch norm and ReLU, the
+    last one linear without a constant.
+    """
+
+    def __init__(self, config: EncoderConfig, classes: int = 0) -> None:
+        super().__init__()
+        self.backbone, features = backbone(config.backbone, config.resolution)
+        self.projector = perceptron(features, config.projector)
+        self.classifier: nn.Module | None = None
+        if classes:
+            width = config.projector[-1]
+            self.classifier = nn.Sequential(nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, classes))
+
+    @property
+    def depth(self) -> int:
+        return len(self.projector) + (self.classifier is not None)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The last layer's embeddings of normalised images (n, 3, r, r): (n, d)."""
+        x: Tensor = self.projector(self.backbone(images))
+        return x if self.classifier is None else self.classifier(x)
+
+    def layers(self, images: Tensor) -> list[Tensor]:
+        """The embeddings of every layer, from the backbone's on."""
+        embeddings = [self.backbone(images)]
+        above = [*self.projector, *([] if self.classifier is None else [self.classifier])]
+        for layer in above:
+            embeddings.append(layer(embeddings[-1]))
+        return embeddings
+
+
+def perceptron(features: int, widths: tuple[int, ...]) -> nn.Sequential:
+    """Linear layers of these widths with batch norm and ReLU between them; the last has no constant."""
+    sizes = [features, *widths]
+    inner = [
+        nn.Sequential(nn.Linear(before, width), nn.BatchNorm1d(width), nn.ReLU(inplace=True))
+        for before, width in itertools.pairwise(sizes[:-1])
+    ]
+    return nn.Sequential(*inner, nn.Linear(sizes[-2], sizes[-1], bias=False))
+
+
+def backbone(name: str, resolution: int) -> tuple[nn.Module, int]:
+    """The backbone of this name, begun at random, and the number of its features.
+
+    ValueError, in one line, where it needs timm and there is none.
+    """
+    if name in RESNETS:
+        import torchvision
+
+        network: Any = getattr(torchvision.models, name)(weights=None)
+        features = int(network.fc.in_features)
+        network.fc = nn.Identity()
+        return network, features
+    if name in TRANSFORMERS:
+        return transformer(TRANSFORMERS[name], resolution)
+    small = SmallResNet(width_of(name))
+    return small, small.features
+
+
+def transformer(name: str, resolution: int) -> tuple[nn.Module, int]:
+    """timm's vision transformer of this name without its classifier: the class token after the last norm."""
+    try:
+        import timm
+    except ImportError:
+        raise ValueError("a vision transformer needs timm: pip install 'engram-audit[deja_vu]'") from None
+    network = timm.create_model(name, pretrained=False, num_classes=0, img_size=resolution, global_pool="token")
+    return cast(nn.Module, network), int(network.num_features)
+
+
+def begun(config: EncoderConfig, classes: int, seed: int) -> Network:
+    """The network with its initial weights, which are a function of the seed; on the CPU."""
+    with drawn_from(seed, "initial weights", place=torch.device("cpu")):
+        return Network(config, classes)
+
+
+def tensors(module: nn.Module) -> dict[str, Tensor]:
+    """The parameters and the means and variances of batch norm, by name: what embeddings depend on."""
+    held = {name: parameter.detach() for name, parameter in module.named_parameters()}
+    return held | {name: buffer for name, buffer in module.named_buffers() if buffer.is_floating_point()}

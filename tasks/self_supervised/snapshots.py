@@ -1,0 +1,53 @@
+"""Snapshots: the weights of an encoder after some epochs of its training, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Weights = Mapping[str, NDArray[np.float32]]
+
+# One row per recorded epoch of a training, or of a link of it.
+SNAPSHOTS = pa.schema(
+    [
+        ("epoch", pa.int64()),  # epochs trained; 0: before training
+        ("train_loss", pa.float64()),  # mean over the epoch's steps; null before training
+        (
+            "weights",  # parameters, and the means and variances of batch norm
+            pa.list_(
+                pa.struct(
+                    [
+                        ("name", pa.string()),
+                        ("shape", pa.list_(pa.int32())),
+                        ("values", pa.large_binary()),  # little-endian float32, row-major
+                    ]
+                )
+            ),
+        ),
+    ]
+)
+
+
+def row(epoch: int, train_loss: float | None, weights: Weights) -> dict[str, Any]:
+    """One row of SNAPSHOTS."""
+    cells = [
+        {"name": name, "shape": list(values.shape), "values": np.ascontiguousarray(values, "<f4").tobytes()}
+        for name, values in weights.items()
+    ]
+    return {"epoch": epoch, "train_loss": train_loss, "weights": cells}
+
+
+def epochs(snapshots: pa.Table) -> list[int]:
+    """The epoch of each row."""
+    kept: list[int] = snapshots["epoch"].to_pylist()
+    return kept
+
+
+def weights_of(snapshots: pa.Table, row: int) -> dict[str, NDArray[np.float32]]:
+    """The weights in one row by name, read-only. One row at a time: those of a large network take a gigabyte."""
+    cells = snapshots["weights"][row].as_py()
+    return {cell["name"]: np.frombuffer(cell["values"], "<f4").reshape(cell["shape"]) for cell in cells}
