@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tasks.datasets import catalog
-from tasks.datasets.boxed import picture_files
+from tasks.datasets.boxed import decoding, picture_files
 from tasks.datasets.boxed.crops import windows
 from tasks.datasets.boxed.evaluation import evaluated
 from tasks.datasets.boxed.partition import Partition, parted
@@ -221,7 +221,8 @@ def test_however_many_files_are_read_at_a_time_the_digest_is_the_same(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = pin(Dataset(f"imagenet:{folder}"))
-    monkeypatch.setattr(picture_files, "TOGETHER", 5)
+    monkeypatch.setattr(picture_files, "BATCH", 5)
+    monkeypatch.setattr(decoding, "TOGETHER", 3)
     assert whole == pin(Dataset(f"imagenet:{folder}"))
 
 
