@@ -242,6 +242,16 @@ def test_a_picture_that_has_changed_is_noticed(folder: Path) -> None:
         pictures.picture(1)
 
 
+def test_a_remembered_digest_is_not_taken_for_a_folder_with_other_files(folder: Path) -> None:
+    known: dict[str, str] = {}
+    first = pin(Dataset(f"imagenet:{folder}"), known)
+    assert (first, 1) == (pin(Dataset(f"imagenet:{folder}"), known), len(known))
+    saved(folder / "Annotation" / SHARK / f"{SHARK}_100.xml", xml(SHARK, [box(2)], picture(100).shape[:2]))
+    second = pin(Dataset(f"imagenet:{folder}"), known)
+    saved(folder / "train" / SHARK / f"{SHARK}_200.JPEG", jpeg(picture(200)))
+    assert 3 == len({first, second, pin(Dataset(f"imagenet:{folder}"), known)})
+
+
 def test_a_digest_is_of_pictures_boxes_and_labels(folder: Path) -> None:
     first = pin(Dataset(f"imagenet:{folder}")).digest
     path = folder / "Annotation" / FISH / f"{FISH}_1.xml"
