@@ -20,13 +20,14 @@ from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 
 Row = dict[str, Any]
+SCENES = Dataset("digits-on-photos")
 WAYS = ("both", "A", "B")
 PICTURES = 200
 
 
 def embedded(**fields: Any) -> DejaVu:
     """A config whose data set is the embedded one, pinned."""
-    return replace(SMOKE, data=catalog.pin(Dataset("digits-on-photos")), **fields)
+    return replace(SMOKE, data=catalog.pin(SCENES), **fields)
 
 
 def accuracies(epoch: int, layer: int, k: int, percent: int) -> tuple[float, float]:
@@ -84,12 +85,15 @@ def tables(**more: pa.Table) -> dict[str, pa.Table]:
 
 
 def retrieved(
-    kinds: Sequence[str] = ("memorised", "correlated", "confident"), each: int = 3, near: int = 4
+    data: Dataset = SCENES,
+    kinds: Sequence[str] = ("memorised", "correlated", "confident"),
+    each: int = 3,
+    near: int = 4,
 ) -> pa.Table:
-    """RETRIEVAL of the first scenes: picture i of a kind has the scenes 100 i + j near to it by the target model, and
-    200 i + j by the reference; j is from 1.
+    """RETRIEVAL of the first pictures, in this order: picture i of a kind has the pictures 100 i + j near to it by the
+    target model, and 200 i + j by the reference; j is from 1.
     """
-    held = catalog.load_boxed(Dataset("digits-on-photos"))
+    held = catalog.load_boxed(data)
     rows: list[Row] = []
     for kind, scope, at in itertools.product(kinds, ("all", "class"), range(each)):
         row: Row = {"kind": kind, "scope": scope, "rank": at + 1, "set": "A", "id": held.ids[at]}

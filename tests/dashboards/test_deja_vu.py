@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,12 @@ from dashboards.figures import figures
 from dashboards.gallery import Gallery, Item
 from dashboards.page import gallery
 from dashboards.run import Run
+from orchestrator.inspection.pages import PRIVATE_PAGE
 from orchestrator.store import Store
 from tasks.audits.deja_vu.about import About
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.measures.retrieval import RETRIEVAL
+from tasks.audits.deja_vu.presets import SMOKE
 from tasks.audits.deja_vu.summary import summary
 from tasks.datasets import catalog
 from tasks.datasets.boxed.crops import windows
@@ -35,6 +38,7 @@ from tasks.datasets.dataset import Dataset
 from tests.dashboards import inferred, made, pages
 from tests.dashboards.test_figures import named
 from tests.dashboards.test_gallery import array
+from tests.tasks.datasets.boxed.trees import jpeg, saved
 
 OWN = ["accuracy", "scores", "categories"]
 
@@ -203,7 +207,7 @@ def picture_of(item: Item, strip: int, at: int) -> NDArray[np.uint8]:
 
 def test_a_picture_stands_with_its_crop_and_its_neighbours_by_both_models(store: Store) -> None:
     config = inferred.embedded()
-    held = catalog.load_boxed(config.data)
+    held, side = catalog.load_boxed(config.data), config.augmentation.resolution
     found = shown(store, config)
     assert (True, "", ()) == (found.shown, found.note, found.pictures)
     assert ["memorised", "correlated", "confident"] == [item.group.split()[1].rstrip(",:") for item in found.items[::3]]
@@ -215,16 +219,28 @@ def test_a_picture_stands_with_its_crop_and_its_neighbours_by_both_models(store:
         assert "Not trained on it: they vote for none, wrongly, with confidence -0.5" == wrong
         assert ["picture", "crop"] == [picture.title for picture in item.pictures]
         rectangle, _ = windows(held, np.array([at]), "periphery", 8)
-        assert (evaluated(held, np.array([at]), 32, rectangle)[0] == array(item.pictures[1].png)).all()
+        assert (evaluated(held, np.array([at]), side, rectangle)[0] == array(item.pictures[1].png)).all()
         for strip, step in enumerate((100, 200)):
             rows = np.array([step * (at + 1) + j for j in range(1, 5)])
-            for place, (row, image) in enumerate(zip(rows, evaluated(held, rows, 32), strict=True)):
+            for place, (row, image) in enumerate(zip(rows, evaluated(held, rows, side), strict=True)):
                 assert (image == picture_of(item, strip, place)).all()
                 near = held.names[held.labels[row]]
                 caption = item.strips[strip].pictures[place]
                 assert (f"✓ {near}" if near == name else near) == caption.title
                 assert caption.alt.startswith(f"Neighbour {place + 1} of {held.ids[at]} by the model ")
                 assert caption.alt.endswith(f"trained on it: {held.ids[row]}, class {near}")
+
+
+def test_a_null_says_that_neither_model_was_trained_on_the_pictures(store: Store) -> None:
+    null = "This run is a null: both models were trained on other pictures"
+    config = replace(inferred.embedded(), trained="other")
+    tables = {"scores": inferred.scores(), "retrieval": inferred.retrieved()}
+    made_up = run(store, config=config, **tables)
+    found = gallery(made_up, False)
+    assert found is not None
+    assert null in found.caption
+    assert null in named(made_up)["accuracy"].caption
+    assert null not in named(run(store, "deja_vu-2", **tables))["accuracy"].caption
 
 
 def test_at_most_ten_pictures_of_a_kind_are_shown_with_ten_neighbours_each(store: Store) -> None:
@@ -239,15 +255,42 @@ def test_there_is_no_gallery_where_nothing_was_retrieved(store: Store) -> None:
     assert gallery(run(store, "deja_vu-2", retrieval=RETRIEVAL.empty_table()), True) is None
 
 
-def test_the_users_own_pictures_are_hidden_unless_asked_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dashboards.audits.deja_vu.pictures.is_embedded", lambda _: False)
-    ids = catalog.load_boxed(Dataset("digits-on-photos")).ids[:3]
-    found = shown(store)
-    assert (False, ()) == (found.shown, found.items)
-    assert "Images of digits-on-photos are yours and are not shown unless asked for with --show-images." in found.note
-    assert f"Memorised: {', '.join(ids)}. Correlated: " in found.note
-    private = shown(store, show_images=True)
-    assert (True, 9) == (private.shown, len(private.items))
+def own(folder: Path) -> Dataset:
+    """Nine pictures of the user's own in a table with their boxes, pinned; they are larger than the page shows them."""
+    rows = ["path,label,left,top,right,bottom"]
+    for at in range(9):
+        pixels = np.zeros((300, 400, 3), np.uint8)
+        pixels[..., 0], pixels[100:200, 150:250, 1] = 20 * at, 255
+        saved(folder / f"{at}.png", jpeg(pixels, kind="PNG"))
+        rows.append(f"{at}.png,{'<secret>' if at % 2 else 'plain'},150,100,250,200")
+    saved(folder / "boxes.csv", "\n".join(rows) + "\n")
+    return catalog.pin(Dataset(f"boxed:{folder / 'boxes.csv'}"))
+
+
+def test_the_users_own_pictures_are_hidden_unless_asked_for(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
+    data = own(tmp_path / "own")
+    config = replace(inferred.embedded(), data=data, augmentation=replace(SMOKE.augmentation, resolution=224))
+    of_table = run(store, config=config, retrieval=inferred.retrieved(data, near=3))
+    hidden = gallery(of_table, False)
+    assert hidden is not None
+    assert (False, ()) == (hidden.shown, hidden.items)
+    assert "Images of boxed:boxes.csv are yours and are not shown unless asked for with --show-images." in hidden.note
+    assert "Memorised: 0.png, 1.png, 2.png. Correlated: " in hidden.note
+    private = gallery(of_table, True)
+    assert private is not None
+    assert 9 == len(private.items)
+    whole, crop = (array(picture.png) for picture in private.items[1].pictures)
+    assert ((72, 96, 3), (96, 96, 3)) == (whole.shape, crop.shape)
+    assert (20, 0, 0) == tuple(crop[48, 48])  # of picture 1, whose object is green
+    assert {(96, 96, 3)} == {array(each.png).shape for each in private.items[0].strips[0].pictures}
+    page = pages.draw(of_table, show_images=True)
+    assert page.read_text().count("data:image/png") == 0
+    shown_page = (page.parent / PRIVATE_PAGE).read_text()
+    assert 9 * (2 + 2 * 3) == shown_page.count("data:image/png")
+    assert "class &lt;secret&gt;" in shown_page
 
 
 def test_data_that_have_changed_and_pictures_that_are_gone_are_said(store: Store) -> None:

@@ -19,7 +19,7 @@ def figures(run: Run) -> Iterator[Figure]:
     """The accuracies that the score is made of first, then its course, and what becomes of single pictures."""
     table = run.table("scores")
     drawn = (
-        accuracy(table),
+        accuracy(table, getattr(run.config, "trained", "own")),
         scores(table, gaps(run.table("probe")), getattr(run.config, "epochs", None)),
         categories(run.table("categories")),
     )

@@ -13,6 +13,7 @@ from dashboards import drawing, layout, legend
 from dashboards.audits.deja_vu import attacked
 from dashboards.audits.deja_vu.courses import (
     NAMES,
+    NULL,
     REFERENCE,
     TARGET,
     Course,
@@ -46,8 +47,11 @@ class Accuracies:
         return f"{', '.join(words)} of the most confident {percent} %"
 
 
-def accuracy(table: pa.Table) -> Figure | None:
-    """Both models' accuracies for the attack that decides, and smaller for those that differ from it in one thing."""
+def accuracy(table: pa.Table, trained: str = "own") -> Figure | None:
+    """Both models' accuracies for the attack that decides, and smaller for those that differ from it in one thing.
+
+    `trained` is that of the config.
+    """
     table = attacked.both_ways(table)
     found = attacked.attacks(table)
     last = accuracies(table, attacked.decisive(found)) if found else None
@@ -70,6 +74,7 @@ def accuracy(table: pa.Table) -> Figure | None:
         f"pictures, n {n:,} in all, after {attacked.decisive(found).in_words()}."
         f"{' Below, the same with one thing changed.' if shown else ''}"
         f"{f' {len(shown)} of {len(others)} such are drawn.' if len(shown) < len(others) else ''}"
+        f"{NULL if trained == 'other' else ''}"
     )
     title = "How often do the neighbours of a background name its object?"
     return Figure("accuracy", title, caption, alt, drawn(last, shown, percent))

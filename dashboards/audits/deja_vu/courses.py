@@ -20,6 +20,7 @@ PERCENT = 20  # of pictures, as published; where no row of a table says which de
 TARGET = ("canary", "o", "-")
 REFERENCE = ("twin", "s", (0, (4, 2)))
 GAP = ("accent", "D", (0, (1, 1.5)))
+NULL = " This run is a null: both models were trained on other pictures, the first one in the place of the one named."
 NAMES = {"target_accuracy": "trained on the picture", "reference_accuracy": "not trained on it"}
 
 

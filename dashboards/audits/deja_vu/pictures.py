@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashboards import drawing
+from dashboards.audits.deja_vu.courses import NULL
 from dashboards.gallery import Gallery, Item, Picture, Pixels, Strip, encoded, reason
 from dashboards.run import Run
 from tasks.audits.deja_vu.config import DejaVu
@@ -32,8 +33,8 @@ KINDS = {
 }
 MODELS = {"target": "Trained on it", "reference": "Not trained on it"}
 CAPTION = (
-    "Up to {each} pictures of each kind, each with the crop that the models are shown and the public pictures that are "
-    "nearest to it, the nearest first: by the model that was trained on the picture, and by the one that was not. On "
+    f"Up to {EACH} pictures of each kind, each with the crop that the models are shown and the public pictures that "
+    "are nearest to it, the nearest first: by the model that was trained on the picture, and by one that was not. On "
     "the picture the crop is solid, the boxes around its object dashed. A check mark: a neighbour of the picture's own "
     "class. Confidence: minus the entropy in nats of all voting neighbours' classes, 0 where all agree. Where only the "
     "model that was trained on a picture finds its class again, it remembers; single pictures also come about by "
@@ -48,8 +49,8 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
     rows = chosen(run)
     if not any(rows.values()):
         return None
-    caption = CAPTION.format(each=EACH)
     config = run.private_config
+    caption = CAPTION if getattr(config, "trained", "own") == "own" else CAPTION + NULL
     if not isinstance(config, DejaVu):
         changed = "The pictures cannot be drawn: the audit has changed since the run was made."
         return Gallery(caption, False, changed, title=TITLE)
