@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tasks import seeds
 from tasks.audits.deja_vu.attack import SETS
 from tasks.audits.deja_vu.config import PARTS, DejaVu
 from tasks.datasets.boxed.partition import parted
 from tasks.datasets.catalog import load_boxed
 from tasks.job import Job
-from tasks.self_supervised.fine_tuning import FineTuning, fine_tune
+from tasks.self_supervised.classifier_tuning import fine_tune, tuning
 from tasks.self_supervised.pretraining import pretrain
 from tasks.self_supervised.pretraining_config import Pretraining, up_to
 from tasks.training.chains import chain
@@ -21,11 +20,14 @@ MODELS = ("A", "B")  # each by the set that it may have been trained on
 
 @dataclass(frozen=True)
 class Snapshots:
-    """Weights of one model after some epochs (SNAPSHOTS): those of a link of its training, or of its fine-tuning."""
+    """Weights of one model after some epochs (SNAPSHOTS): those of a link of its training, or of its fine-tuning.
+
+    `before` are the epochs of training before those that the snapshots count.
+    """
 
     model: str
     job: Job
-    epochs: tuple[int, ...]
+    before: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,7 @@ def snapshots(config: DejaVu, model: str, training: Pretraining) -> Iterator[Sna
     links = chain(pretrain, training, config.link, part=up_to)
     for job in links:
         if job.config.asked:
-            yield Snapshots(model, job, job.config.asked)
+            yield Snapshots(model, job)
     if config.fine_tuning:
-        tuning = FineTuning(training, config.fine_tuning, seeds.derive(config.seed, "fine-tuning", model))
-        epochs = tuple(config.epochs + epoch for epoch in range(1, config.fine_tuning + 1))
-        yield Snapshots(model, Job(fine_tune, tuning, (links[-1],)), epochs)
+        after = tuple(range(1, config.fine_tuning + 1))
+        yield Snapshots(model, Job(fine_tune, tuning(training, config.fine_tuning, after), (links[-1],)), config.epochs)

@@ -16,7 +16,9 @@ from tasks.datasets.dataset import Dataset
 def test_every_criterion_of_the_table_has_its_numbers() -> None:
     assert set(ORDER) == set(CRITERIA)
     assert Printed(0.332, 0.403, 0.552) == printed("vicreg")
-    assert ["vicreg", "barlow", "dino", "simclr", "supervised", "byol"] == sorted(CRITERIA, key=lambda c: -CRITERIA[c][0])
+    assert ["vicreg", "barlow", "dino", "simclr", "supervised", "byol"] == sorted(
+        CRITERIA, key=lambda c: -CRITERIA[c][0]
+    )
 
 
 @pytest.mark.parametrize("criterion", ORDER)

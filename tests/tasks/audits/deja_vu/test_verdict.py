@@ -67,7 +67,9 @@ def test_few_pictures_are_undecided_and_it_is_said_how_much_is_possible() -> Non
 def test_backgrounds_that_tell_the_object_to_anyone_are_said_to_hide_memory() -> None:
     found = judged(made_up.simulated(3, 100, 0.9, 0.0))
     assert found.answer != "memorised"
-    assert "so that their backgrounds tell them; what is known anyway cannot be shown to be remembered." in found.sentence
+    assert (
+        "so that their backgrounds tell them; what is known anyway cannot be shown to be remembered." in found.sentence
+    )
 
 
 def test_a_null_and_a_corner_are_told() -> None:
@@ -85,7 +87,6 @@ def test_without_scores_it_is_undecided() -> None:
 def test_pairs_that_remember_nothing_are_called_at_most_as_often_as_is_said() -> None:
     said = Counter(judged(made_up.simulated(seed, 100, 0.15, 0.0), resamples=60).answer for seed in range(400))
     assert said["memorised"] <= bounds(0.025, 400)[1], said
-    assert 0 == said["not seen"]  # 200 pictures are too few for that
 
 
 @pytest.mark.slow
