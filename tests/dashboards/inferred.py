@@ -12,6 +12,7 @@ import pyarrow as pa
 from tasks.audits.deja_vu.about import About
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.measures.categories import CATEGORIES
+from tasks.audits.deja_vu.measures.probe import PROBE
 from tasks.audits.deja_vu.measures.retrieval import RETRIEVAL
 from tasks.audits.deja_vu.measures.scores import SCORES
 from tasks.audits.deja_vu.presets import SMOKE
@@ -75,7 +76,7 @@ def probes(epochs: Sequence[int] = (10, 20, 40), layers: Sequence[int] = (3,)) -
         | {"correct": 50 if split == "validation" else {"A": 90, "B": 70}[model]}
         for model, epoch, layer, split in itertools.product("AB", epochs, layers, ("train", "validation"))
     ]
-    return pa.Table.from_pylist(rows)
+    return pa.Table.from_pylist(rows, PROBE)
 
 
 def tables(**more: pa.Table) -> dict[str, pa.Table]:
