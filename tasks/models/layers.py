@@ -191,8 +191,17 @@ class Layers:
             return normalised.view(x.shape[1], self.models, x.shape[2]).transpose(0, 1)
         shape = (x.shape[1] // self.models,)
         gamma, beta = self.weight(f"{name}.gamma", shape, ONE), self.weight(f"{name}.beta", shape, ZERO)
+        return self._scaled(name, x, (gamma.flatten(), beta.flatten()), momentum, epsilon)
+
+    def standardised(self, name: str, x: Tensor, *, momentum: float, epsilon: float) -> Tensor:
+        """`batch_norm` of images without its learned scale and shift."""
+        ones = x.new_ones(x.shape[1])
+        return self._scaled(name, x, (ones, torch.zeros_like(ones)), momentum, epsilon)
+
+    def _scaled(self, name: str, x: Tensor, scale: tuple[Tensor, Tensor], momentum: float, epsilon: float) -> Tensor:
+        """Batch norm of images with the scale and shift of every channel of all models."""
+        shape = (x.shape[1] // self.models,)
         running = self.statistic(f"{name}.mean", shape, ZERO), self.statistic(f"{name}.variance", shape, ONE)
-        scale = gamma.flatten(), beta.flatten()
         if not self.mode.training:
             return functional.batch_norm(x, running[0].flatten(), running[1].flatten(), *scale, False, 0.0, epsilon)
         if self.mode.real is None and len(x) * x.shape[2] * x.shape[3] > 1:  # torch refuses a batch of one number

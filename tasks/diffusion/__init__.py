@@ -1,0 +1,1 @@
+"""Diffusion models of images, conditioned on a vector."""

@@ -1,0 +1,98 @@
+"""The configs of a diffusion model: its network, and how it is trained. Light: they import no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tasks.ranges import above_zero, at_least, one_of, share
+from tasks.training.optimiser_config import AdamW, WeightDecay
+from tasks.training.recipe import Recipe
+
+ScheduleName = Literal["linear", "cosine"]
+Precision = Literal["float32", "bfloat16"]
+
+
+@dataclass(frozen=True)
+class UNet:
+    """A U-Net for square images, conditioned on a time and a vector by conditional batch norm.
+
+    `widths` are the channels at the images' resolution, at half of it, and so on; there are `blocks` residual blocks at
+    each on the way down and one more on the way up. There is attention with so many `heads` at the resolutions named in
+    `attention`, and between the two ways.
+
+    The defaults are those for 128 x 128 of Dhariwal & Nichol 2021, "Diffusion models beat GANs on image synthesis",
+    appendix I, whose network is the one of Bordes et al. 2022, "High fidelity visualization of what your
+    self-supervised representation knows about".
+    """
+
+    widths: tuple[int, ...] = (256, 256, 512, 768, 1024)
+    blocks: int = 2
+    attention: tuple[int, ...] = (32, 16, 8)
+    heads: int = 4
+
+    def __post_init__(self) -> None:
+        if not self.widths or any(width < 1 or width % self.heads for width in self.widths):
+            raise ValueError(
+                f"widths is {self.widths}; it must be at least one number of channels, each a multiple of heads, "
+                f"which is {self.heads}"
+            )
+        if self.widths[0] % 2:
+            raise ValueError(f"widths begins with {self.widths[0]}; the first must be even: half are sines of the time")
+        at_least(self, {"blocks": 1, "heads": 1})
+
+    def check(self, resolution: int) -> None:
+        """ValueError, in one line, unless the network fits images of this resolution."""
+        halved = 2 ** (len(self.widths) - 1)
+        if resolution < halved or resolution % halved:
+            raise ValueError(f"resolution is {resolution}; with {len(self.widths)} widths it must divide by {halved}")
+        known = [resolution // 2**level for level in range(len(self.widths))]
+        if any(each not in known for each in self.attention):
+            names = ", ".join(map(str, known))
+            raise ValueError(f"attention is {self.attention}; it must be some of the network's resolutions, {names}")
+
+
+SMALL = UNet((32, 64, 64), 1, (8,), 2)  # for 32 x 32
+
+
+@dataclass(frozen=True)
+class Diffusion:
+    """A conditional diffusion model of square colour images and its training: it predicts the noise in a noised image.
+
+    Noise is added in `steps` steps, whose variances follow the `schedule`. Drawn from is the moving average of the
+    weights over steps, with the momentum `average`, which early steps cut down. `held_out` is how many images, an
+    eighth at most, are only used for the validation loss. With `accumulate` above 1 a minibatch is computed in so many
+    equal parts, each of which is a minibatch to batch norm.
+
+    Ho et al. 2020, "Denoising diffusion probabilistic models", section 4: 1000 steps, a linear schedule, average
+    0.9999; learning rate and minibatch as in the released code of Bordes et al. 2022 (32 GPUs with 8 images each). How
+    long they train is unpublished: of 500,000 images 150 epochs are 290,000 steps.
+    """
+
+    resolution: int = 128
+    unet: UNet = UNet()
+    steps: int = 1000
+    schedule: ScheduleName = "linear"
+    epochs: int = 150
+    batch: int = 256
+    accumulate: int = 1
+    learning_rate: float = 1e-4
+    average: float = 0.9999
+    held_out: int = 512
+    precision: Precision = "float32"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.unet.check(self.resolution)
+        one_of(self, "schedule", ScheduleName)
+        one_of(self, "precision", Precision)
+        at_least(self, {"steps": 1, "held_out": 0, "seed": 0})
+        above_zero(self, "learning_rate")
+        share(self, "average", one=False)
+        _ = self.recipe  # its ranges are checked on construction
+
+    @property
+    def recipe(self) -> Recipe:
+        """How it is trained: Adam at torch's defaults. ValueError where that is impossible."""
+        adam = AdamW(weight_decay=WeightDecay())
+        return Recipe(self.epochs, self.batch, self.learning_rate, optimiser=adam, accumulate=self.accumulate)

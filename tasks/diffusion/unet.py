@@ -1,0 +1,149 @@
+"""A U-Net that predicts the noise in noised images, given the time and a vector.
+
+The time, as sines, and the vector become one embedding, and every normalisation is a batch norm whose scale and shift
+are linear in it. Dhariwal & Nichol 2021, "Diffusion models beat GANs on image synthesis", section 3, with conditional
+batch norm in place of group norm: Bordes et al. 2022, section 3 and figure 2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import avg_pool2d, silu
+
+from tasks.diffusion.diffusion_config import UNet
+from tasks.models.layers import FAN_IN_UNIFORM, ONE, ZERO, Layers, Start
+
+MOMENTUM, EPSILON = 0.1, 1e-5  # of batch norm: torch's
+LONGEST = 10_000.0  # period of the sines of the time, in steps
+GROWTH = 4  # the embedding's width over the first width of the network
+
+Resampling = Literal["", "down", "up"]
+
+
+def network(layers: Layers, x: Tensor, times: Tensor, vectors: Tensor, config: UNet) -> Tensor:
+    """The noise predicted in images (rows, models * 3, side, side) at these times (models, rows), from 0.
+
+    `vectors` are (models, rows, features). Where autocast is on, convolutions and attention compute in its precision
+    and all else in that of the weights.
+    """
+    unet = Blocks(layers, embedded(layers, times, vectors, config), config)
+    width = config.widths[0]
+    x = unet.conv("first", x, width)
+    passed = [x]
+    for level, width in enumerate(config.widths):
+        for number in range(1, config.blocks + 1):
+            x = unet.attending(f"down{level}.{number}", x, width)
+            passed.append(x)
+        if level < len(config.widths) - 1:
+            x = unet.residual(f"down{level}.resampled", x, width, "down")
+            passed.append(x)
+    x = unet.residual("middle1", x, width)
+    x = unet.attention("middle.attention", x)
+    x = unet.residual("middle2", x, width)
+    for level, width in reversed(list(enumerate(config.widths))):
+        for number in range(1, config.blocks + 2):
+            x = unet.attending(f"up{level}.{number}", layers.beside(x, passed.pop()), width)
+        if level:
+            x = unet.residual(f"up{level}.resampled", x, width, "up")
+    return unet.conv("last", silu(unet.norm("last.norm", x)), 3, start=ZERO)
+
+
+def embedded(layers: Layers, times: Tensor, vectors: Tensor, config: UNet) -> Tensor:
+    """The embedding of times and vectors that conditions all norms: (models, rows, 4 widths[0])."""
+    with exact(vectors):
+        units = GROWTH * config.widths[0]
+        values = layers.dense("time1", sines(times, config.widths[0], vectors.dtype), units, FAN_IN_UNIFORM)
+        values = layers.dense("time2", silu(values), units, FAN_IN_UNIFORM)
+        return silu(values + layers.dense("vector", vectors, units, FAN_IN_UNIFORM))
+
+
+def sines(times: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+    """Cosines and sines of the times (...) at periods from 2 pi to 20,000 pi steps: (..., width).
+
+    Vaswani et al. 2017, section 3.5, as Ho et al. 2020 use it.
+    """
+    half = width // 2
+    rates = torch.exp(torch.arange(half, device=times.device, dtype=dtype) * (-math.log(LONGEST) / half))
+    angles = times[..., None].to(dtype) * rates
+    return torch.cat([angles.cos(), angles.sin()], -1)
+
+
+def exact(values: Tensor) -> torch.autocast:
+    """Inside, nothing is computed in a lower precision than the weights'."""
+    return torch.autocast(values.device.type, enabled=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """The network's blocks, all conditioned on one embedding (models, rows, features)."""
+
+    layers: Layers
+    embedding: Tensor
+    config: UNet
+
+    def conv(self, name: str, x: Tensor, channels: int, kernel: int = 3, start: Start = FAN_IN_UNIFORM) -> Tensor:
+        """A convolution of images that keeps their size."""
+        return self.layers.conv(name, x, channels, kernel, start, padding=kernel // 2)
+
+    def norm(self, name: str, x: Tensor) -> Tensor:
+        """Conditional batch norm: each row's scale and shift are linear in its embedding.
+
+        gamma(e) (x - mean) / sqrt(variance + epsilon) + beta(e). Dumoulin et al. 2017, "A learned representation for
+        artistic style", eq. 5, for batch norm.
+        """
+        layers, channels = self.layers, x.shape[1] // self.layers.models
+        with exact(x):
+            x = x.to(self.embedding.dtype)
+            gamma = layers.dense(f"{name}.gamma", self.embedding, channels, FAN_IN_UNIFORM, ONE)
+            beta = layers.dense(f"{name}.beta", self.embedding, channels, FAN_IN_UNIFORM)
+            x = layers.standardised(name, x, momentum=MOMENTUM, epsilon=EPSILON)
+            return x * layers.images(gamma, (channels, 1, 1)) + layers.images(beta, (channels, 1, 1))
+
+    def residual(self, name: str, x: Tensor, channels: int, resampling: Resampling = "") -> Tensor:
+        """A residual block of two convolutions, the second of which starts at 0. It may halve or double the images."""
+        before = x.shape[1] // self.layers.models
+        inside = resampled(silu(self.norm(f"{name}.norm1", x)), resampling)
+        inside = self.conv(f"{name}.conv1", inside, channels)
+        inside = silu(self.norm(f"{name}.norm2", inside))
+        inside = self.conv(f"{name}.conv2", inside, channels, start=ZERO)
+        x = resampled(x, resampling)
+        if before != channels:
+            x = self.conv(f"{name}.shortcut", x, channels, 1)
+        return x + inside
+
+    def attending(self, name: str, x: Tensor, channels: int) -> Tensor:
+        """A residual block, with attention after it at the resolutions that have it."""
+        x = self.residual(name, x, channels)
+        return self.attention(f"{name}.attention", x) if x.shape[2] in self.config.attention else x
+
+    def attention(self, name: str, x: Tensor) -> Tensor:
+        """Each place of an image looks at all others, with several heads; what it sees is added, at first 0.
+
+        Vaswani et al. 2017, eq. 1, over the places of an image.
+        """
+        models, heads, places = self.layers.models, self.config.heads, x.shape[2] * x.shape[3]
+        channels = x.shape[1] // models
+        width = channels // heads
+        asked = self.conv(f"{name}.asked", self.norm(f"{name}.norm", x), 3 * channels, 1)
+        parts = asked.reshape(len(x), models, 3, heads, width, places).permute(2, 0, 1, 3, 4, 5)
+        queries, keys, values = (part.reshape(len(x), models * heads, width, places) for part in parts)
+        # Products of our own: the gradients of torch's fused attention are not the same twice on a GPU.
+        seen = torch.softmax((queries * width**-0.5).mT @ keys, -1)  # (rows, heads, places that look, places)
+        found = (values @ seen.mT).reshape(x.shape)
+        return x + self.conv(f"{name}.found", found, channels, 1, ZERO)
+
+
+def resampled(x: Tensor, resampling: Resampling) -> Tensor:
+    """Images of half the side, by means of four pixels, or of twice the side, by repeating them."""
+    if resampling == "down":
+        return avg_pool2d(x, 2)
+    if resampling == "up":
+        rows, channels, height, width = x.shape
+        twice = x[:, :, :, None, :, None].expand(-1, -1, -1, 2, -1, 2)
+        return twice.reshape(rows, channels, 2 * height, 2 * width)
+    return x
