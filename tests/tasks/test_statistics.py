@@ -17,6 +17,7 @@ from tasks.statistics import (
     jackknife,
     mcnemar_greater,
     mean,
+    paired_difference,
     paired_greater,
     proportion,
     proportion_greater,
@@ -104,6 +105,59 @@ def test_mcnemar_counts_only_the_pairs_that_differ() -> None:
     assert 1.0 == mcnemar_greater(second, first)
     assert 1.0 == mcnemar_greater([True, False], [True, False])
     assert mcnemar_greater([], []) is None
+
+
+def pairs(both: int, only_first: int, only_second: int, neither: int) -> tuple[list[bool], list[bool]]:
+    first = [True] * (both + only_first) + [False] * (only_second + neither)
+    second = [True] * both + [False] * only_first + [True] * only_second + [False] * neither
+    return first, second
+
+
+def test_the_difference_of_paired_shares_by_hand() -> None:
+    # Shares of 1 and 0 have no correlation, and Wilson's bounds z^2 / (n + z^2) from 1 and from 0.
+    reach = stats.norm.ppf(0.975) ** 2 / (30 + stats.norm.ppf(0.975) ** 2)
+    estimate = paired_difference(*pairs(0, 30, 0, 0))
+    assert (1.0, 30) == (estimate.value, estimate.n)
+    assert [1 - math.sqrt(2) * reach, 1] == pytest.approx([estimate.low, estimate.high])
+    # 48 and 38 of 50: phi is (36 x 0 - 12 x 2) / sqrt(48 x 2 x 38 x 12).
+    first, second = (stats.binomtest(count, 50).proportion_ci(method="wilson") for count in (48, 38))
+    phi = -24 / math.sqrt(48 * 2 * 38 * 12)
+    a, b, c, d = 0.96 - first.low, first.high - 0.96, 0.76 - second.low, second.high - 0.76
+    estimate = paired_difference(*pairs(36, 12, 2, 0))
+    assert estimate.value == pytest.approx(0.2)
+    assert estimate.low == pytest.approx(0.2 - math.sqrt(a * a - 2 * phi * a * d + d * d))
+    assert estimate.high == pytest.approx(0.2 + math.sqrt(b * b - 2 * phi * b * c + c * c))
+
+
+def test_a_positive_correlation_of_pairs_is_brought_towards_0() -> None:
+    # 20 x 20 - 5 x 5 = 375, less 25 of n / 2, over 25 x 25.
+    first = stats.binomtest(25, 50).proportion_ci(method="wilson")
+    reach = 0.5 - first.low
+    half = math.sqrt(2 * reach**2 - 2 * (350 / 625) * reach**2)
+    assert paired_difference(*pairs(20, 5, 5, 20)) == Estimate(0.0, pytest.approx(-half), pytest.approx(half), 50)
+
+
+def test_pairs_that_all_agree_leave_an_interval_and_no_pair_leaves_none() -> None:
+    estimate = paired_difference(*pairs(0, 0, 0, 20))
+    assert estimate.low is not None
+    assert 0 == estimate.value
+    assert estimate.low < -0.1
+    assert Estimate(None, None, None, 0) == paired_difference([], [])
+    with pytest.raises(ValueError, match="pairs need equal numbers of values; here are 1 and 2"):
+        paired_difference([True], [True, False])
+
+
+@pytest.mark.parametrize("probabilities", [(0.1, 0.1, 0.1, 0.7), (0.5, 0.2, 0.05, 0.25), (0.02, 0.02, 0.02, 0.94)])
+def test_the_interval_of_a_paired_difference_covers_it_at_least_as_often_as_it_says(
+    probabilities: tuple[float, ...],
+) -> None:
+    stream, truth, covered = np.random.default_rng(0), probabilities[1] - probabilities[2], 0
+    for counts in stream.multinomial(40, probabilities, 1000).tolist():
+        estimate = paired_difference(*pairs(*counts))
+        assert estimate.low is not None
+        assert estimate.high is not None
+        covered += estimate.low <= truth <= estimate.high
+    assert covered >= 930  # of 950, less three standard errors
 
 
 def test_the_paired_test_is_the_t_test_of_the_differences() -> None:
