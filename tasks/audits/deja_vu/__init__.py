@@ -1,0 +1,61 @@
+"""Does a self-supervised model remember which object was in front of which background?
+
+Two models are trained in the same manner on disjoint sets of pictures, A and B. A background without its object is cut
+out of every picture, and both models embed it among public pictures whose labels are known. Where the nearest public
+pictures, by the model that was trained on a picture, show the object that was in it, and those by the other model do
+not, the first one remembers.
+
+    acc(p) = share of right labels among the p % of pictures whose neighbours agree most
+    deja vu score(p) = acc of the model trained on the pictures - acc of the other, both ways averaged
+
+Reading it. The score is 0 where nothing is memorised: what a background says of its object by itself (water of swans),
+both models know. 0.2 at p = 20: of 100 pictures of which the neighbours are most sure, 20 more are named rightly for
+having been trained on. Memorised: the randomisation test rejects and the interval lies above 0. Not seen: the interval
+lies below `negligible`. Misrepresented pictures, which the wrong model alone names rightly, say how many are memorised
+by chance.
+
+Source. Meehan et al. 2023, "Do SSL Models Have Deja Vu? A Case of Unintended Memorization in Self-supervised
+Learning": the score is section 4.1, the categories section 4.2.
+
+What is ours. The paper gives scores without an error; here they have intervals, and a randomisation test that is exact
+for any pair of models (`tasks.audits.deja_vu.membership_test`). The largest rectangle without an object is searched
+among all, not among those as high as the picture (`crop=strips`). Sets are drawn from a seed. DINO's teacher has a
+momentum of at most 1, where the released code's reaches 2.
+
+Cost. Two trainings of `epochs` epochs, and an embedding of all public pictures for each snapshot. `quickstart` takes
+about three minutes of two cores.
+"""
+
+from __future__ import annotations
+
+from tasks.audit import Audit
+from tasks.audits.deja_vu.about import About
+from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.measures import MEASURES
+from tasks.audits.deja_vu.presets import PRESETS
+from tasks.audits.deja_vu.published import repeats
+from tasks.audits.deja_vu.summary import summary
+from tasks.audits.deja_vu.tiny import tiny
+from tasks.audits.deja_vu.trainings import trainings
+from tasks.audits.deja_vu.verdict import MEANINGS, last_epoch, verdict
+from tasks.job import Job, Roots
+from tasks.measure import roots
+
+__all__ = ["AUDIT", "PRESETS", "DejaVu", "plan", "tiny"]
+
+
+def plan(config: DejaVu) -> Roots:
+    """The tables of the measures that the config asks for, and their `summary`."""
+    about = About(config.confident, config.asked_layers[0], config.k[0], last_epoch(config), repeats(config))
+    return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about, read))
+
+
+AUDIT = Audit(
+    config=DejaVu,
+    plan=plan,
+    measures=MEASURES,
+    presets=PRESETS,
+    tiny=tiny,
+    verdict=verdict,
+    answers=MEANINGS,
+)

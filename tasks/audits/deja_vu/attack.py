@@ -1,0 +1,101 @@
+"""What is shown to the models: the crops of both sets' pictures, and the public pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.audits.deja_vu.config import DejaVu
+from tasks.datasets.boxed.crops import CropName, windows
+from tasks.datasets.boxed.partition import Partition, PartName, parted
+from tasks.datasets.dataset import Dataset, DatasetError
+
+if TYPE_CHECKING:
+    from tasks.datasets.boxed.pictures import BoxedPictures, Boxes
+
+SETS: tuple[PartName, ...] = ("A", "B")  # that are attacked
+PICTURES = 256  # decoded at a time
+
+
+@dataclass(frozen=True)
+class Attack:
+    """Which pictures are cropped, how, and among which their neighbours are; `resolution` is in pixels."""
+
+    data: Dataset
+    correlation: float
+    partition: Partition
+    crop: CropName
+    smallest: int
+    resolution: int
+
+
+def attack(config: DejaVu) -> Attack:
+    """The attack that the config asks for."""
+    return Attack(
+        data=config.data,
+        correlation=config.correlation,
+        partition=config.partition,
+        crop=config.crop,
+        smallest=config.smallest,
+        resolution=config.augmentation.resolution,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Crops:
+    """The pictures that are cropped, A's before B's, each in the order of their ids, and the public pictures.
+
+    `rows` (n,) and `public` (m,) are rows of the data, `sets` (n,) says which set a picture is of, `windows` (n, 4) the
+    rectangle that is shown of it. `attacked` are the rows of each set's pictures, those without a crop among them.
+    """
+
+    rows: NDArray[np.int64]
+    sets: NDArray[np.str_]
+    windows: Boxes
+    public: NDArray[np.int64]
+    attacked: Mapping[str, NDArray[np.int64]]
+    resolution: int
+
+    def cropped(self, pictures: BoxedPictures) -> Iterator[NDArray[np.uint8]]:
+        """The crops, some at a time, (rows, resolution, resolution, 3)."""
+        from tasks.datasets.boxed.evaluation import evaluated
+
+        for start in range(0, len(self.rows), PICTURES):
+            part = slice(start, start + PICTURES)
+            yield evaluated(pictures, self.rows[part], self.resolution, self.windows[part])
+
+    def public_pictures(self, pictures: BoxedPictures) -> Iterator[NDArray[np.uint8]]:
+        """The public pictures, some at a time, (rows, resolution, resolution, 3)."""
+        from tasks.datasets.boxed.evaluation import evaluated
+
+        for start in range(0, len(self.public), PICTURES):
+            yield evaluated(pictures, self.public[start : start + PICTURES], self.resolution)
+
+
+def crops_of(attack: Attack, pictures: BoxedPictures) -> Crops:
+    """The crops of both sets. DatasetError where a set has none."""
+    parts = parted(pictures, attack.partition)
+    attacked = {name: parts.attacked(name) for name in SETS}
+    rows, sets, rectangles = [], [], []
+    for name, chosen in attacked.items():
+        found, there = windows(pictures, chosen, attack.crop, attack.smallest)
+        if not there.any():
+            raise DatasetError(
+                f"none of the {len(chosen)} pictures of {name} has a crop ({attack.crop}) of at least "
+                f"{attack.smallest} pixels; lower smallest, or choose another crop"
+            )
+        rows.append(chosen[there])
+        sets.append(np.full(int(there.sum()), name))
+        rectangles.append(found[there])
+    return Crops(
+        np.concatenate(rows),
+        np.concatenate(sets),
+        np.concatenate(rectangles),
+        parts.rows("X"),
+        attacked,
+        attack.resolution,
+    )

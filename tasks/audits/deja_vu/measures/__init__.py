@@ -1,0 +1,16 @@
+"""The measures of the audit: a table and its question each."""
+
+from __future__ import annotations
+
+from tasks.audits.deja_vu.measures import categories, crops, inferences, neighbours, probe, retrieval, scores
+
+# In the order of the summary: the answer's row first.
+MEASURES = (
+    scores.MEASURE,
+    categories.MEASURE,
+    probe.MEASURE,
+    crops.MEASURE,
+    retrieval.MEASURE,
+    inferences.MEASURE,
+    neighbours.MEASURE,
+)

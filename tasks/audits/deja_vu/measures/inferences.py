@@ -1,0 +1,137 @@
+"""The label that each model's neighbours vote for, picture by picture, with its confidence.
+
+A picture's target model is the one of its own set, its reference the other. Rows are aligned by the pictures' ids: a
+picture counts where both models were asked about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tasks.audits.deja_vu.accuracy import Inferences, Way
+from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.measures import neighbours
+from tasks.audits.deja_vu.trainings import Trainings
+from tasks.audits.deja_vu.votes import Votes, votes
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure
+
+SETS = ("A", "B")
+OTHER = {"A": "B", "B": "A"}
+
+# One row for each epoch, layer, number of neighbours and picture; sorted by set and id.
+INFERENCES = pa.schema(
+    [
+        ("epoch", pa.int64()),
+        ("layer", pa.int32()),
+        ("k", pa.int32()),
+        ("set", pa.string()),
+        ("id", pa.string()),
+        ("label", pa.int32()),
+        ("target_label", pa.int32()),  # that the neighbours by the model of the picture's own set vote for
+        ("target_confidence", pa.float64()),  # minus the entropy of their labels, nats
+        ("reference_label", pa.int32()),
+        ("reference_confidence", pa.float64()),
+    ]
+)
+KEYS = ("epoch", "layer")
+
+
+@dataclass(frozen=True)
+class Voting:
+    """The numbers of neighbours that vote, the decisive one first."""
+
+    k: tuple[int, ...]
+
+
+@task(version=1, name="deja_vu.inferences", gathers=True)
+def inferences(config: Voting, inputs: Inputs) -> pa.Table:
+    """What both models infer of each picture (INFERENCES), from their neighbours (NEIGHBOURS)."""
+    tables = [*of_each(pa.concat_tables(inputs), config.k)] if inputs else []
+    return pa.concat_tables(tables) if tables else INFERENCES.empty_table()
+
+
+def of_each(found: pa.Table, k: tuple[int, ...]) -> Iterator[pa.Table]:
+    """The inferences of each epoch, layer and number of neighbours."""
+    for epoch in sorted(pc.unique(found["epoch"]).to_pylist()):
+        at_epoch = found.filter(pc.field("epoch") == epoch)
+        for layer in pc.unique(at_epoch["layer"]).to_pylist():  # in the order in which they were asked for
+            at_layer = at_epoch.filter(pc.field("layer") == layer)
+            for count in k:
+                for name in SETS:
+                    yield of_set(at_layer.filter(pc.field("set") == name), name, count).select(INFERENCES.names)
+
+
+def of_set(found: pa.Table, name: str, k: int) -> pa.Table:
+    """What both models infer of the pictures of one set, by id."""
+    target, reference = (found.filter(pc.field("model") == model).sort_by("id") for model in (name, OTHER[name]))
+    common = pc.is_in(target["id"], reference["id"])
+    target = target.filter(common)
+    reference = reference.filter(pc.is_in(reference["id"], target["id"]))
+    classes = 1 + max(
+        (pc.max(pc.list_flatten(table["neighbour_labels"])).as_py() or 0 for table in (target, reference)), default=0
+    )
+    by_model = {role: voted(table, k, classes) for role, table in (("target", target), ("reference", reference))}
+    n = target.num_rows
+    columns = {
+        **{key: target[key] for key in (*KEYS, "set", "id", "label")},
+        "k": pa.repeat(pa.scalar(k, pa.int32()), n),
+        **{f"{role}_label": pa.array(each.predicted.astype(np.int32)) for role, each in by_model.items()},
+        **{f"{role}_confidence": pa.array(each.confidence) for role, each in by_model.items()},
+    }
+    return pa.table({field.name: columns[field.name] for field in INFERENCES}, INFERENCES)
+
+
+def voted(found: pa.Table, k: int, classes: int) -> Votes:
+    """The votes of the k nearest, or of all where there are fewer."""
+    if not found.num_rows:
+        return Votes(np.empty(0, np.int64), np.empty(0))
+    labels = found["neighbour_labels"].combine_chunks()
+    flat = labels.flatten().to_numpy(zero_copy_only=False)
+    return votes(flat.reshape(found.num_rows, -1)[:, :k], classes)
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """The inferences after one epoch, at one layer, of so many neighbours."""
+
+    epoch: int
+    layer: int
+    k: int
+    table: pa.Table
+
+    def way(self, name: str) -> Way:
+        """What is inferred of the pictures of one set, in the order of their ids."""
+        rows = self.table.filter(pc.field("set") == name)
+        labels = rows["label"].to_numpy().astype(np.int64)
+        target, reference = (
+            Inferences(column(rows, f"{role}_label") == labels, column(rows, f"{role}_confidence"))
+            for role in ("target", "reference")
+        )
+        return Way(labels, target, reference)
+
+
+def column(rows: pa.Table, name: str) -> NDArray[np.float64]:
+    return np.asarray(rows[name].to_numpy())
+
+
+def cells(table: pa.Table) -> Iterator[Cell]:
+    """The cells of an INFERENCES table, in its order."""
+    names = ["epoch", "layer", "k"]
+    for cell in table.group_by(names, use_threads=False).aggregate([]).to_pylist():
+        epoch, layer, k = (cell[name] for name in names)
+        chosen = (pc.field("epoch") == epoch) & (pc.field("layer") == layer) & (pc.field("k") == k)
+        yield Cell(epoch, layer, k, table.filter(chosen))
+
+
+def plan(config: DejaVu, trainings: Trainings) -> Job:
+    return Job(inferences, Voting(config.k), neighbours.plan(config, trainings))
+
+
+MEASURE = Measure("inferences", INFERENCES, plan)

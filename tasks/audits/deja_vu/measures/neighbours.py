@@ -1,0 +1,135 @@
+"""The public pictures whose embeddings are nearest to that of a crop, for each model and each set.
+
+Embeddings are of the evaluation transform, not normalised; neighbours are exact, by Euclidean distance, of equally
+near ones the first by id. Meehan et al. 2023, section 3 and appendix A.2.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.audits.deja_vu.attack import Attack, Crops, attack, crops_of
+from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.trainings import Trainings
+from tasks.datasets.catalog import load_boxed
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure
+from tasks.self_supervised.pretraining_config import Pretraining
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tasks.datasets.boxed.pictures import BoxedPictures
+
+
+# One row for each epoch, layer and picture of both sets.
+NEIGHBOURS = pa.schema(
+    [
+        ("epoch", pa.int64()),
+        ("layer", pa.int32()),
+        ("model", pa.string()),
+        ("set", pa.string()),  # that the picture is of
+        ("id", pa.string()),
+        ("label", pa.int32()),
+        ("neighbours", pa.list_(pa.int32())),  # rows of the data, nearest first
+        ("neighbour_labels", pa.list_(pa.int32())),
+    ]
+)
+Embed = Callable[[NDArray[np.uint8], Sequence[int]], Mapping[int, "Tensor"]]
+
+
+@dataclass(frozen=True)
+class AttackOf:
+    """An attack on the snapshots of one training; `before` are the epochs before those that they count."""
+
+    attack: Attack
+    pretraining: Pretraining
+    model: str
+    layers: tuple[int, ...]
+    k: int
+    before: int = 0
+
+
+@task(version=1, name="deja_vu.neighbours", gpus=1.0)
+def neighbours(config: AttackOf, inputs: Inputs) -> pa.Table:
+    """The neighbours of the crops of both sets (NEIGHBOURS) for each snapshot that is given (SNAPSHOTS)."""
+    from tasks import hardware
+    from tasks.self_supervised.encoder import encoder
+    from tasks.self_supervised.snapshots import epochs, weights_of
+
+    pictures = load_boxed(config.attack.data, config.attack.correlation)
+    crops = crops_of(config.attack, pictures)
+    place = hardware.device()
+    tables = []
+    with hardware.exactly(place):
+        for row, epoch in enumerate(epochs(inputs[0])):
+            embed = encoder(config.pretraining, weights_of(inputs[0], row), place).embedded
+            tables.append(
+                found(embed, pictures, crops, config, {"epoch": config.before + epoch, "model": config.model})
+            )
+    return pa.concat_tables(tables)
+
+
+def found(embed: Embed, pictures: BoxedPictures, crops: Crops, config: AttackOf, about: Mapping[str, Any]) -> pa.Table:
+    """The neighbours of all crops by the embeddings that `embed` gives of pictures, layer by layer."""
+    from tasks.nearest_neighbours import nearest
+
+    k = min(config.k, len(crops.public))
+    public = embedded(embed, config.layers, crops.public_pictures(pictures))
+    cropped = embedded(embed, config.layers, crops.cropped(pictures))
+    tables = []
+    for layer in config.layers:
+        rows = crops.public[nearest(cropped[layer], public[layer], k).rows]
+        tables.append(table(layer, crops, rows, pictures, about))
+    return pa.concat_tables(tables)
+
+
+def embedded(
+    embed: Embed, layers: Sequence[int], batches: Iterator[NDArray[np.uint8]]
+) -> dict[int, NDArray[np.float32]]:
+    """The embeddings of all pictures by layer, (n, d) each."""
+    parts: dict[int, list[NDArray[np.float32]]] = {layer: [] for layer in layers}
+    for batch in batches:
+        for layer, values in embed(batch, layers).items():
+            parts[layer].append(values.float().cpu().numpy())
+    return {layer: np.concatenate(values) for layer, values in parts.items()}
+
+
+def table(
+    layer: int, crops: Crops, rows: NDArray[np.integer], pictures: BoxedPictures, about: Mapping[str, Any]
+) -> pa.Table:
+    """NEIGHBOURS of one layer; `rows` (crops, k) are those of the public pictures."""
+    n, k = rows.shape
+    ends = pa.array(np.arange(0, n * k + 1, k, dtype=np.int32))
+    constant = {"layer": layer, **about}
+    columns = {
+        **{name: pa.repeat(pa.scalar(value, NEIGHBOURS.field(name).type), n) for name, value in constant.items()},
+        "set": pa.array(crops.sets),
+        "id": pa.array([pictures.ids[row] for row in crops.rows]),
+        "label": pa.array(pictures.labels[crops.rows].astype(np.int32)),
+        "neighbours": pa.ListArray.from_arrays(ends, pa.array(rows.ravel().astype(np.int32))),
+        "neighbour_labels": pa.ListArray.from_arrays(ends, pa.array(pictures.labels[rows.ravel()].astype(np.int32))),
+    }
+    return pa.table(columns, NEIGHBOURS)
+
+
+def plan(config: DejaVu, trainings: Trainings) -> tuple[Job, ...]:
+    """The jobs that attack the snapshots, in their order."""
+    layers, k = config.asked_layers, max(config.k)
+    return tuple(
+        Job(
+            neighbours,
+            AttackOf(attack(config), trainings.configs[each.model], each.model, layers, k, each.before),
+            (each.job,),
+        )
+        for each in trainings.snapshots
+    )
+
+
+MEASURE = Measure("neighbours", NEIGHBOURS, plan)

@@ -1,0 +1,137 @@
+"""The pictures to look at: the most memorised, the most correlated, and those that the target is most confident of.
+
+most memorised: right by the target alone, by the largest difference of the two models' confidences;
+most correlated: right by both, by the largest minimum of the two confidences;
+most confident: by the target's confidence, whether right or not (Figure 12 shows the 40 first).
+
+Each with the public pictures that are nearest to its crop by either model, after the decisive epoch, at the decisive
+layer. Meehan et al. 2023, section 5 and appendix A.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.measures import inferences, neighbours
+from tasks.audits.deja_vu.measures.inferences import OTHER, Cell, cells
+from tasks.audits.deja_vu.trainings import MODELS, Trainings
+from tasks.datasets.catalog import load_boxed
+from tasks.datasets.dataset import Dataset
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure
+from tasks.summaries import Row
+
+if TYPE_CHECKING:
+    from tasks.datasets.boxed.pictures import BoxedPictures
+
+CONFIDENT = 4  # times as many of the most confident are told: the paper shows 10 of the others and 40 of these
+
+# One row for each kind, scope and rank.
+RETRIEVAL = pa.schema(
+    [
+        ("kind", pa.string()),  # memorised, correlated or confident
+        ("scope", pa.string()),  # all: of all pictures; class: of those with the same label
+        ("rank", pa.int32()),  # from 1
+        ("set", pa.string()),
+        ("id", pa.string()),
+        ("label", pa.int32()),
+        ("class", pa.string()),  # its name
+        ("target_class", pa.string()),  # that the neighbours vote for
+        ("reference_class", pa.string()),
+        ("target_confidence", pa.float64()),
+        ("reference_confidence", pa.float64()),
+        ("target_neighbours", pa.list_(pa.string())),  # ids of public pictures, nearest first
+        ("reference_neighbours", pa.list_(pa.string())),
+        ("target_neighbour_classes", pa.list_(pa.string())),
+        ("reference_neighbour_classes", pa.list_(pa.string())),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Retrieving:
+    """The data, how many pictures of each kind are told, in all and of each class, and which inferences decide."""
+
+    data: Dataset
+    correlation: float
+    shown: int
+    layer: int
+    k: int
+
+
+@task(version=1, name="deja_vu.retrieval")
+def retrieval(config: Retrieving, inputs: Inputs) -> pa.Table:
+    """The pictures to look at (RETRIEVAL), from INFERENCES and both models' last NEIGHBOURS."""
+    found, *near = inputs
+    decisive = [each for each in cells(found) if (each.layer, each.k) == (config.layer, config.k)]
+    if not decisive or not config.shown:
+        return RETRIEVAL.empty_table()
+    last = max(decisive, key=lambda each: each.epoch)
+    chosen = list(ranked(last, config.shown))
+    rows = nearest(near, last, chosen, config.shown)
+    pictures = load_boxed(config.data, config.correlation)
+    return pa.Table.from_pylist([told(each, rows, pictures) for each in chosen], RETRIEVAL)
+
+
+def ranked(cell: Cell, shown: int) -> Iterator[Row]:
+    """The pictures of each kind in their order: the first of all, then the first of each class."""
+    table = cell.table
+    target, reference = (table[f"{name}_confidence"].to_numpy() for name in ("target", "reference"))
+    label = table["label"].to_numpy()
+    right = {name: table[f"{name}_label"].to_numpy() == label for name in ("target", "reference")}
+    classes = np.unique(label)
+    kinds: dict[str, tuple[NDArray[np.bool_], NDArray[np.float64], int]] = {
+        "memorised": (right["target"] & ~right["reference"], target - reference, shown),
+        "correlated": (right["target"] & right["reference"], np.minimum(target, reference), shown),
+        "confident": (np.ones(len(label), bool), target, CONFIDENT * shown),
+    }
+    for kind, (of_kind, by, count) in kinds.items():
+        rows = np.flatnonzero(of_kind)
+        rows = rows[np.argsort(-by[rows], kind="stable")]
+        scopes = [("all", rows[:count]), *(("class", rows[label[rows] == each][:shown]) for each in classes)]
+        for scope, chosen in scopes:
+            for rank, at in enumerate(chosen.tolist(), start=1):
+                yield {"kind": kind, "scope": scope, "rank": rank, **table.slice(at, 1).to_pylist()[0]}
+
+
+def nearest(
+    tables: Sequence[pa.Table], cell: Cell, chosen: Sequence[Row], shown: int
+) -> dict[tuple[str, str], list[int]]:
+    """The rows of the public pictures nearest to each chosen picture's crop, by (model, id), after the cell's epoch."""
+    at = (pc.field("epoch") == cell.epoch) & (pc.field("layer") == cell.layer)
+    ids = pa.array(sorted({row["id"] for row in chosen}), pa.string())
+    found = pa.concat_tables(tables).filter(at & pc.field("id").isin(ids))
+    columns = (found[name].to_pylist() for name in ("model", "id", "neighbours"))
+    return {(model, id_): rows[:shown] for model, id_, rows in zip(*columns, strict=True)}
+
+
+def told(row: Row, near: Mapping[tuple[str, str], list[int]], pictures: BoxedPictures) -> Row:
+    """A row of RETRIEVAL."""
+    models = {"target": row["set"], "reference": OTHER[row["set"]]}
+    more: Row = {"class": pictures.names[row["label"]]}
+    for role, model in models.items():
+        rows = near[model, row["id"]]
+        more[f"{role}_class"] = pictures.names[row[f"{role}_label"]]
+        more[f"{role}_neighbours"] = [pictures.ids[at] for at in rows]
+        more[f"{role}_neighbour_classes"] = [pictures.names[pictures.labels[at]] for at in rows]
+    return {name: value for name, value in (row | more).items() if name in RETRIEVAL.names}
+
+
+def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
+    if "retrieval" not in config.measures:
+        return ()
+    asked = Retrieving(config.data, config.correlation, config.shown, config.asked_layers[0], config.k[0])
+    last = [trainings.snapshots.index(trainings.last(model)) for model in MODELS]
+    near = neighbours.plan(config, trainings)
+    return Job(retrieval, asked, (inferences.plan(config, trainings), *(near[at] for at in last)))
+
+
+MEASURE = Measure("retrieval", RETRIEVAL, plan)

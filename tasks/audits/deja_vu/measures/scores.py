@@ -1,0 +1,161 @@
+"""How much better the model that was trained on a picture tells its object from its background than one that was not.
+
+acc(p) = share of right labels among the p percent of pictures that a model is most confident of
+deja vu score(p) = acc of the target model - acc of the reference model, both ways averaged
+
+0 where nothing is memorised: what the background says of the object (correlation), both models know. The published
+score is that at p = 20; the whole curve is here. Meehan et al. 2023, section 4.1.
+
+Intervals are percentile bootstraps over pictures, both models on the same resample, each way on its own; p is that of
+`tasks.audits.deja_vu.membership_test`. Both are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks import seeds
+from tasks.audits.deja_vu.about import About
+from tasks.audits.deja_vu.accuracy import PERCENTAGES, Way, accuracy, bootstrapped
+from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.measures import inferences
+from tasks.audits.deja_vu.measures.inferences import SETS, Cell, cells
+from tasks.audits.deja_vu.membership_test import p_value
+from tasks.audits.deja_vu.published import printed
+from tasks.audits.deja_vu.trainings import Trainings
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure, Tables
+from tasks.statistics import Estimate
+from tasks.summaries import Row, row
+
+BOTH = "both"
+NAMES = ("target_accuracy", "reference_accuracy", "score")
+ENDS = ("", "_low", "_high")
+DIGITS = 12  # of shares and their differences
+TOLD = (1, 100)  # percentages in the summary beside the decisive one
+
+# One row for each epoch, layer, number of neighbours, way and percentage.
+SCORES = pa.schema(
+    [
+        ("epoch", pa.int64()),
+        ("layer", pa.int32()),
+        ("k", pa.int32()),
+        ("way", pa.string()),  # the set whose pictures are asked about; both: the mean of the two
+        ("percent", pa.int32()),
+        *((f"{name}{end}", pa.float64()) for name in NAMES for end in ENDS),
+        ("p_value", pa.float64()),  # of the score of both ways at the decisive percentage; null elsewhere
+        ("pictures", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """The percentage that decides, how often pictures are resampled and parted anew, and from which seed."""
+
+    confident: int
+    resamples: int
+    partings: int
+    seed: int
+
+
+@task(version=1, name="deja_vu.scores", gathers=True)
+def scores(config: Scoring, inputs: Inputs) -> pa.Table:
+    """The curve of the deja vu score (SCORES) by epoch, layer, number of neighbours and way."""
+    rows = [each for table in inputs for cell in cells(table) for each in of_cell(cell, config)]
+    return pa.Table.from_pylist(rows, SCORES)
+
+
+def of_cell(cell: Cell, config: Scoring) -> Iterator[dict[str, Any]]:
+    """The rows of one epoch, layer and number of neighbours: both ways' first."""
+    ways = (cell.way("A"), cell.way("B"))
+    p = p_value(ways, config.confident, config.partings, seeds.generator(config.seed, "partings"))
+    curves = [curve(way, config, name) for way, name in zip(ways, SETS, strict=True)]
+    drawn = {BOTH: (curves[0] + curves[1]) / 2, **dict(zip(SETS, curves, strict=True))}
+    sizes = {BOTH: sum(map(len, ways)), **{name: len(way) for name, way in zip(SETS, ways, strict=True)}}
+    for way, found in drawn.items():
+        if not sizes[way]:
+            continue
+        for at, percent in enumerate(PERCENTAGES):
+            decides = way == BOTH and percent == config.confident
+            yield {
+                "epoch": cell.epoch,
+                "layer": cell.layer,
+                "k": cell.k,
+                "way": way,
+                "percent": percent,
+                **estimates(found[:, :, at]),
+                "p_value": p if decides else None,
+                "pictures": sizes[way],
+            }
+
+
+def curve(way: Way, config: Scoring, name: str) -> NDArray[np.float64]:
+    """Target's accuracy, reference's and their difference at each percentage, (3, 1 + resamples, percentages).
+
+    The first of the second axis is the sample itself, the others are resamples of it.
+    """
+    sample = np.stack([accuracy(way.target), accuracy(way.reference)])[None]
+    rng = seeds.generator(config.seed, "resamples", name)
+    drawn = np.concatenate([sample, bootstrapped(way, PERCENTAGES, config.resamples, rng)])
+    return np.stack([drawn[:, 0], drawn[:, 1], drawn[:, 0] - drawn[:, 1]])
+
+
+def estimates(drawn: NDArray[np.float64]) -> dict[str, float | None]:
+    """The columns of the estimates and their intervals, from (3, 1 + resamples)."""
+    columns: dict[str, float | None] = {}
+    for name, values in zip(NAMES, np.round(drawn, DIGITS), strict=True):  # a difference of equal shares is 0
+        low, high = np.quantile(values[1:], [0.025, 0.975])
+        found = (values[0], low, high)
+        columns |= {
+            f"{name}{end}": None if np.isnan(value) else float(value) for end, value in zip(ENDS, found, strict=True)
+        }
+    return columns
+
+
+def plan(config: DejaVu, trainings: Trainings) -> Job:
+    scoring = Scoring(config.confident, config.resamples, config.partings, seeds.derive(config.seed, "scores"))
+    return Job(scores, scoring, (inferences.plan(config, trainings),))
+
+
+def rows(tables: Tables, about: About) -> Iterator[Row]:
+    """The decisive score first, then the others of its percentage, then both models' accuracies."""
+    table = tables.one(SCORES)
+    if table is None:
+        return
+    told = [each for each in table.to_pylist() if each["way"] == BOTH]
+    at_score = [each for each in told if each["percent"] == about.confident]
+    at_score.sort(key=lambda each: not is_decisive(each, about))
+    for each in at_score:
+        paper = printed(about.cell).score if is_decisive(each, about) and about.cell else None
+        yield row("deja vu score", setting(each), estimate(each, "score"), "picture", 0.0, each["p_value"], paper)
+    for each in told:
+        if is_decisive(each, about) and each["percent"] in (about.confident, *TOLD):
+            if each["percent"] != about.confident:
+                yield row("deja vu score", setting(each), estimate(each, "score"), "picture", 0.0)
+            for model in ("target", "reference"):
+                yield row("accuracy", setting(each, model=model), estimate(each, f"{model}_accuracy"), "picture")
+
+
+def is_decisive(each: Row, about: About) -> bool:
+    """Whether it is of the epoch, layer and number of neighbours that decide."""
+    return bool((each["epoch"], each["layer"], each["k"]) == (about.epoch, about.layer, about.k))
+
+
+def setting(each: Row, **more: Any) -> dict[str, Any]:
+    """What an estimate of a row is of."""
+    return {name: each[name] for name in ("epoch", "k", "layer", "percent")} | more
+
+
+def estimate(each: Row, name: str) -> Estimate:
+    low, high = each[f"{name}_low"], each[f"{name}_high"]
+    return Estimate(each[name], low, high, each["pictures"])
+
+
+MEASURE = Measure("scores", SCORES, plan, rows)

@@ -1,0 +1,85 @@
+"""The paper's tables and figures as configs, and a few settings of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tasks.audits.deja_vu.config import CriterionName, DejaVu
+from tasks.datasets.dataset import Dataset
+from tasks.self_supervised.pretraining_config import Augmentation
+
+CHECKPOINTS = (50, 100, 250, 500, 750, 1000)
+SIZES = (100, 200, 300, 400, 500)  # pictures per class
+INVARIANCES = (10.0, 25.0, 50.0, 65.0, 80.0, 100.0)
+TEMPERATURES = (0.05, 0.075, 0.10, 0.125, 0.15, 0.175, 0.25, 0.30, 0.50, 0.99)
+K = (10, 25, 50, 75, 100, 150, 200)
+RESNETS = ("resnet18", "resnet34", "resnet50", "resnet101")
+TRANSFORMERS = ("vit-ti", "vit-s", "vit-b", "vit-l")
+CRITERIA: tuple[CriterionName, ...] = ("vicreg", "barlow", "dino", "byol", "simclr", "supervised")
+
+VICREG = DejaVu()
+SIMCLR = replace(VICREG, criterion="simclr", projector=(2048, 256), base_learning_rate=0.3)
+
+
+def criterion_cell(criterion: CriterionName) -> DejaVu:
+    """The published setting of this criterion."""
+    return SIMCLR if criterion == "simclr" else replace(VICREG, criterion=criterion)
+
+
+def at_sizes(config: DejaVu) -> tuple[DejaVu, ...]:
+    return tuple(replace(config, per_class=size) for size in SIZES)
+
+
+def by_invariance(config: DejaVu) -> tuple[DejaVu, ...]:
+    return tuple(replace(config, invariance=value) for value in INVARIANCES)
+
+
+def by_temperature(config: DejaVu) -> tuple[DejaVu, ...]:
+    return tuple(replace(config, temperature=value) for value in TEMPERATURES)
+
+
+def checkpoints(config: DejaVu) -> DejaVu:
+    return replace(config, recorded=CHECKPOINTS)
+
+
+LOSS = (
+    *by_invariance(replace(VICREG, per_class=100)),
+    *by_temperature(replace(SIMCLR, per_class=100)),
+)
+BACKBONE = tuple(
+    cell
+    for config in (replace(VICREG, layers=(0, 3)), replace(SIMCLR, layers=(0, 2)))
+    for cell in (checkpoints(config), *(each for each in at_sizes(config) if each.per_class != config.per_class))
+)
+CORNER = replace(VICREG, crop="corner")
+
+# Settings of our own, on embedded scenes: their objects are told by colour, so colours stay as they are.
+SCENES = Augmentation(resolution=24, flip=0.0, jitter=0.0, grey=0.0, blur=0.0, solarise=0.0)
+QUICKSTART = DejaVu(
+    data=Dataset("digits-on-photos"), per_class=20, public=800, largest=0, smallest=12, backbone="small-resnet#16",
+    projector=(256, 256, 256), augmentation=SCENES, epochs=750, recorded=(50, 100, 250, 500, 750), link=250, batch=100,
+    optimiser="adamw", base_learning_rate=0.005, k=(30,),
+)  # fmt: skip
+OVERTRAINED = replace(QUICKSTART, epochs=2000, recorded=(100, 250, 500, 1000, 2000), link=500)
+SMOKE = replace(QUICKSTART, epochs=2, recorded=(1, 2), link=1, warmup=1, partings=99, resamples=100)
+
+PRESETS: Mapping[str, DejaVu | tuple[DejaVu, ...]] = {
+    "quickstart": QUICKSTART,
+    "null": replace(QUICKSTART, trained="other"),
+    "overtrained": OVERTRAINED,
+    "correlated": replace(QUICKSTART, correlation=1.0),
+    "smoke": SMOKE,
+    "figure3": (VICREG, criterion_cell("supervised")),
+    "epochs": tuple(checkpoints(criterion_cell(each)) for each in CRITERIA),
+    "sizes": at_sizes(VICREG),
+    "loss": LOSS,
+    "layers": replace(VICREG, layers=(3, 2, 1, 0)),
+    "backbone": BACKBONE,
+    "architectures": tuple(checkpoints(replace(VICREG, backbone=name)) for name in (*RESNETS, *TRANSFORMERS)),
+    "k": replace(VICREG, k=K),
+    "finetune": replace(VICREG, fine_tuning=20),
+    "retrieval": (VICREG, SIMCLR),
+    "corner": (*at_sizes(CORNER), checkpoints(CORNER)),
+    "reconstruction": replace(VICREG, measures=(*VICREG.measures, "reconstruction")),
+}

@@ -1,0 +1,207 @@
+"""Self-supervised training: epochs of minibatches, and the weights after some of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from tasks import checkpoints, compute_context, seeds, training_states
+from tasks.self_supervised import views
+from tasks.self_supervised.foreach_optimisers import optimiser
+from tasks.self_supervised.learners import Learner, Moment
+from tasks.self_supervised.networks import tensors
+from tasks.self_supervised.pretraining_config import Pretraining
+from tasks.self_supervised.snapshots import SNAPSHOTS, Weights, row
+from tasks.self_supervised.training_set import TrainingSet
+from tasks.training.members import TrainingError
+from tasks.training.stack import not_finite
+from tasks.training_states import TrainingState
+
+RULE = "self-supervised 1"
+
+
+class Training:
+    """The training of one learner, epoch by epoch."""
+
+    def __init__(self, config: Pretraining, learner: Learner, images: TrainingSet, place: torch.device) -> None:
+        if len(images) < 2:
+            raise ValueError(f"the part {config.images.part} has {len(images)} pictures; batch norm needs at least two")
+        self.config, self.learner, self.images, self.place = config, learner, images, place
+        self.trained = learner.trained.to(place)
+        if place.type == "cuda":
+            self.trained.to(memory_format=torch.channels_last)
+        named = {name: weight for name, weight in self.trained.named_parameters() if weight.requires_grad}
+        self.names, self.parameters = list(named), list(named.values())
+        self.optimiser = optimiser(config.optimiser, list(self.parameters), config.weight_decay)
+        self.batch = min(config.batch, len(images))
+        self.steps_per_epoch = len(images) // self.batch
+        self.rate = config.base_learning_rate * self.batch / 256
+        self.labels = torch.from_numpy(np.array(images.labels)).to(place)
+        self.sizes = torch.from_numpy(np.array(images.sizes))
+        self.steps = 0
+
+    def run(self, index: int) -> pa.Table:
+        """Train all epochs, from the state given to the job of this index on; the rows are SNAPSHOTS."""
+        config, named = self.config, identity(self.config)
+        state = training_states.nearest(index, named, latest(config), self._shapes())
+        losses = [] if state is None else list(state.losses)
+        if state is not None:
+            self._continue_from(state)
+        rows = [row(0, None, self.weights())] if 0 in config.asked else []
+        seconds, before = 0.0, self.steps
+        for epoch in range(len(losses) + 1, config.epochs + 1):
+            began = time.perf_counter()
+            losses.append(self.epoch(epoch))
+            seconds += time.perf_counter() - began
+            if epoch in config.asked:
+                rows.append(row(epoch, losses[-1], self.weights()))
+        if checkpoints.wanted(index):
+            checkpoints.leave(index, training_states.packed(self._state(losses), named))
+        rate = round((self.steps - before) / max(seconds, 1e-9), 3)
+        continued = {} if state is None else {"continued_from": len(state.losses)}
+        compute_context.note(way="loop", stack=1, steps_per_second=rate, **continued)
+        return pa.Table.from_pylist(rows, schema=SNAPSHOTS)
+
+    def epoch(self, epoch: int) -> float:
+        """Take the steps of an epoch, counted from 1; the mean of their losses."""
+        self.trained.train()
+        order = self._order(epoch)
+        factors = self.config.rates.factors(epoch - 1 + np.arange(len(order)) / len(order))
+        losses = []
+        for step, (places, squares) in enumerate(zip(order, self.images.held.minibatches(order), strict=True)):
+            moment = Moment(epoch, (epoch - 1 + (step + 1) / len(order)) / self.config.schedule)
+            drawn = views.drawn(self.config.seed, epoch, step, len(places), self.learner.views)
+            losses.append(self._step(places, squares, drawn, moment, self.rate * float(factors[step])))
+        found = torch.stack(losses).double().cpu().numpy()
+        bad = np.flatnonzero(~np.isfinite(found))
+        if len(bad):
+            step = self.steps - len(found) + int(bad[0]) + 1
+            raise TrainingError(not_finite("loss", f"at step {step}", self.config.seed))
+        return float(found.mean())
+
+    def weights(self) -> Weights:
+        """The encoder's weights now, copied."""
+        held = tensors(self.trained["encoder"])
+        return {name: np.array(tensor.cpu().numpy(), np.float32, order="C") for name, tensor in held.items()}
+
+    def _order(self, epoch: int) -> list[NDArray[np.int64]]:
+        """The places of each step's pictures; the last ones, too few for a step, are left out."""
+        shuffled = seeds.generator(self.config.seed, "batch order", epoch).permutation(len(self.images))
+        return np.split(shuffled[: self.steps_per_epoch * self.batch], self.steps_per_epoch)
+
+    def _step(self, places: NDArray[np.int64], squares: Tensor, drawn: Tensor, moment: Moment, rate: float) -> Tensor:
+        """One step on these pictures; its loss, which the device may still be computing."""
+        size = self.config.batch // self.config.accumulate
+        parts = [slice(start, min(start + size, len(places))) for start in range(0, len(places), size)]
+        if len(parts) > 1 and parts[-1].stop - parts[-1].start < 2:  # of a set that has fewer pictures than a batch
+            parts[-2:] = [slice(parts[-2].start, parts[-1].stop)]
+        labels = self.labels[torch.from_numpy(places).to(self.place)]
+        sizes = self.sizes[torch.from_numpy(places)]
+
+        def images(part: slice) -> Tensor:
+            return self._images(squares[part], sizes[part], drawn[:, part])
+
+        for parameter in self.parameters:
+            parameter.grad = None
+        whole = self.learner.coupled and len(parts) > 1
+        loss = self._coupled(parts, images, labels, moment) if whole else self._apart(parts, images, labels, moment)
+        gradients = [parameter.grad for parameter in self.parameters]
+        assert all(gradient is not None for gradient in gradients)
+        self.steps += 1
+        self.optimiser.step([gradient for gradient in gradients if gradient is not None], rate, self.steps)
+        self.learner.stepped(moment)
+        return loss
+
+    def _apart(self, parts: list[slice], images: Callable[[slice], Tensor], labels: Tensor, moment: Moment) -> Tensor:
+        """Gradients of a loss that is a mean over pictures, part by part."""
+        total = torch.zeros((), device=self.place)
+        for part in parts:
+            seen = images(part)
+            with self._precision():
+                embeddings, targets = self.learner.embedded(seen), self.learner.targets(seen)
+            loss = self.learner.loss(embeddings, targets, labels[part], moment)
+            loss = loss * ((part.stop - part.start) / len(labels))
+            loss.backward()
+            total += loss.detach()
+        return total
+
+    def _coupled(self, parts: list[slice], images: Callable[[slice], Tensor], labels: Tensor, moment: Moment) -> Tensor:
+        """Gradients of a loss of the whole minibatch, in the memory of a part.
+
+        First the embeddings of all parts without a graph, then the loss and its gradient with respect to them, then the
+        parts once more, each with its embeddings' gradient. Gao et al. 2021, "Scaling deep contrastive learning batch
+        size under memory limited setup", section 3.2.
+        """
+        with torch.no_grad(), statistics_kept(self.trained), self._precision():
+            found = torch.cat([self.learner.embedded(images(part)) for part in parts], 1)
+        embeddings = found.requires_grad_()
+        loss = self.learner.loss(embeddings, None, labels, moment)
+        (slopes,) = torch.autograd.grad(loss, embeddings)
+        for part in parts:
+            with self._precision():
+                again = self.learner.embedded(images(part))
+            again.backward(slopes[:, part])  # type: ignore[no-untyped-call]
+        return loss.detach()
+
+    def _images(self, squares: Tensor, sizes: Tensor, drawn: Tensor) -> Tensor:
+        """The views of pictures, (views n, 3, r, r), one view after another."""
+        config = self.config.augmentation
+        seen = torch.cat(
+            [views.view(config, squares, views.drawing(config, numbers, sizes, at)) for at, numbers in enumerate(drawn)]
+        )
+        return seen.contiguous(memory_format=torch.channels_last) if self.place.type == "cuda" else seen
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(self.place.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
+
+    def _arrays(self) -> dict[str, Tensor]:
+        """All that a state holds: weights, the optimiser's statistics, and what the learner has beside them."""
+        arrays = {f"weight {name}": tensor for name, tensor in tensors(self.trained).items()}
+        for moment, values in self.optimiser.moments.items():
+            arrays |= {f"{moment} {name}": value for name, value in zip(self.names, values, strict=True)}
+        return arrays | {f"beside {name}": tensor for name, tensor in self.learner.beside().items()}
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(tensor.shape) for name, tensor in self._arrays().items()}
+
+    def _state(self, losses: list[float]) -> TrainingState:
+        arrays = {name: tensor.detach().cpu().numpy() for name, tensor in self._arrays().items()}
+        return TrainingState(tuple(losses), self.steps, arrays)
+
+    def _continue_from(self, state: TrainingState) -> None:
+        self.steps = state.steps
+        with torch.no_grad():
+            for name, tensor in self._arrays().items():
+                tensor.copy_(torch.from_numpy(state.arrays[name].copy()))
+
+
+@contextmanager
+def statistics_kept(module: nn.Module) -> Iterator[None]:
+    """Leave the means and variances that batch norm keeps as they are inside, though it takes the minibatch's."""
+    norms = [part for part in module.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+    before = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = 0.0
+    try:
+        yield
+    finally:
+        for norm, momentum in zip(norms, before, strict=True):
+            norm.momentum = momentum
+
+
+def identity(config: Pretraining) -> str:
+    """What a state calls its training: everything that bears on it except its length and what is kept."""
+    return f"{RULE}: {replace(config, epochs=1, recorded=())}"
+
+
+def latest(config: Pretraining) -> int:
+    """The last epoch that a training may continue from: the one before weights are first kept."""
+    return min(config.asked) - 1 if config.asked else config.epochs

@@ -1,0 +1,181 @@
+"""Views of pictures: a random window of each, brought to a square, with changed colours; all of a minibatch at once.
+
+Everything that is drawn is a function of the seed, the epoch and the step. A window is cut in the picture's own
+geometry. It is sampled with the triangle of bilinear interpolation, which is as wide as an output pixel where the
+window is shrunk (so antialiased, as torchvision's and Pillow's resizing are), and Gaussian blur is part of it: both
+are products of two matrices, one for each axis, and blurring does not need the picture twice. The changes of colours
+are one 3 x 3 matrix and one constant for each picture: brightness, contrast, saturation, hue (a turn about the grey
+axis) and grey, in this order, cut off at black and white once, after the last, as in the code of the audit's paper;
+solarisation follows. So views that are resampled, changed and normalised take two small products for each axis and
+three passes.
+
+torchvision's ColorJitter has a random order instead, cuts off after each change, and turns hue in HSV.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tasks import seeds
+from tasks.self_supervised.encoder import DEVIATION, MEAN
+from tasks.self_supervised.pretraining_config import Augmentation
+
+TRIES = 10  # windows drawn, of which the first inside the picture is taken
+RATIOS = (math.log(3 / 4), math.log(4 / 3))
+# Shares of colours, and by how much each changes at most.
+JITTERED, BRIGHTNESS, CONTRAST, SATURATION, HUE = 0.8, 0.4, 0.4, 0.2, 0.1
+GREY = (0.299, 0.587, 0.114)  # ITU-R 601, as torchvision and Pillow
+SIGMAS = (0.1 / 224, 2 / 224)  # of the blur, in sides of the view
+SOLARISED_FROM = 128 / 255
+# The uniform numbers of a view, in this order.
+WINDOW = 4 * TRIES
+NAMES = ("flip", "jitter", "brightness", "contrast", "saturation", "hue", "grey", "blur", "sigma", "solarise")
+COLUMNS = {name: WINDOW + at for at, name in enumerate(NAMES)}
+NUMBERS = WINDOW + len(NAMES)
+
+
+def drawn(seed: int, epoch: int, step: int, rows: int, views: int = 2) -> Tensor:
+    """The uniform numbers of a step's views, (views, rows, NUMBERS) on the CPU, the same on every device."""
+    generator = torch.Generator().manual_seed(seeds.derive(seed, "views", epoch, step))
+    return torch.rand(views, rows, NUMBERS, generator=generator)
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """What is done to each picture of a view."""
+
+    windows: Tensor  # (n, 4): left, top, right and bottom, in widths and heights of the picture
+    flipped: Tensor  # (n,) bool
+    sigma: Tensor | None  # (n,) of the blur, in pixels of the view, 0 where there is none; None: of no picture
+    mixing: Tensor  # (n, 3, 3): new colours of old ones
+    contrast: Tensor  # (n,): the share of the mean grey in the new colours
+    solarised: Tensor  # (m,) the rows that are
+
+
+def drawing(config: Augmentation, numbers: Tensor, sizes: Tensor, view: int) -> Drawing:
+    """What is done in a view (0 or 1) to pictures of these sizes (n, 2: height, width), by numbers (n, NUMBERS)."""
+
+    def number(name: str) -> Tensor:
+        return numbers[:, COLUMNS[name]]
+
+    changed = number("jitter") < JITTERED
+
+    def factor(name: str, most: float) -> Tensor:
+        """From 1 - most to 1 + most, 1 where colours are not changed."""
+        return torch.where(changed, 1 + most * config.jitter * (2 * number(name) - 1), 1)
+
+    brightness, contrast = factor("brightness", BRIGHTNESS), factor("contrast", CONTRAST)
+    turn = 2 * math.pi * (factor("hue", HUE) - 1)
+    mixed = hue(turn) @ greyed(factor("saturation", SATURATION))
+    mixed = greyed(1 - (number("grey") < config.grey).float()) @ mixed
+    low, high = (config.resolution * end for end in SIGMAS)
+    sigma = torch.where(number("blur") < config.blur, low + (high - low) * number("sigma"), 0)
+    solarised = number("solarise") < (config.solarise if view == 1 else 0)
+    return Drawing(
+        windows(config, numbers[:, :WINDOW].view(-1, TRIES, 4), sizes),
+        number("flip") < config.flip,
+        sigma if config.blur and view == 0 else None,
+        mixed * (brightness * contrast)[:, None, None],
+        brightness * (1 - contrast),
+        solarised.nonzero()[:, 0],
+    )
+
+
+def windows(config: Augmentation, numbers: Tensor, sizes: Tensor) -> Tensor:
+    """The windows (n, 4) by numbers (n, TRIES, 4) in pictures of these sizes (n, 2), as shares of width and height.
+
+    Of ten windows the first that lies within the picture, else the largest central one of an allowed ratio, as
+    torchvision's RandomResizedCrop does it, in whole pixels there.
+    """
+    height, width = sizes[:, :1].float(), sizes[:, 1:].float()
+    area = (config.least + (1 - config.least) * numbers[..., 0]) * height * width
+    ratio = (RATIOS[0] + (RATIOS[1] - RATIOS[0]) * numbers[..., 1]).exp()
+    wide, high = (area * ratio).sqrt() / width, (area / ratio).sqrt() / height
+    inside = (wide <= 1) & (high <= 1)
+    first = inside.int().argmax(1, keepdim=True)  # the first of the largest
+    wide, high, across, down = (
+        numbers.gather(1, first)[:, 0] for numbers in (wide, high, numbers[..., 2], numbers[..., 3])
+    )
+    whole = width[:, 0] / height[:, 0]
+    held = whole.clamp(math.exp(RATIOS[0]), math.exp(RATIOS[1]))
+    some = inside.any(1)
+    wide = torch.where(some, wide, (held / whole).clamp(max=1))
+    high = torch.where(some, high, (whole / held).clamp(max=1))
+    left = torch.where(some, across, 0.5) * (1 - wide)
+    top = torch.where(some, down, 0.5) * (1 - high)
+    return torch.stack([left, top, left + wide, top + high], 1)
+
+
+def greyed(keeping: Tensor) -> Tensor:
+    """Colours mixed with their grey, of which they keep the share `keeping` (n,) of their own: (n, 3, 3)."""
+    own = torch.eye(3)
+    grey = torch.tensor(GREY).expand(3, 3)
+    return keeping[:, None, None] * own + (1 - keeping)[:, None, None] * grey
+
+
+def hue(turn: Tensor) -> Tensor:
+    """Colours turned about the grey axis by angles (n,): (n, 3, 3). Rodrigues' formula about (1, 1, 1)."""
+    cosine, sine = turn.cos()[:, None, None], turn.sin()[:, None, None] / math.sqrt(3)
+    across = torch.tensor([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
+    return cosine * torch.eye(3) + (1 - cosine) / 3 + sine * across
+
+
+def view(config: Augmentation, squares: Tensor, drawn: Drawing) -> Tensor:
+    """The normalised view (n, 3, r, r) of pictures held as squares (n, 3, s, s), bytes or float32 from 0 to 255."""
+    n, side, resolution, place = len(squares), squares.shape[2], config.resolution, squares.device
+    bounds, flipped, mixing, contrast = (
+        sent(part, place) for part in (drawn.windows, drawn.flipped, drawn.mixing, drawn.contrast)
+    )
+    sigma = None if drawn.sigma is None else sent(drawn.sigma, place)
+    across = sampling(bounds[:, 0], bounds[:, 2], side, resolution, sigma)
+    across = torch.where(flipped[:, None, None], across.flip(1), across)
+    down = sampling(bounds[:, 1], bounds[:, 3], side, resolution, sigma)
+    x = torch.bmm(squares.to(torch.float32).reshape(n, 3 * side, side), across.transpose(1, 2))
+    x = torch.matmul(down[:, None], x.view(n, 3, side, resolution)).view(n, 3, -1)
+    return recoloured(x, mixing / 255, contrast / 255, drawn.solarised).view(n, 3, resolution, resolution)
+
+
+def recoloured(x: Tensor, mixing: Tensor, contrast: Tensor, solarised: Tensor) -> Tensor:
+    """Colours (n, 3, places) mixed (n, 3, 3), drawn to their mean grey by a share (n,), cut off, and normalised."""
+    mean, deviation, grey = (x.new_tensor(numbers) for numbers in (MEAN, DEVIATION, GREY))
+    constant = (contrast * (x.mean(2) @ grey))[:, None] - mean
+    x = torch.baddbmm((constant / deviation)[..., None], mixing / deviation[:, None], x)
+    black, white, turning = ((level - mean) / deviation for level in (0, 1, SOLARISED_FROM))
+    x.clamp_(black[:, None], white[:, None])
+    if len(solarised):
+        rows = sent(solarised, x.device)
+        some = x[rows]
+        x[rows] = torch.where(some >= turning[:, None], (black + white)[:, None] - some, some)
+    return x
+
+
+def sampling(start: Tensor, end: Tensor, side: int, resolution: int, sigma: Tensor | None) -> Tensor:
+    """The matrix (n, resolution, side) that brings a window of `side` pixels to `resolution` ones, blurred by sigma.
+
+    The window is from `start` to `end` (n,), as shares of the side. Rows add up to 1, at the picture's edges too.
+    """
+    scale = ((end - start) * (side / resolution))[:, None]
+    middle = (start * side)[:, None] + (torch.arange(resolution, device=start.device) + 0.5) * scale
+    pixels = torch.arange(side, device=start.device) + 0.5
+    weights = ((middle[..., None] - pixels).abs_() / -scale.clamp(min=1)[..., None]).add_(1).clamp_(min=0)
+    weights = weights / weights.sum(2, keepdim=True)
+    return weights if sigma is None else torch.bmm(blur(sigma, resolution), weights)
+
+
+def blur(sigma: Tensor, resolution: int) -> Tensor:
+    """The matrix (n, resolution, resolution) of a Gaussian blur by sigma pixels (n,); the identity where that is 0."""
+    pixels = torch.arange(resolution, device=sigma.device)
+    squared = (pixels[:, None] - pixels).square().float()
+    weights = (squared * (-0.5 / sigma.square().clamp(min=1e-6))[:, None, None]).exp_()
+    return weights / weights.sum(2, keepdim=True)
+
+
+def sent(part: Tensor, place: torch.device) -> Tensor:
+    """The tensor on the device, without waiting for it."""
+    if place.type != "cuda":
+        return part.to(place)
+    return part.pin_memory().to(place, non_blocking=True)

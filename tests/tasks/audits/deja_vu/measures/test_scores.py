@@ -1,0 +1,94 @@
+"""The deja vu score of made-up inferences, and how often its interval covers."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from tasks.audits.deja_vu.about import About
+from tasks.audits.deja_vu.measures.inferences import INFERENCES, Voting, inferences
+from tasks.audits.deja_vu.measures.scores import SCORES, Scoring, rows, scores
+from tasks.measure import Tables
+from tests.tasks.audits.deja_vu import made_up
+
+ABOUT = About(confident=50, layer=3, k=4, epoch=5)
+
+
+def scored(table: pa.Table, resamples: int = 200, confident: int = 50) -> pa.Table:
+    return scores(Scoring(confident, resamples, 99, 0), [table])
+
+
+def test_scores_of_few_pictures_are_those_counted_by_hand() -> None:
+    table = scored(inferences(Voting((4,)), [made_up.neighbours(made_up.FEW)]))
+    assert SCORES == table.schema
+    found = {(row["way"], row["percent"]): row for row in table.to_pylist()}
+    # A at 50 %: one picture. The target is surest of a1 (right), the reference of a2 (right).
+    assert (1.0, 1.0, 0.0) == tuple(found["A", 50][name] for name in ("target_accuracy", "reference_accuracy", "score"))
+    # A at 70 %: two. Target a1, a2 (right, right); reference a2, then a1 before a3, equally sure (right, wrong).
+    assert (1.0, 0.5, 0.5) == tuple(found["A", 70][name] for name in ("target_accuracy", "reference_accuracy", "score"))
+    assert [pytest.approx(2 / 3)] * 2 == [found["A", 100][f"{name}_accuracy"] for name in ("target", "reference")]
+    # B: both are surest of b2 (right); of all pictures the reference has b1 wrong.
+    assert (0.0, 0.5) == (found["B", 50]["score"], found["B", 100]["score"])
+    assert (0.25, 0.25) == (found["both", 70]["score"], found["both", 100]["score"])
+    assert (5, 3, 2) == tuple(found[way, 50]["pictures"] for way in ("both", "A", "B"))
+    with_p = [(row["way"], row["percent"]) for row in table.to_pylist() if row["p_value"] is not None]
+    assert [("both", 50)] == with_p
+
+
+def test_the_target_in_the_place_of_the_reference_turns_the_score_over() -> None:
+    table = made_up.simulated(3, 200, 0.3, 0.2)
+    turned = table.rename_columns(
+        [
+            name.replace("target", "x").replace("reference", "target").replace("x_", "reference_")
+            for name in table.column_names
+        ]
+    ).select(INFERENCES.names)
+    one, other = (scored(each, 20)["score"].to_numpy() for each in (table, turned))
+    assert one == pytest.approx(-other, abs=1e-12)
+
+
+@pytest.mark.slow
+def test_the_interval_covers_the_score_of_the_population() -> None:
+    # At 100 % the score is memory x (1 - chance), whatever the confidences are.
+    truth, covered = 0.3 * (1 - 0.2), 0
+    for seed in range(200):
+        row = next(
+            row
+            for row in scored(made_up.simulated(seed, 80, 0.2, 0.3), 100, 100).to_pylist()
+            if (row["way"], row["percent"]) == ("both", 100)
+        )
+        covered += row["score_low"] <= truth <= row["score_high"]
+    assert covered >= 180
+
+
+@pytest.mark.slow
+def test_the_interval_covers_0_where_nothing_is_memorised() -> None:
+    covered = 0
+    for seed in range(200):
+        row = next(
+            row
+            for row in scored(made_up.simulated(seed, 100, 0.15, 0.0), 100, 20).to_pylist()
+            if (row["way"], row["percent"]) == ("both", 20)
+        )
+        covered += row["score_low"] <= 0 <= row["score_high"]
+    assert covered >= 180
+
+
+def test_the_summary_begins_with_the_decisive_score() -> None:
+    tables = [made_up.neighbours(made_up.FEW, epoch, layer) for epoch in (2, 5) for layer in (0, 3)]
+    table = scored(inferences(Voting((4, 2)), [pa.concat_tables(tables)]))
+    found = list(rows(Tables([table]), ABOUT))
+    assert ("deja vu score", {"epoch": 5, "k": 4, "layer": 3, "percent": 50}) == (
+        found[0]["metric"], json.loads(found[0]["setting"]),
+    )  # fmt: skip
+    assert (5, "picture", 0.0) == (found[0]["n"], found[0]["unit"], found[0]["null"])
+    names = [(row["metric"], json.loads(row["setting"]).get("percent")) for row in found[8:]]
+    assert [("deja vu score", 1), ("accuracy", 1), ("accuracy", 1)] == names[:3]
+    assert 8 + 2 * 3 + 2 == len(found)
+
+
+def test_without_tables_there_is_nothing_to_say() -> None:
+    assert 0 == scores(Scoring(20, 10, 19, 0), []).num_rows
+    assert [] == list(rows(Tables([]), ABOUT))

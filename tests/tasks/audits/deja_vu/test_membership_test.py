@@ -1,0 +1,83 @@
+"""The randomisation test against every parting there is, and its error rates."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tasks.audits.deja_vu import membership_test as module
+from tasks.audits.deja_vu.accuracy import Inferences, Way, scores
+from tasks.audits.deja_vu.membership_test import Parted, p_value, pooled, redrawn
+from tests.support.calibration import assert_rate
+
+Ways = tuple[Way, Way]
+
+
+def drawn(seed: int, n: int, classes: int = 3, memory: float = 0.0, skill: tuple[float, float] = (0.5, 0.5)) -> Ways:
+    """Two models of these skills, each of which knows a share of its own pictures and is confident of them."""
+    rng = np.random.default_rng(seed)
+
+    def of(own: bool, right: float) -> Inferences:
+        known = (rng.random(n) < memory) & own
+        return Inferences(known | (rng.random(n) < right), rng.random(n) + known)
+
+    labels = np.arange(n) % classes
+    first = Way(labels, of(True, skill[0]), of(False, skill[1]))
+    return first, Way(labels, of(True, skill[1]), of(False, skill[0]))
+
+
+def test_the_score_of_the_true_parting_is_the_mean_of_both_ways() -> None:
+    ways = drawn(0, 30)
+    pictures = pooled(ways)
+    for percent in (5, 20, 50, 100):
+        expected = np.mean([scores(way, [percent])[0] for way in ways])
+        found = Parted(pictures, percent).scores(pictures.first[None])
+        assert [pytest.approx(expected, abs=1e-12)] == found.tolist()
+
+
+def test_p_is_the_share_of_all_partings_whose_score_is_as_high() -> None:
+    ways = drawn(4, 4, classes=1, memory=0.6)
+    pictures = pooled(ways)
+    masks = np.array([[at in chosen for at in range(8)] for chosen in itertools.combinations(range(8), 4)])
+    found = Parted(pictures, 50).scores(masks)
+    exact = np.mean(found >= Parted(pictures, 50).scores(pictures.first[None])[0] - 1e-12)
+    assert exact < 1
+    assert p_value(ways, 50, 20_000, np.random.default_rng(1)) == pytest.approx(exact, abs=0.02)
+
+
+def test_partings_keep_the_number_of_pictures_of_every_class_and_the_parts_of_memory_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pictures = pooled(drawn(2, 11, classes=4))
+    monkeypatch.setattr(module, "CELLS", 100)
+    masks = np.concatenate(list(redrawn(pictures, 37, np.random.default_rng(0))))
+    assert (37, 22) == masks.shape
+    for label in range(4):
+        of_class = pictures.labels == label
+        assert {int(pictures.first[of_class].sum())} == set(masks[:, of_class].sum(axis=1).tolist())
+    assert len(np.unique(masks, axis=0)) > 30
+
+
+def test_a_model_that_is_better_everywhere_is_not_taken_for_one_that_remembers() -> None:
+    found = [p_value(drawn(seed, 40, skill=(0.9, 0.3)), 20, 199, np.random.default_rng(seed)) for seed in range(400)]
+    assert_rate(0.05, sum(p is not None and p <= 0.05 for p in found), 400)
+
+
+def test_models_that_remember_nothing_are_called_at_the_stated_rate() -> None:
+    found = [p_value(drawn(seed, 30), 20, 199, np.random.default_rng(seed)) for seed in range(1000)]
+    assert sum(p is not None and p <= 0.025 for p in found) <= 45  # exact, or less where scores are tied
+    assert_rate(0.05, sum(p is not None and p <= 0.05 for p in found), 1000)
+
+
+def test_a_tenth_of_the_pictures_known_is_found() -> None:
+    found = [p_value(drawn(seed, 300, memory=0.1), 20, 999, np.random.default_rng(seed)) for seed in range(20)]
+    assert all(p is not None and p <= 0.025 for p in found)
+
+
+def test_without_pictures_of_one_set_there_is_no_p() -> None:
+    first, _ = drawn(0, 5)
+    nobody = Inferences(np.empty(0, bool), np.empty(0))
+    empty = Way(np.empty(0, np.int64), nobody, nobody)
+    assert p_value((first, empty), 20, 99, np.random.default_rng(0)) is None
