@@ -11,6 +11,7 @@ from tasks.datasets.boxed.training_images import TrainingImages
 from tasks.datasets.dataset import Dataset
 from tasks.diffusion.pixel_classifier import (
     PIXEL_CLASSIFIER,
+    PixelClassifier,
     PixelTraining,
     classified,
     train_pixel_classifier,
@@ -19,7 +20,7 @@ from tasks.diffusion.pixel_classifier import (
 from tasks.models.catalog import Network
 
 X = TrainingImages(Dataset("digits-on-photos"), 0.0, Partition(per_class=2, public=20), "X")
-TINY = PixelTraining(X, 8, Network("resnet18"), augmentation=False, epochs=3, batch=16)
+TINY = PixelTraining(X, 8, PixelClassifier(augmentation=False, epochs=3, batch=16))
 
 
 def colours(count: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -60,4 +61,4 @@ def test_too_few_pictures_and_settings_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match="resolution is 4; it must be at least 8"):
         PixelTraining(X, 4)
     with pytest.raises(ValueError, match="network is 'mlp9'; it must be one of"):
-        PixelTraining(X, 8, Network("mlp9"))
+        PixelClassifier(Network("mlp9"))
