@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tasks import seeds
+from tasks.audits.deja_vu.drawing import Drawing
 from tasks.datasets.boxed.crops import CropName
 from tasks.datasets.boxed.partition import Partition, PartName
 from tasks.datasets.boxed.training_images import TrainingImages
@@ -64,7 +65,7 @@ class DejaVu:
     and of `k` and the last epoch decide.
 
     `measures` adds the linear probe, the pictures retrieved (`shown` of each kind in the report), or reconstructions,
-    drawn as `diffusion` says.
+    by models that are trained as `diffusion` says, of the pictures that `drawing` says.
 
     Intervals are of `resamples` bootstraps over pictures, p of `partings` redrawn partings. It is memorised where p is
     at most 0.025 and the interval of the score is above 0, and not seen where it lies below `negligible`. `seed` is the
@@ -107,6 +108,7 @@ class DejaVu:
     k: tuple[int, ...] = (100,)
     confident: int = 20
     diffusion: Diffusion = Diffusion()
+    drawing: Drawing = Drawing()
     shown: int = 10
     negligible: float = 0.02
     partings: int = 1999
@@ -133,6 +135,14 @@ class DejaVu:
         object.__setattr__(self, "k", tuple(dict.fromkeys(self.k)))
         if any(not 0 <= layer <= self.top for layer in self.layers):
             raise ValueError(f"layers is {self.layers}; it must be layers from 0, the backbone, to {self.top}")
+        if self.drawing.steps > self.diffusion.steps:
+            raise ValueError(
+                f"drawing.steps is {self.drawing.steps}; it must be at most diffusion.steps, {self.diffusion.steps}"
+            )
+        if "reconstruction" in self.measures and self.drawing.neighbours > max(self.k):
+            raise ValueError(
+                f"drawing.neighbours is {self.drawing.neighbours}; it must be at most the largest k, {max(self.k)}"
+            )
         _ = self.partition, self.pretraining("A")  # their ranges are checked on construction
 
     @property

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from tasks.audits.deja_vu.measures import categories, crops, inferences, neighbours, probe, retrieval, scores
+from tasks.audits.deja_vu.measures import (
+    categories,
+    crops,
+    drawn,
+    inferences,
+    neighbours,
+    probe,
+    reconstruction,
+    retrieval,
+    scores,
+)
 
 # In the order of the summary: the answer's row first.
 MEASURES = (
     scores.MEASURE,
     categories.MEASURE,
     probe.MEASURE,
+    reconstruction.MEASURE,
     crops.MEASURE,
     retrieval.MEASURE,
+    drawn.MEASURE,
     inferences.MEASURE,
     neighbours.MEASURE,
 )
