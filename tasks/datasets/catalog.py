@@ -18,7 +18,8 @@ import pyarrow as pa
 from tasks import hardware
 from tasks.datasets import acdc, blended, celeba, cifar, embedded, folder, idx, listing, options, parquet, records, svhn
 from tasks.datasets.blended import Blended
-from tasks.datasets.boxed import scenes
+from tasks.datasets.boxed import imagenet, scenes, table
+from tasks.datasets.boxed.picture_files import BoxedFiles
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.datasets.content import Content, Source
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
@@ -49,12 +50,15 @@ DESCRIPTIONS = {
     "celeba": "182,637 faces without classes, 32x32, aligned JPEGs and their partition in ENGRAM_DATA; or add #64x64",
     "acdc-3t": "ACDC's short-axis cine MRI of the heart at 3 T, 192x192, 5 classes, NIfTI files in ENGRAM_DATA",
     "acdc-1.5t": "ACDC's short-axis cine MRI of the heart at 1.5 T, as acdc-3t",
+    "imagenet": "ILSVRC 2012's 1.28 million pictures of 1,000 classes, 544,546 with boxes, as unpacked in ENGRAM_DATA",
     "squad": "SQuAD v1.1's questions on articles of Wikipedia, train-v1.1.json and dev-v1.1.json in ENGRAM_DATA",
     "drop": "DROP's questions on paragraphs, drop_dataset_train.json and drop_dataset_dev.json in ENGRAM_DATA",
     "folder:PATH": "your pictures, PATH/CLASS/* or PATH/train/CLASS/* and PATH/test/CLASS/*; add #64x64, #grey or #rgb",
     "list:FILE": "your pictures named in a CSV or Parquet file with columns path, label and, if wished, split",
     "parquet:PATH": "a folder with train.parquet and test.parquet: picture bytes in img or image, and label",
     "records:FILE": "your records that are no pictures, such as questions: JSON Lines or Parquet with a field id",
+    "imagenet:PATH": "ImageNet, or some of its classes, unpacked in a folder of yours, with the XML files of its boxes",
+    "boxed:TABLE": "your pictures with boxes: a CSV or Parquet file of path, label, left, top, right and bottom",
     "squad:PATH": "your questions in SQuAD v1.1's format: the folder of its two files, or TRAIN.json,DEV.json",
     "drop:PATH": "your questions in DROP's format: the folder of its two files, or TRAIN.json,DEV.json",
 }
@@ -64,6 +68,8 @@ OWN: Mapping[str, Callable[[Path, Options], Source | None]] = {
     "list": lambda path, shape: listing.source(path, shape) if path.is_file() else None,
     "parquet": parquet.source,
     "records": lambda path, _: records.source(path) if path.is_file() else None,
+    "imagenet": lambda path, _: imagenet.source(path) if path.is_dir() else None,
+    "boxed": lambda path, _: table.source(path) if path.is_file() else None,
     "squad": lambda path, _: question_files.source("squad", path),
     "drop": lambda path, _: question_files.source("drop", path),
 }
@@ -72,6 +78,8 @@ WHAT = {
     "list": "file",
     "parquet": "train.parquet and test.parquet in",
     "records": "file",
+    "imagenet": "train/n01440764 and further classes in",
+    "boxed": "file",
     "squad": f"{question_files.names('squad')} in",
     "drop": f"{question_files.names('drop')} in",
 }
@@ -84,6 +92,7 @@ EMBEDDED: Mapping[str, Callable[[], Source]] = {
     "facts-stated": lambda: facts.source("facts-stated"),
 }
 # The sets without images, by their names or kinds.
+BOXED = dict.fromkeys(("imagenet", "boxed"), "boxed pictures")
 TEXTS = {"records": "records", **dict.fromkeys(("facts", "facts-stated", "squad", "drop"), "questions")}
 FORMS: Mapping[str, Scorer] = {"squad": "squad", "drop": "drop"}
 SCENES = "digits-on-photos"  # which holds images and also boxed pictures
@@ -97,6 +106,7 @@ LAYOUTS: Mapping[str, tuple[str, ...]] = {
     "svhn-full": ("svhn", "SVHN"),
     "celeba": ("celeba",),
     **dict.fromkeys(ACDC, ("acdc", "ACDC", "acdc/database", "ACDC/database")),
+    "imagenet": ("imagenet", "ImageNet", "ILSVRC2012", "ILSVRC"),
     "squad": ("squad", "SQuAD"),
     "drop": ("drop", "DROP", "drop/drop_dataset", "DROP/drop_dataset", "drop_dataset"),
 }
@@ -112,6 +122,7 @@ DOWNLOADERS: Mapping[str, tuple[str, str]] = {
 # Sets that have to be fetched by hand: from where, and into which folder.
 OFFERED = {
     **dict.fromkeys(ACDC, f"unpack what {acdc.CHALLENGE} offers into the folder data/acdc"),
+    "imagenet": "unpack what https://image-net.org/download-images offers as ILSVRC2012 into the folder data/imagenet",
     "squad": "put what https://rajpurkar.github.io/SQuAD-explorer offers as SQuAD 1.1 into the folder data/squad",
     "drop": "unpack what https://allenai.org/data/drop offers into the folder data/drop",
 }
@@ -227,20 +238,25 @@ def load_boxed(dataset: Dataset, correlation: float = 0.0) -> BoxedPictures:
             f"correlation is {correlation} with data set {dataset.name!r}; it must be 0, for only {SCENES} has one"
         )
     with _loading:
-        if not dataset.digest or (dataset.digest, correlation) not in _boxed:
-            content = find(dataset.name)[1].read()
-            digest = content.digest()
-            check(dataset, digest)
-            if (digest, correlation) not in _boxed:  # the data set may have come without a digest
-                _boxed[digest, correlation] = boxed_of(dataset, content, correlation)
-            return _boxed[digest, correlation]
-        return _boxed[dataset.digest, correlation]
+        if dataset.digest and (dataset.digest, correlation) in _boxed:
+            return _boxed[dataset.digest, correlation]
+        content = find(dataset.name)[1].read()
+        if isinstance(content, BoxedFiles):  # hundreds of gigabytes, which are read through once per machine
+            pictures = content.pictures(dataset.digest)
+            check(dataset, pictures.digest)
+            return _boxed.setdefault((pictures.digest, correlation), pictures)
+        digest = content.digest()
+        check(dataset, digest)
+        if (digest, correlation) not in _boxed:  # the data set may have come without a digest
+            _boxed[digest, correlation] = scenes_of(dataset, content, correlation)
+        return _boxed[digest, correlation]
 
 
-def boxed_of(dataset: Dataset, content: Content, correlation: float) -> BoxedPictures:
+def scenes_of(dataset: Dataset, content: Content, correlation: float) -> BoxedPictures:
     if dataset.name == SCENES and isinstance(content, Blended) and isinstance(content.digits, Digits):
         return scenes.scenes(content.digits.text, content.encoded, correlation)
-    raise DatasetError(f"data set {dataset.name!r} holds no boxed pictures; {SCENES} holds them")
+    holding = f"{SCENES}, imagenet, imagenet:PATH and boxed:TABLE"
+    raise DatasetError(f"data set {dataset.name!r} holds no boxed pictures; {holding} hold them")
 
 
 def opened(dataset: Dataset, held: Held = "auto") -> PictureSet:
@@ -305,9 +321,10 @@ def find(name: str) -> tuple[str, Source]:
     """The name under which any process on this machine finds the data set, and its files."""
     plain, shape = options.split(name)
     absolute, source = located(plain, shape)
-    texts = TEXTS.get(plain.partition(":")[0])
-    if shape != AS_THEY_ARE and texts is not None:
-        raise UnknownDataset(f"data set {name!r} has the option {shape}; {texts} have no shape")
+    kind = plain.partition(":")[0]
+    shapeless = TEXTS.get(kind) or BOXED.get(kind)
+    if shape != AS_THEY_ARE and shapeless is not None:
+        raise UnknownDataset(f"data set {name!r} has the option {shape}; {shapeless} have no shape")
     return f"{absolute}{shape}", options.shaped(source, shape)
 
 
@@ -367,6 +384,8 @@ def read_as(name: str, folder: Path, shape: Options) -> Source | None:
         return acdc.source(folder, ACDC[name])
     if name in FORMS:
         return question_files.source(FORMS[name], folder)
+    if name == "imagenet":
+        return imagenet.source(folder) if folder.is_dir() else None
     if name == "celeba":
         return celeba.source(folder, shape)
     if name == "cifar10":

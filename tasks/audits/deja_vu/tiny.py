@@ -37,7 +37,6 @@ def tiny(config: DejaVu) -> DejaVu:
         warmup=0,
         fine_tuning=min(config.fine_tuning, 2),
         k=tuple(range(5, 5 + len(config.k))),
-        diffusion=config.diffusion.tiny(),
         shown=min(config.shown, 2),
         partings=99,
         resamples=100,

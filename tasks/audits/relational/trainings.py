@@ -19,7 +19,7 @@ from tasks.training.chains import chain
 
 
 @dataclass(frozen=True)
-class Asked:
+class AnswersFrom:
     """The answers (ANSWERS) of one model: a link of its training, or all of them."""
 
     replicate: int
@@ -34,7 +34,7 @@ class Asked:
 class Trainings:
     """All answers, replicate by replicate, each link's in turn; none where no model is asked."""
 
-    answers: tuple[Asked, ...]
+    answers: tuple[AnswersFrom, ...]
 
 
 def trainings(config: Relational) -> Trainings:
@@ -43,7 +43,7 @@ def trainings(config: Relational) -> Trainings:
         return Trainings(())
     check(config)
     if config.given is not None:
-        return Trainings((Asked(0, Job(read_answers, AnswersOf(config.data, config.given, config.selection))),))
+        return Trainings((AnswersFrom(0, Job(read_answers, AnswersOf(config.data, config.given, config.selection))),))
     return Trainings(tuple(asked(config)))
 
 
@@ -66,11 +66,11 @@ def parts(config: Relational) -> int | None:
     return seeds.derive(config.seed, "parts") if config.split == "drawn" else None
 
 
-def asked(config: Relational) -> Iterator[Asked]:
+def asked(config: Relational) -> Iterator[AnswersFrom]:
     """The links of every replicate, each of which answers at its own epochs."""
     for replicate in range(config.replicates):
         for job in chain(fine_tune, training(config, replicate), config.link, part=up_to):
-            yield Asked(replicate, job)
+            yield AnswersFrom(replicate, job)
 
 
 def training(config: Relational, replicate: int) -> FineTuning:

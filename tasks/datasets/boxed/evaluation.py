@@ -16,6 +16,7 @@ from tasks.datasets.labelled import THREADS
 from tasks.datasets.picture_rows import Indices, Pixels
 
 RATIO = (256, 224)
+TOGETHER = 1024  # pictures given to the threads at a time
 
 
 def evaluated(pictures: BoxedPictures, rows: Indices, resolution: int, windows: Boxes | None = None) -> Pixels:
@@ -38,8 +39,8 @@ def evaluated(pictures: BoxedPictures, rows: Indices, resolution: int, windows: 
         out[at] = centre(picture, resolution)
 
     with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
-        for _ in pool.map(show, range(len(rows))):  # raises what a thread has raised
-            pass
+        for first in range(0, len(rows), TOGETHER):
+            list(pool.map(show, range(first, min(first + TOGETHER, len(rows)))))  # raises what a thread has raised
     return out
 
 

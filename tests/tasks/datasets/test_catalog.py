@@ -132,10 +132,12 @@ def test_every_name_has_a_line_about_it() -> None:
         "celeba",
         "acdc-3t",
         "acdc-1.5t",
+        "imagenet",
         "squad",
         "drop",
     }
     own = {"folder:PATH", "list:FILE", "parquet:PATH", "records:FILE", "squad:PATH", "drop:PATH"}
+    own |= {"imagenet:PATH", "boxed:TABLE"}
     assert usual == {*LAYOUTS, "mnist-on-photos"}
     assert usual | {*EMBEDDED} | own == set(known_names())
 

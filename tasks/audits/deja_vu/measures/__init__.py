@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from tasks.audits.deja_vu.measures import categories, crops, inferences, neighbours, probe, retrieval, scores
+from tasks.audits.deja_vu.measures import categories, crops, inferences, neighbours, retrieval, scores
 
 # In the order of the summary: the answer's row first.
 MEASURES = (
     scores.MEASURE,
     categories.MEASURE,
-    probe.MEASURE,
     crops.MEASURE,
     retrieval.MEASURE,
     inferences.MEASURE,

@@ -64,17 +64,16 @@ def neighbours(config: AttackOf, inputs: Inputs) -> pa.Table:
     """The neighbours of the crops of both sets (NEIGHBOURS) for each snapshot that is given (SNAPSHOTS)."""
     from tasks import hardware
     from tasks.self_supervised.encoder import encoder
-    from tasks.self_supervised.snapshots import snapshots_of
+    from tasks.self_supervised.snapshots import epochs, weights_of
 
     pictures = load_boxed(config.attack.data, config.attack.correlation)
     crops = crops_of(config.attack, pictures)
     place = hardware.device()
     tables = []
     with hardware.exactly(place):
-        for snapshot in snapshots_of(inputs[0]):
-            embed = encoder(config.pretraining, snapshot.weights, place).embedded
-            about = {"epoch": snapshot.epoch, "model": config.model}
-            tables.append(found(embed, pictures, crops, config, about))
+        for row, epoch in enumerate(epochs(inputs[0])):
+            embed = encoder(config.pretraining, weights_of(inputs[0], row), place).embedded
+            tables.append(found(embed, pictures, crops, config, {"epoch": epoch, "model": config.model}))
     return pa.concat_tables(tables)
 
 

@@ -37,6 +37,7 @@ from tasks.summaries import Row, row
 BOTH = "both"
 NAMES = ("target_accuracy", "reference_accuracy", "score")
 ENDS = ("", "_low", "_high")
+DIGITS = 12  # of shares and their differences
 TOLD = (1, 100)  # percentages in the summary beside the decisive one
 
 # One row for each epoch, layer, number of neighbours, way and percentage.
@@ -109,7 +110,7 @@ def curve(way: Way, config: Scoring, name: str) -> NDArray[np.float64]:
 def estimates(drawn: NDArray[np.float64]) -> dict[str, float | None]:
     """The columns of the estimates and their intervals, from (3, 1 + resamples)."""
     columns: dict[str, float | None] = {}
-    for name, values in zip(NAMES, drawn, strict=True):
+    for name, values in zip(NAMES, np.round(drawn, DIGITS), strict=True):  # a difference of equal shares is 0
         low, high = np.quantile(values[1:], [0.025, 0.975])
         found = (values[0], low, high)
         columns |= {

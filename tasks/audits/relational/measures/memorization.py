@@ -137,14 +137,14 @@ def of_epoch(
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class PartScores:
     """One part of the data: its scores by context, those of whole contexts first, and the ids of its questions."""
 
     part: Part
     ids: Sequence[str]
 
 
-def by_context(scores: pa.Table) -> Asked:
+def by_context(scores: pa.Table) -> PartScores:
     """The mean score of each question over replicates, summed by contexts; the last is that of relational m.
 
     Questions that were not asked on both kinds of context, as where a training is missing, do not count.
@@ -161,7 +161,7 @@ def by_context(scores: pa.Table) -> Asked:
     contexts[places] = scores["context"].to_numpy(zero_copy_only=False)
     there = ~np.isnan(means).any(axis=1)
     _, numbers = np.unique(contexts[there].astype(str), return_inverse=True)
-    return Asked(part(means[there], numbers), names[there].tolist())
+    return PartScores(part(means[there], numbers), names[there].tolist())
 
 
 def means_of(values: NDArray[np.float64], places: NDArray[np.integer], count: int) -> NDArray[np.float64]:

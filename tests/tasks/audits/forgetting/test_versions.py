@@ -29,6 +29,7 @@ from tasks.datasets.mixtures import Part, Share
 from tasks.job import marks
 from tasks.models.catalog import Network
 from tasks.training.mixed import Mixture, train
+from tests.support.fingerprint import total
 from tests.tasks.audits.forgetting.made_up import models, table, tables
 
 TARGETS = (
@@ -90,17 +91,6 @@ def of_images() -> pa.Table:
     """Which rows are drawn, as numbers that `total` sees."""
     found = examples(Examples(DIGITS, Part(pin(Dataset("digits-on-photos")), 60, 60), seed=4), [])
     return found.set_column(found.schema.get_field_index("row"), "row", found["row"].cast(pa.float64()))
-
-
-def total(table: pa.Table) -> float:
-    """One number that all measured ones of a table move: their sum, each column counted once more than the last."""
-    columns = [table[name] for name in table.column_names if pa.types.is_floating(table[name].type)]
-    return float(
-        sum(
-            weight * np.nansum(column.to_numpy(zero_copy_only=False).astype(np.float64))
-            for weight, column in enumerate(columns, start=1)
-        )
-    )
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -24,6 +23,7 @@ from tasks.language_models.fine_tuning import fine_tune
 from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.answers import ANSWERS
+from tests.support.fingerprint import total
 from tests.tasks.audits.relational import made_up
 
 
@@ -63,17 +63,6 @@ def of_all() -> pa.Table:
 def of_training() -> pa.Table:
     config = FineTuning(made_up.FACTS, LanguageModel("tiny-t5#16x1"), examples=32, held_out=4, epochs=2, batch=8)
     return fine_tune(replace(config, length=128, answer_length=4, recorded=(1, 2)), [])
-
-
-def total(table: pa.Table) -> float:
-    """One number that all measured ones of a table move: their sum, each column counted once more than the last."""
-    columns = [table[name] for name in table.column_names if pa.types.is_floating(table[name].type)]
-    return float(
-        sum(
-            weight * np.nansum(column.to_numpy(zero_copy_only=False).astype(np.float64))
-            for weight, column in enumerate(columns, start=1)
-        )
-    )
 
 
 @pytest.mark.parametrize(

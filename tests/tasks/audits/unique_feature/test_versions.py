@@ -38,6 +38,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph
 from tasks.job import marks
 from tasks.training.classifier import train
+from tests.support.fingerprint import total
 from tests.tasks.audits.unique_feature import made_up, small
 
 
@@ -138,17 +139,6 @@ def trained() -> pa.Table:
 
 def followed() -> pa.Table:
     return course(Course(small.TRAINING, small.evaluation(7), "twin"), ())
-
-
-def total(table: pa.Table) -> float:
-    """One number that all measured ones of a table move: their sum, each column counted once more than the last."""
-    columns = [table[name] for name in table.column_names if pa.types.is_floating(table[name].type)]
-    return float(
-        sum(
-            weight * np.nansum(column.to_numpy(zero_copy_only=False).astype(np.float64))
-            for weight, column in enumerate(columns, start=1)
-        )
-    )
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_correlation_is_for_scenes_alone() -> None:
         load_boxed(Dataset("digits"), 0.5)
     with pytest.raises(ValueError, match=r"correlation is 1\.5; it must be a share from 0 to 1"):
         load_boxed(DATA, 1.5)
-    with pytest.raises(DatasetError, match="data set 'digits' holds no boxed pictures; "):
+    with pytest.raises(DatasetError, match="data set 'digits' holds no boxed pictures; digits-on-photos, imag"):
         load_boxed(Dataset("digits"))
     with pytest.raises(DatasetError, match="is not the one that was pinned"):
         load_boxed(Dataset("digits-on-photos", "abc"))

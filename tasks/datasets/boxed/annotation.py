@@ -1,0 +1,138 @@
+"""Boxes of one picture from an XML file of Pascal VOC's form, as ImageNet's are.
+
+annotation/size/width, height                          of the picture that was annotated, in pixels
+annotation/object/name                                 the class, as often as there are objects
+annotation/object/bndbox/xmin, ymin, xmax, ymax        the first and the last pixel of the object, from 0
+
+Other elements are passed over. A file that declares a document type, and with it entities, is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.parsers import expat
+
+import numpy as np
+
+from tasks.datasets.boxed.pictures import NO_BOXES, Boxes
+from tasks.datasets.dataset import DatasetError
+
+LARGEST = 1 << 20  # bytes; the files have less than 2 KiB
+OBJECT = ("annotation", "object")
+SIDES = ("xmin", "ymin", "xmax", "ymax")
+
+
+class Refused(Exception):
+    """The file is not as it should be; the message follows its name."""
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """The objects' names and corners, and the height and width that these are of; None where the file has no size."""
+
+    names: tuple[str, ...]
+    corners: tuple[tuple[float, float, float, float], ...]  # first column, first row, last column, last row
+    size: tuple[float, float] | None
+
+    def boxes(self, height: int, width: int) -> Boxes:
+        """The boxes (m, 4) in a picture of this size.
+
+        Where it was annotated at another size they are scaled, and reach outwards to whole pixels.
+        """
+        if not self.corners:
+            return NO_BOXES
+        tall, wide = self.size or (height, width)
+        corners = np.array(self.corners).reshape(-1, 2, 2)
+        first, last = corners.min(axis=1), corners.max(axis=1) + 1  # whichever corner is given first
+        scale = np.array([width / wide, height / tall])
+        edges = [np.floor(first * scale + 1e-9), np.ceil(last * scale - 1e-9)]
+        boxes: Boxes = np.concatenate(edges, axis=1).astype(np.int32)
+        return boxes
+
+
+def read(path: Path) -> Annotation:
+    """The file's objects; a DatasetError of one line where it is damaged."""
+    try:
+        with path.open("rb") as file:
+            encoded = file.read(LARGEST + 1)
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
+    try:
+        return parsed(encoded)
+    except (expat.ExpatError, Refused) as error:
+        raise DatasetError(f"{path} is no annotation of boxes: {error}") from None
+
+
+def parsed(encoded: bytes) -> Annotation:
+    if len(encoded) > LARGEST:
+        raise Refused(f"it has more than {LARGEST} bytes")
+    reader = Reader()
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler = reader.doctype
+    parser.StartElementHandler = reader.begin
+    parser.EndElementHandler = reader.end
+    parser.CharacterDataHandler = reader.text
+    parser.Parse(encoded, True)
+    return reader.annotation()
+
+
+class Reader:
+    """Takes in the elements one after another."""
+
+    def __init__(self) -> None:
+        self.path: list[str] = []
+        self.words: list[str] = []
+        self.size: dict[str, str] = {}
+        self.objects: list[dict[str, str]] = []
+
+    def doctype(self, *_: object) -> None:
+        raise Refused("it declares a document type")
+
+    def begin(self, name: str, _: dict[str, str]) -> None:
+        self.path.append(name)
+        self.words = []
+        if tuple(self.path) == OBJECT:
+            self.objects.append({})
+
+    def text(self, words: str) -> None:
+        self.words.append(words)
+
+    def end(self, name: str) -> None:
+        above, words = tuple(self.path[:-1]), "".join(self.words).strip()
+        if above == ("annotation", "size"):
+            self.size[name] = words
+        elif (above == OBJECT and name == "name") or (above == (*OBJECT, "bndbox") and name in SIDES):
+            self.objects[-1][name] = words
+        self.path.pop()
+        self.words = []
+
+    def annotation(self) -> Annotation:
+        corners = []
+        for number, found in enumerate(self.objects, 1):
+            left, top, right, bottom = (number_of(found, side, f"object {number}") for side in SIDES)
+            corners.append((left, top, right, bottom))
+        sides = [number_of(self.size, side, "size") for side in ("height", "width")] if self.size else []
+        size = (sides[0], sides[1]) if all(side >= 1 for side in sides) and sides else None
+        return Annotation(tuple(found.get("name", "") for found in self.objects), tuple(corners), size)
+
+
+def number_of(found: dict[str, str], side: str, where: str) -> float:
+    try:
+        number = float(found[side])
+    except KeyError:
+        raise Refused(f"its {where} has no {side}") from None
+    except ValueError:
+        raise Refused(f"{side} of its {where} is {found[side]!r:.40}; it must be a number") from None
+    if not abs(number) < 1e6:
+        raise Refused(f"{side} of its {where} is {found[side]!r:.40}; it must be pixels of a picture")
+    return number
+
+
+def only_name(annotation: Annotation, known: Sequence[str], path: Path) -> str:
+    """The class that all objects have; DatasetError where there is none, or several of the known ones."""
+    names = sorted(set(annotation.names) & set(known)) or sorted(set(annotation.names))
+    if len(names) != 1:
+        raise DatasetError(f"{path} has objects of {', '.join(names) or 'no class'}; they must be of one class")
+    return names[0]

@@ -1,0 +1,254 @@
+"""ImageNet as the ILSVRC 2012 classification and localisation release is unpacked, whole or some of its classes.
+
+Pictures for training, below the folder or below ILSVRC in it:
+    train/n01440764/n01440764_10026.JPEG, Data/CLS-LOC/train/... or ILSVRC2012_img_train/...
+Boxes, for as many of them as there are files:
+    Annotation/n01440764/n01440764_10040.xml, Annotation/n01440764/Annotation/n01440764/*.xml,
+    Annotations/CLS-LOC/train/n01440764/*.xml, or in Annotations, Annotations/train, ILSVRC2012_bbox_train_v2,
+    bbox_train_v2 or bbox
+Pictures for validation beside `train`, where they are there:
+    val/n01440764/ILSVRC2012_val_00000293.JPEG, or val/ILSVRC2012_val_00000001.JPEG and so on, whose classes are in
+    LOC_val_solution.csv, else in Annotations/CLS-LOC/val/*.xml, else in ILSVRC2012_devkit_t12/data
+
+A picture's id is its file's name without the ending. An annotation without picture is passed over, as there are some
+in the release. Pixels are taken as they are stored, as boxes were drawn on them and the published loader does it; what
+is CMYK or grey, or a PNG in a file called JPEG, is decoded to RGB. Coordinates are those of the first and last pixel,
+as the development kit compares them, so that the right and bottom of a box are one more than the file says.
+
+The key of a remembered digest has the folders of the classes with their times of change, and no single picture, of
+which there are more than a million: a picture that is changed in place is noticed when it is decoded.
+
+Russakovsky et al. 2015, "ImageNet large scale visual recognition challenge".
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from tasks.datasets.boxed import annotation
+from tasks.datasets.boxed.picture_files import BoxedFiles, Listed, Listing
+from tasks.datasets.content import Source
+from tasks.datasets.dataset import DatasetError
+from tasks.datasets.folder import visible
+
+RULE = "imagenet 1"
+WNID = re.compile(r"n\d{8}")
+VALIDATION = re.compile(r"ILSVRC2012_val_(\d{8})")
+ROOTS = (".", "ILSVRC")
+TRAIN = ("train", "Data/CLS-LOC/train", "ILSVRC2012_img_train")
+VAL = ("val", "validation", "ILSVRC2012_img_val")
+BOXES = (
+    *("Annotation", "Annotations/CLS-LOC/train", "Annotations/train", "Annotations"),
+    *("ILSVRC2012_bbox_train_v2", "bbox_train_v2", "bbox"),
+)
+VAL_BOXES = ("Annotations/CLS-LOC/val", "Annotations/val", "Annotation/val", "ILSVRC2012_bbox_val_v3", "bbox_val_v3")
+SOLUTION = "LOC_val_solution.csv"
+KITS = ("ILSVRC2012_devkit_t12/data", "ILSVRC2012_devkit_t12", "devkit/data", "data")
+TRUTH, CLASSES = "ILSVRC2012_validation_ground_truth.txt", "meta.mat"
+SUFFIXES = (".jpeg", ".jpg", ".png")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the parts of the release lie; None for those that are not there."""
+
+    folder: Path
+    root: Path  # the folder, or ILSVRC in it
+    train: Path
+    val: Path | None
+    boxes: Mapping[str, Path]  # of each class with a folder of annotations
+    val_boxes: Path | None
+    labels: tuple[Path, ...]  # the files with the classes of the pictures for validation
+
+    @property
+    def classes(self) -> list[str]:
+        return [path.name for path in class_folders(self.train)]
+
+
+def source(folder: Path) -> Source | None:
+    """The folder's ImageNet; None where it has no folder of training pictures."""
+    found = layout(folder)
+    if found is None:
+        return None
+    folders = [*class_folders(found.train), *found.boxes.values()]
+    if found.val is not None:
+        folders += [found.val, *(Path(entry.path) for entry in os.scandir(found.val) if entry.is_dir())]
+    folders += [path for path in (found.val_boxes, *found.labels) if path is not None]
+    content = BoxedFiles(RULE, folder, lambda: listing(found), turned=False)
+    return Source(RULE, tuple(sorted(folders)), lambda: content)
+
+
+def layout(folder: Path) -> Layout | None:
+    for root in (folder / name for name in ROOTS):
+        for train in (root / name for name in TRAIN):
+            if train.is_dir() and any(WNID.fullmatch(path.name) for path in visible(train)):
+                val = first_folder(train.parent, VAL) or first_folder(root, VAL)
+                names = [path.name for path in class_folders(train)]
+                files = [path for path in (root / SOLUTION, folder / SOLUTION) if path.is_file()][:1]
+                kit = next((root / name for name in KITS if (root / name / TRUTH).is_file()), None)
+                if not files and kit is not None:
+                    files = [path for path in (kit / TRUTH, kit / CLASSES) if path.is_file()]
+                return Layout(
+                    folder, root, train, val, boxes_of(root, names), first_folder(root, VAL_BOXES), tuple(files)
+                )
+    return None
+
+
+def first_folder(root: Path, names: tuple[str, ...]) -> Path | None:
+    return next((root / name for name in names if (root / name).is_dir()), None)
+
+
+def boxes_of(root: Path, names: list[str]) -> dict[str, Path]:
+    """Each class's folder of annotations, in the first place that has any."""
+    for place in BOXES:
+        found = {}
+        for name in names:
+            for inside in (root / place / name / "Annotation" / name, root / place / name):
+                if inside.is_dir():
+                    found[name] = inside
+                    break
+        if found:
+            return found
+    return {}
+
+
+def class_folders(folder: Path) -> list[Path]:
+    """The folders of classes, sorted; DatasetError for one that is called otherwise, or a picture beside them."""
+    entries = visible(folder)
+    for path in entries:
+        if not (WNID.fullmatch(path.name) and path.is_dir()):
+            raise DatasetError(f"{path} is no class of ImageNet's; {folder} must hold folders such as n01440764 alone")
+    return entries
+
+
+def listing(found: Layout) -> Listing:
+    names = tuple(found.classes)
+    labels = {name: at for at, name in enumerate(names)}
+    entries = [entry for name in names for entry in trained(found, name, labels[name])]
+    if found.val is not None:
+        entries += validation(found, found.val, labels)
+    entries.sort(key=lambda entry: entry.id)
+    for one, other in pairwise(entries):
+        if one.id == other.id:
+            raise DatasetError(f"{found.folder} has two pictures called {one.id}: {one.path} and {other.path}")
+    return Listing(names, tuple(entries))
+
+
+def trained(found: Layout, name: str, label: int) -> Iterator[Listed]:
+    """A class's pictures for training, with their annotations where these are there."""
+    boxes = found.boxes.get(name)
+    annotated = set(files(boxes, (".xml",))) if boxes is not None else set()
+    there = files(found.train / name, SUFFIXES)
+    if not there:
+        raise DatasetError(f"{found.train / name} has no pictures")
+    for file in there:
+        stem = Path(file).stem
+        xml = f"{stem}.xml"
+        path = relative(found, boxes / xml) if boxes is not None and xml in annotated else ""
+        yield Listed(stem, relative(found, found.train / name / file), label, path)
+
+
+def relative(found: Layout, path: Path) -> str:
+    return os.path.relpath(path, found.folder)
+
+
+def files(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
+    """The names of the folder's files; DatasetError for one of another kind, which hidden ones may be."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
+    except OSError as error:
+        raise DatasetError(f"{folder} cannot be read: {error.strerror or error}") from None
+    for name in names:
+        if not name.lower().endswith(suffixes):
+            raise DatasetError(f"{folder / name} does not belong there; {folder} must hold {', '.join(suffixes)} alone")
+    return names
+
+
+def validation(found: Layout, val: Path, labels: Mapping[str, int]) -> Iterator[Listed]:
+    """The pictures for validation of the classes that are trained on."""
+    folders = [path for path in visible(val) if path.is_dir()]
+    placed = {file: path.name for path in folders for file in files(path, SUFFIXES)}
+    loose = {} if folders else dict.fromkeys(files(val, SUFFIXES), "")
+    annotated = set(files(found.val_boxes, (".xml",))) if found.val_boxes is not None else set()
+    classes = truth(found, annotated, labels) if loose else {}
+    for file, name in sorted({**placed, **loose}.items()):
+        stem = Path(file).stem
+        known = name or classes.get(stem)
+        if known is None:
+            raise DatasetError(
+                f"{val / file} is in none of {SOLUTION}, its annotations and {TRUTH}; which class is it?"
+            )
+        if known in labels:
+            xml = f"{stem}.xml"
+            box = relative(found, found.val_boxes / xml) if found.val_boxes and xml in annotated else ""
+            path = relative(found, val / name / file if name else val / file)
+            yield Listed(stem, path, labels[known], box, is_validation=True)
+
+
+def truth(found: Layout, annotated: set[str], labels: Mapping[str, int]) -> dict[str, str]:
+    """The class of each picture for validation, by its id."""
+    if found.labels and found.labels[0].name == SOLUTION:
+        return solution(found.labels[0])
+    if annotated and found.val_boxes is not None:
+        paths = {Path(xml).stem: found.val_boxes / xml for xml in annotated}
+        return {stem: annotation.only_name(annotation.read(path), tuple(labels), path) for stem, path in paths.items()}
+    if len(found.labels) == 2:
+        return ground_truth(*found.labels)
+    return {}
+
+
+def solution(path: Path) -> dict[str, str]:
+    """The classes in a file of rows `ImageId,PredictionString`, such as ILSVRC2012_val_00000001,n01751748 1 2 3 4."""
+    classes = {}
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            for number, row in enumerate(csv.reader(lines, strict=True), 1):
+                if number == 1 or not row:
+                    continue
+                name = row[1].split()[0] if len(row) == 2 and row[1].split() else ""
+                if not WNID.fullmatch(name):
+                    raise DatasetError(
+                        f"{path}, line {number} is {','.join(row)!r:.80}; it must be an id and n01440764"
+                    )
+                classes[row[0]] = name
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DatasetError(f"{path} is no CSV file in UTF-8: {error}") from None
+    return classes
+
+
+def ground_truth(path: Path, meta: Path) -> dict[str, str]:
+    """The classes in the development kit: a number for each picture in turn, and the classes that the numbers mean."""
+    names = numbered(meta)
+    try:
+        lines = path.read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DatasetError(f"{path} cannot be read: {error}") from None
+    classes = {}
+    for number, word in enumerate(lines, 1):
+        if word not in names:
+            raise DatasetError(
+                f"{path}, line {number} is {word!r:.40}; it must be the number of a class in {meta.name}"
+            )
+        classes[f"ILSVRC2012_val_{number:08d}"] = names[word]
+    return classes
+
+
+def numbered(meta: Path) -> dict[str, str]:
+    """The class of each number, as text, of those that have no classes below them."""
+    from scipy.io import loadmat
+
+    try:
+        rows = loadmat(meta, squeeze_me=True, appendmat=False)["synsets"]
+        found = {str(int(row["ILSVRC2012_ID"])): str(row["WNID"]) for row in rows if not int(row["num_children"])}
+    except Exception as error:  # a reader fed with broken bytes raises nearly anything
+        message = " ".join(str(error).split()) or type(error).__name__
+        raise DatasetError(f"{meta} is not the development kit's table of classes: {message}") from error
+    return found

@@ -1,0 +1,307 @@
+"""Boxed pictures in files: found once, hashed in a stream, and decoded when they are asked for.
+
+What a pass over all files has found (hashes, sizes and boxes) is remembered in the cache folder as `DIGEST.boxed.arrow`
+(`tasks.datasets.picture_cache`), so that no other process makes it again; the file may be deleted at any time. Every
+picture is checked against its hash whenever it is decoded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.datasets.boxed import annotation, square_cache
+from tasks.datasets.boxed.pictures import Boxes
+from tasks.datasets.content import digest_of
+from tasks.datasets.dataset import DatasetError
+from tasks.datasets.images import Images, Labels, Pixels
+from tasks.datasets.labelled import THREADS, unreadable
+from tasks.datasets.picture_cache import cache_folder
+from tasks.datasets.picture_rows import Indices
+from tasks.datasets.pictures import PictureError, opened, pixels
+
+RULE = "boxed pictures 1"
+TOGETHER = 1024  # files given to the threads at a time, so that no more wait in memory
+ORIENTATION = 0x0112  # EXIF's tag; from 5 on the picture is turned by a quarter
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A picture file, its id and its label; its boxes, or the file that they are in."""
+
+    id: str
+    path: str  # relative to the folder of all
+    label: int
+    annotation: str = ""  # path relative to the same folder; empty: no file
+    boxes: tuple[tuple[int, int, int, int], ...] = ()
+    is_validation: bool = False
+    part: str = ""  # what it was to a model of somebody else
+
+
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """The classes' names, and the pictures in the order of their ids."""
+
+    names: tuple[str, ...]
+    entries: tuple[Listed, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged(Sequence[Boxes]):
+    """Boxes of all pictures one after another (m, 4), and how many belong to each and those before it, (n + 1,)."""
+
+    values: Boxes
+    ends: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    @overload
+    def __getitem__(self, row: int) -> Boxes: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> Sequence[Boxes]: ...
+
+    def __getitem__(self, row: int | slice) -> Boxes | Sequence[Boxes]:
+        if isinstance(row, slice):
+            return [self[at] for at in range(*row.indices(len(self)))]
+        if not -len(self) <= row < len(self):
+            raise IndexError(row)
+        row %= len(self)
+        return self.values[self.ends[row] : self.ends[row + 1]]
+
+    def __iter__(self) -> Iterator[Boxes]:
+        for first, last in zip(self.ends[:-1].tolist(), self.ends[1:].tolist(), strict=True):
+            yield self.values[first:last]
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """What is known of all pictures: a table of a row for each, and the classes' names."""
+
+    table: pa.Table
+    names: tuple[str, ...]
+
+    def digest(self, rule: str) -> str:
+        """Of the pictures' ids, bytes, labels, boxes and parts, and the classes' names; of no path but as an id."""
+        table = self.table
+        parts = [json.dumps([self.names, table["id"].to_pylist(), table["part"].to_pylist()]).encode()]
+        parts += [b"".join(table["sha256"].to_pylist())]
+        parts += [table[name].to_numpy().astype("<i8").tobytes() for name in ("label", "height", "width")]
+        parts += [boxes.astype("<i8").tobytes() for boxes in (self.boxes.ends, self.boxes.values)]
+        parts += [table["is_validation"].to_numpy().astype(np.uint8).tobytes()]
+        return digest_of(rule, parts)
+
+    @cached_property
+    def boxes(self) -> Ragged:
+        flat = self.table["boxes"].combine_chunks()
+        ends = np.concatenate([[0], np.cumsum(flat.value_lengths().to_numpy(zero_copy_only=False), dtype=np.int64)])
+        return Ragged(np.array(flat.flatten(), np.int32).reshape(-1, 4), ends // 4)
+
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("path", pa.string()),
+        ("label", pa.int64()),
+        ("sha256", pa.binary(32)),
+        ("height", pa.int32()),
+        ("width", pa.int32()),
+        ("boxes", pa.list_(pa.int32())),  # left, top, right, bottom of one after another
+        ("is_validation", pa.bool_()),
+        ("part", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, eq=False)
+class BoxedFiles:
+    """A data set's content: boxed pictures in files below a folder, which are listed when they are first needed.
+
+    Pictures are `turned` as their EXIF tag says, or taken as they are stored.
+    """
+
+    rule: str
+    folder: Path
+    listed: Callable[[], Listing]
+    turned: bool = True
+
+    def digest(self) -> str:
+        """Reads all files, a few at a time."""
+        digest = self.index.digest(self.full_rule)
+        with suppress(OSError):  # it only saves time
+            remember(self.index, digest, self.full_rule)
+        return digest
+
+    def images(self) -> Images:
+        raise DatasetError(
+            f"{self.folder} holds boxed pictures of many sizes; as images of one size a folder or list of pictures is "
+            "read, folder:PATH#224x224 or list:FILE#224x224"
+        )
+
+    def pictures(self, digest: str) -> PictureFiles:
+        """The pictures, with their digest; nothing is read where what the given one stands for is remembered."""
+        index = remembered(digest, self.full_rule) if digest else None
+        if index is None:
+            digest, index = self.digest(), self.index
+        return PictureFiles(self.folder, index, digest, self.turned)
+
+    @property
+    def full_rule(self) -> str:
+        return f"{RULE} {self.rule}"
+
+    @cached_property
+    def index(self) -> Index:
+        listing = self.listed()
+        with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
+            batches = []
+            for first in range(0, len(listing.entries), TOGETHER):
+                some = listing.entries[first : first + TOGETHER]
+                batches.append(pa.RecordBatch.from_pylist(list(pool.map(self.row, some)), SCHEMA))
+        return Index(pa.Table.from_batches(batches, SCHEMA), listing.names)
+
+    def row(self, entry: Listed) -> dict[str, object]:
+        path = self.folder / entry.path
+        try:
+            encoded = path.read_bytes()
+            height, width = size_of(encoded, self.turned)
+        except OSError as error:
+            raise unreadable(path, error) from None
+        except PictureError as error:
+            raise DatasetError(f"{path} {error}") from None
+        boxes = np.array(entry.boxes, np.int32).reshape(-1, 4)
+        if entry.annotation:
+            boxes = annotation.read(self.folder / entry.annotation).boxes(height, width)
+        return {
+            "id": entry.id,
+            "path": entry.path,
+            "label": entry.label,
+            "sha256": hashlib.sha256(encoded).digest(),
+            "height": height,
+            "width": width,
+            "boxes": boxes.ravel(),
+            "is_validation": entry.is_validation,
+            "part": entry.part,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class PictureFiles:
+    """Boxed pictures that are decoded on demand."""
+
+    folder: Path
+    index: Index
+    digest: str
+    turned: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.index.names
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(self.index.table["id"].to_pylist())
+
+    @cached_property
+    def labels(self) -> Labels:
+        return np.array(self.index.table["label"], np.int64)
+
+    @property
+    def boxes(self) -> Ragged:
+        return self.index.boxes
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int32]:
+        return np.stack([np.array(self.index.table[name], np.int32) for name in ("height", "width")], axis=1)
+
+    @cached_property
+    def is_validation(self) -> NDArray[np.bool_]:
+        return np.array(self.index.table["is_validation"], np.bool_)
+
+    @cached_property
+    def given_parts(self) -> tuple[str, ...] | None:
+        parts = tuple(self.index.table["part"].to_pylist())
+        return parts if any(parts) else None
+
+    @cached_property
+    def paths(self) -> pa.Array:
+        return self.index.table["path"].combine_chunks()
+
+    @cached_property
+    def digests(self) -> pa.Array:
+        return self.index.table["sha256"].combine_chunks()
+
+    def picture(self, row: int) -> Pixels:
+        path = self.folder / self.paths[row].as_py()
+        try:
+            encoded = path.read_bytes()
+            shown = decoded(encoded, self.turned)
+        except OSError as error:
+            raise unreadable(path, error) from None
+        except PictureError as error:
+            raise DatasetError(f"{path} {error}") from None
+        if hashlib.sha256(encoded).digest() != self.digests[row].as_py():
+            raise DatasetError(f"{path} has changed since the data set was opened; begin anew")
+        return shown
+
+    def squares(self, rows: Indices, side: int) -> Pixels:
+        """The squares; where they would take more than half of the memory that can be had, mapped from a file."""
+        return square_cache.squares(self, rows, side, self.digest)
+
+
+def size_of(encoded: bytes, turned: bool) -> tuple[int, int]:
+    """Height and width of an encoded picture, which is not decoded."""
+    with opened(encoded) as picture:
+        width, height = picture.size
+        if turned and picture.getexif().get(ORIENTATION, 1) >= 5:
+            return width, height
+        return height, width
+
+
+def decoded(encoded: bytes, turned: bool) -> Pixels:
+    if turned:
+        return pixels(encoded, channels=3)
+    with opened(encoded) as picture:
+        return np.array(picture.convert("RGB"))
+
+
+def index_path(digest: str) -> Path:
+    return cache_folder() / f"{digest}.boxed.arrow"
+
+
+def remember(index: Index, digest: str, rule: str) -> None:
+    """Write the index whole or not at all, unless it is there."""
+    path = index_path(digest)
+    if path.exists() and remembered(digest, rule) is not None:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    about = {"names": json.dumps(index.names)}
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with pa.OSFile(str(aside), "wb") as file, pa.ipc.new_file(file, SCHEMA.with_metadata(about)) as writer:
+            writer.write_table(index.table.replace_schema_metadata(about))
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def remembered(digest: str, rule: str) -> Index | None:
+    """The index of the data set with this digest; None where it is not there, or not what was written."""
+    try:
+        table = pa.ipc.open_file(pa.memory_map(str(index_path(digest)))).read_all()
+        index = Index(table, tuple(json.loads(table.schema.metadata[b"names"])))
+        return index if index.digest(rule) == digest else None
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
+        return None

@@ -1,0 +1,169 @@
+"""Boxed pictures named in a table: a CSV or Parquet file with the columns path, label, left, top, right and bottom.
+
+A row is a box; a picture has as many rows as boxes, all with the same label, or one without numbers where no box is
+known. Boxes are in pixels of the picture as a person sees it (turned by its EXIF tag); right and bottom are the first
+column and row outside. Paths are relative to the file, and are the pictures' ids as they are written. Labels are text
+or whole numbers.
+
+A column `part`, if there is one, says what each picture was to a model of somebody else: trained (it was trained on),
+held out, public (others that are known, with labels), or reference (for reference models to train on).
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from tasks.datasets.boxed.picture_files import BoxedFiles, Listed, Listing
+from tasks.datasets.content import Source
+from tasks.datasets.dataset import DatasetError
+from tasks.datasets.listing import SUFFIXES, text
+
+RULE = "boxed table 1"
+SIDES = ("left", "top", "right", "bottom")
+NEEDED = ("path", "label", *SIDES)
+GivenPart = Literal["trained", "held out", "public", "reference"]
+GIVEN_PARTS = get_args(GivenPart)
+FURTHEST = 1_000_000  # pixels
+
+Box = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table; `at` says where it stands."""
+
+    at: str
+    path: str
+    label: str
+    box: Box | None
+    part: str
+
+
+def source(file: Path) -> Source:
+    """The pictures of the table; a DatasetError naming the row that is not as it should be."""
+    found = listing(file)
+    content = BoxedFiles(RULE, file.parent, lambda: found)
+    return Source(RULE, (file, *(file.parent / entry.path for entry in found.entries)), lambda: content)
+
+
+def listing(file: Path) -> Listing:
+    rows = read(file)
+    numbers = all(row.label.removeprefix("-").isdecimal() for row in rows)
+    names = sorted({row.label for row in rows}, key=(lambda label: (int(label), label)) if numbers else None)
+    labels = {name: at for at, name in enumerate(names)}
+    pictures: dict[str, list[Row]] = {}
+    for row in rows:
+        pictures.setdefault(row.path, []).append(row)
+    entries = [entry(file, path, pictures[path], labels) for path in sorted(pictures)]
+    places: dict[Path, str] = {}
+    for one in entries:
+        place = file.parent / one.path
+        if place in places:
+            raise DatasetError(f"{file} names {place} as {places[place]} and as {one.path}; write it in one way")
+        places[place] = one.path
+    return Listing(tuple(names), tuple(entries))
+
+
+def entry(file: Path, path: str, rows: list[Row], labels: dict[str, int]) -> Listed:
+    """One picture, of all its rows."""
+    first = rows[0]
+    for row in rows[1:]:
+        for name in ("label", "part"):
+            one, other = getattr(first, name), getattr(row, name)
+            if one != other:
+                raise DatasetError(f"{row.at}: {name} of {path} is {other!r}, and {one!r} at {first.at}; give one")
+        if row.box is None or first.box is None:
+            raise DatasetError(f"{row.at} names {path} again, after {first.at}; several rows must have a box each")
+    if not (file.parent / path).is_file():
+        raise DatasetError(f"{first.at} names {path}, but there is no file {file.parent / path}")
+    boxes = tuple(row.box for row in rows if row.box is not None)
+    return Listed(path, path, labels[first.label], boxes=boxes, part=first.part)
+
+
+def read(file: Path) -> list[Row]:
+    if file.suffix.lower() not in SUFFIXES:
+        raise DatasetError(f"{file} is no table of boxed pictures; it must end in {' or '.join(SUFFIXES)}")
+    rows = list(from_csv(file) if file.suffix.lower() == ".csv" else from_parquet(file))
+    if not rows:
+        raise DatasetError(f"{file} has no rows")
+    return rows
+
+
+def from_csv(file: Path) -> Iterator[Row]:
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as lines:
+            reader = csv.reader(lines, strict=True)
+            columns = [name.strip() for name in next(reader, [])]
+            check_columns(file, columns)
+            for values in reader:
+                if not values:  # an empty line
+                    continue
+                at = f"{file}, line {reader.line_num}"
+                if len(values) != len(columns):
+                    raise DatasetError(f"{at} has {len(values)} values; it must have {len(columns)}")
+                yield row_of(at, dict(zip(columns, values, strict=True)), columns)
+    except OSError as error:
+        raise DatasetError(f"{file} cannot be read: {error.strerror or error}") from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DatasetError(f"{file} is no CSV file in UTF-8: {error}") from None
+
+
+def from_parquet(file: Path) -> Iterator[Row]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        columns = pq.read_schema(file).names
+        check_columns(file, columns)
+        table = pq.read_table(file, columns=[name for name in (*NEEDED, "part") if name in columns])
+    except (OSError, pa.ArrowException) as error:
+        raise DatasetError(f"{file} cannot be read: {' '.join(str(error).split())}") from None
+    number = 0
+    for batch in table.to_batches(max_chunksize=1024):
+        for cells in batch.to_pylist():
+            yield row_of(f"{file}, row {number}", cells, columns)
+            number += 1
+
+
+def check_columns(file: Path, columns: list[str]) -> None:
+    if any(columns.count(name) != 1 for name in NEEDED) or columns.count("part") > 1:
+        have = ", ".join(columns) or "none"
+        raise DatasetError(f"{file} has the columns {have}; it must have {', '.join(NEEDED)} and, if wished, part")
+
+
+def row_of(at: str, cells: dict[str, Any], columns: list[str]) -> Row:
+    path, label = (text(at, name, cells[name]) for name in ("path", "label"))
+    for name, value in (("path", path), ("label", label)):
+        if not value:
+            raise DatasetError(f"{at} has no {name}")
+    part = text(at, "part", cells["part"]) if "part" in columns else ""
+    if "part" in columns and part not in GIVEN_PARTS:
+        raise DatasetError(f"{at}: part is {part!r}; it must be one of {', '.join(GIVEN_PARTS)}")
+    return Row(at, path, label, box_of(at, [text(at, name, cells[name]) for name in SIDES]), part)
+
+
+def box_of(at: str, words: list[str]) -> Box | None:
+    """The box; None where all four are empty."""
+    if not any(words):
+        return None
+    numbers = []
+    for name, word in zip(SIDES, words, strict=True):
+        try:
+            number = float(word)
+        except ValueError:
+            raise DatasetError(
+                f"{at}: {name} is {word!r}; it must be a whole number of pixels, or all four empty"
+            ) from None
+        if not number.is_integer() or abs(number) > FURTHEST:
+            raise DatasetError(f"{at}: {name} is {word}; it must be a whole number of pixels")
+        numbers.append(int(number))
+    left, top, right, bottom = numbers
+    if left >= right or top >= bottom:
+        raise DatasetError(
+            f"{at}: the box is {left}, {top}, {right}, {bottom}; left must be below right, top below bottom"
+        )
+    return left, top, right, bottom

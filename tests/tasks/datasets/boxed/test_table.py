@@ -1,0 +1,138 @@
+"""Boxed pictures in a table: their boxes, labels and parts as its rows say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.datasets import catalog
+from tasks.datasets.boxed.pictures import BoxedPictures
+from tasks.datasets.boxed.table import GIVEN_PARTS
+from tasks.datasets.catalog import load_boxed, pin
+from tasks.datasets.dataset import Dataset, DatasetError
+from tests.tasks.datasets.boxed.trees import jpeg, picture, saved
+
+COLUMNS = "path,label,left,top,right,bottom"
+ROWS = [
+    ("scans/2.jpg", "ill", 1, 2, 30, 40),
+    ("scans/0.jpg", "well", 0, 0, 9, 9),
+    ("scans/2.jpg", "ill", 31, 2, 33, 4),
+    ("scans/1.png", "ill", None, None, None, None),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(catalog, "_boxed", {})
+    saved(tmp_path / "scans" / "0.jpg", jpeg(picture(0)))
+    saved(tmp_path / "scans" / "1.png", jpeg(picture(1), kind="PNG"))
+    saved(tmp_path / "scans" / "2.jpg", jpeg(picture(2)))
+    return tmp_path
+
+
+def given(folder: Path, text: str) -> BoxedPictures:
+    (folder / "boxes.csv").write_text(text)
+    return load_boxed(pin(Dataset(f"boxed:{folder / 'boxes.csv'}")))
+
+
+def rows(values: Sequence[tuple[object, ...]]) -> str:
+    return "".join(",".join("" if value is None else str(value) for value in row) + "\n" for row in values)
+
+
+def test_pictures_and_boxes_are_those_of_the_rows(folder: Path) -> None:
+    pictures = given(folder, f"\ufeff{COLUMNS}\n{rows(ROWS)}")
+    assert ("scans/0.jpg", "scans/1.png", "scans/2.jpg") == pictures.ids
+    assert (("ill", "well"), [1, 0, 0]) == (pictures.names, pictures.labels.tolist())
+    assert [[[0, 0, 9, 9]], [], [[1, 2, 30, 40], [31, 2, 33, 4]]] == [boxes.tolist() for boxes in pictures.boxes]
+    assert [list(picture(number).shape[:2]) for number in range(3)] == pictures.sizes.tolist()
+    np.testing.assert_array_equal(picture(1), pictures.picture(1))
+    assert None is pictures.given_parts
+    assert not pictures.is_validation.any()
+
+
+def test_a_parquet_table_says_the_same(folder: Path) -> None:
+    names = COLUMNS.split(",")
+    columns = {name: [row[at] for row in ROWS] for at, name in enumerate(names)}
+    pq.write_table(pa.table(columns), folder / "boxes.parquet")
+    (folder / "boxes.csv").write_text(f"{COLUMNS}\n{rows(ROWS)}")
+    digests = {pin(Dataset(f"boxed:{folder / name}")).digest for name in ("boxes.csv", "boxes.parquet")}
+    assert 1 == len(digests)
+
+
+def test_parts_are_what_the_pictures_were_to_another_model(folder: Path) -> None:
+    told = [(*row, part) for row, part in zip(ROWS, ("trained", "public", "trained", "held out"), strict=True)]
+    pictures = given(folder, f"{COLUMNS},part\n{rows(told)}")
+    assert ("public", "held out", "trained") == pictures.given_parts
+    plain = given(folder, f"{COLUMNS}\n{rows(ROWS)}")
+    assert None is plain.given_parts
+
+
+def test_a_picture_is_turned_as_a_person_sees_it(folder: Path) -> None:
+    from PIL import Image
+
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    saved(folder / "scans" / "0.jpg", jpeg(picture(0), exif=exif.tobytes()))
+    pictures = given(folder, f"{COLUMNS}\n{rows(ROWS)}")
+    assert list(picture(0).shape[1::-1]) == pictures.sizes[0].tolist() == list(pictures.picture(0).shape[:2])
+
+
+def test_numbers_are_labels_in_their_order(folder: Path) -> None:
+    pictures = given(folder, f"{COLUMNS}\nscans/0.jpg,10,,,,\nscans/1.png,9,1.0,1,2,2\n")
+    assert (("9", "10"), [1, 0]) == (pictures.names, pictures.labels.tolist())
+    assert [[1, 1, 2, 2]] == pictures.boxes[1].tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", r"has the columns none; it must have path, label, left, top, right, bottom and, if wished, part"),
+        ("path,label\n", r"boxes\.csv has the columns path, label; it must have path, label, left"),
+        (f"{COLUMNS}\n", r"boxes\.csv has no rows"),
+        (f"{COLUMNS}\nscans/0.jpg,a,1,2\n", "line 2 has 4 values; it must have 6"),
+        (f"{COLUMNS}\nscans/0.jpg,,1,2,3,4\n", "line 2 has no label"),
+        (f"{COLUMNS}\nscans/9.jpg,a,1,2,3,4\n", r"line 2 names scans/9\.jpg, but there is no file "),
+        (f"{COLUMNS}\nscans/0.jpg,a,1,,3,4\n", "line 2: top is ''; it must be a whole number of pixels, or all four"),
+        (f"{COLUMNS}\nscans/0.jpg,a,1,2.5,3,4\n", r"line 2: top is 2\.5; it must be a whole number of pixels"),
+        (f"{COLUMNS}\nscans/0.jpg,a,1,2e9,3,4\n", "line 2: top is 2e9; it must be a whole number of pixels"),
+        (f"{COLUMNS}\nscans/0.jpg,a,5,2,3,4\n", "line 2: the box is 5, 2, 3, 4; left must be below right, top below b"),
+        (
+            f"{COLUMNS}\nscans/0.jpg,a,1,2,3,4\nscans/0.jpg,b,1,2,3,4\n",
+            r"line 3: label of scans/0\.jpg is 'b', and 'a'",
+        ),
+        (
+            f"{COLUMNS}\nscans/0.jpg,a,1,2,3,4\nscans/0.jpg,a,,,,\n",
+            r"line 3 names scans/0\.jpg again, after .*line 2; s",
+        ),
+        (
+            f"{COLUMNS}\nscans/0.jpg,a,,,,\n./scans/0.jpg,a,,,,\n",
+            r"as \./scans/0\.jpg and as scans/0\.jpg; write it in",
+        ),
+        (
+            f"{COLUMNS},part\nscans/0.jpg,a,1,2,3,4,test\n",
+            f"line 2: part is 'test'; it must be one of {GIVEN_PARTS[0]}",
+        ),
+        (f"{COLUMNS}\nboxes.csv,a,1,2,3,4\n", r"boxes\.csv cannot be read as a picture: cannot identify image file"),
+        (f'{COLUMNS}\n"scans', r"boxes\.csv is no CSV file in UTF-8: unexpected end of data"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(folder: Path, text: str, says: str) -> None:
+    with pytest.raises(DatasetError, match=says) as error:
+        given(folder, text)
+    assert "\n" not in str(error.value)
+
+
+def test_other_files_are_refused(folder: Path) -> None:
+    with pytest.raises(DatasetError, match=r"0\.jpg is no table of boxed pictures; it must end in \.csv or \.parquet"):
+        pin(Dataset(f"boxed:{folder / 'scans' / '0.jpg'}"))
+    with pytest.raises(DatasetError, match=r"no file .*none\.csv"):
+        pin(Dataset(f"boxed:{folder / 'none.csv'}"))
+    (folder / "bad.parquet").write_text("no")
+    with pytest.raises(DatasetError, match=r"bad\.parquet cannot be read"):
+        pin(Dataset(f"boxed:{folder / 'bad.parquet'}"))
