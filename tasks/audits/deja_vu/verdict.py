@@ -31,9 +31,9 @@ LIMITS = (
 )
 ERROR = "Of 100 pairs of models that keep nothing of single pictures, at most 2 or 3 would be called so"
 GIVEN = (
-    "The audit speaks of this encoder, of these pictures, and of what the nearest public pictures give away: an attacker "
-    "who knows more may learn more. It asks for the class of the object alone, and takes its owner's word for which "
-    "pictures it was trained on: A and B must have been drawn by chance from the same pictures."
+    "The audit speaks of this encoder, of these pictures, and of what the nearest public pictures give away: an "
+    "attacker who knows more may learn more. It asks for the class of the object alone, and takes its owner's word for "
+    "which pictures it was trained on: A and B must have been drawn by chance from the same pictures."
 )
 ERROR_OF_GIVEN = "Of 100 encoders that keep nothing of single pictures, at most 2 or 3 would be called so"
 SAYS_ALONE = 0.5  # of the objects that a background gives away to anyone: above it correlation hides memory
@@ -100,9 +100,9 @@ def evidence_of_given(config: DejaVu, rows: Rows) -> str:
         f"from {crop}, the neighbours by the given encoder{most} name {percent(shares['target', 'A'])} of objects "
         f"rightly where it was trained on the picture and {percent(shares['target', 'B'])} where it was not; those by "
         f"{whose}, on neither, name {percent(shares['reference', 'A'])} and {percent(shares['reference', 'B'])}; what "
-        f"the encoder tells more than the reference, less that of held-out pictures, the corrected deja vu score, is "
-        f"{score['estimate']:.3f} (95 % interval {score['low']:.3f} to {score['high']:.3f}, p = {score['p_value']:.2g}, "
-        f"over {score['n']:,} pictures; 0 where nothing is memorised)"
+        "the encoder tells more than the reference, less that of held-out pictures, the corrected deja vu score, is "
+        f"{score['estimate']:.3f} (95 % interval {score['low']:.3f} to {score['high']:.3f}, "
+        f"p = {score['p_value']:.2g}, over {score['n']:,} pictures; 0 where nothing is memorised)"
     )
 
 
