@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ class Inferences:
     def __len__(self) -> int:
         return len(self.correct)
 
-    @property
+    @cached_property
     def ranked(self) -> NDArray[np.intp]:
         """The pictures from the most to the least confident; equally confident ones in their order."""
         return np.argsort(-self.confidence, kind="stable")
@@ -43,13 +44,18 @@ def most_confident(n: int, percent: int) -> int:
     return max(1, percent * n // 100)
 
 
+def numbers(n: int, percents: Sequence[int]) -> NDArray[np.int64]:
+    """`most_confident` for each percentage."""
+    return np.maximum(1, np.asarray(percents, np.int64) * n // 100)
+
+
 def accuracy(of: Inferences, percents: Sequence[int] = PERCENTAGES) -> Floats:
     """acc(p) for each percentage. NaN where there are no pictures."""
     n = len(of)
     if not n:
         return np.full(len(percents), np.nan)
     right = np.cumsum(of.correct[of.ranked])
-    counts = np.array([most_confident(n, percent) for percent in percents])
+    counts = numbers(n, percents)
     return np.asarray(right[counts - 1] / counts)
 
 
@@ -58,7 +64,7 @@ def resampled(of: Inferences, copies: NDArray[np.integer], percents: Sequence[in
     order = of.ranked
     taken = np.concatenate([[0], np.cumsum(copies[order])])
     right = np.concatenate([[0], np.cumsum(copies[order] * of.correct[order])])
-    counts = np.array([most_confident(len(of), percent) for percent in percents])
+    counts = numbers(len(of), percents)
     # The copies of a picture at the cut are all right or all wrong, so between pictures the sum is linear.
     return np.asarray(np.interp(counts, taken, right) / counts)
 

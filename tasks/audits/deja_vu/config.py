@@ -57,8 +57,8 @@ class DejaVu:
     `invariance`, `variance`, `covariance` (vicreg), `temperature` (simclr), `redundancy` (barlow), `momentum` (byol,
     dino). Training takes `epochs` epochs with `batch` pictures a step, computed in `accumulate` parts, and the learning
     rate `base_learning_rate` x batch / 256 after `warmup` epochs. It is a chain of links of `link` epochs (0: one job).
-    After the epochs `recorded` (empty: the last) the labels of the crops are inferred. With `fine_tuning` the models
-    are then trained further on labels for so many epochs, after each of which they are attacked, too.
+    After the epochs `recorded`, and always after the last, the labels of the crops are inferred. With `fine_tuning` the
+    models are then trained further on labels for so many epochs, after each of which they are attacked, too.
 
     `layers` count from the backbone, 0, to the projector's output (empty: this alone); `k` are the numbers of
     neighbours that vote. The score is that of the `confident` percent most confident pictures. The first of `layers`
@@ -136,6 +136,8 @@ class DejaVu:
             raise ValueError(f"confident is {self.confident}; it must be a percentage from 1 to 100")
         if not self.k or min(self.k) < 1:
             raise ValueError(f"k is {self.k}; it must be numbers of neighbours of at least 1")
+        if self.recorded:  # what decides is after the last epoch
+            object.__setattr__(self, "recorded", tuple(sorted({*self.recorded, self.epochs})))
         object.__setattr__(self, "layers", tuple(dict.fromkeys(self.layers)))
         object.__setattr__(self, "k", tuple(dict.fromkeys(self.k)))
         if any(not 0 <= layer <= self.top for layer in self.layers):

@@ -54,25 +54,15 @@ BACKBONE = tuple(
 )
 CORNER = replace(VICREG, crop="corner")
 
-# Settings of our own, on embedded scenes.
+# Settings of our own, on embedded scenes: their objects are told by colour, so colours stay as they are.
+SCENES = Augmentation(resolution=24, flip=0.0, jitter=0.0, grey=0.0, blur=0.0, solarise=0.0)
 QUICKSTART = DejaVu(
-    data=Dataset("digits-on-photos"),
-    per_class=20,
-    public=800,
-    largest=0,
-    smallest=8,
-    backbone="small-resnet",
-    projector=(512, 512, 512),
-    augmentation=Augmentation(resolution=32, jitter=0.0, grey=0.0, blur=0.0, solarise=0.0),
-    epochs=300,
-    recorded=(0, 50, 100, 200, 300),
-    link=100,
-    batch=100,
-    base_learning_rate=1.0,
-    k=(20,),
-)
-OVERTRAINED = replace(QUICKSTART, epochs=2000, recorded=(0, 100, 300, 1000, 2000), link=500)
-SMOKE = replace(QUICKSTART, epochs=2, warmup=1, recorded=(1, 2), link=1, partings=99, resamples=100)
+    data=Dataset("digits-on-photos"), per_class=20, public=800, largest=0, smallest=12, backbone="small-resnet#16",
+    projector=(256, 256, 256), augmentation=SCENES, epochs=750, recorded=(50, 100, 250, 500, 750), link=250, batch=100,
+    optimiser="adamw", base_learning_rate=0.005, k=(30,),
+)  # fmt: skip
+OVERTRAINED = replace(QUICKSTART, epochs=2000, recorded=(100, 250, 500, 1000, 2000), link=500)
+SMOKE = replace(QUICKSTART, epochs=2, recorded=(1, 2), link=1, warmup=1, partings=99, resamples=100)
 
 PRESETS: Mapping[str, DejaVu | tuple[DejaVu, ...]] = {
     "quickstart": QUICKSTART,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.presets import criterion_cell
 from tasks.datasets.dataset import Dataset
+from tasks.self_supervised.criterion import Criterion
 
 
 class Printed(NamedTuple):
@@ -34,6 +35,13 @@ CRITERIA: Mapping[str, Printed] = {
 }
 
 
+OPEN = (
+    "measures", "recorded", "link", "accumulate", "precision", "layers", "shown", "negligible", "partings", "resamples",
+    "seed", "diffusion",
+)  # fmt: skip
+OF_CRITERIA = ("invariance", "variance", "covariance", "temperature", "redundancy", "momentum")
+
+
 def printed(cell: str) -> Printed:
     """The numbers of this criterion."""
     return CRITERIA[cell]
@@ -47,10 +55,9 @@ def repeats(config: DejaVu) -> str:
     return config.criterion if compared(config) == compared(like) else ""
 
 
-def compared(config: DejaVu) -> DejaVu:
+def compared(config: DejaVu) -> tuple[DejaVu, Criterion]:
     """The config without what the paper leaves open or what bears on no number of the table."""
     like = DejaVu()
-    free = ("measures", "recorded", "link", "accumulate", "precision", "layers", "shown", "negligible", "partings",
-            "resamples", "seed", "diffusion")  # fmt: skip
-    same = {name: getattr(like, name) for name in free}
-    return replace(config, **same, data=Dataset(config.data.name), k=config.k[:1])
+    same = {name: getattr(like, name) for name in OPEN + OF_CRITERIA}
+    common = replace(config, **same, data=Dataset(config.data.name), k=config.k[:1])
+    return common, config.criterion_settings

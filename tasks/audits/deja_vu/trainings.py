@@ -13,7 +13,7 @@ from tasks.audits.deja_vu.handed_out import handed_out
 from tasks.datasets.boxed.partition import parted
 from tasks.datasets.catalog import load_boxed
 from tasks.job import Job
-from tasks.self_supervised.fine_tuning import FineTuning, fine_tune
+from tasks.self_supervised.classifier_tuning import fine_tune, tuning
 from tasks.self_supervised.pretraining import pretrain
 from tasks.self_supervised.pretraining_config import Pretraining, up_to
 from tasks.training.chains import chain
@@ -23,11 +23,14 @@ MODELS = ("A", "B")  # each by the set that it may have been trained on
 
 @dataclass(frozen=True)
 class Snapshots:
-    """Weights of one model after some epochs (SNAPSHOTS): those of a link of its training, or of its fine-tuning."""
+    """Weights of one model after some epochs (SNAPSHOTS): those of a link of its training, or of its fine-tuning.
+
+    `before` are the epochs of training before those that the snapshots count.
+    """
 
     model: str
     job: Job
-    epochs: tuple[int, ...]
+    before: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,10 @@ def trainings(config: DejaVu) -> Trainings:
         parts.rows(part)
     if config.given.embeddings or config.given.reference_embeddings:
         check_tables(config.given, handed_out(crops_of(attack(config), pictures), pictures))
-    found = tuple(each for model, training in configs.items() for each in snapshots(config, model, training))
-    return Trainings(found, configs)
+    found = {model: tuple(snapshots(config, model, training)) for model, training in configs.items()}
+    if config.given.there:  # which is of one epoch, as its references are
+        found = {model: held[-1:] for model, held in found.items()}
+    return Trainings(tuple(each for held in found.values() for each in held), configs)
 
 
 def pair(config: DejaVu) -> dict[str, Pretraining]:
@@ -90,8 +95,7 @@ def snapshots(config: DejaVu, model: str, training: Pretraining) -> Iterator[Sna
     links = chain(pretrain, training, config.link, part=up_to)
     for job in links:
         if job.config.asked:
-            yield Snapshots(model, job, job.config.asked)
+            yield Snapshots(model, job)
     if config.fine_tuning:
-        tuning = FineTuning(training, config.fine_tuning, seeds.derive(config.seed, "fine-tuning", model))
-        epochs = tuple(config.epochs + epoch for epoch in range(1, config.fine_tuning + 1))
-        yield Snapshots(model, Job(fine_tune, tuning, (links[-1],)), epochs)
+        after = tuple(range(1, config.fine_tuning + 1))
+        yield Snapshots(model, Job(fine_tune, tuning(training, config.fine_tuning, after), (links[-1],)), config.epochs)

@@ -1,13 +1,18 @@
-"""Digits on photographs as scenes: a square piece of a photograph for each, one digit in it, the box known.
+"""Digits on photographs as scenes: a square piece of a photograph for each, one digit near a corner, the box known.
 
 Every scene has a square of a photograph of its own, and no two squares overlap, so that whatever scenes are taken for
-whatever purpose show disjoint regions. The digit, its place and its square are drawn apart from one another: the
-background says nothing about the digit, unless a correlation is asked for. Then the background of a scene tells its
-digit's class with this probability: its square is in one of ten equally large groups by its mean colour, the darkest
-first, and the group's number is the class. All classes have as many scenes, to within one, at correlations 0 and 1.
-Within a class its digits are used in turn, each as often as any other to within one.
+whatever purpose show disjoint regions. Squares are grey and brought to one brightness and contrast, which leaves their
+texture to tell them by; the digit is in the colour of its class, near one of the four corners, so that a piece of
+background is left beside it.
 
-All is computed in whole numbers, so the same bytes on every machine.
+The digit, its place and its square are drawn apart from one another: the background says nothing about the digit,
+unless a correlation is asked for. Then the background of a scene tells its digit's class with this probability: its
+square is in one of ten equally large groups by its roughness, the smoothest first, and the group's number is the class.
+All classes have as many scenes, to within one, at correlations 0 and 1. Within a class its digits are used in turn,
+each as often as any other to within one.
+
+Sums are of whole numbers, and what is done to single ones besides has one right result in IEEE arithmetic, so the bytes
+are the same on every machine.
 """
 
 from __future__ import annotations
@@ -28,8 +33,15 @@ SEED = 0
 SIDE = 32  # of a scene, in pixels
 SQUARE = 16  # of its piece of a photograph, in the photograph's pixels
 DIGIT = 16  # of its digit, which is its box, in the scene's pixels
-INK = (255, 255, 255)  # RGB
+AWAY = 2  # most rows and columns between a digit and its corner
+# Of backgrounds, where white is 1; squares without any contrast, such as the sky's, show little of their noise.
+MEAN, DEVIATION, LEAST, WHITEST = 0.35, 0.15, 0.004, 0.8
 CLASSES = 10
+# RGB of each class: ten hues a tenth of the circle apart, from red on.
+INKS = (
+    *((255, 0, 0), (255, 153, 0), (204, 255, 0), (51, 255, 0), (0, 255, 102)),
+    *((0, 255, 255), (0, 102, 255), (51, 0, 255), (204, 0, 255), (255, 0, 153)),
+)
 NAMES = tuple(str(digit) for digit in range(CLASSES))
 PHOTOGRAPHS = ("china", "flower")
 
@@ -69,9 +81,10 @@ def scenes(digits: bytes, photographs: Sequence[bytes], correlation: float = 0.0
     """
     ids, squares = cut(photographs)
     levels, labels = embedded.Digits(digits).levels()
-    chosen = drawn(squares, labels, correlation)
+    grounds = backgrounds(squares)
+    chosen = drawn(grounds, labels, correlation)
     at = places(len(squares))
-    images = rendered(squares, embedded.enlarged(levels, DIGIT)[chosen], at)
+    images = rendered(grounds, embedded.enlarged(levels, DIGIT)[chosen], labels[chosen], at)
     boxes = np.concatenate([at[:, ::-1], at[:, ::-1] + DIGIT], axis=1).astype(np.int32)
     for array in (images, boxes):
         array.setflags(write=False)
@@ -90,12 +103,31 @@ def cut(photographs: Sequence[bytes]) -> tuple[tuple[str, ...], Pixels]:
     return tuple(ids), np.concatenate(squares)
 
 
-def drawn(squares: Pixels, labels: Labels, correlation: float) -> NDArray[np.int64]:
+def backgrounds(squares: Pixels) -> Pixels:
+    """Squares (n, s, s, 3) as grey backgrounds (n, SIDE, SIDE) of equal brightness and contrast.
+
+    The mean of the channels is enlarged bilinearly between pixel centres, and brought to mean MEAN and DEVIATION by
+    (level - mean) / (deviation + LEAST); at most WHITEST.
+    """
+    weights = embedded.bilinear(SQUARE, SIDE)
+    sums = np.einsum("ir,nrc,jc->nij", weights, squares.sum(axis=3, dtype=np.int64), weights, optimize=True)
+    count = SIDE * SIDE
+    total = sums.sum(axis=(1, 2), keepdims=True)
+    # count^2 variance = count sum(x^2) - sum(x)^2, below 2^62: the terms may wrap around, their difference does not.
+    spread = np.sqrt((count * (sums * sums).sum(axis=(1, 2), keepdims=True) - total * total).astype(np.float64))
+    white = 3 * 255 * (2 * SIDE) ** 2
+    above = (count * sums - total) / (spread + LEAST * count * white)
+    levels = np.clip(above * DEVIATION + MEAN, 0, WHITEST)
+    grounds: Pixels = np.floor(levels * 255 + 0.5).astype(np.uint8)
+    return grounds
+
+
+def drawn(grounds: Pixels, labels: Labels, correlation: float) -> NDArray[np.int64]:
     """(n,): which digit each scene shows."""
-    count = len(squares)
+    count = len(grounds)
     tells = seeds.generator(SEED, "scenes", "correlated").random(count) < correlation
     free = seeds.generator(SEED, "scenes", "classes").permutation(np.arange(count) % CLASSES)
-    wanted = np.where(tells, groups(squares), free)
+    wanted = np.where(tells, groups(grounds), free)
     chosen = np.empty(count, np.int64)
     for label in range(CLASSES):
         own = seeds.generator(SEED, "scenes", "digits", label).permutation(np.flatnonzero(labels == label))
@@ -104,42 +136,36 @@ def drawn(squares: Pixels, labels: Labels, correlation: float) -> NDArray[np.int
     return chosen
 
 
-def groups(squares: Pixels) -> NDArray[np.int64]:
-    """(n,): which of ten equally large groups, to within one, a square is in by its mean colour, the darkest in 0."""
-    brightness = squares.reshape(len(squares), -1).astype(np.int64).sum(axis=1)
-    rank = np.empty(len(squares), np.int64)
-    rank[np.argsort(brightness, kind="stable")] = np.arange(len(squares))
-    return rank * CLASSES // len(squares)
+def groups(grounds: Pixels) -> NDArray[np.int64]:
+    """(n,): which of ten equally large groups, to within one, a background is in by its roughness, the smoothest in 0.
+
+    Roughness is the sum of all differences between neighbouring pixels.
+    """
+    wide = grounds.astype(np.int64)
+    rough = np.abs(np.diff(wide, axis=1)).sum(axis=(1, 2)) + np.abs(np.diff(wide, axis=2)).sum(axis=(1, 2))
+    rank = np.empty(len(grounds), np.int64)
+    rank[np.argsort(rough, kind="stable")] = np.arange(len(grounds))
+    return rank * CLASSES // len(grounds)
 
 
 def places(count: int) -> NDArray[np.int64]:
-    """(count, 2): the top and left of each scene's digit, anywhere inside the scene."""
-    return seeds.generator(SEED, "scenes", "places").integers(SIDE - DIGIT + 1, size=(count, 2))
+    """(count, 2): the top and left of each scene's digit, at most AWAY from those that a corner has."""
+    generator = seeds.generator(SEED, "scenes", "places")
+    away = generator.integers(AWAY + 1, size=(count, 2))
+    return np.where(generator.random((count, 2)) < 0.5, away, SIDE - DIGIT - away)
 
 
-def rendered(squares: Pixels, digits: Pixels, at: NDArray[np.int64]) -> Pixels:
-    """The squares (n, s, s, 3) enlarged to (n, SIDE, SIDE, 3), each with its digit (n, DIGIT, DIGIT) in ink on it.
+def rendered(grounds: Pixels, digits: Pixels, labels: Labels, at: NDArray[np.int64]) -> Pixels:
+    """The scenes (n, SIDE, SIDE, 3): backgrounds with a digit (n, DIGIT, DIGIT) each in the ink of its label.
 
     A digit's levels are the ink's opacity: level / 255.
     """
-    images = enlarged(squares, SIDE)
+    images = np.repeat(grounds[..., None], 3, axis=3)
     steps = np.arange(DIGIT)
     which = np.arange(len(images))[:, None, None]
     down, across = at[:, 0, None, None] + steps[:, None], at[:, 1, None, None] + steps
     below = images[which, down, across].astype(np.int64)
     opacity = digits[..., None].astype(np.int64)
-    inked = (below * (255 - opacity) + np.array(INK) * opacity) * 2 + 255
+    inked = (below * (255 - opacity) + np.array(INKS)[labels][:, None, None] * opacity) * 2 + 255
     images[which, down, across] = (inked // (2 * 255)).astype(np.uint8)
     return images
-
-
-def enlarged(squares: Pixels, side: int) -> Pixels:
-    """Squares (n, s, s, c) as (n, side, side, c): bilinear between pixel centres, half rounded up."""
-    weights = embedded.bilinear(squares.shape[1], side)
-    whole = (2 * side) ** 2
-    out = np.empty((len(squares), side, side, squares.shape[3]), np.uint8)
-    for first in range(0, len(squares), 256):
-        some = squares[first : first + 256].astype(np.int64)
-        sums = np.einsum("ir,nrcd,jc->nijd", weights, some, weights, optimize=True)
-        out[first : first + 256] = (2 * sums + whole) // (2 * whole)
-    return out

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from tasks.audits.deja_vu.measures import categories, crops, inferences, neighbours, references, retrieval, scores
+from tasks.audits.deja_vu.measures import (
+    categories,
+    crops,
+    inferences,
+    neighbours,
+    probe,
+    references,
+    retrieval,
+    scores,
+)
 
 # In the order of the summary: the answer's row first.
 MEASURES = (
     scores.MEASURE,
     references.MEASURE,
     categories.MEASURE,
+    probe.MEASURE,
     crops.MEASURE,
     retrieval.MEASURE,
     inferences.MEASURE,

@@ -50,13 +50,14 @@ Embed = Callable[[NDArray[np.uint8], Sequence[int]], Mapping[int, "Tensor"]]
 
 @dataclass(frozen=True)
 class AttackOf:
-    """An attack on the snapshots of one training."""
+    """An attack on the snapshots of one training; `before` are the epochs before those that they count."""
 
     attack: Attack
     pretraining: Pretraining
     model: str
     layers: tuple[int, ...]
     k: int
+    before: int = 0
 
 
 @task(version=1, name="deja_vu.neighbours", gpus=1.0)
@@ -73,7 +74,9 @@ def neighbours(config: AttackOf, inputs: Inputs) -> pa.Table:
     with hardware.exactly(place):
         for row, epoch in enumerate(epochs(inputs[0])):
             embed = encoder(config.pretraining, weights_of(inputs[0], row), place).embedded
-            tables.append(found(embed, pictures, crops, config, {"epoch": epoch, "model": config.model}))
+            tables.append(
+                found(embed, pictures, crops, config, {"epoch": config.before + epoch, "model": config.model})
+            )
     return pa.concat_tables(tables)
 
 
@@ -177,11 +180,13 @@ def sent(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
 
 def plan(config: DejaVu, trainings: Trainings) -> tuple[Job, ...]:
     """The jobs that attack the models: those given, then the snapshots in their order."""
-    layers = config.asked_layers[:1] if config.given.there else config.asked_layers
+    layers, k = config.asked_layers, max(config.k)
+    if config.given.there:
+        layers = layers[:1]
     return *given(config), *(
         Job(
             neighbours,
-            AttackOf(attack(config), trainings.configs[each.model], each.model, layers, max(config.k)),
+            AttackOf(attack(config), trainings.configs[each.model], each.model, layers, k, each.before),
             (each.job,),
         )
         for each in trainings.snapshots

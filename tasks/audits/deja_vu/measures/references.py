@@ -70,7 +70,8 @@ def references(config: Comparing, inputs: Inputs) -> pa.Table:
 
 
 def gain(found: pa.Table, config: Comparing) -> dict[str, Any]:
-    """The row of one model."""
+    """The row of one model, after its last epoch."""
+    found = found.filter(pc.field("epoch") == pc.max(found["epoch"]))
     found = found.sort_by([("set", "ascending"), ("id", "ascending")])
     labels = found["label"].to_numpy().astype(np.int64)
     classes = 1 + int(max(labels.max(), pc.max(pc.list_flatten(found["neighbour_labels"])).as_py()))

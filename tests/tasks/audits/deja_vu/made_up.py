@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 
+from tasks.audits.deja_vu.measures.inferences import INFERENCES
 from tasks.audits.deja_vu.measures.neighbours import NEIGHBOURS
 
 # By (model, set): each picture's id, its label, and the labels of its neighbours.
@@ -30,3 +32,21 @@ FEW: Made = {
     ("B", "B"): [("b1", 1, (1, 1, 1, 2)), ("b2", 0, (0, 0, 0, 0))],
     ("A", "B"): [("b1", 1, (3, 2, 2, 3)), ("b2", 0, (0, 0, 0, 1))],
 }
+
+
+def simulated(seed: int, n: int, chance: float, memory: float, epoch: int = 5) -> pa.Table:
+    """Inferences of both sets: labels are told by `chance`, and by memory of a share of a model's own pictures."""
+    rng = np.random.default_rng(seed)
+    parts = []
+    for name in "AB":
+        label = np.arange(n) % 10
+        known = rng.random(n) < memory
+        columns = {"label": label}
+        for role, own in (("target", known), ("reference", np.zeros(n, bool))):
+            right = own | (rng.random(n) < chance)
+            columns[f"{role}_label"] = np.where(right, label, (label + 1) % 10)
+            columns[f"{role}_confidence"] = rng.normal(size=n) + own
+        ids = [f"{name.lower()}{at:05}" for at in range(n)]
+        fixed = {"epoch": [epoch] * n, "layer": [3] * n, "k": [4] * n, "set": [name] * n, "id": ids}
+        parts.append(pa.table({**fixed, **columns}).select(INFERENCES.names).cast(INFERENCES))
+    return pa.concat_tables(parts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import colorsys
+import gzip
 import hashlib
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 
 from tasks.datasets import embedded
 from tasks.datasets.boxed.partition import Partition, parted
-from tasks.datasets.boxed.scenes import DIGIT, INK, SIDE, SQUARE, PicturesInMemory, enlarged, groups, rendered
+from tasks.datasets.boxed.scenes import AWAY, DIGIT, INKS, SIDE, SQUARE, PicturesInMemory, backgrounds, groups, rendered
 from tasks.datasets.catalog import load, load_boxed, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import decoded, resized
@@ -29,31 +31,46 @@ def squares() -> np.ndarray:
 
 def test_every_scene_shows_a_square_of_its_own_outside_its_box() -> None:
     pictures = given(0)
-    backgrounds = enlarged(squares(), SIDE)
-    outside = np.ones((len(backgrounds), SIDE, SIDE), bool)
+    grounds = backgrounds(squares())
+    outside = np.ones((len(grounds), SIDE, SIDE), bool)
     for row, ((left, top, right, bottom),) in enumerate(pictures.boxes):
         assert (DIGIT, DIGIT) == (right - left, bottom - top)
+        assert min(left, SIDE - right) <= AWAY >= min(top, SIDE - bottom)
         outside[row, top:bottom, left:right] = False
-    assert (pictures.images == backgrounds)[outside].all()
+    assert (pictures.images == grounds[..., None])[outside].all()
     assert list(pictures.ids) == sorted(set(pictures.ids))
     assert ("china-000-000", "flower-025-039") == (pictures.ids[0], pictures.ids[-1])
     assert [(SIDE, SIDE)] * 2080 == [tuple(size) for size in pictures.sizes.tolist()]
+    corners = {(box[0, 0] > SIDE // 4, box[0, 1] > SIDE // 4) for box in pictures.boxes}
+    assert 4 == len(corners)
 
 
-def test_a_box_holds_its_digit_in_ink() -> None:
+def test_a_box_holds_its_digit_in_the_ink_of_its_class() -> None:
     digit = np.zeros((1, DIGIT, DIGIT), np.uint8)
     digit[0, 2, 3], digit[0, 2, 4] = 255, 51
-    image = rendered(np.full((1, SQUARE, SQUARE, 3), 100, np.uint8), digit, np.array([[5, 7]]))[0]
-    assert list(INK) == image[7, 10].tolist()
-    assert [100 + (level - 100) // 5 for level in INK] == image[7, 11].tolist()
+    ground = np.full((1, SIDE, SIDE), 100, np.uint8)
+    image = rendered(ground, digit, np.array([3]), np.array([[5, 7]]))[0]
+    assert [51, 255, 0] == image[7, 10].tolist()
+    assert [90, 131, 80] == image[7, 11].tolist()  # a fifth of the way
     image[7, 10:12] = 100
     assert (100 == image).all()
 
 
-def test_enlarging_is_pillows_bilinear_filter_to_within_rounding() -> None:
-    some = squares()[::100]
-    differences = enlarged(some, SIDE).astype(int) - resized(some, SIDE, SIDE)
-    assert np.abs(differences).max() <= 1
+def test_inks_are_ten_hues_a_tenth_of_the_circle_apart() -> None:
+    hues = [[round(255 * part) for part in colorsys.hsv_to_rgb(label / 10, 1, 1)] for label in range(10)]
+    assert hues == [list(ink) for ink in INKS]
+
+
+def test_backgrounds_are_grey_squares_enlarged_to_one_brightness_and_contrast() -> None:
+    some = squares()[::90]
+    grounds = backgrounds(some)
+    for square, ground in zip(some, grounds, strict=True):
+        weights = embedded.bilinear(SQUARE, SIDE) / (2 * SIDE)
+        grey = weights @ (square.mean(axis=2) / 255) @ weights.T
+        levels = (grey - grey.mean()) / (grey.std() + 0.004) * 0.15 + 0.35
+        assert np.abs(ground - 255 * levels.clip(0, 0.8)).max() <= 0.5 + 1e-6
+    for level in (0, 128, 255):  # nothing to see, however bright
+        assert (89 == backgrounds(np.full((1, SQUARE, SQUARE, 3), level, np.uint8))).all()
 
 
 def test_all_classes_have_as_many_scenes_and_their_digits_are_used_in_turn() -> None:
@@ -66,8 +83,6 @@ def test_all_classes_have_as_many_scenes_and_their_digits_are_used_in_turn() -> 
 
 
 def load_digits() -> bytes:
-    import gzip
-
     return gzip.decompress(embedded.digits().files[0].read_bytes())
 
 
@@ -81,14 +96,16 @@ def boxed(pictures: PicturesInMemory) -> list[bytes]:
 
 @pytest.mark.parametrize(("correlation", "agreeing"), [(0.0, 0.1), (0.5, 0.55), (1.0, 1.0)])
 def test_the_background_tells_the_digit_as_often_as_the_correlation_says(correlation: float, agreeing: float) -> None:
-    told = (given(correlation).labels == groups(squares())).mean()
+    told = (given(correlation).labels == groups(backgrounds(squares()))).mean()
     # Four deviations of a share of 2,080 scenes.
     assert abs(told - agreeing) <= 4 * np.sqrt(agreeing * (1 - agreeing) / 2080)
 
 
-def test_groups_are_equally_large_and_by_brightness() -> None:
-    dark = np.arange(20, dtype=np.uint8)[:, None, None, None] * np.ones((1, 2, 2, 3), np.uint8)
-    assert [row // 2 for row in range(20)] == groups(dark).tolist()
+def test_groups_are_equally_large_and_by_roughness() -> None:
+    steps = np.zeros((20, 4, 4), np.uint8)
+    steps[:, 1, 2] = np.arange(20)
+    assert [row // 2 for row in range(20)] == groups(steps).tolist()
+    assert [0, 5] == groups(np.stack([np.full((2, 2), 200), np.eye(2) * 9]).astype(np.uint8)).tolist()
 
 
 def test_correlated_scenes_differ_in_their_digits_only() -> None:
@@ -101,7 +118,7 @@ def test_correlated_scenes_differ_in_their_digits_only() -> None:
 def test_what_is_drawn_never_changes() -> None:
     pictures = given(0)
     text = str([pictures.labels[::40].tolist(), np.concatenate(pictures.boxes)[::40].tolist()])
-    assert "f26366d90707" == hashlib.sha256(text.encode()).hexdigest()[:12]
+    assert "575d3ffd3f34" == hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def test_scenes_are_parted_with_room_for_the_null() -> None:

@@ -1,0 +1,106 @@
+"""How well a linear classifier tells labels from embeddings, of pictures that the encoder was trained on and of others.
+
+The gap between the two is the usual sign of memorization, beside which the deja vu score is shown: the paper finds that
+it says little. Meehan et al. 2023, section 4.1, "Comparison with the linear probe train-test gap", and Figure 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import seeds
+from tasks.audits.deja_vu.about import About
+from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.published import printed
+from tasks.audits.deja_vu.trainings import Trainings
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure, Tables
+from tasks.self_supervised.encoder_config import of_pretraining
+from tasks.self_supervised.linear_probe import LinearProbe, linear_probe
+from tasks.statistics import proportion
+from tasks.summaries import Row, row
+
+# One row for each model, epoch, layer and split.
+PROBE = pa.schema(
+    [
+        ("model", pa.string()),
+        ("epoch", pa.int64()),
+        ("layer", pa.int64()),  # 0: the backbone
+        ("split", pa.string()),  # train: the model's own pictures; validation
+        ("correct", pa.int64()),
+        ("n", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Probed:
+    """The model of each table, and the epochs before those that it counts."""
+
+    models: tuple[str, ...]
+    before: tuple[int, ...]
+
+
+@task(version=1, name="deja_vu.probe")
+def probe(config: Probed, inputs: Inputs) -> pa.Table:
+    """How often probes on each model's snapshots are right (PROBE)."""
+    tables = [
+        found.set_column(0, "epoch", pc.add(found["epoch"], before)).add_column(
+            0, "model", pa.repeat(pa.scalar(model), found.num_rows)
+        )
+        for model, before, found in zip(config.models, config.before, inputs, strict=True)
+    ]
+    return pa.concat_tables(tables).select(PROBE.names).cast(PROBE)
+
+
+def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
+    if "probe" not in config.measures or config.given.there:
+        return ()
+    jobs = [
+        Job(
+            linear_probe,
+            LinearProbe(
+                images=trainings.configs[each.model].images,
+                encoder=of_pretraining(trainings.configs[each.model]),
+                layers=tuple(sorted({0, config.top, *config.layers})),
+                seed=seeds.derive(config.seed, "probe", each.model),
+            ),
+            (each.job,),
+        )
+        for each in trainings.snapshots
+    ]
+    about = Probed(
+        tuple(each.model for each in trainings.snapshots), tuple(each.before for each in trainings.snapshots)
+    )
+    return Job(probe, about, tuple(jobs))
+
+
+def rows(tables: Tables, about: About) -> Iterator[Row]:
+    """Accuracies after the last epoch, of both models together, the decisive layer's first."""
+    table = tables.one(PROBE)
+    if table is None:
+        return
+    told = table.filter(pc.field("epoch") == about.epoch)
+    for layer in dict.fromkeys([about.layer, *sorted(pc.unique(told["layer"]).to_pylist())]):
+        at_layer = told.filter(pc.field("layer") == layer)
+        for split in ("train", "validation"):
+            of_split = at_layer.filter(pc.field("split") == split)
+            if of_split.num_rows:
+                correct, n = (pc.sum(of_split[name]).as_py() for name in ("correct", "n"))
+                setting: dict[str, Any] = {"epoch": about.epoch, "layer": layer, "split": split}
+                yield row("probe accuracy", setting, proportion(correct, n), "picture", published=paper(setting, about))
+
+
+def paper(setting: dict[str, Any], about: About) -> float | None:
+    """What the paper prints of ImageNet's validation pictures; None where it prints nothing."""
+    if not about.cell or setting["split"] != "validation" or setting["layer"] not in (0, about.layer):
+        return None
+    return printed(about.cell).backbone if setting["layer"] == 0 else printed(about.cell).projector
+
+
+MEASURE = Measure("probe", PROBE, plan, rows)

@@ -1,0 +1,163 @@
+"""Diffusion models of public pictures, conditioned on an encoder's backbone embedding of each: how to plan them.
+
+Such a model draws what an embedding tells of a picture. Bordes et al. 2022, "High fidelity visualization of what your
+self-supervised representation knows about"; Meehan et al. 2023, "Do SSL models have déjà vu?", section 5 and appendix
+A.2.4, train one for each encoder. Planning a training imports no torch; computing one does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.diffusion.diffusion_config import Diffusion
+from tasks.job import Inputs, task
+from tasks.schemas import MODEL
+from tasks.self_supervised.encoder_config import EncoderConfig
+from tasks.self_supervised.snapshots import row as snapshot_row
+from tasks.self_supervised.snapshots import weights_of
+
+if TYPE_CHECKING:
+    from tasks.datasets.boxed.pictures import BoxedPictures
+    from tasks.diffusion.diffusion_training import Scale, TrainedDiffusion
+    from tasks.self_supervised.encoder import Encoder
+
+EMBEDDED_AT_ONCE = 4096  # pictures at the encoder's resolution in memory
+
+# One row: a trained diffusion model and how it got there; none of a link that another one follows.
+DIFFUSION = pa.schema(
+    [
+        ("epochs", pa.int64()),
+        ("train_loss", pa.list_(pa.float64())),  # of each epoch, the mean squared error of the noise
+        ("validation_loss", pa.list_(pa.float64())),  # of the moving averages, on pictures held out
+        ("mean", pa.large_binary()),  # of each number of the embeddings: little-endian float32
+        ("deviation", pa.large_binary()),
+        MODEL.field("weights"),  # moving averages
+    ]
+)
+
+
+@dataclass(frozen=True)
+class EmbeddingDiffusion:
+    """A diffusion model of these pictures, conditioned on what the encoder's backbone makes of them.
+
+    Both see a picture as in evaluation, each at its own resolution. A link of a chain whose model is not `kept` leaves
+    its state alone.
+    """
+
+    images: TrainingImages
+    encoder: EncoderConfig
+    diffusion: Diffusion = field(default_factory=Diffusion)
+    kept: bool = True
+
+    @property
+    def epochs(self) -> int:
+        return self.diffusion.epochs
+
+
+def up_to(config: EmbeddingDiffusion, before: int, end: int) -> EmbeddingDiffusion:  # noqa: ARG001
+    """The link of a chain up to epoch `end`; only the last one's model is kept.
+
+    The part of `tasks.training.chains.chain`.
+    """
+    return replace(config, diffusion=replace(config.diffusion, epochs=end), kept=end == config.epochs)
+
+
+@task(version=1, name="diffusion.train", gpus=1.0, trains=1)
+def train_diffusion(config: EmbeddingDiffusion, inputs: Inputs) -> pa.Table:
+    """The diffusion model (DIFFUSION) of the encoder in the last row of one table of SNAPSHOTS.
+
+    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.checkpoints`).
+    """
+    from tasks import hardware
+    from tasks.datasets.boxed.evaluation import evaluated
+    from tasks.datasets.boxed.partition import parted
+    from tasks.datasets.catalog import load_boxed
+    from tasks.diffusion.diffusion_training import trained
+    from tasks.self_supervised.encoder import encoder
+
+    (snapshots,) = inputs
+    pictures = load_boxed(config.images.data, config.images.correlation)
+    rows = parted(pictures, config.images.partition).rows(config.images.part)
+    weights = last_weights(snapshots)
+    vectors = embedded(encoder(config.encoder, weights, hardware.device()), pictures, rows, config.encoder.resolution)
+    shown = evaluated(pictures, rows, config.diffusion.resolution)
+    # A state is of one encoder: of other weights, vectors are others.
+    of = f"{config.images} seen by {config.encoder} {digest(weights)}"
+    return diffusion_table(trained(config.diffusion, shown, vectors, of), config.kept)
+
+
+def last_weights(snapshots: pa.Table) -> dict[str, NDArray[np.float32]]:
+    """The weights in the last row of SNAPSHOTS; ValueError where there is none."""
+    if not len(snapshots):
+        raise ValueError("a table of snapshots is empty; the training must keep its weights after its last epoch")
+    return weights_of(snapshots, len(snapshots) - 1)
+
+
+def digest(weights: dict[str, NDArray[np.float32]]) -> str:
+    """SHA-256 of weights by name."""
+    content = hashlib.sha256()
+    for cell in snapshot_row(0, None, weights)["weights"]:
+        content.update(repr((cell["name"], cell["shape"])).encode() + cell["values"])
+    return content.hexdigest()
+
+
+def embedded(model: Encoder, pictures: BoxedPictures, rows: NDArray[np.int64], resolution: int) -> NDArray[np.float32]:
+    """The backbone's embeddings of these pictures as in evaluation, (rows, features)."""
+    from tasks.datasets.boxed.evaluation import evaluated
+
+    found = []
+    for start in range(0, len(rows), EMBEDDED_AT_ONCE):
+        shown = evaluated(pictures, rows[start : start + EMBEDDED_AT_ONCE], resolution)
+        found.append(model.embedded(shown, [0])[0].numpy())
+    return np.concatenate(found)
+
+
+# The table
+
+
+def diffusion_table(model: TrainedDiffusion, kept: bool = True) -> pa.Table:
+    """A trained model as DIFFUSION; no row unless it is kept."""
+    values: dict[str, Any] = {
+        "epochs": len(model.history),
+        "train_loss": [epoch.train_loss for epoch in model.history],
+        "validation_loss": [epoch.validation_loss for epoch in model.history],
+        "mean": packed(model.scale.mean),
+        "deviation": packed(model.scale.deviation),
+        "weights": snapshot_row(0, None, model.weights)["weights"],
+    }
+    return pa.Table.from_pylist([values] if kept else [], DIFFUSION)
+
+
+def model_of(table: pa.Table) -> tuple[dict[str, NDArray[np.float32]], Scale]:
+    """The weights of a DIFFUSION table's model, and the scale of its vectors; ValueError where it holds none."""
+    from tasks.diffusion.diffusion_training import Scale
+
+    if not len(table):
+        raise ValueError("a table of a diffusion model is empty; the last link of its training holds the model")
+    mean, deviation = (np.frombuffer(table[name][0].as_py(), "<f4") for name in ("mean", "deviation"))
+    return weights_of(table, 0), Scale(mean, deviation)
+
+
+def packed(values: NDArray[np.float32]) -> bytes:
+    return np.ascontiguousarray(values, "<f4").tobytes()
+
+
+def draw(
+    config: Diffusion, table: pa.Table, vectors: NDArray[np.float32], names: Sequence[str], steps: int, seed: int
+) -> NDArray[np.uint8]:
+    """A picture for each embedding (n, features), (n, side, side, 3), by the model in a DIFFUSION table.
+
+    `names` name the noise that each begins as, `steps` are DDIM's: see `tasks.diffusion.sampling.drawn`.
+    """
+    from tasks.diffusion.sampling import drawn
+
+    weights, scale = model_of(table)
+    return drawn(config, weights, scale.of_unit(vectors), names, steps, seed)

@@ -1,0 +1,109 @@
+"""A classifier of pictures by their pixels, trained apart from every model under audit: it says what a drawing shows.
+
+It is the house's own supervised training (`tasks.training.trainer`) on public pictures as evaluation shows them, at the
+resolution of the drawings. Planning a training imports no torch; computing one does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks import seeds
+from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.job import Inputs, task
+from tasks.models import catalog
+from tasks.models.catalog import Network
+from tasks.ranges import above_zero, at_least
+from tasks.schemas import MODEL
+from tasks.training.chains import Linked, train_linked
+from tasks.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from tasks.datasets.images import Images
+
+# A MODEL with the share of pictures held out from it whose label it says, and their number.
+PIXEL_CLASSIFIER = pa.schema([*MODEL, ("held_out_accuracy", pa.float64()), ("held_out", pa.int64())])
+HELD_OUT = 0.1  # of the pictures
+
+
+@dataclass(frozen=True)
+class PixelTraining:
+    """One classifier of these pictures, with the weights of its best epoch on the tenth of them that is held out.
+
+    With `augmentation`, training sees pictures mirrored, moved and with other contrast: not for letters and digits.
+    """
+
+    images: TrainingImages
+    resolution: int = 128
+    network: Network = Network("resnet18")
+    augmentation: bool = True
+    epochs: int = 30
+    batch: int = 128
+    learning_rate: float = 1e-3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        catalog.check(str(self.network))
+        at_least(self, {"resolution": 8, "seed": 0})
+        above_zero(self, "learning_rate")
+        _ = self.recipe  # its ranges are checked on construction
+
+    @property
+    def recipe(self) -> Recipe:
+        """How it is trained: Adam, and the best epoch of all."""
+        return Recipe(self.epochs, self.batch, self.learning_rate, patience=self.epochs)
+
+
+@task(version=1, name="diffusion.classify_pixels", gpus=1.0, trains=1)
+def train_pixel_classifier(config: PixelTraining, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+    """The trained classifier (PIXEL_CLASSIFIER), one row."""
+    from tasks.datasets.boxed.evaluation import evaluated
+    from tasks.datasets.boxed.partition import parted
+    from tasks.datasets.catalog import load_boxed
+
+    pictures = load_boxed(config.images.data, config.images.correlation)
+    rows = parted(pictures, config.images.partition).rows(config.images.part)
+    shown = evaluated(pictures, rows, config.resolution)
+    return trained(config, shown, pictures.labels[rows], len(pictures.names))
+
+
+def trained(config: PixelTraining, pixels: NDArray[np.uint8], labels: NDArray[np.int64], classes: int) -> pa.Table:
+    """The classifier (PIXEL_CLASSIFIER) of these pictures (n, side, side, 3), labels (n,) in [0, classes).
+
+    TrainingError where a loss is not finite; ValueError for fewer than ten pictures.
+    """
+    from tasks.datasets.images import Images
+    from tasks.models.networks import Architecture
+    from tasks.training.classifier import model_row
+    from tasks.training.cross_entropy import CrossEntropy
+    from tasks.training.members import Member, Spec
+
+    if len(pixels) < 10:
+        raise ValueError(f"there are {len(pixels)} pictures; a classifier needs ten, of which one is held out")
+    order = seeds.generator(config.seed, "held out").permutation(len(pixels))
+    held = np.sort(order[: int(HELD_OUT * len(pixels))])
+    learnt = np.sort(order[len(held) :])
+    images: Images = Images(pixels[learnt], labels[learnt], pixels[held], labels[held], classes)
+    network = Architecture(str(config.network), images.shape, classes)
+    spec = Spec(CrossEntropy(network, config.augmentation), config.recipe, images)
+    linked = Linked(f"pixel classifier 1: {replace(config, epochs=1)}", config.epochs)
+    ((_, outcome),) = train_linked(spec, {0: Member(config.seed, np.arange(len(learnt)))}, {0: linked})
+    if isinstance(outcome, Exception):
+        raise outcome
+    accuracy = outcome.history[outcome.best_epoch - 1].validation_accuracy
+    row = model_row(config.seed, network, outcome) | {"held_out_accuracy": accuracy, "held_out": len(held)}
+    return pa.Table.from_pylist([row], PIXEL_CLASSIFIER)
+
+
+def classified(table: pa.Table, pixels: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """The label that a PIXEL_CLASSIFIER says of each picture (n, side, side, 3): (n,)."""
+    from tasks.models.inference import logits
+    from tasks.models.weights import architecture_of, weights_of
+
+    found: NDArray[np.int64] = logits(architecture_of(table), [weights_of(table)], pixels)[0].argmax(1)
+    return found

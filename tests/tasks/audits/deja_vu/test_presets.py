@@ -1,0 +1,107 @@
+"""Every preset plans what it says, at full size and at tiny scale, with as many trainings as the paper's figure has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.planning.plan import Plan
+from orchestrator.spec.resolve import Cell, pinned
+from tasks.audits.deja_vu import AUDIT, PRESETS, DejaVu
+from tasks.audits.deja_vu.presets import CHECKPOINTS, QUICKSTART, K
+from tasks.job import Roots, marks
+
+HERE = ("quickstart", "null", "overtrained", "correlated", "smoke")
+TABLES = {"scores", "categories", "probe", "crops", "retrieval", "inferences", "neighbours", "summary"}
+
+
+def planned(configs: Sequence[DejaVu]) -> list[Roots]:
+    return [AUDIT.plan(cell.config) for cell in pinned([Cell("deja_vu", config) for config in configs], {})]
+
+
+def calls(roots: Sequence[Roots]) -> Counter[str]:
+    """Jobs of each task in all of these plans, equal ones once."""
+    whole = Plan.union(Plan.below(each) for each in roots)
+    return Counter(marks(job.function).name for job in whole.jobs.values())
+
+
+@pytest.mark.parametrize(
+    ("preset", "pairs"),
+    [
+        ("figure3", 2),  # VICReg, supervised
+        ("epochs", 6),  # a training for each criterion, with six checkpoints
+        ("sizes", 5),
+        ("loss", 6 + 10),  # invariances, temperatures
+        ("layers", 1),
+        ("backbone", 2 * 5),  # by epochs and by sizes, of which 300 per class is in both
+        ("architectures", 4 + 4),
+        ("k", 1),
+        ("finetune", 1),
+        ("retrieval", 2),
+        ("corner", 5),
+        ("reconstruction", 1),
+    ],
+)
+def test_the_papers_figures_have_as_many_pairs_of_trainings(preset: str, pairs: int) -> None:
+    found = {replace(cell.pretraining(part), recorded=()) for cell in AUDIT.cells(preset) for part in ("A", "B")}
+    assert 2 * pairs == len(found)
+
+
+def test_all_figures_of_the_paper_share_their_trainings() -> None:
+    cells = [cell for preset in PRESETS if preset not in HERE for cell in AUDIT.cells(preset)]
+    found = {replace(cell.pretraining(part), recorded=()) for cell in cells for part in ("A", "B")}
+    # Six criteria; VICReg and SimCLR at four more sizes; 16 losses of which two are such a size; seven more backbones.
+    assert 2 * (6 + 2 * 4 + 14 + 7) == len(found)
+
+
+def test_the_papers_settings_are_those_of_its_appendix() -> None:
+    for cell in AUDIT.cells("epochs"):
+        assert (1000, 1024, "lars", 10, 1e-6) == (
+            cell.epochs,
+            cell.batch,
+            cell.optimiser,
+            cell.warmup,
+            cell.weight_decay,
+        )
+        assert (CHECKPOINTS, (100,), 20, 500_000, 300) == (
+            cell.recorded, cell.k, cell.confident, cell.public, cell.per_class,
+        )  # fmt: skip
+        simclr = cell.criterion == "simclr"
+        assert ((2048, 256), 0.3) == (cell.projector, cell.base_learning_rate) or not simclr
+        assert ((8192, 8192, 8192), 0.2) == (cell.projector, cell.base_learning_rate) or simclr
+    assert {"resnet101"} == {cell.backbone for preset in ("epochs", "sizes", "loss") for cell in AUDIT.cells(preset)}
+    assert {100} == {cell.per_class for cell in AUDIT.cells("loss")}
+    assert K == AUDIT.cells("k")[0].k
+
+
+def test_every_snapshot_is_attacked_and_links_without_one_are_not() -> None:
+    found = calls(planned(AUDIT.cells("quickstart")))
+    # 750 epochs in links of 250: snapshots at 50, 100 and 250 in the first, 500 and 750 in the others.
+    assert (6, 6) == (found["self_supervised.pretrain"], found["deja_vu.neighbours"])
+    found = calls(planned([replace(QUICKSTART, recorded=())]))
+    assert (6, 2) == (found["self_supervised.pretrain"], found["deja_vu.neighbours"])
+
+
+def test_the_null_trains_on_other_pictures_and_attacks_the_same() -> None:
+    both = calls(planned([*AUDIT.cells("quickstart"), *AUDIT.cells("null")]))
+    assert 2 * 6 == both["self_supervised.pretrain"]
+    assert 1 == both["deja_vu.crops"]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_has_its_tables_at_tiny_scale(preset: str) -> None:
+    configs = AUDIT.cells(preset)
+    tiny = [AUDIT.tiny(config) for config in configs]
+    for config, roots in zip(configs, planned(tiny), strict=True):
+        more = {"reconstruction", "drawn", "diffusion"} & set(roots) if "reconstruction" in config.measures else set()
+        assert TABLES | more == set(roots)
+    assert [len(config.recorded) for config in configs] >= [len(config.recorded) for config in tiny]
+
+
+@pytest.mark.parametrize("preset", HERE)
+def test_presets_on_embedded_data_plan_at_full_size(preset: str) -> None:
+    (roots,) = planned(AUDIT.cells(preset))
+    assert set(roots) == TABLES
