@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tasks import seeds
-from tasks.audits.deja_vu.attack import SETS, attack, crops_of
+from tasks.audits.deja_vu.attack import SETS, attack, check, crops_of
 from tasks.audits.deja_vu.config import PARTS, DejaVu
 from tasks.audits.deja_vu.given_encoder import check_tables
 from tasks.audits.deja_vu.handed_out import handed_out
@@ -55,6 +55,7 @@ def trainings(config: DejaVu) -> Trainings:
     configs = references(config) if config.given.there else pair(config)
     for part in (*SETS, *(training.images.part for training in configs.values()), "X"):
         parts.rows(part)
+    check(attack(config), pictures, parts)
     if config.given.embeddings or config.given.reference_embeddings:
         check_tables(config.given, handed_out(crops_of(attack(config), pictures), pictures))
     found = {model: tuple(snapshots(config, model, training)) for model, training in configs.items()}
