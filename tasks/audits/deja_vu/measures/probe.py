@@ -59,7 +59,7 @@ def probe(config: Probed, inputs: Inputs) -> pa.Table:
 
 
 def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
-    if "probe" not in config.measures:
+    if "probe" not in config.measures or config.given.there:
         return ()
     jobs = [
         Job(
