@@ -150,7 +150,8 @@ class Lines:
         self.chance = chance
         self.run, self.key = run, key
         found = {
-            name: audits.find(name).audit for name in ("toys", "unique_feature", "forgetting", "density", "relational")
+            name: audits.find(name).audit
+            for name in ("toys", "unique_feature", "forgetting", "density", "relational", "deja_vu")
         }
         self.fields = {name: list(_paths(audit.config)) for name, audit in found.items()}
         self.presets = {name: list(audit.presets) for name, audit in found.items()}

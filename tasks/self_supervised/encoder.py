@@ -11,12 +11,12 @@ from torch import Tensor
 
 from tasks import hardware
 from tasks.self_supervised.encoder_config import EncoderConfig, of_pretraining
-from tasks.self_supervised.networks import Network, begun, tensors
+from tasks.self_supervised.networks import Network, tensors, unset
 from tasks.self_supervised.pretraining_config import Pretraining
 from tasks.self_supervised.snapshots import Weights
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's red, green and blue, from 0 to 1
-PIXELS = {"cpu": 128 * 32 * 32, "cuda": 256 * 224 * 224}  # embedded at once
+PIXELS = {"cpu": 32 * 32 * 32, "cuda": 256 * 224 * 224}  # embedded at once
 CLASSIFIER = "classifier.2.weight"
 
 
@@ -24,9 +24,7 @@ class Encoder:
     """An encoder in evaluation mode: batch norm takes the means and variances of training."""
 
     def __init__(self, network: Network, place: torch.device) -> None:
-        self.network, self.place = network.to(place).eval(), place
-        if place.type == "cuda":
-            self.network.to(memory_format=torch.channels_last)
+        self.network, self.place = network.to(place).to(memory_format=torch.channels_last).eval(), place
 
     @property
     def depth(self) -> int:
@@ -55,7 +53,7 @@ class Encoder:
         return {layer: torch.cat(kept).clone() for layer, kept in parts.items()}
 
     def _layers(self, images: NDArray[np.uint8]) -> list[Tensor]:
-        pixels = torch.from_numpy(images).to(self.place).permute(0, 3, 1, 2)
+        pixels = torch.from_numpy(images).to(self.place).permute(0, 3, 1, 2)  # already by channels last
         return self.network.layers(normalised(pixels.float() / 255))
 
 
@@ -76,7 +74,7 @@ def encoder(config: Pretraining | EncoderConfig, weights: Weights, place: torch.
     """The encoder with these weights, as a snapshot has them; ValueError, in one line, where they are another's."""
     built = of_pretraining(config) if isinstance(config, Pretraining) else config
     classes = len(weights[CLASSIFIER]) if CLASSIFIER in weights else 0
-    network = begun(built, classes, 0)
+    network = unset(built, classes)
     load(network, weights, f"{built.backbone} with a projector of {built.projector}")
     return Encoder(network, place)
 

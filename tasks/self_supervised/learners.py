@@ -206,6 +206,36 @@ class Classifying:
         return {}
 
 
+class Tuning:
+    """Classes by a linear layer on the backbone, which is trained with it; the projector is left as it is."""
+
+    views, coupled = 1, False
+
+    def __init__(self, network: Network, classes: int, seed: int) -> None:
+        features = network.features
+        with drawn_from(seed, "linear layer", place=torch.device("cpu")):
+            layer = nn.Linear(features, classes)
+        network.projector.requires_grad_(False)
+        self.trained = nn.ModuleDict({"encoder": network, "layer": layer})
+        self.network = network
+
+    def embedded(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.trained["layer"](self.network.backbone(images))
+        return logits.float()[None]
+
+    def targets(self, images: Tensor) -> Pair | None:  # noqa: ARG002
+        return None
+
+    def loss(self, embeddings: Tensor, targets: Pair | None, labels: Tensor, moment: Moment) -> Tensor:  # noqa: ARG002
+        return functional.cross_entropy(embeddings[0], labels)
+
+    def stepped(self, moment: Moment) -> None:
+        """Nothing follows."""
+
+    def beside(self) -> Mapping[str, Tensor]:
+        return {}
+
+
 def paired(embeddings: Tensor) -> Tensor:
     """(2 n, d) as (2, n, d), in float32."""
     return embeddings.float().view(2, -1, embeddings.shape[1])

@@ -23,8 +23,8 @@ class Network(nn.Module):
 
     def __init__(self, config: EncoderConfig, classes: int = 0) -> None:
         super().__init__()
-        self.backbone, features = backbone(config.backbone, config.resolution)
-        self.projector = perceptron(features, config.projector)
+        self.backbone, self.features = backbone(config.backbone, config.resolution)
+        self.projector = perceptron(self.features, config.projector)
         self.classifier: nn.Module | None = None
         if classes:
             width = config.projector[-1]
@@ -90,6 +90,13 @@ def begun(config: EncoderConfig, classes: int, seed: int) -> Network:
     """The network with its initial weights, which are a function of the seed; on the CPU."""
     with drawn_from(seed, "initial weights", place=torch.device("cpu")):
         return Network(config, classes)
+
+
+def unset(config: EncoderConfig, classes: int) -> Network:
+    """The network with weights that mean nothing until others are loaded, which a large one takes seconds to draw."""
+    with torch.device("meta"):
+        network = Network(config, classes)
+    return network.to_empty(device="cpu")
 
 
 def tensors(module: nn.Module) -> dict[str, Tensor]:

@@ -35,9 +35,7 @@ class Training:
         if len(images) < 2:
             raise ValueError(f"the part {config.images.part} has {len(images)} pictures; batch norm needs at least two")
         self.config, self.learner, self.images, self.place = config, learner, images, place
-        self.trained = learner.trained.to(place)
-        if place.type == "cuda":
-            self.trained.to(memory_format=torch.channels_last)
+        self.trained = learner.trained.to(place).to(memory_format=torch.channels_last)
         named = {name: weight for name, weight in self.trained.named_parameters() if weight.requires_grad}
         self.names, self.parameters = list(named), list(named.values())
         self.optimiser = optimiser(config.optimiser, list(self.parameters), config.weight_decay)
@@ -48,7 +46,7 @@ class Training:
         self.sizes = torch.from_numpy(np.array(images.sizes))
         self.steps = 0
 
-    def run(self, index: int) -> pa.Table:
+    def run(self, index: int = 0) -> pa.Table:
         """Train all epochs, from the state given to the job of this index on; the rows are SNAPSHOTS."""
         config, named = self.config, identity(self.config)
         state = training_states.nearest(index, named, latest(config), self._shapes())
@@ -154,10 +152,10 @@ class Training:
     def _images(self, squares: Tensor, sizes: Tensor, drawn: Tensor) -> Tensor:
         """The views of pictures, (views n, 3, r, r), one view after another."""
         config = self.config.augmentation
-        seen = torch.cat(
-            [views.view(config, squares, views.drawing(config, numbers, sizes, at)) for at, numbers in enumerate(drawn)]
-        )
-        return seen.contiguous(memory_format=torch.channels_last) if self.place.type == "cuda" else seen
+        seen = [
+            views.view(config, squares, views.drawing(config, numbers, sizes, at)) for at, numbers in enumerate(drawn)
+        ]
+        return torch.cat(seen).contiguous(memory_format=torch.channels_last)
 
     def _precision(self) -> torch.autocast:
         return torch.autocast(self.place.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
@@ -173,7 +171,7 @@ class Training:
         return {name: tuple(tensor.shape) for name, tensor in self._arrays().items()}
 
     def _state(self, losses: list[float]) -> TrainingState:
-        arrays = {name: tensor.detach().cpu().numpy() for name, tensor in self._arrays().items()}
+        arrays = {name: np.ascontiguousarray(tensor.detach().cpu().numpy()) for name, tensor in self._arrays().items()}
         return TrainingState(tuple(losses), self.steps, arrays)
 
     def _continue_from(self, state: TrainingState) -> None:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.datasets.boxed.crops import CropName, windows
-from tasks.datasets.boxed.partition import Partition, PartName, parted
-from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.boxed.partition import Partition, PartName, Parts, parted
+from tasks.datasets.dataset import Dataset
 
 if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures, Boxes
@@ -57,7 +57,7 @@ class Crops:
     sets: NDArray[np.str_]
     windows: Boxes
     public: NDArray[np.int64]
-    attacked: Mapping[str, NDArray[np.int64]]
+    attacked: Mapping[PartName, NDArray[np.int64]]
     resolution: int
 
     def cropped(self, pictures: BoxedPictures) -> Iterator[NDArray[np.uint8]]:
@@ -77,17 +77,14 @@ class Crops:
 
 
 def crops_of(attack: Attack, pictures: BoxedPictures) -> Crops:
-    """The crops of both sets. DatasetError where a set has none."""
+    """The crops of both sets. ValueError where a set has none."""
     parts = parted(pictures, attack.partition)
     attacked = {name: parts.attacked(name) for name in SETS}
     rows, sets, rectangles = [], [], []
     for name, chosen in attacked.items():
         found, there = windows(pictures, chosen, attack.crop, attack.smallest)
         if not there.any():
-            raise DatasetError(
-                f"none of the {len(chosen)} pictures of {name} has a crop ({attack.crop}) of at least "
-                f"{attack.smallest} pixels; lower smallest, or choose another crop"
-            )
+            raise without_crops(attack, name, len(chosen))
         rows.append(chosen[there])
         sets.append(np.full(int(there.sum()), name))
         rectangles.append(found[there])
@@ -98,4 +95,20 @@ def crops_of(attack: Attack, pictures: BoxedPictures) -> Crops:
         parts.rows("X"),
         attacked,
         attack.resolution,
+    )
+
+
+def check(attack: Attack, pictures: BoxedPictures, parts: Parts) -> None:
+    """ValueError where no picture of a set has a crop; a few are tried at a time, as one is enough."""
+    for name in SETS:
+        rows = parts.attacked(name)
+        tried = (rows[start : start + PICTURES] for start in range(0, len(rows), PICTURES))
+        if not any(windows(pictures, some, attack.crop, attack.smallest)[1].any() for some in tried):
+            raise without_crops(attack, name, len(rows))
+
+
+def without_crops(attack: Attack, name: str, pictures: int) -> ValueError:
+    return ValueError(
+        f"smallest is {attack.smallest}; none of the {pictures} pictures of {name} has a crop ({attack.crop}) whose "
+        "shorter side has so many pixels; lower it, or choose another crop"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tasks.audits.deja_vu.attack import SETS
+from tasks.audits.deja_vu.attack import SETS, attack, check
 from tasks.audits.deja_vu.config import PARTS, DejaVu
 from tasks.datasets.boxed.partition import parted
 from tasks.datasets.catalog import load_boxed
@@ -47,9 +47,11 @@ class Trainings:
 
 def trainings(config: DejaVu) -> Trainings:
     """What is trained; ValueError, before anything is, where the data cannot be parted so."""
-    parts = parted(load_boxed(config.data, config.correlation), config.partition)
+    pictures = load_boxed(config.data, config.correlation)
+    parts = parted(pictures, config.partition)
     for part in (*SETS, *PARTS[config.trained], "X"):
         parts.rows(part)
+    check(attack(config), pictures, parts)
     configs = {model: config.pretraining(part) for model, part in zip(MODELS, PARTS[config.trained], strict=True)}
     found = tuple(each for model in MODELS for each in snapshots(config, model, configs[model]))
     return Trainings(found, configs)

@@ -20,6 +20,8 @@ from tasks.datasets.boxed.pictures import NO_BOXES, Boxes
 from tasks.datasets.dataset import DatasetError
 
 LARGEST = 1 << 20  # bytes; the files have less than 2 KiB
+DEEPEST = 16  # elements inside one another; the files have four
+FURTHEST = 1_000_000  # pixels
 OBJECT = ("annotation", "object")
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 
@@ -48,7 +50,7 @@ class Annotation:
         first, last = corners.min(axis=1), corners.max(axis=1) + 1  # whichever corner is given first
         scale = np.array([width / wide, height / tall])
         edges = [np.floor(first * scale + 1e-9), np.ceil(last * scale - 1e-9)]
-        boxes: Boxes = np.concatenate(edges, axis=1).astype(np.int32)
+        boxes: Boxes = np.concatenate(edges, axis=1).clip(-FURTHEST, FURTHEST).astype(np.int32)
         return boxes
 
 
@@ -91,6 +93,8 @@ class Reader:
         raise Refused("it declares a document type")
 
     def begin(self, name: str, _: dict[str, str]) -> None:
+        if len(self.path) == DEEPEST:
+            raise Refused(f"it has more than {DEEPEST} elements inside one another")
         self.path.append(name)
         self.words = []
         if tuple(self.path) == OBJECT:
@@ -125,7 +129,7 @@ def number_of(found: dict[str, str], side: str, where: str) -> float:
         raise Refused(f"its {where} has no {side}") from None
     except ValueError:
         raise Refused(f"{side} of its {where} is {found[side]!r:.40}; it must be a number") from None
-    if not abs(number) < 1e6:
+    if not abs(number) < FURTHEST:
         raise Refused(f"{side} of its {where} is {found[side]!r:.40}; it must be pixels of a picture")
     return number
 

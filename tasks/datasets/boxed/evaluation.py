@@ -6,17 +6,13 @@ square in the centre is cut out: torchvision's Resize and CenterCrop on pictures
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 
+from tasks.datasets.boxed.decoding import in_threads
 from tasks.datasets.boxed.pictures import BoxedPictures, Boxes
-from tasks.datasets.labelled import THREADS
 from tasks.datasets.picture_rows import Indices, Pixels
 
 RATIO = (256, 224)
-TOGETHER = 1024  # pictures given to the threads at a time
 
 
 def evaluated(pictures: BoxedPictures, rows: Indices, resolution: int, windows: Boxes | None = None) -> Pixels:
@@ -38,9 +34,8 @@ def evaluated(pictures: BoxedPictures, rows: Indices, resolution: int, windows: 
             picture = picture[top:bottom, left:right]
         out[at] = centre(picture, resolution)
 
-    with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
-        for first in range(0, len(rows), TOGETHER):
-            list(pool.map(show, range(first, min(first + TOGETHER, len(rows)))))  # raises what a thread has raised
+    for _ in in_threads(show, range(len(rows))):
+        pass
     return out
 
 

@@ -135,6 +135,7 @@ def parted(pictures: BoxedPictures, partition: Partition) -> Parts:
     if any(len(of[at]) < partition.per_class for of in sets for at in (2, 3)):
         most = min(len(of.boxed) + len(of.unboxed) for of in kept) // 4
         for name in TRAINED[2:]:
+            del there[name]
             missing[name] = (
                 f"there are too few pictures for {name} of {partition.per_class} per class beside A, B and X; take "
                 f"fewer per class (with this X about {most}) or fewer in X (public)"

@@ -11,10 +11,10 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import overload
 
@@ -23,17 +23,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.datasets.boxed import annotation, square_cache
+from tasks.datasets.boxed.decoding import in_threads
 from tasks.datasets.boxed.pictures import Boxes
 from tasks.datasets.content import digest_of
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Images, Labels, Pixels
-from tasks.datasets.labelled import THREADS, unreadable
+from tasks.datasets.labelled import unreadable
 from tasks.datasets.picture_cache import cache_folder
 from tasks.datasets.picture_rows import Indices
 from tasks.datasets.pictures import PictureError, opened, pixels
 
 RULE = "boxed pictures 1"
-TOGETHER = 1024  # files given to the threads at a time, so that no more wait in memory
+BATCH = 1024  # rows that are brought into columns at a time
 ORIENTATION = 0x0112  # EXIF's tag; from 5 on the picture is turned by a quarter
 
 
@@ -165,11 +166,10 @@ class BoxedFiles:
     @cached_property
     def index(self) -> Index:
         listing = self.listed()
-        with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
-            batches = []
-            for first in range(0, len(listing.entries), TOGETHER):
-                some = listing.entries[first : first + TOGETHER]
-                batches.append(pa.RecordBatch.from_pylist(list(pool.map(self.row, some)), SCHEMA))
+        rows = in_threads(self.row, listing.entries)
+        batches = []
+        while some := list(islice(rows, BATCH)):
+            batches.append(pa.RecordBatch.from_pylist(some, SCHEMA))
         return Index(pa.Table.from_batches(batches, SCHEMA), listing.names)
 
     def row(self, entry: Listed) -> dict[str, object]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -16,16 +15,16 @@ from typing import Protocol
 import numpy as np
 
 from tasks import hardware
+from tasks.datasets.boxed.decoding import in_threads
 from tasks.datasets.content import digest_of
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Pixels, as_shape
-from tasks.datasets.labelled import THREADS
 from tasks.datasets.picture_cache import alone, cache_folder
 from tasks.datasets.picture_rows import Indices
 
 RULE = "squares 1"
 SHARE = 0.5  # of the available memory, that squares may take
-TOGETHER = 1024  # pictures given to the threads at a time
+PORTION = 1024  # pictures in memory at a time when a file is written
 
 
 class Pictures(Protocol):
@@ -103,10 +102,9 @@ def fill(out: Pixels, pictures: Pictures, rows: Indices) -> None:
     def bring(at: int) -> None:
         out[at] = as_shape(pictures.picture(int(rows[at]))[None], out.shape[1:])[0]
 
-    with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
-        for first in range(0, len(rows), TOGETHER):
-            list(pool.map(bring, range(first, min(first + TOGETHER, len(rows)))))
+    for _ in in_threads(bring, range(len(rows))):
+        pass
 
 
 def portions(rows: Indices) -> Sequence[Indices]:
-    return [rows[first : first + TOGETHER] for first in range(0, len(rows), TOGETHER)]
+    return [rows[first : first + PORTION] for first in range(0, len(rows), PORTION)]

@@ -78,7 +78,11 @@ def entry(file: Path, path: str, rows: list[Row], labels: dict[str, int]) -> Lis
                 raise DatasetError(f"{row.at}: {name} of {path} is {other!r}, and {one!r} at {first.at}; give one")
         if row.box is None or first.box is None:
             raise DatasetError(f"{row.at} names {path} again, after {first.at}; several rows must have a box each")
-    if not (file.parent / path).is_file():
+    try:
+        there = (file.parent / path).is_file()
+    except (OSError, ValueError):  # no name that a file can have
+        there = False
+    if not there:
         raise DatasetError(f"{first.at} names {path}, but there is no file {file.parent / path}")
     boxes = tuple(row.box for row in rows if row.box is not None)
     return Listed(path, path, labels[first.label], boxes=boxes, part=first.part)

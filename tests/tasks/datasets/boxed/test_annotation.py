@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from xml.parsers import expat
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tasks.datasets.boxed.annotation import LARGEST, Refused, only_name, parsed, read
 from tasks.datasets.dataset import DatasetError
@@ -46,6 +49,7 @@ def test_parts_of_an_object_have_no_say() -> None:
         ("<ymax>4</ymax>", "<ymax>nan</ymax>", "ymax of its object 1 is 'nan'; it must be pixels of a picture"),
         ("<width>9</width>", "", "its size has no width"),
         ("<annotation>", "<!DOCTYPE annotation><annotation>", "it declares a document type"),
+        ("<annotation>", "<annotation>" + "<part>" * 16, "it has more than 16 elements inside one another"),
         ("<annotation>", "<annotation>" + " " * LARGEST, "it has more than 1048576 bytes"),
     ],
 )
@@ -53,6 +57,19 @@ def test_what_is_wrong_is_said(old: str, new: str, says: str) -> None:
     text = xml("n1", [[1, 2, 3, 4]], (9, 9))
     with pytest.raises(Refused, match=says):
         parsed(text.replace(old, new, 1).encode())
+
+
+@given(st.data())
+def test_a_damaged_file_is_read_or_refused(data: st.DataObject) -> None:
+    whole = bytearray(xml("n1", [[1, 2, 3, 4]], (9, 9)).encode())
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(whole) - 1))
+        whole[at : at + data.draw(st.integers(0, 9))] = data.draw(st.binary(max_size=9))
+    try:
+        boxes = parsed(bytes(whole)).boxes(9, 9)
+    except (Refused, expat.ExpatError):
+        return
+    assert (np.int32, 4) == (boxes.dtype, boxes.shape[1])
 
 
 def test_entities_are_never_followed(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tasks.datasets import catalog
-from tasks.datasets.boxed import picture_files
+from tasks.datasets.boxed import decoding, picture_files
 from tasks.datasets.boxed.crops import windows
 from tasks.datasets.boxed.evaluation import evaluated
 from tasks.datasets.boxed.partition import Partition, parted
@@ -217,12 +217,39 @@ def test_files_are_read_through_once(folder: Path, monkeypatch: pytest.MonkeyPat
         load_boxed(data)
 
 
+def test_however_many_files_are_read_at_a_time_the_digest_is_the_same(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = pin(Dataset(f"imagenet:{folder}"))
+    monkeypatch.setattr(picture_files, "BATCH", 5)
+    monkeypatch.setattr(decoding, "TOGETHER", 3)
+    assert whole == pin(Dataset(f"imagenet:{folder}"))
+
+
+def test_a_cache_that_cannot_be_written_costs_only_time(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "file" / "below"))
+    assert 22 == len(given(folder).ids)
+
+
 def test_a_picture_that_has_changed_is_noticed(folder: Path) -> None:
     data = pin(Dataset(f"imagenet:{folder}"))
     pictures = load_boxed(data)
     saved(folder / "train" / FISH / f"{FISH}_1.JPEG", jpeg(picture(2)))
     with pytest.raises(DatasetError, match=r"_1\.JPEG has changed since the data set was opened; begin anew"):
         pictures.picture(1)
+
+
+def test_a_remembered_digest_is_not_taken_for_a_folder_with_other_files(folder: Path) -> None:
+    known: dict[str, str] = {}
+    first = pin(Dataset(f"imagenet:{folder}"), known)
+    assert (first, 1) == (pin(Dataset(f"imagenet:{folder}"), known), len(known))
+    saved(folder / "Annotation" / SHARK / f"{SHARK}_100.xml", xml(SHARK, [box(2)], picture(100).shape[:2]))
+    second = pin(Dataset(f"imagenet:{folder}"), known)
+    saved(folder / "train" / SHARK / f"{SHARK}_200.JPEG", jpeg(picture(200)))
+    assert 3 == len({first, second, pin(Dataset(f"imagenet:{folder}"), known)})
 
 
 def test_a_digest_is_of_pictures_boxes_and_labels(folder: Path) -> None:

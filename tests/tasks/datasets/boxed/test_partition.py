@@ -179,6 +179,7 @@ def test_a_part_that_is_not_there_is_missed_when_it_is_asked_for() -> None:
     parts = parted(pictures([20], [0]), Partition(per_class=7, public=3))
     with pytest.raises(DatasetError, match=r"too few pictures for other A of 7 per class beside A, B and X; take few"):
         parts.rows("other A")
+    assert 3 == len(parts.rows("validation"))  # what was too little for others
     with pytest.raises(ValueError, match="'X' is not attacked; A, B, other A, other B can be"):
         parts.attacked("X")
     with pytest.raises(ValueError, match="part is 'C'; it must be one of A, B, other A"):

@@ -47,7 +47,7 @@ def test_what_memory_does_not_hold_is_mapped(
 ) -> None:
     held = pictures.squares(ROWS, 20)
     monkeypatch.setattr(hardware, "available_memory", lambda: 2 * held.nbytes - 1)
-    monkeypatch.setattr(square_cache, "TOGETHER", 2)  # several portions
+    monkeypatch.setattr(square_cache, "PORTION", 2)  # several portions
     mapped = pictures.squares(ROWS, 20)
     assert isinstance(mapped, np.memmap)
     assert not mapped.flags.writeable
@@ -96,7 +96,7 @@ def test_no_more_than_a_portion_is_decoded_at_a_time(pictures: PictureFiles, mon
         fill(out, of, rows)
 
     monkeypatch.setattr(hardware, "available_memory", lambda: 1)
-    monkeypatch.setattr(square_cache, "TOGETHER", 4)
+    monkeypatch.setattr(square_cache, "PORTION", 4)
     monkeypatch.setattr(square_cache, "fill", counted)
     pictures.squares(np.arange(10), 8)
     assert [4, 4, 2] == portions

@@ -98,6 +98,7 @@ def test_numbers_are_labels_in_their_order(folder: Path) -> None:
         (f"{COLUMNS}\nscans/0.jpg,a,1,2\n", "line 2 has 4 values; it must have 6"),
         (f"{COLUMNS}\nscans/0.jpg,,1,2,3,4\n", "line 2 has no label"),
         (f"{COLUMNS}\nscans/9.jpg,a,1,2,3,4\n", r"line 2 names scans/9\.jpg, but there is no file "),
+        (f"{COLUMNS}\n{'x' * 300}.jpg,a,1,2,3,4\n", r"line 2 names x{300}\.jpg, but there is no file "),
         (f"{COLUMNS}\nscans/0.jpg,a,1,,3,4\n", "line 2: top is ''; it must be a whole number of pixels, or all four"),
         (f"{COLUMNS}\nscans/0.jpg,a,1,2.5,3,4\n", r"line 2: top is 2\.5; it must be a whole number of pixels"),
         (f"{COLUMNS}\nscans/0.jpg,a,1,2e9,3,4\n", "line 2: top is 2e9; it must be a whole number of pixels"),

@@ -1,0 +1,154 @@
+"""Linear probes: classifiers trained on frozen embeddings, whose gap between training and test pictures is measured.
+
+Published setting: stochastic gradient descent with momentum 0.9, 20 epochs in minibatches of 64, at a learning rate
+that falls from 10 to 0.1 linearly. Meehan et al. 2023, A.2.3. In the authors' code a probe is trained on random crops;
+here on the embeddings of the evaluation transform, one for each picture, so that the embeddings are computed once.
+
+Planning a probe imports no torch; computing one does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks import seeds
+from tasks.datasets.boxed.partition import parted
+from tasks.datasets.boxed.pictures import BoxedPictures
+from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.job import Inputs, task
+from tasks.ranges import above_zero, at_least, share
+from tasks.self_supervised.encoder_config import EncoderConfig
+from tasks.self_supervised.snapshots import epochs, weights_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tasks.self_supervised.encoder import Encoder
+
+# One row for each snapshot, layer and split: how many of n pictures the probe is right about.
+PROBES = pa.schema(
+    [
+        ("epoch", pa.int64()),  # of the snapshot
+        ("layer", pa.int64()),  # 0: the backbone
+        ("split", pa.string()),  # train: the model's own pictures; validation
+        ("correct", pa.int64()),
+        ("n", pa.int64()),
+    ]
+)
+TOGETHER = 4096  # pictures read at a time
+
+
+@dataclass(frozen=True)
+class LinearProbe:
+    """Probes of every snapshot of an encoder, trained on the pictures that it was trained on.
+
+    They are on these `layers`; empty: the backbone (0) and the last. The learning rate falls from `first` to `last`,
+    step by step.
+    """
+
+    images: TrainingImages
+    encoder: EncoderConfig
+    layers: tuple[int, ...] = ()
+    epochs: int = 20
+    batch: int = 64
+    first: float = 10.0
+    last: float = 0.1
+    momentum: float = 0.9
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        at_least(self, {"epochs": 1, "batch": 1, "seed": 0})
+        above_zero(self, "first", "last")
+        share(self, "momentum", one=False)
+        if list(self.layers) != sorted(set(self.layers)) or any(layer < 0 for layer in self.layers):
+            raise ValueError(f"layers is {self.layers}; it must be numbers from 0, ascending")
+
+
+@task(version=1, name="self_supervised.linear_probe", gpus=1.0)
+def linear_probe(config: LinearProbe, inputs: Inputs) -> pa.Table:
+    """How often probes on each snapshot are right (PROBES). The inputs are SNAPSHOTS, of one or more links."""
+    from tasks.datasets.catalog import load_boxed
+
+    return probed(config, load_boxed(config.images.data, config.images.correlation), inputs)
+
+
+def probed(config: LinearProbe, pictures: BoxedPictures, inputs: Inputs) -> pa.Table:
+    """How often probes on each snapshot of these tables are right about pictures (PROBES)."""
+    from tasks import hardware
+    from tasks.self_supervised.encoder import encoder
+
+    place = hardware.device()
+    parts = parted(pictures, config.images.partition)
+    splits = {"train": parts.rows(config.images.part), "validation": parts.rows("validation")}
+    rows = []
+    for snapshots in inputs:
+        for row, epoch in enumerate(epochs(snapshots)):
+            encoding = encoder(config.encoder, weights_of(snapshots, row), place)
+            layers = config.layers or (0, encoding.depth)
+            embeddings = {
+                split: embedded(encoding, pictures, of, config.encoder.resolution, layers)
+                for split, of in splits.items()
+            }
+            for layer in layers:
+                train = embeddings["train"][layer].to(place)
+                weights = trained(config, train, pictures.labels[splits["train"]], len(pictures.names))
+                for split, of in splits.items():
+                    right = correct(weights, embeddings[split][layer].to(place), pictures.labels[of])
+                    rows.append({"epoch": epoch, "layer": layer, "split": split, "correct": right, "n": len(of)})
+    return pa.Table.from_pylist(rows, schema=PROBES)
+
+
+def embedded(
+    encoding: Encoder, pictures: BoxedPictures, rows: NDArray[np.int64], resolution: int, layers: tuple[int, ...]
+) -> dict[int, Tensor]:
+    """The embeddings of pictures as they are shown in evaluation, by layer."""
+    import torch
+
+    from tasks.datasets.boxed.evaluation import evaluated
+
+    parts = [
+        encoding.embedded(evaluated(pictures, rows[start : start + TOGETHER], resolution), layers)
+        for start in range(0, len(rows), TOGETHER)
+    ]
+    return {layer: torch.cat([part[layer] for part in parts]) for layer in layers}
+
+
+def trained(config: LinearProbe, embeddings: Tensor, labels: NDArray[np.int64], classes: int) -> tuple[Tensor, Tensor]:
+    """The probe's weights (classes, d) and constants (classes,), trained on embeddings (n, d) of these classes.
+
+    Both start at 0, so that only the order of pictures is drawn.
+    """
+    import torch
+
+    from tasks import hardware
+
+    place = embeddings.device
+    wanted = torch.nn.functional.one_hot(torch.from_numpy(np.array(labels)).to(place), classes).float()
+    held = torch.cat([embeddings, embeddings.new_ones(len(embeddings), 1)], 1)  # the last weight is the constant
+    weights = held.new_zeros(classes, held.shape[1])
+    velocity, steps = torch.zeros_like(weights), -(-len(held) // config.batch)
+    rates = np.linspace(config.first, config.last, config.epochs * steps)
+    with hardware.exactly(place), torch.inference_mode():
+        for epoch in range(config.epochs):
+            order = torch.from_numpy(seeds.generator(config.seed, "probe order", epoch).permutation(len(held)))
+            for step, rows in enumerate(torch.split(order.to(place), config.batch)):
+                some = held[rows]
+                # The gradient of the mean cross-entropy.
+                wrong = torch.softmax(some @ weights.T, 1) - wanted[rows]
+                velocity.mul_(config.momentum).addmm_(wrong.T, some, alpha=1 / len(rows))
+                weights.sub_(velocity, alpha=float(rates[epoch * steps + step]))
+    return weights[:, :-1].clone(), weights[:, -1].clone()
+
+
+def correct(weights: tuple[Tensor, Tensor], embeddings: Tensor, labels: NDArray[np.int64]) -> int:
+    """The number of embeddings whose class the probe finds; ties go to the lowest."""
+    import torch
+
+    factors, constants = weights
+    found = torch.addmm(constants, embeddings, factors.T).argmax(1)
+    return int((found.cpu().numpy() == labels).sum())

@@ -1,0 +1,69 @@
+"""Fine-tuning: what it starts from, what it learns, and what it leaves as it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from tasks.job import marks
+from tasks.self_supervised.classifier_tuning import ClassifierTuning, fine_tune, fine_tuned, tuning
+from tasks.self_supervised.criterion import Supervised
+from tasks.self_supervised.encoder import encoder
+from tasks.self_supervised.pretraining import pretrained
+from tasks.self_supervised.snapshots import SNAPSHOTS, epochs, weights_of
+from tests.tasks.self_supervised.pictures import Blobs, config
+
+BLOBS = Blobs()
+SETTING = config(epochs=2, recorded=(1, 2))
+
+
+def test_the_backbone_learns_and_the_projector_stays() -> None:
+    snapshots = pretrained(SETTING, BLOBS)
+    whole = tuning(SETTING, epochs=8, recorded=(0, 2, 8))
+    table = fine_tuned(whole, BLOBS, [snapshots])
+    assert SNAPSHOTS == table.schema
+    assert [0, 2, 8] == epochs(table)
+    assert table["train_loss"][0].as_py() is None
+    assert table["train_loss"][2].as_py() < table["train_loss"][1].as_py()
+    before, after = weights_of(snapshots, 1), weights_of(table, 2)
+    start = weights_of(table, 0)
+    assert before.keys() == start.keys()
+    assert all((before[name] == start[name]).all() for name in before)
+    for name in before:
+        same = bool((before[name] == after[name]).all())
+        assert name.startswith("projector") == same, name
+    embedded = encoder(SETTING, after, torch.device("cpu")).embedded(BLOBS.pixels[:2], [0, 2])
+    assert np.isfinite(embedded[2].numpy()).all()
+    assert table.equals(fine_tuned(whole, BLOBS, [snapshots]))
+
+
+def test_it_starts_from_the_snapshot_that_is_asked_for_among_those_of_all_links() -> None:
+    snapshots = pretrained(SETTING, BLOBS)
+    links = [snapshots.slice(0, 1), SNAPSHOTS.empty_table(), snapshots.slice(1)]
+    kept = tuning(SETTING, epochs=1, recorded=(0,), start=1)
+    first = fine_tuned(kept, BLOBS, links)
+    last = fine_tuned(replace(kept, start=None), BLOBS, links)
+    assert first["weights"].combine_chunks().equals(snapshots.slice(0, 1)["weights"].combine_chunks())
+    assert last["weights"].combine_chunks().equals(snapshots.slice(1)["weights"].combine_chunks())
+    with pytest.raises(ValueError, match="start is 5; the snapshots are of epochs 1, 2"):
+        fine_tuned(replace(kept, start=5), BLOBS, links)
+    with pytest.raises(ValueError, match="start is 0; the snapshots are of epochs none"):
+        fine_tuned(replace(kept, start=None), BLOBS, [pa.Table.from_pylist([], schema=SNAPSHOTS)])
+
+
+def test_it_is_supervised_and_the_task_is_of_version_1() -> None:
+    with pytest.raises(ValueError, match="criterion is vicreg; it must be supervised to fine-tune"):
+        ClassifierTuning(SETTING)
+    made = tuning(replace(SETTING, batch=1024), start=2)
+    assert (Supervised(), 20, 20, 256, 2) == (
+        made.training.criterion,
+        made.training.epochs,
+        made.training.schedule,
+        made.training.batch,
+        made.start,
+    )
+    assert ("self_supervised.fine_tune", 1) == (marks(fine_tune).name, marks(fine_tune).version)

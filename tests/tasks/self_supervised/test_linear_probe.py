@@ -1,0 +1,78 @@
+"""Linear probes: torch's own training beside them, what they find, and what they report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from tasks import seeds
+from tasks.job import marks
+from tasks.self_supervised.encoder_config import of_pretraining
+from tasks.self_supervised.linear_probe import PROBES, LinearProbe, correct, linear_probe, probed, trained
+from tasks.self_supervised.pretraining import pretrained
+from tests.tasks.self_supervised.pictures import Blobs, config
+
+PLAIN = config(epochs=2, recorded=(0, 2))
+WITH_VALIDATION = replace(PLAIN.images, partition=replace(PLAIN.images.partition, validation=12))
+SETTING = replace(PLAIN, images=WITH_VALIDATION)
+PROBE = LinearProbe(SETTING.images, of_pretraining(SETTING), epochs=3, batch=8)
+
+
+def test_a_probe_is_what_torch_trains() -> None:
+    draws = torch.Generator().manual_seed(0)
+    embeddings, labels = torch.randn(50, 6, generator=draws), torch.randint(0, 3, (50,), generator=draws)
+    weights, constants = trained(PROBE, embeddings, labels.numpy(), 3)
+    layer = torch.nn.Linear(6, 3)
+    torch.nn.init.zeros_(layer.weight)
+    torch.nn.init.zeros_(layer.bias)
+    optimiser = torch.optim.SGD(layer.parameters(), lr=1.0, momentum=0.9)
+    # The rate multiplies what momentum has gathered, in torch as here.
+    rates = iter(np.linspace(10, 0.1, 3 * 7))
+    for epoch in range(3):
+        order = seeds.generator(0, "probe order", epoch).permutation(50)
+        for start in range(0, 50, 8):
+            rows = torch.from_numpy(order[start : start + 8])
+            optimiser.param_groups[0]["lr"] = next(rates)
+            optimiser.zero_grad()
+            torch.nn.functional.cross_entropy(layer(embeddings[rows]), labels[rows]).backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+    torch.testing.assert_close(layer.weight.detach(), weights, atol=1e-2, rtol=1e-3)
+    torch.testing.assert_close(layer.bias.detach(), constants, atol=1e-2, rtol=1e-3)
+
+
+def test_a_probe_finds_what_is_linear_and_is_at_chance_where_nothing_is() -> None:
+    draws = torch.Generator().manual_seed(0)
+    embeddings = torch.randn(600, 4, generator=draws)
+    labels = (embeddings[:, 0] > 0).long().numpy()
+    probe = replace(PROBE, epochs=20, batch=64)
+    assert 0.95 * 600 < correct(trained(probe, embeddings, labels, 2), embeddings, labels)
+    other = torch.randn(600, 4, generator=draws)
+    right = correct(trained(probe, embeddings, labels, 2), other, labels)
+    assert 0.5 == pytest.approx(right / 600, abs=0.08)
+
+
+def test_every_snapshot_and_layer_is_probed_on_both_splits() -> None:
+    blobs = Blobs()
+    snapshots = pretrained(SETTING, blobs)
+    table = probed(PROBE, blobs, [snapshots])
+    assert PROBES == table.schema
+    keys = list(zip(*(table[name].to_pylist() for name in ("epoch", "layer", "split")), strict=True))
+    expected = [(epoch, layer, split) for epoch in (0, 2) for layer in (0, 2) for split in ("train", "validation")]
+    assert expected == keys
+    assert [30, 12] * 4 == table["n"].to_pylist()
+    assert all(0 <= row["correct"] <= row["n"] for row in table.to_pylist())
+    parts = probed(replace(PROBE, layers=(1,)), blobs, [snapshots.slice(0, 1), snapshots.slice(1)])
+    assert [0, 0, 2, 2] == parts["epoch"].to_pylist()
+    assert table.equals(pa.concat_tables([probed(PROBE, blobs, [snapshots.slice(at, 1)]) for at in (0, 1)]))
+
+
+def test_ranges_are_checked_and_the_task_is_of_version_1() -> None:
+    with pytest.raises(ValueError, match=r"layers is \(1, 0\); it must be numbers from 0, ascending"):
+        replace(PROBE, layers=(1, 0))
+    with pytest.raises(ValueError, match=r"momentum is 1.0"):
+        replace(PROBE, momentum=1.0)
+    assert ("self_supervised.linear_probe", 1) == (marks(linear_probe).name, marks(linear_probe).version)

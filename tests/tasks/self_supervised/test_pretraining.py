@@ -1,0 +1,226 @@
+"""Training without labels whole: what is learnt, links of a chain, parts of a minibatch, and what ends a training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from torch import Tensor
+
+from tasks import checkpoints, compute_context
+from tasks.checkpoints import Link
+from tasks.self_supervised import held_pictures, views
+from tasks.self_supervised.backbone import NAMES
+from tasks.self_supervised.criterion import BYOL, DINO, BarlowTwins, Criterion, SimCLR, Supervised, VICReg
+from tasks.self_supervised.encoder import encoder
+from tasks.self_supervised.encoder_config import of_pretraining
+from tasks.self_supervised.learners import Moment, learner
+from tasks.self_supervised.networks import begun
+from tasks.self_supervised.pretraining import pretrain, pretrained
+from tasks.self_supervised.pretraining_config import Augmentation, Pretraining, up_to
+from tasks.self_supervised.pretraining_loop import Training
+from tasks.self_supervised.snapshots import SNAPSHOTS, epochs
+from tasks.self_supervised.training_set import training_set
+from tasks.training.chains import chain
+from tasks.training.members import TrainingError
+from tasks.training_states import packed, unpacked
+from tests.tasks.self_supervised.pictures import Blobs, config
+
+CPU = torch.device("cpu")
+BLOBS = Blobs()
+ALL = (VICReg(), SimCLR(), BarlowTwins(), BYOL(), DINO(rising=3), Supervised())
+
+
+def linked(config: Pretraining, given: Iterable[bytes] = ()) -> tuple[pa.Table, bytes, dict[str, Any]]:
+    """The snapshots of a link that may continue from the given states; the state it leaves, and its notes."""
+    left: list[bytes] = []
+    context = compute_context.ComputeContext()
+    with compute_context.under(context) as notes, checkpoints.under([Link(lambda: given, left.append)]):
+        table = pretrained(config, BLOBS)
+    return table, left[0], dict(notes)
+
+
+def training(config: Pretraining) -> Training:
+    """The training before its first step."""
+    classes = len(BLOBS.names) if isinstance(config.criterion, Supervised) else 0
+    network = begun(of_pretraining(config), classes, config.seed)
+    learning = learner(config.criterion, network, config.projector, config.seed)
+    return Training(config, learning, training_set(config, BLOBS, CPU), CPU)
+
+
+@pytest.mark.parametrize("criterion", ALL, ids=lambda criterion: criterion.name)
+def test_a_chain_is_bit_for_bit_the_unbroken_training(criterion: Criterion) -> None:
+    whole = config(criterion, epochs=5, recorded=(0, 1, 3, 5))
+    unbroken, end, _ = linked(whole)
+    tables, state, notes = [], b"", {}
+    for link in chain(pretrain, whole, 2, part=up_to):
+        torch.manual_seed(len(tables))  # whatever another process' state is
+        table, state, notes = linked(link.config, [state])
+        tables.append(table)
+    assert SNAPSHOTS == unbroken.schema
+    assert [0, 1, 3, 5] == epochs(unbroken)
+    assert unbroken.equals(pa.concat_tables(tables))
+    assert end == state
+    assert 4 == notes["continued_from"]
+    assert {"way", "stack", "steps_per_second", "continued_from"} == set(notes)
+
+
+def test_a_training_is_a_function_of_its_seed_and_leaves_torchs_state_alone() -> None:
+    before = torch.get_rng_state()
+    first, second = pretrained(config(epochs=1), BLOBS), pretrained(config(epochs=1), BLOBS)
+    assert torch.equal(before, torch.get_rng_state())
+    assert first.equals(second)
+    assert not first.equals(pretrained(config(epochs=1, seed=1), BLOBS))
+
+
+def test_states_that_are_damaged_foreign_or_too_late_are_not_continued_from() -> None:
+    whole = config(epochs=2, recorded=(1, 2))
+    unbroken, _, _ = linked(whole)
+    _, first, _ = linked(config(epochs=1))
+    _, second, _ = linked(config(epochs=2))
+    _, foreign, _ = linked(config(epochs=1, seed=1))
+    _, other, _ = linked(config(BYOL(), epochs=1))
+    damaged = first[: len(first) // 2]
+    flipped = bytearray(first)
+    flipped[len(first) // 2] ^= 1
+    named = f"self-supervised 1: {replace(whole, epochs=1, recorded=())}"
+    state = unpacked(first, named)
+    assert state is not None
+    wrong = packed(replace(state, arrays=dict(list(state.arrays.items())[:-1])), named)
+    for given in (damaged, bytes(flipped), foreign, other, second, first, wrong, b""):  # weights are kept after epoch 1
+        table, _, notes = linked(whole, [given])
+        assert unbroken.equals(table)
+        assert "continued_from" not in notes
+    table, _, notes = linked(replace(whole, recorded=()), [damaged, second, first])
+    assert unbroken.slice(1).equals(table)
+    assert 1 == notes["continued_from"]
+
+
+@pytest.mark.parametrize("criterion", ALL, ids=lambda criterion: criterion.name)
+def test_losses_fall(criterion: Criterion) -> None:
+    setting = config(
+        criterion, epochs=20, schedule=20, recorded=(1, 20), optimiser="adamw", base_learning_rate=0.05, batch=30
+    )
+    first, last = pretrained(setting, BLOBS)["train_loss"].to_pylist()
+    if isinstance(criterion, DINO):  # its targets move: what falls is their distance, not their entropy
+        assert np.isfinite([first, last]).all()
+    else:
+        assert last < 0.97 * first
+
+
+@pytest.mark.parametrize("criterion", ALL, ids=lambda criterion: criterion.name)
+def test_parts_of_a_minibatch_give_its_own_gradient(criterion: Criterion) -> None:
+    """Beside one graph over all parts, where batch norm sees the parts as well."""
+    once = training(config(criterion, batch=12, accumulate=1))
+    parts = training(config(criterion, batch=12, accumulate=3))
+    moment = Moment(2, 0.3)
+    places = np.arange(12)
+    (squares,) = parts.images.held.minibatches([places])
+    numbers = views.drawn(0, 2, 0, 12, parts.learner.views)
+    losses: list[Tensor] = []
+    found, targets = [], []
+    once.trained.train()
+    for start in (0, 4, 8):
+        part = slice(start, start + 4)
+        seen = once._images(squares[part], once.sizes[part], numbers[:, part])
+        found.append(once.learner.embedded(seen))
+        targets.append(once.learner.targets(seen))
+    joined = None if targets[0] is None else tuple(torch.cat(each) for each in zip(*targets, strict=True))
+    loss = once.learner.loss(torch.cat(found, 1), joined, once.labels[:12], moment)  # type: ignore[arg-type]
+    loss.backward()  # type: ignore[no-untyped-call]
+    parts.trained.train()
+    taken: list[list[Tensor]] = []
+    parts.optimiser = Watching(taken)
+    losses.append(parts._step(places, squares, numbers, moment, 0.0))
+    torch.testing.assert_close(loss.detach(), losses[0])
+    for expected, actual in zip(once.parameters, taken[0], strict=True):
+        assert expected.grad is not None
+        torch.testing.assert_close(expected.grad, actual, atol=2e-5, rtol=2e-4)
+    # The running statistics of batch norm were updated once for each part.
+    for name, tensor in once.trained.named_buffers():
+        torch.testing.assert_close(tensor, dict(parts.trained.named_buffers())[name]) if "num" not in name else None
+
+
+class Watching:
+    """An optimiser that keeps the gradients and moves nothing."""
+
+    def __init__(self, taken: list[list[Tensor]]) -> None:
+        self.taken = taken
+        self.moments: dict[str, list[Tensor]] = {}
+
+    def step(self, gradients: list[Tensor], rate: float, number: int) -> None:
+        self.taken.append([gradient.clone() for gradient in gradients])
+
+
+def test_a_set_smaller_than_a_minibatch_is_one_and_its_rate_goes_by_its_size() -> None:
+    small = training(config(batch=64))
+    assert (30, 1) == (small.batch, small.steps_per_epoch)
+    assert 0.2 * 30 / 256 == small.rate
+    rows = training(config(batch=8))._order(1)
+    assert [8, 8, 8] == [len(of) for of in rows]
+    assert 24 == len(set(np.concatenate(rows).tolist()))
+    # A part of a single picture is joined to the one before: batch norm needs two.
+    assert 1 == pretrained(config(batch=58, accumulate=2, epochs=1), BLOBS).num_rows
+
+
+def test_learning_rates_rise_and_fall_by_the_schedule_whatever_the_epochs() -> None:
+    rates = config(epochs=2, schedule=10, warmup=4).rates.factors(np.array([0.0, 2.0, 4.0, 7.0, 10.0]))
+    np.testing.assert_allclose([0, 0.5, 1, 0.5005, 0.001], rates, atol=1e-12)
+
+
+def test_the_teacher_follows_by_its_momentum_and_the_centre_by_its_own() -> None:
+    whole = training(config(DINO(momentum=0.9, centre=0.8), batch=30, accumulate=1))
+    before = [weight.clone() for weight in whole.learner.beside().values()]
+    whole.epoch(1)
+    after = list(whole.learner.beside().values())
+    progress, students = 1 / 6, list(whole.trained["encoder"].parameters())
+    momentum = 1 - 0.1 * (np.cos(np.pi * progress) + 1) / 2
+    for old, new, student in zip(before[:-1], after[:-1], students, strict=True):
+        torch.testing.assert_close(momentum * old + (1 - momentum) * student.detach(), new, atol=1e-6, rtol=1e-5)
+    assert 0 == before[-1].abs().max()
+    assert 0 < after[-1].abs().max() < 1
+
+
+def test_a_loss_that_is_not_finite_ends_the_training_with_step_and_seed() -> None:
+    with pytest.raises(TrainingError, match=r"loss is not finite at step \d+ \(seed 0\)"):
+        pretrained(config(optimiser="sgd", base_learning_rate=1e30), BLOBS)
+
+
+def test_pictures_that_do_not_fit_are_read_from_a_file_and_give_the_same(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path))
+    setting = config(epochs=2)
+    inside = pretrained(setting, BLOBS)
+    monkeypatch.setattr(held_pictures, "SHARE", 0.0)
+    assert inside.equals(pretrained(setting, BLOBS))
+    assert 1 == len(list(tmp_path.glob("*.arrow")))
+
+
+def test_bfloat16_trains_and_keeps_float32_weights() -> None:
+    whole = pretrained(config(precision="bfloat16", epochs=2, accumulate=2), BLOBS)
+    assert np.isfinite(whole["train_loss"].to_pylist()).all()
+    assert not whole.equals(pretrained(config(epochs=2, accumulate=2), BLOBS))
+
+
+@pytest.mark.parametrize("backbone", NAMES)
+def test_every_backbone_takes_a_step_and_its_snapshot_embeds(backbone: str) -> None:
+    """Two small pictures, whose batch norm makes for large gradients: a small rate."""
+    setting = config(backbone=backbone, batch=2, projector=(4,), augmentation=Augmentation(resolution=32, side=32))
+    one = training(setting)
+    one.trained.train()
+    (squares,) = one.images.held.minibatches([np.arange(2)])
+    loss = one._step(np.arange(2), squares, views.drawn(0, 1, 0, 2), Moment(1, 0.1), 1e-4)
+    assert torch.isfinite(loss)
+    norms = torch.stack(torch._foreach_norm([weight.grad for weight in one.parameters]))  # type: ignore[misc]
+    assert torch.isfinite(norms).all()
+    assert (norms > 0).sum() > 0.9 * len(norms)
+    made = encoder(setting, one.weights(), CPU)
+    embedded = made.embedded(BLOBS.pixels[:1], [0, 1])
+    assert (1, 4) == tuple(embedded[1].shape)
+    assert torch.isfinite(embedded[0]).all()

@@ -1,0 +1,122 @@
+"""Self-supervised trainings as they are planned: without torch, in links."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from orchestrator.planning.identity import canonical
+from orchestrator.spec.fields import changed
+from tasks.job import marks
+from tasks.self_supervised.backbone import NAMES
+from tasks.self_supervised.criterion import BYOL, DINO, BarlowTwins, SimCLR, VICReg
+from tasks.self_supervised.criterion import NAMES as CRITERIA
+from tasks.self_supervised.encoder_config import EncoderConfig
+from tasks.self_supervised.pretraining import pretrain
+from tasks.self_supervised.pretraining_config import Augmentation, Pretraining, coupled, published, up_to
+from tasks.training.chains import chain
+from tests.tasks.self_supervised.pictures import config
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"backbone": "resnet19"}, "backbone is 'resnet19'; it must be one of resnet18, .*, small-resnet#WIDTH"),
+        ({"backbone": "vit-s"}, None),
+        (
+            {"backbone": "vit-s", "augmentation": Augmentation(100)},
+            "resolution is 100; for vit-s it must be",
+        ),
+        ({"projector": ()}, r"projector is \(\); it must be one width or more"),
+        ({"optimiser": "adam"}, "optimiser is 'adam'; it must be one of lars, sgd, adamw"),
+        ({"precision": "float16"}, "precision is 'float16'; it must be one of float32, bfloat16"),
+        ({"batch": 10, "accumulate": 4}, "accumulate is 4; it must divide batch, which is 10"),
+        ({"batch": 10, "accumulate": 10}, "accumulate is 10; batch norm needs two pictures in a part"),
+        ({"epochs": 7}, "epochs is 7; it must be at most schedule, which is 6"),
+        ({"warmup": 6}, "warmup is 6; it must be below schedule, which is 6"),
+        ({"recorded": (3, 2)}, r"recorded is \(3, 2\); it must be epochs from 0 to 4, ascending"),
+        ({"base_learning_rate": 0.0}, "base_learning_rate is 0.0"),
+        ({"criterion": BYOL(predictor=(8, 8))}, r"predictor is \(8, 8\); its last width must be the projector's, 16"),
+        ({"criterion": BYOL(predictor=(8, 16))}, None),
+    ],
+)
+def test_ranges_are_checked_on_construction(fields: dict[str, Any], told: str | None) -> None:
+    if told is None:
+        config(**fields)
+        return
+    with pytest.raises(ValueError, match=told):
+        config(**fields)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "told"),
+    [
+        (VICReg, {"invariance": -1}, "invariance is -1"),
+        (SimCLR, {"temperature": 0}, "temperature is 0"),
+        (BYOL, {"momentum": 1.1}, "momentum is 1.1"),
+        (DINO, {"centre": -0.1}, "centre is -0.1"),
+        (Augmentation, {"least": 0.0}, "least is 0.0"),
+        (Augmentation, {"jitter": 3.0}, "jitter is 3.0; it must be at most 2.5"),
+        (Augmentation, {"resolution": 4}, "resolution is 4; it must be at least 8"),
+        (EncoderConfig, {"backbone": "small-resnet#0"}, "backbone is 'small-resnet#0'"),
+    ],
+)
+def test_ranges_of_criteria_and_views_are_checked_too(kind: Any, fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        kind(**fields)
+
+
+def test_the_links_of_a_chain_keep_what_the_whole_training_does() -> None:
+    whole = config(epochs=6, recorded=(0, 1, 5))
+    links = [job.config for job in chain(pretrain, whole, 2, part=up_to)]
+    assert [2, 4, 6] == [link.epochs for link in links]
+    assert [6, 6, 6] == [link.schedule for link in links]
+    assert [(0, 1), None, (5,)] == [link.recorded for link in links]
+    assert [(0, 1), (), (5,)] == [link.asked for link in links]
+
+
+def test_published_settings_are_the_defaults_but_for_simclr() -> None:
+    images = config().images
+    assert Pretraining(images) == published(images, VICReg())
+    simclr = published(images, SimCLR())
+    assert ((2048, 256), 0.3) == (simclr.projector, simclr.base_learning_rate)
+    assert [VICReg, SimCLR, BarlowTwins] == [kind for kind in CRITERIA.values() if coupled(kind())]
+
+
+def test_a_config_is_read_from_text_and_has_a_stable_form() -> None:
+    read = changed(config(), {"criterion": "{name: dino, rising: 5}", "augmentation.least": "0.3", "recorded": "null"})
+    assert (DINO(rising=5), 0.3, ()) == (read.criterion, read.augmentation.least, read.asked)
+    assert canonical(read) != canonical(changed(read, {"criterion.rising": "6"}))
+    for name, kind in CRITERIA.items():
+        assert kind() == changed(config(), {"criterion": f"{{name: {name}}}"}).criterion
+        assert name == canonical(config(kind()))["criterion"]["name"]
+
+
+def test_the_task_is_of_version_1_and_takes_a_gpu() -> None:
+    mark = marks(pretrain)
+    assert ("self_supervised.pretrain", 1, 1.0, 1) == (mark.name, mark.version, mark.gpus, mark.trains)
+    assert mark.batch_key is not None
+    assert mark.batch_key(config(seed=3)) == mark.batch_key(config(seed=4))
+    assert mark.batch_key(config(epochs=3)) != mark.batch_key(config(epochs=4))
+
+
+def test_planning_imports_no_torch() -> None:
+    script = """
+import sys
+from tasks.self_supervised.pretraining import pretrain
+from tasks.self_supervised.linear_probe import linear_probe
+from tasks.self_supervised.classifier_tuning import fine_tune
+from tasks.training.chains import chain
+from tests.tasks.self_supervised.pictures import config
+chain(pretrain, config(), 2)
+print(sorted({"torch", "torchvision", "timm", "lightly"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "[]\n" == done.stdout, done.stderr
+
+
+def test_all_backbones_of_the_paper_are_named() -> None:
+    assert {"resnet18", "resnet34", "resnet50", "resnet101", "vit-ti", "vit-s", "vit-b", "vit-l"} < set(NAMES)

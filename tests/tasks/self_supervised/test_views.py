@@ -1,0 +1,171 @@
+"""Views of pictures beside torchvision's and Pillow's ways of doing the same, one change at a time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torchvision.transforms import functional as pictures
+
+from tasks.self_supervised.encoder import normalised
+from tasks.self_supervised.pretraining_config import Augmentation
+from tasks.self_supervised.views import COLUMNS, NUMBERS, WINDOW, Drawing, drawing, drawn, view, windows
+
+PLAIN = Augmentation(16, least=1.0, flip=0.0, jitter=0.0, grey=0.0, blur=0.0, solarise=0.0)
+
+
+def squares(n: int, side: int, seed: int = 0, smooth: bool = False) -> Tensor:
+    draws = torch.Generator().manual_seed(seed)
+    if not smooth:
+        return torch.randint(0, 256, (n, 3, side, side), dtype=torch.uint8, generator=draws)
+    coarse = torch.rand(n, 3, 4, 4, generator=draws) * 90 + 80
+    return functional.interpolate(coarse, (side, side), mode="bilinear").to(torch.uint8)
+
+
+def plain(n: int) -> Drawing:
+    """Nothing but the whole picture."""
+    return Drawing(
+        torch.tensor([[0.0, 0.0, 1.0, 1.0]]).expand(n, 4),
+        torch.zeros(n, dtype=torch.bool),
+        None,
+        torch.eye(3).expand(n, 3, 3),
+        torch.zeros(n),
+        torch.zeros(0, dtype=torch.int64),
+    )
+
+
+@pytest.mark.parametrize(("side", "resolution"), [(16, 16), (40, 16), (10, 16), (17, 9)])
+def test_a_whole_picture_is_resized_as_torch_does_it_with_antialiasing(side: int, resolution: int) -> None:
+    images = squares(3, side)
+    seen = view(replace(PLAIN, resolution=resolution), images, plain(3))
+    expected = functional.interpolate(images.float() / 255, (resolution,) * 2, mode="bilinear", antialias=True)
+    torch.testing.assert_close(normalised(expected), seen, atol=2e-5, rtol=0)
+
+
+def test_a_window_is_what_torchvision_crops_and_resizes_away_from_its_edges() -> None:
+    images = squares(2, 64, smooth=True)
+    left, top, right, bottom = 8, 16, 40, 56
+    bounds = torch.tensor([[left, top, right, bottom]]).expand(2, 4) / 64
+    seen = view(PLAIN, images, replace(plain(2), windows=bounds))
+    cropped = pictures.resized_crop(images.float() / 255, top, left, bottom - top, right - left, [16, 16])
+    torch.testing.assert_close(normalised(cropped)[..., 1:-1, 1:-1], seen[..., 1:-1, 1:-1], atol=1e-4, rtol=0)
+
+
+def test_a_flipped_picture_is_mirrored_left_to_right() -> None:
+    images, flipped = squares(2, 20), torch.tensor([True, False])
+    seen = view(PLAIN, images, replace(plain(2), flipped=flipped))
+    unflipped = view(PLAIN, images, plain(2))
+    torch.testing.assert_close(unflipped[0].flip(2), seen[0])
+    torch.testing.assert_close(unflipped[1], seen[1])
+
+
+def test_blur_is_torchvisions() -> None:
+    images = squares(2, 32)
+    config = replace(PLAIN, resolution=32)
+    seen = view(config, images, replace(plain(2), sigma=torch.tensor([1.3, 0.0])))
+    blurred = pictures.gaussian_blur(images.float() / 255, [23, 23], [1.3, 1.3])
+    torch.testing.assert_close(normalised(blurred)[0, :, 6:-6, 6:-6], seen[0, :, 6:-6, 6:-6], atol=2e-4, rtol=0)
+    torch.testing.assert_close(normalised(images.float() / 255)[1], seen[1], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_brightness_contrast_saturation_and_grey_are_torchvisions_where_nothing_is_cut_off(seed: int) -> None:
+    """Hue is another: it turns about the grey axis. What it must do is tested below."""
+    images = squares(6, 16, seed, smooth=True)
+    config = replace(PLAIN, jitter=1.0, grey=0.3)
+    numbers = drawn(seed, 1, 0, 6)[0]
+    numbers[:, COLUMNS["hue"]] = 0.5
+    numbers[:, COLUMNS["brightness"]] *= 0.5  # darker, so that nothing is cut off
+    what = drawing(config, numbers, torch.full((6, 2), 16), 0)
+    seen = view(config, images, replace(what, windows=plain(6).windows))
+    for at, image in enumerate(images.float() / 255):
+        row = numbers[at]
+
+        def factor(name: str, most: float, row: Tensor = row) -> float:
+            return 1 + most * (2 * float(row[COLUMNS[name]]) - 1)
+
+        if row[COLUMNS["jitter"]] < 0.8:
+            image = pictures.adjust_brightness(image, factor("brightness", 0.4))
+            image = pictures.adjust_contrast(image, factor("contrast", 0.4))
+            image = pictures.adjust_saturation(image, factor("saturation", 0.2))
+        if row[COLUMNS["grey"]] < 0.3:
+            image = pictures.rgb_to_grayscale(image, 3)
+        torch.testing.assert_close(normalised(image), seen[at], atol=5e-3, rtol=0)  # 0.2989 beside 0.299
+
+
+def test_hue_turns_red_towards_green_and_leaves_grey_and_the_sum_of_colours() -> None:
+    from tasks.self_supervised.views import hue
+
+    turned = hue(torch.tensor([2 * math.pi / 3, 0.3, 0.0]))
+    torch.testing.assert_close(torch.tensor([0.0, 1.0, 0.0]), turned[0] @ torch.tensor([1.0, 0.0, 0.0]))
+    torch.testing.assert_close(torch.eye(3), turned[2])
+    torch.testing.assert_close(torch.ones(3, 3), turned @ torch.ones(3))
+    torch.testing.assert_close(torch.ones(3, 3), torch.ones(3) @ turned)
+
+
+def test_colours_are_cut_off_at_black_and_white_and_solarised_from_the_middle() -> None:
+    images = torch.tensor([0, 127, 128, 255], dtype=torch.uint8).view(1, 1, 2, 2).repeat(2, 3, 1, 1)
+    config = replace(PLAIN, resolution=8, solarise=1.0)
+    images = functional.interpolate(images, (8, 8))
+    seen = view(config, images, replace(plain(2), solarised=torch.tensor([1])))
+    torch.testing.assert_close(normalised(images.float() / 255)[0], seen[0])
+    torch.testing.assert_close(normalised(pictures.solarize(images, 128).float() / 255)[1], seen[1])
+    brighter = view(config, images, replace(plain(2), mixing=3 * torch.eye(3).expand(2, 3, 3)))
+    torch.testing.assert_close(normalised((3 * images.float() / 255).clamp(max=1)), brighter)
+
+
+def test_windows_lie_in_the_picture_and_have_the_areas_and_ratios_that_are_asked_for() -> None:
+    sizes = torch.tensor([[300, 400]]).expand(4000, 2)
+    bounds = windows(Augmentation(least=0.2), drawn(0, 1, 0, 4000)[0, :, :WINDOW].view(-1, 10, 4), sizes)
+    assert bounds.min() >= 0
+    assert bounds.max() <= 1 + 1e-6
+    wide, high = (bounds[:, 2] - bounds[:, 0]) * 400, (bounds[:, 3] - bounds[:, 1]) * 300
+    area, ratio = wide * high / 120_000, wide / high
+    assert (area >= 0.2 - 1e-5).all()
+    assert ((ratio > 0.7499) & (ratio < 1.3335)).all()
+    # torchvision's own, whole pixels aside.
+    from torchvision.transforms import RandomResizedCrop
+
+    torch.manual_seed(0)
+    image = torch.zeros(3, 300, 400)
+    theirs = torch.tensor([RandomResizedCrop.get_params(image, [0.2, 1.0], [3 / 4, 4 / 3]) for _ in range(4000)])
+    for ours, other in [(high, theirs[:, 2]), (wide, theirs[:, 3]), (bounds[:, 1] * 300, theirs[:, 0])]:
+        assert float(other.float().mean()) == pytest.approx(float(ours.mean()), rel=0.05)
+        assert float(other.float().std()) == pytest.approx(float(ours.std()), rel=0.06)
+
+
+def test_where_no_window_fits_it_is_the_largest_central_one() -> None:
+    sizes = torch.tensor([[100, 1000], [1000, 100], [100, 100]])
+    bounds = windows(Augmentation(least=1.0), torch.full((3, 10, 4), 0.999), sizes)
+    torch.testing.assert_close(torch.tensor([0.5 - 1 / 15, 0, 0.5 + 1 / 15, 1]), bounds[0])
+    torch.testing.assert_close(torch.tensor([0, 0.5 - 1 / 15, 1, 0.5 + 1 / 15]), bounds[1])
+    torch.testing.assert_close(torch.tensor([0.0, 0, 1, 1]), bounds[2])
+
+
+def test_shares_of_changes_are_those_asked_for_and_belong_to_their_view() -> None:
+    numbers, sizes = drawn(3, 1, 0, 5000), torch.full((5000, 2), 32)
+    assert (2, 5000, NUMBERS) == tuple(numbers.shape)
+    first, second = (drawing(Augmentation(32), numbers[at], sizes, at) for at in (0, 1))
+    assert first.sigma is not None
+    assert 1.0 == float((first.sigma > 0).float().mean())
+    assert float(first.sigma.max()) <= 2 * 32 / 224
+    assert second.sigma is None
+    assert 0 == len(first.solarised)
+    assert 0.2 == pytest.approx(len(second.solarised) / 5000, abs=0.02)
+    assert 0.5 == pytest.approx(float(first.flipped.float().mean()), abs=0.02)
+    grey = (first.mixing - first.mixing[:, :1]).abs().amax((1, 2)) < 1e-6  # red, green and blue are the same
+    assert 0.2 == pytest.approx(float(grey.float().mean()), abs=0.02)
+    unchanged = (first.contrast == 0).float().mean()
+    assert 0.2 == pytest.approx(float(unchanged), abs=0.02)
+
+
+def test_numbers_are_a_function_of_seed_epoch_and_step_and_leave_torchs_state_alone() -> None:
+    before = torch.get_rng_state()
+    assert torch.equal(drawn(1, 2, 3, 4), drawn(1, 2, 3, 4))
+    assert torch.equal(before, torch.get_rng_state())
+    others = [drawn(*place, 4) for place in ((0, 2, 3), (1, 3, 3), (1, 2, 2))]
+    assert not any(torch.equal(drawn(1, 2, 3, 4), other) for other in others)
