@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -36,7 +36,7 @@ LETTERS = 17  # above a small panel
 class Cell:
     """A cell named by its setting, with the tables of both ways that are stored of it.
 
-    `short` is its name where there is little room: the values alone if the fields' names do not fit.
+    `short` are the setting's values alone.
     """
 
     name: str
@@ -91,8 +91,7 @@ def cells(run: Run) -> Iterator[Figure]:
     varied = fields(settings)
     names = [", ".join(f"{field} {word(setting[field])}" for field in varied) for setting in settings]
     values = [", ".join(word(setting[field]) for field in varied) for setting in settings]
-    short = values if max(map(len, names), default=0) > LETTERS else names
-    found = [Cell(*each) for each in zip(names, short, run.cells, strict=True)]
+    found = [Cell(*each) for each in zip(names, values, run.cells, strict=True)]
     if not varied or len(found) < 2:
         return
     what = " and ".join(varied)
@@ -100,12 +99,21 @@ def cells(run: Run) -> Iterator[Figure]:
     yield from (figure for figure in drawn if figure is not None)
 
 
+def fitting(cells: Sequence[Cell], most: int) -> list[str]:
+    """The names of cells, or their values alone where a name has more letters than this."""
+    return [cell.short if max(len(each.name) for each in cells) > most else cell.name for cell in cells]
+
+
 def of_accuracies(cells: list[Cell], what: str) -> Figure | None:
     """A small panel for each cell: both models' accuracies over the share of most confident pictures."""
     found = [(cell, each) for cell in cells if (each := cell.accuracies()) is not None]
     if len(found) < 2:
         return None
-    shown = [Accuracies(each.of_model, shortened(cell.short, LETTERS)) for cell, each in found[:MOST]]
+    titles = fitting([cell for cell, _ in found], LETTERS)
+    shown = [
+        Accuracies(each.of_model, shortened(title, LETTERS))
+        for (_, each), title in zip(found[:MOST], titles, strict=False)
+    ]
     percent = found[0][0].percent
     figure = drawing.canvas(small_height(len(shown)) + legend.ROW + 0.1)
     small(figure, shown, percent, (0.0, highest(shown)))
@@ -199,7 +207,7 @@ def in_words(rows: Rows) -> str:
 def in_rows(rows: Rows, looks: Looks, name: str) -> str:
     """The estimates as SVG: a row for each cell, on one scale with a line at 0."""
     rows = rows[: layout.MOST]
-    figure, axes, heights = layout.rows([cell.short for cell, _ in rows], legend.ROW + 0.08)
+    figure, axes, heights = layout.rows(fitting([cell for cell, _ in rows], layout.LETTERS), legend.ROW + 0.08)
     axes.axvline(0, **drawing.NULL)
     for at, (label, (colour, marker, _)) in enumerate(looks.items()):
         look: dict[str, Any] = {"color": drawing.light(colour)}
