@@ -23,6 +23,7 @@ LEGEND = 0.42
 MOST = 80  # rows in one figure
 # From the smallest to the largest estimate, from where on a scale is logarithmic: beside published ones, and else.
 WIDE, WIDEST = 30, 1000
+LETTERS = 24  # of a label
 LEAST = 6  # letters that a shortened word keeps
 # Metrics on one scale use at least this part of it each; otherwise they get scales of their own.
 SHARE = 0.3
@@ -118,9 +119,9 @@ def drawn(axes: Any, panel: Sequence[Metric], rows: float) -> None:
         place = (-LABELS * 72 + 6, y)
         axes.annotate(metric, place, xycoords=("axes points", "data"), va="center", fontweight="bold")
         y -= 0.15
-        for row in of_metric:
+        for row, words in zip(of_metric, labelled(of_metric), strict=True):
             y -= 1
-            labels[y] = label(row)
+            labels[y] = words
             mark(axes, row, y)
         y -= 1
     axes.set_ylim(-0.5, rows - 0.5)
@@ -165,17 +166,33 @@ def entries(published: bool) -> list[Any]:
     return [*lines, legend.line("published", color=ink, **hollow)] if published else lines
 
 
-def label(row: Row) -> str:
+def labelled(rows: Sequence[Row]) -> list[str]:
+    """Labels of a metric's rows: whole where they fit, else without what all rows share."""
+    texts = [words(row) for row in rows]
+    if all(len(", ".join(of_row)) <= LETTERS for of_row in texts):
+        return [label(row) for row in rows]
+    common = set.intersection(*(set(of_row) for of_row in texts)) if len(rows) > 1 else set()
+    return [
+        fitted([word for word in of_row if word not in common]) or label(row)
+        for row, of_row in zip(rows, texts, strict=True)
+    ]
+
+
+def label(row: Row, most: int = LETTERS) -> str:
     """A label that tells the rows of a metric apart: the values of what was varied."""
+    return fitted(words(row), most) or "all"
+
+
+def words(row: Row) -> list[str]:
+    """The values of what was varied, numbers with their names; a setting that is no JSON as it is."""
     try:
         setting = json.loads(row["setting"] or "{}")
     except ValueError:
-        return shortened(str(row["setting"]))
-    words = [f"{name} {value}" if isinstance(value, int | float) else str(value) for name, value in setting.items()]
-    return fitted(words) or "all"
+        return [str(row["setting"])]
+    return [f"{name} {value}" if isinstance(value, int | float) else str(value) for name, value in setting.items()]
 
 
-def fitted(words: Sequence[str], most: int = 24) -> str:
+def fitted(words: Sequence[str], most: int = LETTERS) -> str:
     """The words joined by commas, the longest shortened until they fit; the last often tells rows apart."""
     words = list(words)
     while (over := len(", ".join(words)) - most) > 0 and max(map(len, words)) > LEAST:
@@ -184,7 +201,7 @@ def fitted(words: Sequence[str], most: int = 24) -> str:
     return shortened(", ".join(words), most)
 
 
-def shortened(text: str, most: int = 24) -> str:
+def shortened(text: str, most: int = LETTERS) -> str:
     """The text, truncated with an ellipsis to at most so many letters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 

@@ -41,14 +41,33 @@ class Record:
 
 
 @dataclass(frozen=True)
+class Strip:
+    """Pictures side by side that answer to something, and what they are."""
+
+    label: str
+    pictures: tuple[Picture, ...]
+
+
+@dataclass(frozen=True)
+class Item:
+    """What was asked about, in pictures, beside strips of what was answered; `group` is that of a picture."""
+
+    title: str
+    pictures: tuple[Picture, ...]
+    strips: tuple[Strip, ...]
+    group: str = ""
+
+
+@dataclass(frozen=True)
 class Gallery:
-    """A run's pictures or records, or, if `shown` is false, the note in their place."""
+    """A run's pictures, items or records, or, if `shown` is false, the note in their place."""
 
     caption: str
     shown: bool
     note: str = ""
     pictures: tuple[Picture, ...] = ()
     records: tuple[Record, ...] = ()
+    items: tuple[Item, ...] = ()
     title: str = "Images"
 
 

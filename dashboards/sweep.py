@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dashboards import drawing, estimates, layout, legend
@@ -23,10 +23,14 @@ Name = tuple[str, str]  # metric and setting of a row of the summary
 
 @dataclass(frozen=True)
 class Cell:
-    """The values that tell a sweep's cell from the others, as text, and its summary by metric and setting."""
+    """The values that tell a sweep's cell from the others, as text, and its summary by metric and setting.
+
+    `carrying` are those of its rows that carry its verdict; none where it has no verdict.
+    """
 
     setting: Mapping[str, str]
     rows: Mapping[Name, Row]
+    carrying: Sequence[Name] = ()
 
 
 @dataclass(frozen=True)
@@ -55,8 +59,8 @@ def sweep(run: Run) -> Iterator[Figure]:
         return
     settings = [{name: value for name, value in setting.items() if name in varied} for setting in settings]
     cells = [as_cell(of_run, setting) for of_run, setting in zip(run.cells, settings, strict=True)]
-    there = [cell for cell in cells if cell.rows]
-    names = [name for name in carrying(run, there) if any(drawable(cell, name) for cell in there)]
+    there, carried = aligned([cell for cell in cells if cell.rows])
+    names = [name for name in carried if any(drawable(cell, name) for cell in there)]
     if not names:
         return
     across = Across.of(varied[0], [setting[varied[0]] for setting in settings])
@@ -76,7 +80,8 @@ def sweep(run: Run) -> Iterator[Figure]:
 def as_cell(run: Run, setting: Setting) -> Cell:
     """A cell's setting in words with its summary."""
     texts = {name: word(value) for name, value in setting.items()}
-    return Cell(texts, {(row["metric"], row["setting"]): row for row in run.summary})
+    rows = {(row["metric"], row["setting"]): row for row in run.summary}
+    return Cell(texts, rows, run.verdict.rows if run.verdict else ())
 
 
 def by_line(cells: Sequence[Cell], others: Sequence[str]) -> dict[str, list[Cell]]:
@@ -104,12 +109,40 @@ def at(config: Any, path: str) -> Any:
     return config
 
 
-def carrying(run: Run, cells: Sequence[Cell]) -> list[Name]:
-    """The summary rows that carry the verdict, or the first rows if there is no verdict."""
-    verdict = next((cell.verdict for cell in run.cells if cell.verdict), None)
-    if verdict is not None:
-        return list(verdict.rows)
-    return list(dict.fromkeys(name for cell in cells for name in cell.rows))[:MOST]
+def aligned(cells: Sequence[Cell]) -> tuple[list[Cell], list[Name]]:
+    """The cells with the names of the rows to be drawn: those that carry the verdict, or the first without any.
+
+    Where the verdicts of cells rest on rows of one metric with different settings, such as after each one's last epoch,
+    these stand for one another, under the settings that they share.
+    """
+    carried = next((cell.carrying for cell in cells if cell.carrying), ())
+    if not carried:
+        return list(cells), list(dict.fromkeys(name for cell in cells for name in cell.rows))[:MOST]
+    own = [{name: its_own(cell, name, carried) for name in carried} for cell in cells]
+    names = {name: shared([of_cell[name] for of_cell in own]) for name in carried}
+    there = [
+        replace(
+            cell,
+            rows={**cell.rows, **{names[name]: cell.rows[its] for name, its in of_cell.items() if its in cell.rows}},
+        )
+        for cell, of_cell in zip(cells, own, strict=True)
+    ]
+    return there, list(names.values())
+
+
+def its_own(cell: Cell, name: Name, carried: Sequence[Name]) -> Name:
+    """The row of this metric that carries the cell's verdict, where the metric occurs once; else the row named so."""
+    own = [each for each in cell.carrying if each[0] == name[0]]
+    return own[0] if len(own) == 1 and [each[0] for each in carried].count(name[0]) == 1 else name
+
+
+def shared(names: Sequence[Name]) -> Name:
+    """The metric that these names have in common, with the settings in which none differs."""
+    if len(set(names)) == 1:
+        return names[0]
+    settings = [json.loads(setting or "{}") for _, setting in names]
+    same = {field: value for field, value in settings[0].items() if all(each.get(field) == value for each in settings)}
+    return names[0][0], json.dumps(same)
 
 
 def drawable(cell: Cell, name: Name) -> bool:
@@ -216,7 +249,7 @@ def listed(cells: Sequence[Cell], names: Sequence[Name]) -> Drawn:
 
 def titled(name: Name) -> str:
     """A title for a row of the summary: its metric and its setting."""
-    words = estimates.label({"setting": name[1]})
+    words = estimates.label({"setting": name[1]}, LETTERS - len(name[0]))
     return name[0] if words == "all" else f"{name[0]}, {words}"
 
 

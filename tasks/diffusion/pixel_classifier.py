@@ -6,7 +6,7 @@ resolution of the drawings. Planning a training imports no torch; computing one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +20,6 @@ from tasks.models import catalog
 from tasks.models.catalog import Network
 from tasks.ranges import above_zero, at_least
 from tasks.schemas import MODEL
-from tasks.training.chains import Linked, train_linked
 from tasks.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -32,31 +31,40 @@ HELD_OUT = 0.1  # of the pictures
 
 
 @dataclass(frozen=True)
-class PixelTraining:
-    """One classifier of these pictures, with the weights of its best epoch on the tenth of them that is held out.
+class PixelClassifier:
+    """A classifier by its network, and how it is trained: by Adam, and its best epoch is kept.
 
     With `augmentation`, training sees pictures mirrored, moved and with other contrast: not for letters and digits.
     """
 
-    images: TrainingImages
-    resolution: int = 128
     network: Network = Network("resnet18")
     augmentation: bool = True
     epochs: int = 30
     batch: int = 128
     learning_rate: float = 1e-3
-    seed: int = 0
 
     def __post_init__(self) -> None:
         catalog.check(str(self.network))
-        at_least(self, {"resolution": 8, "seed": 0})
         above_zero(self, "learning_rate")
         _ = self.recipe  # its ranges are checked on construction
 
     @property
     def recipe(self) -> Recipe:
-        """How it is trained: Adam, and the best epoch of all."""
+        """How it is trained. ValueError where that is impossible."""
         return Recipe(self.epochs, self.batch, self.learning_rate, patience=self.epochs)
+
+
+@dataclass(frozen=True)
+class PixelTraining:
+    """The training of a classifier on these pictures but a tenth, which is held out and says which epoch is best."""
+
+    images: TrainingImages
+    resolution: int = 128
+    classifier: PixelClassifier = PixelClassifier()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        at_least(self, {"resolution": 8, "seed": 0})
 
 
 @task(version=1, name="diffusion.classify_pixels", gpus=1.0, trains=1)
@@ -82,6 +90,7 @@ def trained(config: PixelTraining, pixels: NDArray[np.uint8], labels: NDArray[np
     from tasks.training.classifier import model_row
     from tasks.training.cross_entropy import CrossEntropy
     from tasks.training.members import Member, Spec
+    from tasks.training.trainer import train_many
 
     if len(pixels) < 10:
         raise ValueError(f"there are {len(pixels)} pictures; a classifier needs ten, of which one is held out")
@@ -89,10 +98,9 @@ def trained(config: PixelTraining, pixels: NDArray[np.uint8], labels: NDArray[np
     held = np.sort(order[: int(HELD_OUT * len(pixels))])
     learnt = np.sort(order[len(held) :])
     images: Images = Images(pixels[learnt], labels[learnt], pixels[held], labels[held], classes)
-    network = Architecture(str(config.network), images.shape, classes)
-    spec = Spec(CrossEntropy(network, config.augmentation), config.recipe, images)
-    linked = Linked(f"pixel classifier 1: {replace(config, epochs=1)}", config.epochs)
-    ((_, outcome),) = train_linked(spec, {0: Member(config.seed, np.arange(len(learnt)))}, {0: linked})
+    network = Architecture(str(config.classifier.network), images.shape, classes)
+    spec = Spec(CrossEntropy(network, config.classifier.augmentation), config.classifier.recipe, images)
+    ((_, outcome),) = train_many(spec, [Member(config.seed, np.arange(len(learnt)))])
     if isinstance(outcome, Exception):
         raise outcome
     accuracy = outcome.history[outcome.best_epoch - 1].validation_accuracy

@@ -212,6 +212,24 @@ def test_metrics_of_very_different_size_have_scales_of_their_own(store: Store) -
     assert height(together) < height(apart)
 
 
+def test_labels_that_would_not_fit_leave_out_what_all_rows_of_a_metric_share(store: Store) -> None:
+    setting = {"epoch": 1000, "k": 100, "layer": 3}
+    rows = [
+        {"metric": metric, "setting": json.dumps({**setting, **more}), "estimate": 0.5, "n": 3}
+        for metric, more in (
+            ("score", {"percent": 20}),
+            ("score", {"percent": 100}),
+            ("share", {}),
+            ("share", {"k": 200}),
+            ("alone", {"percent": 20}),
+        )
+    ]
+    texts = re.findall(r">([^<>]+)</text>", summarised(store, *rows)["estimates"].svg)
+    assert {"percent 20", "percent 100"} <= set(texts)
+    assert {"epoch 1000, k 100, layer 3", "k 100", "k 200"} & set(texts) == {"k 100", "k 200"}
+    assert any(text.startswith("epoch…, k 100, layer") for text in texts)  # nothing is shared with another row
+
+
 def height(figure: Figure) -> float:
     found = re.search(r'viewBox="0 0 [\d.]+ ([\d.]+)"', figure.svg)
     assert found is not None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tasks import seeds
+from tasks.audits.deja_vu.drawing import Drawing
 from tasks.audits.deja_vu.given_encoder import GivenEncoder
 from tasks.datasets.boxed.crops import CropName
 from tasks.datasets.boxed.partition import Partition, PartName
@@ -65,7 +66,7 @@ class DejaVu:
     and of `k` and the last epoch decide.
 
     `measures` adds the linear probe, the pictures retrieved (`shown` of each kind in the report), or reconstructions,
-    drawn as `diffusion` says.
+    by models that are trained as `diffusion` says, of the pictures that `drawing` says.
 
     Where somebody else's encoder is `given`, it was trained on A, and its reference alone is trained here, on a set
     disjoint from A and B, and asked after its last epoch, at the first of `layers`. Where the data says what each
@@ -114,6 +115,7 @@ class DejaVu:
     k: tuple[int, ...] = (100,)
     confident: int = 20
     diffusion: Diffusion = Diffusion()
+    drawing: Drawing = Drawing()
     shown: int = 10
     negligible: float = 0.02
     partings: int = 1999
@@ -142,6 +144,14 @@ class DejaVu:
         object.__setattr__(self, "k", tuple(dict.fromkeys(self.k)))
         if any(not 0 <= layer <= self.top for layer in self.layers):
             raise ValueError(f"layers is {self.layers}; it must be layers from 0, the backbone, to {self.top}")
+        if self.drawing.steps > self.diffusion.steps:
+            raise ValueError(
+                f"drawing.steps is {self.drawing.steps}; it must be at most diffusion.steps, {self.diffusion.steps}"
+            )
+        if "reconstruction" in self.measures and self.drawing.neighbours > max(self.k):
+            raise ValueError(
+                f"drawing.neighbours is {self.drawing.neighbours}; it must be at most the largest k, {max(self.k)}"
+            )
         _ = self.partition, self.pretraining("A")  # their ranges are checked on construction
 
     @property

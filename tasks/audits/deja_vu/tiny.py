@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.drawing import Drawing
 from tasks.datasets.dataset import Dataset
+from tasks.diffusion.diffusion_config import UNet
+from tasks.diffusion.pixel_classifier import PixelClassifier
 from tasks.self_supervised.backbone import TRANSFORMERS
 
 SIDE = 32  # pixels, of the scenes
@@ -37,6 +40,10 @@ def tiny(config: DejaVu) -> DejaVu:
         warmup=0,
         fine_tuning=min(config.fine_tuning, 2),
         k=tuple(range(5, 5 + len(config.k))),
+        diffusion=replace(
+            config.diffusion, resolution=8, unet=UNet((4, 8), 1, (4,), 2), epochs=2, batch=32, accumulate=1
+        ),
+        drawing=Drawing(4, 2, 3, 1 if config.drawing.link else 0, PixelClassifier(epochs=1, batch=32)),
         shown=min(config.shown, 2),
         partings=99,
         resamples=100,

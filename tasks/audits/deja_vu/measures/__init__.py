@@ -5,9 +5,11 @@ from __future__ import annotations
 from tasks.audits.deja_vu.measures import (
     categories,
     crops,
+    drawn,
     inferences,
     neighbours,
     probe,
+    reconstruction,
     references,
     retrieval,
     scores,
@@ -19,8 +21,10 @@ MEASURES = (
     references.MEASURE,
     categories.MEASURE,
     probe.MEASURE,
+    reconstruction.MEASURE,
     crops.MEASURE,
     retrieval.MEASURE,
+    drawn.MEASURE,
     inferences.MEASURE,
     neighbours.MEASURE,
 )

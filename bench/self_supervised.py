@@ -1,0 +1,188 @@
+"""How fast encoders are trained without labels here, beside the naive form of the same training.
+
+    python bench/self_supervised.py [--tiny] [--device cpu|cuda] [--out bench/results/NAME.md]
+
+Both train the same network on the same pictures by VICReg in minibatches of the same size, with the published changes
+of pictures. The naive form draws each view of each picture by torchvision's transforms, one after another, as the
+workers of a DataLoader do, stacks them, and takes the step with lightly's loss and LARS. What views alone take is
+measured beside.
+
+On a CPU both have one thread; ratios are of median CPU times of the same run, and wall times stand beside them.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bench.language_models import timed
+from bench.measuring import Row, here, options, publish
+from tasks import hardware
+from tasks.datasets.boxed.partition import Partition
+from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.datasets.catalog import load_boxed
+from tasks.datasets.dataset import Dataset
+from tasks.self_supervised import views
+from tasks.self_supervised.criterion import VICReg
+from tasks.self_supervised.encoder import DEVIATION, MEAN
+from tasks.self_supervised.encoder_config import of_pretraining
+from tasks.self_supervised.held_pictures import Squares, resident
+from tasks.self_supervised.learners import learner
+from tasks.self_supervised.networks import Network, begun
+from tasks.self_supervised.pretraining_config import Augmentation, Pretraining
+from tasks.self_supervised.pretraining_loop import Training
+from tasks.self_supervised.training_set import TrainingSet
+
+
+@dataclass(frozen=True)
+class Size:
+    backbone: str
+    resolution: int
+    pictures: int
+    batch: int
+    projector: tuple[int, ...]
+    rounds: int
+
+    def __str__(self) -> str:
+        return f"{self.backbone}, {self.resolution} x {self.resolution}, {self.pictures} pictures, batch {self.batch}"
+
+
+FULL = {
+    "cpu": (
+        Size("small-resnet#16", 32, 300, 100, (256, 256, 256), 9),
+        Size("resnet18", 96, 32, 16, (512, 512, 512), 3),
+    ),
+    "cuda": (Size("resnet50", 224, 1024, 256, (8192, 8192, 8192), 3),),
+}
+TINY = (Size("small-resnet#4", 32, 20, 10, (16, 16), 1),)
+
+
+class Bench:
+    """The same network, pictures and settings twice."""
+
+    def __init__(self, size: Size, place: torch.device) -> None:
+        self.size, self.place = size, place
+        data = load_boxed(Dataset("digits-on-photos"))
+        rows = np.arange(size.pictures)
+        self.squares = data.squares(rows, size.resolution)
+        self.config = Pretraining(
+            TrainingImages(Dataset("digits-on-photos"), 0.0, Partition(), "A"),
+            VICReg(),
+            size.backbone,
+            size.projector,
+            Augmentation(size.resolution, side=size.resolution),
+            batch=size.batch,
+        )
+        held = resident(Squares(data, rows, size.resolution), place)
+        sizes = np.full((size.pictures, 2), size.resolution, np.int32)
+        learning = learner(VICReg(), self.network(), size.projector, 0)
+        self.training = Training(self.config, learning, TrainingSet(held, sizes, data.labels[rows]), place)
+        self.theirs = self.network().train()
+        self.transforms = naive_views(self.config.augmentation)
+        self.numbers = iter(range(10**6))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from lightly.loss import VICRegLoss
+            from lightly.utils.lars import LARS
+        self.loss = VICRegLoss()
+        self.optimiser = LARS(self.theirs.parameters(), lr=self.training.rate, momentum=0.9, weight_decay=1e-6)
+
+    def network(self) -> Network:
+        return begun(of_pretraining(self.config), 0, 0).to(self.place)
+
+    def train(self) -> None:
+        """An epoch."""
+        self.training.epoch(next(self.numbers) + 1)
+
+    def views(self) -> None:
+        """An epoch's views alone."""
+        number = next(self.numbers)
+        order = self.training._order(number)
+        for step, (places, squares) in enumerate(zip(order, self.training.images.held.minibatches(order), strict=True)):
+            drawn = views.drawn(0, number, step, len(places))
+            self.training._images(squares, self.training.sizes[torch.from_numpy(places)], drawn)
+
+    def naive(self) -> None:
+        for first, second in self.naive_minibatches():
+            self.optimiser.zero_grad()
+            embeddings = self.theirs(torch.cat([first, second]).to(self.place)).chunk(2)
+            self.loss(*embeddings).backward()
+            self.optimiser.step()
+
+    def naive_minibatches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        from PIL import Image
+
+        order = np.random.default_rng(next(self.numbers)).permutation(self.size.pictures)
+        whole = self.size.pictures // self.size.batch * self.size.batch
+        for start in range(0, whole, self.size.batch):
+            pictures = [Image.fromarray(self.squares[row]) for row in order[start : start + self.size.batch]]
+            first, second = (torch.stack([draw(picture) for picture in pictures]) for draw in self.transforms)
+            yield first, second
+
+    def naive_views(self) -> None:
+        for _ in self.naive_minibatches():
+            pass
+
+
+def naive_views(config: Augmentation) -> tuple[Callable[[Any], Tensor], Callable[[Any], Tensor]]:
+    """Torchvision's transforms of the first and of the second view."""
+    from torchvision import transforms as t
+
+    kernel = max(3, config.resolution // 10 | 1)
+    low, high = (config.resolution * end for end in views.SIGMAS)
+    before = [
+        t.RandomResizedCrop(config.resolution, (config.least, 1.0)),
+        t.RandomHorizontalFlip(config.flip),
+        t.RandomApply([t.ColorJitter(0.4, 0.4, 0.2, 0.1)], 0.8),
+        t.RandomGrayscale(config.grey),
+    ]
+    after = [t.ToTensor(), t.Normalize(MEAN, DEVIATION)]
+    blur = t.GaussianBlur(kernel, (max(low, 1e-3), high))
+    solarise = t.RandomSolarize(128, config.solarise)
+    return t.Compose([*before, blur, *after]), t.Compose([*before, solarise, *after])
+
+
+def rows(tiny: bool, place: torch.device) -> Iterator[Row]:
+    """Pictures per second of training, and of drawing views, for each size."""
+    for size in TINY if tiny else FULL[place.type]:
+        bench = Bench(size, place)
+        pictures = size.pictures // size.batch * size.batch
+        yield row(f"training, {size}", pictures, {"ours": bench.train, "theirs": bench.naive}, size, place)
+        yield row(f"two views alone, {size}", pictures, {"ours": bench.views, "theirs": bench.naive_views}, size, place)
+
+
+def row(what: str, pictures: int, runs: dict[str, Callable[[], object]], size: Size, place: torch.device) -> Row:
+    seconds = timed(runs, size.rounds, place)
+
+    def told(name: str) -> str:
+        return ", ".join(f"{pictures / taken:,.0f} pictures/s ({clock})" for clock, taken in seconds[name].items())
+
+    judged = next(iter(seconds["ours"]))
+    ratio = seconds["theirs"][judged] / seconds["ours"][judged]
+    return Row(what, told("ours"), f"{told('theirs')}, torchvision's transforms and lightly", ratio)
+
+
+def main() -> None:
+    asked = options(__doc__)
+    place = torch.device(asked.device)
+    import lightly
+    import torchvision
+
+    setting: dict[str, Any] = here("digits-on-photos", place)
+    setting["versions"] += f", torchvision {torchvision.__version__}, lightly {lightly.__version__}"
+    with hardware.exactly(place):
+        publish("Training encoders without labels", setting, list(rows(asked.tiny, place)), asked.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""What `deja_vu` draws of a run: what the neighbours of a background give away of the object that was before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dashboards.audits.deja_vu.accuracy import accuracy
+from dashboards.audits.deja_vu.categories import categories
+from dashboards.audits.deja_vu.pictures import pictures
+from dashboards.audits.deja_vu.probes import gaps
+from dashboards.audits.deja_vu.scores import scores
+from dashboards.audits.deja_vu.sweep_cells import cells
+from dashboards.figure import Figure
+from dashboards.gallery import Gallery
+from dashboards.run import Run
+
+
+def figures(run: Run) -> Iterator[Figure]:
+    """The accuracies that the score is made of first, then its course, and what becomes of single pictures."""
+    table = run.table("scores")
+    drawn = (
+        accuracy(table, getattr(run.config, "trained", "own")),
+        scores(table, gaps(run.table("probe")), getattr(run.config, "epochs", None)),
+        categories(run.table("categories")),
+    )
+    yield from (figure for figure in drawn if figure is not None)
+
+
+def sweep(run: Run) -> Iterator[Figure]:
+    """The accuracies of all cells, the courses of their scores, and what they memorise."""
+    yield from cells(run)
+
+
+def gallery(run: Run, show_images: bool) -> Gallery | None:
+    """The pictures that are memorised, correlated and inferred most surely, with their neighbours by both models."""
+    return pictures(run, show_images)

@@ -1,0 +1,114 @@
+"""What becomes of single pictures: memorised, misrepresented, correlated or unassociated, by epoch, as in figure 5."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dashboards import drawing, layout, legend
+from dashboards.audits.deja_vu import attacked
+from dashboards.audits.deja_vu.courses import Course, course
+from dashboards.columns import integers, numbers
+from dashboards.figure import Figure
+
+# Each with the colours of its area and of its edge, from the lowest up.
+LOOKS = {
+    "memorised": ("canary", "canary"),
+    "misrepresented": ("ochre", "ochre"),
+    "correlated": ("twin-band", "twin"),
+    "unassociated": ("band", "muted"),
+}
+# Of these the intervals are drawn, with these marks and dashes.
+COMPARED: dict[str, tuple[str, str, Any]] = {
+    "memorised": ("canary", "o", "-"),
+    "misrepresented": ("ochre", "s", (0, (4, 2))),
+}
+UPPER, LOWER = 1.35, 1.35  # inches
+LABELS = 8  # epochs that are named below the bars
+Shares = dict[str, Course]
+
+
+def categories(table: pa.Table) -> Figure | None:
+    """The share of each category by epoch, and the two that are to be compared with their intervals."""
+    table = attacked.both_ways(table)
+    found = attacked.attacks(table)
+    if not found:
+        return None
+    last = attacked.decisive(found)
+    rows = pa.concat_tables([attacked.of(table, each) for each in attacked.along(found, "epoch")])
+    shown = {name: each for name in LOOKS if (each := course(rows, "epoch", name)) is not None}
+    if len(shown) < len(LOOKS) or len({len(each.places) for each in shown.values()}) > 1:
+        return None
+    at_end = attacked.of(rows, last)
+    n = int(integers(at_end, "pictures").max())
+    caption = (
+        "Memorised: named rightly by the model that was trained on the picture alone; misrepresented: by the other "
+        "alone. By chance both happen equally often, so that what is remembered is the distance of the two. "
+        "Correlated: by both; unassociated: by neither. Lines: 95 % intervals. Epochs stand evenly apart. "
+        f"n: {n:,} pictures of both sets, layer {last.layer}, k {last.k}."
+    )
+    p = numbers(at_end, "p_value")
+    tested = f" That more are memorised than misrepresented: p {p[0]:.2g}." if len(p) and not np.isnan(p[0]) else ""
+    alt = " ".join(in_words(shown, at) for at in range(len(shown["memorised"].places))) + tested
+    return Figure("categories", "How many pictures are memorised?", caption, alt, drawn(shown))
+
+
+def in_words(shown: Shares, at: int) -> str:
+    """The shares after one epoch, in words."""
+    epoch = f"{shown['memorised'].places[at]:g}"
+    return f"Epoch {epoch}: {', '.join(f'{name} {each.in_words(at)}' for name, each in shown.items())}."
+
+
+def drawn(shown: Shares) -> str:
+    """The shares as SVG: the two that are compared above, all four stacked below."""
+    figure = drawing.canvas(UPPER + LOWER + 1.0 + 2 * legend.ROW)
+    compared = layout.wide(figure, LOWER + 0.95, UPPER)
+    stacked = layout.wide(figure, 0.5, LOWER)
+    places = np.arange(len(shown["memorised"].places))
+    of_compared(compared, shown, places)
+    of_stacked(stacked, shown, places)
+    named = np.unique(np.linspace(0, len(places) - 1, min(LABELS, len(places))).astype(np.int64))
+    for axes in (compared, stacked):
+        axes.set_xlim(-0.6, len(places) - 0.4)
+        axes.grid(axis="x", visible=False)
+        axes.set_xticks(named, [f"{shown['memorised'].places[at]:g}" for at in named])
+        axes.set_ylabel("share")
+    compared.tick_params(labelbottom=False)
+    stacked.set_xlabel("epoch")
+    legend.above(figure, entries())
+    return drawing.svg(figure, "categories")
+
+
+def of_compared(axes: Any, shown: Shares, places: Any) -> None:
+    """Memorised against misrepresented, each with its interval."""
+    tops = [0.0]
+    for offset, (name, (colour, marker, dash)) in zip((-0.08, 0.08), COMPARED.items(), strict=True):
+        each, look = shown[name], {"color": drawing.light(colour)}
+        x = places + offset
+        axes.plot(*drawing.broken(x, each.low, each.high), linewidth=1.8, solid_capstyle="butt", **look)
+        axes.plot(x, each.value, marker=marker, markersize=4.5, linestyle=dash, linewidth=1.2, **look)
+        tops += [float(value) for value in np.concatenate([each.value, each.high]) if not np.isnan(value)]
+    axes.set_ylim(*drawing.span(tops))
+    drawing.ticks(axes, up=4)
+
+
+def of_stacked(axes: Any, shown: Shares, places: Any) -> None:
+    """All four, one upon the other."""
+    below = np.zeros(len(places))
+    for name, (area, edge) in LOOKS.items():
+        look = {"color": drawing.light(area), "edgecolor": drawing.light(edge), "linewidth": 0.8}
+        axes.bar(places, shown[name].value, 0.7, bottom=below, **look)
+        below = below + shown[name].value
+    axes.set_ylim(0, 1.02)
+    drawing.ticks(axes, up=4)
+
+
+def entries() -> list[Any]:
+    """The legend's entries of the four categories."""
+    areas = [
+        legend.area(name, facecolor=drawing.light(area), edgecolor=drawing.light(edge))
+        for name, (area, edge) in LOOKS.items()
+    ]
+    return areas

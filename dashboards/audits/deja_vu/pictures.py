@@ -1,0 +1,170 @@
+"""Pictures that are memorised, correlated or inferred most surely, with their neighbours: figures 1, 6, 7, 11, 12."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dashboards import drawing
+from dashboards.audits.deja_vu.courses import NULL
+from dashboards.gallery import Gallery, Item, Picture, Pixels, Strip, encoded, reason
+from dashboards.run import Run
+from tasks.audits.deja_vu.config import DejaVu
+from tasks.datasets.boxed.crops import windows
+from tasks.datasets.boxed.evaluation import evaluated
+from tasks.datasets.boxed.pictures import BoxedPictures
+from tasks.datasets.catalog import is_embedded, load_boxed
+from tasks.datasets.dataset import DatasetError
+
+EACH = 10  # pictures of each kind
+NEIGHBOURS = 10  # of a picture, by each model
+LONGEST = 96  # pixels of a picture in the page
+# Of the dashes around the object and of the line around the crop, both on ink, so that they show on any photograph.
+BOX, CROP = drawing.light("paper"), drawing.PALETTE["canary"][1]
+TITLE = "Neighbours"
+KINDS = {
+    "memorised": "Most memorised: named rightly by the model trained on it alone",
+    "correlated": "Most correlated: named rightly by both models",
+    "confident": "Most confident, right or wrong",
+}
+MODELS = {"target": "Trained on it", "reference": "Not trained on it"}
+CAPTION = (
+    f"Up to {EACH} pictures of each kind, each with the crop that the models are shown and the public pictures that "
+    "are nearest to it, the nearest first: by the model that was trained on the picture, and by one that was not. On "
+    "the picture the crop is solid, the boxes around its object dashed. A check mark: a neighbour of the picture's own "
+    "class. Confidence: minus the entropy in nats of all voting neighbours' classes, 0 where all agree. Where only the "
+    "model that was trained on a picture finds its class again, it remembers; single pictures also come about by "
+    "chance, as the misrepresented do."
+)
+Row = Mapping[str, Any]
+Rows = Mapping[str, Sequence[Row]]
+
+
+def pictures(run: Run, show_images: bool) -> Gallery | None:
+    """The pictures of each kind; of private data a note with their ids. None where none were retrieved."""
+    rows = chosen(run)
+    if not any(rows.values()):
+        return None
+    config = run.private_config
+    caption = CAPTION if getattr(config, "trained", "own") == "own" else CAPTION + NULL
+    if not isinstance(config, DejaVu):
+        changed = "The pictures cannot be drawn: the audit has changed since the run was made."
+        return Gallery(caption, False, changed, title=TITLE)
+    ids = " ".join(f"{kind.capitalize()}: {', '.join(row['id'] for row in of_kind)}." for kind, of_kind in rows.items())
+    if not (show_images or is_embedded(config.data.name)):
+        hidden = f"Images of {config.data.named().name} are yours and are not shown unless asked for with --show-images"
+        return Gallery(caption, False, f"{hidden}. {ids}", title=TITLE)
+    try:
+        return Gallery(caption, True, "", items=tuple(items(config, rows)), title=TITLE)
+    except (ValueError, OSError, IndexError) as error:  # DatasetError among them
+        return Gallery(caption, False, f"The pictures cannot be drawn{reason(run, error)}. {ids}", title=TITLE)
+
+
+def chosen(run: Run) -> dict[str, list[Row]]:
+    """The first pictures of each kind, of all classes together."""
+    table = run.table("retrieval")
+    if not {"kind", "scope", "rank"} <= set(table.column_names):
+        return {}
+    told = [row for row in table.to_pylist() if row["scope"] == "all" and row["rank"] <= EACH]
+    found = {kind: [row for row in told if row["kind"] == kind] for kind in KINDS}
+    return {kind: sorted(rows, key=lambda row: int(row["rank"])) for kind, rows in found.items() if rows}
+
+
+def items(config: DejaVu, rows: Rows) -> Iterator[Item]:
+    """Each picture with its crop and its neighbours."""
+    held = load_boxed(config.data, config.correlation)
+    side = min(config.augmentation.resolution, LONGEST)
+    for kind, of_kind in rows.items():
+        for row in of_kind:
+            yield item(row, held, config, side, KINDS[kind])
+
+
+def item(row: Row, held: BoxedPictures, config: DejaVu, side: int, group: str) -> Item:
+    at = rows_of([row["id"]], held)
+    rectangle, _ = windows(held, at, config.crop, config.smallest)
+    (crop,) = evaluated(held, at, side, rectangle)
+    whole = marked(held.picture(int(at[0])), held.boxes[int(at[0])].tolist(), rectangle[0].tolist())
+    about = f"{row['id']}, class {row['class']}"
+    shown = (
+        Picture(encoded(whole), "picture", f"{about}, whole, with its boxes and the crop"),
+        Picture(encoded(crop), "crop", f"The crop of {about}, as the models are shown it"),
+    )
+    strips = tuple(strip(row, model, held, side) for model in MODELS)
+    return Item(f"{row['rank']}. {row['id']}, set {row['set']}, class {row['class']}", shown, strips, group)
+
+
+def strip(row: Row, model: str, held: BoxedPictures, side: int) -> Strip:
+    """The neighbours by one of the models."""
+    ids, classes = (row[f"{model}_{name}"][:NEIGHBOURS] for name in ("neighbours", "neighbour_classes"))
+    found = evaluated(held, rows_of(ids, held), side)
+    beside = MODELS[model].lower()
+    shown = tuple(
+        Picture(
+            encoded(image),
+            f"✓ {name}" if name == row["class"] else name,
+            f"Neighbour {at} of {row['id']} by the model {beside}: {id_}, class {name}",
+        )
+        for at, (image, id_, name) in enumerate(zip(found, ids, classes, strict=True), start=1)
+    )
+    votes, confidence = row[f"{model}_class"], drawing.number(row[f"{model}_confidence"])
+    how = "rightly" if votes == row["class"] else "wrongly"
+    return Strip(f"{MODELS[model]}: they vote for {votes}, {how}, with confidence {confidence}", shown)
+
+
+def rows_of(ids: Sequence[str], held: BoxedPictures) -> NDArray[np.int64]:
+    """The rows of these pictures. DatasetError for one that is not there."""
+    rows = [bisect_left(held.ids, each) for each in ids]
+    absent = [each for each, row in zip(ids, rows, strict=True) if held.ids[row : row + 1] != (each,)]
+    if absent:
+        raise DatasetError(f"{absent[0]} is not among the {len(held.ids):,} pictures of the data set")
+    return np.array(rows, np.int64)
+
+
+def marked(picture: Pixels, boxes: Sequence[Sequence[int]], crop: Sequence[int]) -> Pixels:
+    """The whole picture as large as a page shows it, with its boxes dashed and its crop solid."""
+    from PIL import Image, ImageDraw
+
+    height, width = picture.shape[:2]
+    longest = max(height, width)
+    scale = LONGEST // longest if longest <= LONGEST else LONGEST / longest
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    how = Image.Resampling.NEAREST if scale >= 1 else Image.Resampling.LANCZOS
+    image = Image.fromarray(np.ascontiguousarray(picture)).resize(size, how)
+    pen = ImageDraw.Draw(image)
+    for box in boxes:
+        for line in edges(box, scale, size):
+            pen.line(line, drawing.light("ink"), 1)
+            for dash in dashes(line):
+                pen.line(dash, BOX, 1)
+    for line in edges(crop, scale, size, 1):
+        pen.line(line, drawing.light("ink"), 1)
+    for line in edges(crop, scale, size):
+        pen.line(line, CROP, 1)
+    return np.asarray(image)
+
+
+Line = tuple[int, int, int, int]  # from x, y to x, y
+
+
+def edges(box: Sequence[int], scale: float, size: tuple[int, int], inwards: int = 0) -> list[Line]:
+    """The four edges of a rectangle, in the drawn picture's pixels and inside it; `inwards` by so many of them."""
+    ends = np.array(box) * scale - (0, 0, 1, 1) + np.array((1, 1, -1, -1)) * inwards
+    left, top, right, bottom = np.clip(np.rint(ends).astype(int), 0, np.array([*size, *size]) - 1).tolist()
+    return [
+        (left, top, right, top),
+        (right, top, right, bottom),
+        (left, bottom, right, bottom),
+        (left, top, left, bottom),
+    ]
+
+
+def dashes(line: Line, long: int = 3) -> Iterator[Line]:
+    """Parts of an upright or level line, with gaps as long as they are."""
+    x, y, to_x, to_y = line
+    for at in range(0, max(to_x - x, to_y - y) + 1, 2 * long):
+        on = at + long - 1
+        yield min(x + at, to_x), min(y + at, to_y), min(x + on, to_x), min(y + on, to_y)

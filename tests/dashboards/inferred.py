@@ -1,0 +1,109 @@
+"""Tables of deja_vu runs, made up: accuracies, shares and retrieved pictures that are known in advance."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.audits.deja_vu.about import About
+from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.measures.categories import CATEGORIES
+from tasks.audits.deja_vu.measures.probe import PROBE
+from tasks.audits.deja_vu.measures.retrieval import RETRIEVAL
+from tasks.audits.deja_vu.measures.scores import SCORES
+from tasks.audits.deja_vu.presets import SMOKE
+from tasks.audits.deja_vu.summary import summary
+from tasks.datasets import catalog
+from tasks.datasets.dataset import Dataset
+
+Row = dict[str, Any]
+SCENES = Dataset("digits-on-photos")
+WAYS = ("both", "A", "B")
+PICTURES = 200
+
+
+def embedded(**fields: Any) -> DejaVu:
+    """A config whose data set is the embedded one, pinned."""
+    return replace(SMOKE, data=catalog.pin(SCENES), **fields)
+
+
+def accuracies(epoch: int, layer: int, k: int, percent: int) -> tuple[float, float]:
+    """The target's and the reference's accuracy: their difference is epoch / 100 at layer 3, k 20 and 20 %."""
+    reference = 0.3 - percent / 1000
+    return reference + (epoch + 10 * (layer - 3) + (k - 20) + (percent - 20) / 2) / 100, reference
+
+
+def scores(
+    epochs: Sequence[int] = (10, 20, 40), layers: Sequence[int] = (3,), ks: Sequence[int] = (20,), percent: int = 20
+) -> pa.Table:
+    """SCORES of all these attacks; intervals reach 0.05 to either side. Single ways have 1 less: no figure has them."""
+    rows: list[Row] = []
+    for epoch, layer, k, way, each in itertools.product(epochs, layers, ks, WAYS, range(1, 101)):
+        target, reference = accuracies(epoch, layer, k, each)
+        row: Row = {"epoch": epoch, "layer": layer, "k": k, "way": way, "percent": each, "pictures": PICTURES}
+        row["p_value"] = 0.01 if (way, each) == ("both", percent) else None
+        values = {"target_accuracy": target, "reference_accuracy": reference, "score": target - reference}
+        for name, value in values.items():
+            shown = value if way == "both" else value - 1
+            row |= {name: shown, f"{name}_low": shown - 0.05, f"{name}_high": shown + 0.05}
+        rows.append(row)
+    return pa.Table.from_pylist(rows, SCORES)
+
+
+def categories(
+    epochs: Sequence[int] = (10, 20, 40), layers: Sequence[int] = (3,), ks: Sequence[int] = (20,)
+) -> pa.Table:
+    """CATEGORIES: memorised are epoch / 100, misrepresented 0.05, correlated 0.2, and the rest unassociated."""
+    rows: list[Row] = []
+    for epoch, layer, k, way in itertools.product(epochs, layers, ks, WAYS):
+        shares = {"memorised": epoch / 100, "misrepresented": 0.05, "correlated": 0.2}
+        shares["unassociated"] = 1 - sum(shares.values())
+        row: Row = {"epoch": epoch, "layer": layer, "k": k, "way": way, "pictures": PICTURES, "p_value": 0.001}
+        for name, value in shares.items():
+            row |= {name: value, f"{name}_low": value - 0.02, f"{name}_high": value + 0.02}
+        rows.append(row)
+    return pa.Table.from_pylist(rows, CATEGORIES)
+
+
+def probes(epochs: Sequence[int] = (10, 20, 40), layers: Sequence[int] = (3,)) -> pa.Table:
+    """Linear probes of two models, right on 90 and 70 of 100 pictures they were trained on, and on 50 of 100 others."""
+    rows = [
+        {"model": model, "epoch": epoch, "layer": layer, "split": split, "n": 100}
+        | {"correct": 50 if split == "validation" else {"A": 90, "B": 70}[model]}
+        for model, epoch, layer, split in itertools.product("AB", epochs, layers, ("train", "validation"))
+    ]
+    return pa.Table.from_pylist(rows, PROBE)
+
+
+def tables(**more: pa.Table) -> dict[str, pa.Table]:
+    """The tables of a whole run with its summary."""
+    found = {"scores": scores(), "categories": categories(), **more}
+    return {**found, "summary": summary(About(20, 3, 20, 40), [found["scores"], found["categories"]])}
+
+
+def retrieved(
+    data: Dataset = SCENES,
+    kinds: Sequence[str] = ("memorised", "correlated", "confident"),
+    each: int = 3,
+    near: int = 4,
+) -> pa.Table:
+    """RETRIEVAL of the first pictures, in this order: picture i of a kind has the pictures 100 i + j near to it by the
+    target model, and 200 i + j by the reference; j is from 1.
+    """
+    held = catalog.load_boxed(data)
+    rows: list[Row] = []
+    for kind, scope, at in itertools.product(kinds, ("all", "class"), range(each)):
+        row: Row = {"kind": kind, "scope": scope, "rank": at + 1, "set": "A", "id": held.ids[at]}
+        row |= {"label": int(held.labels[at]), "class": held.names[held.labels[at]]}
+        for model, step in (("target", 100), ("reference", 200)):
+            chosen = [(step * (at + 1) + j) % len(held.ids) for j in range(1, near + 1)]
+            row[f"{model}_neighbours"] = [held.ids[one] for one in chosen]
+            row[f"{model}_neighbour_classes"] = [held.names[held.labels[one]] for one in chosen]
+            row[f"{model}_confidence"] = -0.25 * step / 100
+        row |= {"target_class": row["class"], "reference_class": "none"}
+        rows.append(row)
+    return pa.Table.from_pylist(rows, RETRIEVAL)

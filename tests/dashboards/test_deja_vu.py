@@ -1,0 +1,398 @@
+"""What is drawn of deja_vu's tables, that the words beside it have their numbers, and whose pictures are shown."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from matplotlib.figure import Figure as Canvas
+from numpy.typing import NDArray
+
+from dashboards import drawing
+from dashboards.audits.deja_vu import attacked
+from dashboards.audits.deja_vu.attacked import Attack
+from dashboards.audits.deja_vu.courses import Course, course, draw, percent_of
+from dashboards.audits.deja_vu.pictures import BOX, CROP, LONGEST, dashes, marked
+from dashboards.audits.deja_vu.probes import gap, gaps
+from dashboards.figure import Figure
+from dashboards.figures import figures
+from dashboards.gallery import Gallery, Item
+from dashboards.page import gallery
+from dashboards.run import Run
+from orchestrator.inspection.pages import PRIVATE_PAGE
+from orchestrator.store import Store
+from tasks.audits.deja_vu.about import About
+from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.measures.retrieval import RETRIEVAL
+from tasks.audits.deja_vu.presets import SMOKE
+from tasks.audits.deja_vu.summary import summary
+from tasks.datasets import catalog
+from tasks.datasets.boxed.crops import windows
+from tasks.datasets.boxed.evaluation import evaluated
+from tasks.datasets.dataset import Dataset
+from tests.dashboards import inferred, made, pages
+from tests.dashboards.test_figures import named
+from tests.dashboards.test_gallery import array
+from tests.tasks.datasets.boxed.trees import jpeg, saved
+
+OWN = ["accuracy", "scores", "categories"]
+
+
+def run(store: Store, name: str = "deja_vu-1", config: DejaVu | None = None, **tables: pa.Table) -> Run:
+    parts = {"summary": [], **{root: [table] for root, table in tables.items()}}
+    return made.run(store, name, parts, config or inferred.embedded(), audit="deja_vu")
+
+
+def drawn(store: Store, **tables: pa.Table) -> dict[str, Figure]:
+    return named(run(store, **tables))
+
+
+def words(figure: Figure) -> list[str]:
+    """The texts inside the drawing."""
+    return re.findall(r">([^<>]+)</text>", figure.svg)
+
+
+def test_a_whole_run_has_all_its_figures(store: Store) -> None:
+    found = drawn(store, **inferred.tables(probe=inferred.probes()))
+    assert [*OWN, "estimates"] == list(found)
+    assert [] == [name for name, figure in found.items() if "  " in figure.caption + figure.alt]
+
+
+def test_tables_without_rows_or_with_other_columns_draw_nothing(store: Store) -> None:
+    whole = {"scores": inferred.scores((1,)), "categories": inferred.categories((1,)), "probe": inferred.probes((1,))}
+    assert [] == figures(run(store))
+    assert [] == figures(run(store, "deja_vu-2", **{name: pa.table({"column": [1]}) for name in whole}))
+    assert [] == figures(run(store, "deja_vu-3", **{name: each.slice(0, 0) for name, each in whole.items()}))
+
+
+def test_values_that_are_missing_draw_nothing(store: Store) -> None:
+    for name, table in (("scores", inferred.scores((1, 2))), ("categories", inferred.categories((1, 2)))):
+        names = [each for each in table.column_names if table.schema.field(each).type == pa.float64()]
+        columns = {each: pa.nulls(table.num_rows, pa.float64()) for each in names}
+        empty = pa.table({each: columns.get(each, table[each]) for each in table.column_names}, table.schema)
+        assert [] == figures(run(store, f"deja_vu-{name}", **{name: empty}))
+
+
+def test_the_last_epoch_the_first_layer_and_the_first_k_decide() -> None:
+    found = attacked.attacks(inferred.scores((10, 20), (3, 1, 0), (20, 50)))
+    assert 12 == len(found)
+    assert Attack(20, 3, 20) == attacked.decisive(found)
+    assert [Attack(10, 3, 20), Attack(20, 3, 20)] == attacked.along(found, "epoch")
+    assert [Attack(20, 0, 20), Attack(20, 1, 20), Attack(20, 3, 20)] == attacked.along(found, "layer")
+    beside = [(10, 3, 20), (20, 0, 20), (20, 1, 20), (20, 3, 50)]
+    assert beside == list(attacked.beside(found))
+
+
+def test_accuracies_are_told_where_the_score_decides_and_at_both_ends(store: Store) -> None:
+    figure = drawn(store, scores=inferred.scores())["accuracy"]
+    # At p % the reference has 0.3 - p / 1000, and the target 0.4 + (p - 20) / 200 more.
+    assert (
+        "Named rightly after epoch 40, layer 3, k 20: trained on the picture 0.68 [0.63, 0.73], not trained on it 0.28 "
+        "[0.23, 0.33] of the most confident 20 %."
+    ) in figure.alt
+    assert "trained on the picture 1 [0.95, 1.05], not trained on it 0.2 [0.15, 0.25] of the most confident 100 %" in (
+        figure.alt
+    )
+    assert "upright: at 20 %" in figure.caption
+    assert "n 200 in all, after epoch 40, layer 3, k 20" in figure.caption
+    assert {"model trained on the picture", "model not trained on it", "epoch 10", "epoch 20"} <= set(words(figure))
+
+
+def test_the_curves_are_those_of_the_table() -> None:
+    table = attacked.of(attacked.both_ways(inferred.scores()), Attack(20, 3, 20))
+    found = course(table, "percent", "target_accuracy")
+    assert found is not None
+    assert list(range(1, 101)) == found.places.tolist()
+    expected = [inferred.accuracies(20, 3, 20, percent)[0] for percent in range(1, 101)]
+    assert expected == found.value.tolist()
+    assert found.value - 0.05 == pytest.approx(found.low)
+    axes = Canvas().add_subplot()
+    draw(axes, found, ("canary", "o", "-"))
+    (line,) = axes.lines
+    assert expected == np.asarray(line.get_ydata()).tolist()
+    assert drawing.light("canary") == line.get_color()
+
+
+def test_another_percentage_decides_where_it_was_tested(store: Store) -> None:
+    table = inferred.scores(percent=5)
+    assert 5 == percent_of(attacked.both_ways(table))
+    found = drawn(store, scores=table)
+    assert "upright: at 5 %" in found["accuracy"].caption
+    # 7.5 less at 5 % than at 20 %.
+    assert "Deja vu score by epoch: 0.025 [-0.025, 0.075] at 10, 0.125" in found["scores"].alt
+
+
+def test_of_very_many_attacks_a_few_are_drawn_and_all_told(store: Store) -> None:
+    figure = drawn(store, scores=inferred.scores(range(1, 12), (3, 2), (20, 30)))["accuracy"]
+    assert "9 of 12 such are drawn." in figure.caption
+    assert {"epoch 1", "layer 2", "k 30"} <= set(words(figure))
+    assert 9 == len([text for text in words(figure) if re.fullmatch(r"(?:epoch|layer|k) \d+", text)])
+    assert 12 == len(re.findall(r"\. (?:epoch \d+|layer \d|k \d+): trained on the picture", figure.alt))
+    assert len(figure.svg) < 500_000
+
+
+def test_a_single_attack_has_no_course(store: Store) -> None:
+    found = drawn(store, scores=inferred.scores((40,)))
+    assert ["accuracy"] == list(found)
+    assert "Below" not in found["accuracy"].caption
+
+
+def test_the_score_has_a_panel_for_each_thing_that_varies(store: Store) -> None:
+    found = drawn(store, scores=inferred.scores((10, 40), (3, 1), (20, 50)))["scores"]
+    assert "Deja vu score by epoch: 0.1 [0.05, 0.15] at 10, 0.4 [0.35, 0.45] at 40." in found.alt
+    assert "Deja vu score by layer: 0.2 [0.15, 0.25] at 1, 0.4 [0.35, 0.45] at 3." in found.alt
+    assert "Deja vu score by k: 0.4 [0.35, 0.45] at 20, 0.7 [0.65, 0.75] at 50." in found.alt
+    assert {"epoch", "layer, 0: the backbone's output", "neighbours that vote", "deja vu score"} <= set(words(found))
+    assert "probe" not in found.alt + found.caption
+
+
+def test_the_gap_of_linear_probes_stands_beside_it(store: Store) -> None:
+    found = drawn(store, scores=inferred.scores((10, 40)), probe=inferred.probes((10, 40)))["scores"]
+    interval = gap((160, 200), (100, 200))
+    assert interval.low is not None
+    assert interval.high is not None
+    told = f"0.3 [{interval.low:.3g}, {interval.high:.3g}]"
+    assert f"Linear probe, train less test: {told} at 10, {told} at 40." in found.alt
+    assert "linear probe, train - test" in words(found)
+
+
+def test_a_gap_is_of_all_models_together_and_has_newcombes_interval() -> None:
+    found = gaps(inferred.probes((10,), (3, 0)))
+    assert [(10, 0), (10, 3)] == list(found)
+    assert 0.3 == pytest.approx(found[10, 3].value)
+    assert 400 == found[10, 3].n
+    # Newcombe 1998, table II, column (a), method 10: 56 of 70 less 48 of 80.
+    example = gap((56, 70), (48, 80))
+    assert (0.2, 0.0524, 0.3339) == pytest.approx((example.value, example.low, example.high), abs=5e-5)
+    assert {} == gaps(inferred.probes((10,)).slice(0, 1))
+    assert {} == gaps(pa.table({}))
+
+
+def test_fine_tuning_is_marked_where_it_begins(store: Store) -> None:
+    config = inferred.embedded()
+    tuned = replace(config, epochs=20, recorded=(10, 20), fine_tuning=20)
+    found = named(run(store, config=tuned, scores=inferred.scores((10, 20, 30, 40))))["scores"]
+    assert "from epoch 20 on the models are trained further on labels" in found.caption
+    plain = named(run(store, "deja_vu-2", replace(config, epochs=40, recorded=()), scores=inferred.scores()))
+    assert "trained further" not in plain["scores"].caption
+
+
+def test_memorised_is_told_against_misrepresented(store: Store) -> None:
+    found = drawn(store, categories=inferred.categories())["categories"]
+    assert found.alt.startswith(
+        "Epoch 10: memorised 0.1 [0.08, 0.12], misrepresented 0.05 [0.03, 0.07], correlated 0.2 [0.18, 0.22], "
+        "unassociated 0.65 [0.63, 0.67]. Epoch 20: "
+    )
+    assert found.alt.endswith("That more are memorised than misrepresented: p 0.001.")
+    assert "n: 200 pictures of both sets, layer 3, k 20." in found.caption
+    assert {"memorised", "misrepresented", "correlated", "unassociated", "10", "20", "40"} <= set(words(found))
+    once = named(run(store, "deja_vu-2", categories=inferred.categories((5,))))["categories"]
+    assert once.alt.startswith("Epoch 5: memorised 0.05 [")
+
+
+def shown(store: Store, config: DejaVu | None = None, show_images: bool = False, **fields: Any) -> Gallery:
+    found = gallery(run(store, config=config, retrieval=inferred.retrieved(**fields)), show_images)
+    assert found is not None
+    return found
+
+
+def picture_of(item: Item, strip: int, at: int) -> NDArray[np.uint8]:
+    return array(item.strips[strip].pictures[at].png)
+
+
+def test_a_picture_stands_with_its_crop_and_its_neighbours_by_both_models(store: Store) -> None:
+    config = inferred.embedded()
+    held, side = catalog.load_boxed(config.data), config.augmentation.resolution
+    found = shown(store, config)
+    assert (True, "", ()) == (found.shown, found.note, found.pictures)
+    assert ["memorised", "correlated", "confident"] == [item.group.split()[1].rstrip(",:") for item in found.items[::3]]
+    for at, item in enumerate(found.items[:3]):
+        name = held.names[held.labels[at]]
+        assert f"{at + 1}. {held.ids[at]}, set A, class {name}" == item.title
+        right, wrong = (strip.label for strip in item.strips)
+        assert f"Trained on it: they vote for {name}, rightly, with confidence -0.25" == right
+        assert "Not trained on it: they vote for none, wrongly, with confidence -0.5" == wrong
+        assert ["picture", "crop"] == [picture.title for picture in item.pictures]
+        rectangle, _ = windows(held, np.array([at]), "periphery", 8)
+        assert (evaluated(held, np.array([at]), side, rectangle)[0] == array(item.pictures[1].png)).all()
+        for strip, step in enumerate((100, 200)):
+            rows = np.array([step * (at + 1) + j for j in range(1, 5)])
+            for place, (row, image) in enumerate(zip(rows, evaluated(held, rows, side), strict=True)):
+                assert (image == picture_of(item, strip, place)).all()
+                near = held.names[held.labels[row]]
+                caption = item.strips[strip].pictures[place]
+                assert (f"✓ {near}" if near == name else near) == caption.title
+                assert caption.alt.startswith(f"Neighbour {place + 1} of {held.ids[at]} by the model ")
+                assert caption.alt.endswith(f"trained on it: {held.ids[row]}, class {near}")
+
+
+def test_a_null_says_that_neither_model_was_trained_on_the_pictures(store: Store) -> None:
+    null = "This run is a null: both models were trained on other pictures"
+    config = replace(inferred.embedded(), trained="other")
+    tables = {"scores": inferred.scores(), "retrieval": inferred.retrieved()}
+    made_up = run(store, config=config, **tables)
+    found = gallery(made_up, False)
+    assert found is not None
+    assert null in found.caption
+    assert null in named(made_up)["accuracy"].caption
+    assert null not in named(run(store, "deja_vu-2", **tables))["accuracy"].caption
+
+
+def test_at_most_ten_pictures_of_a_kind_are_shown_with_ten_neighbours_each(store: Store) -> None:
+    found = shown(store, kinds=("confident",), each=14, near=15)
+    assert 10 == len(found.items)
+    assert {10} == {len(strip.pictures) for item in found.items for strip in item.strips}
+    assert [f"{rank}." for rank in range(1, 11)] == [item.title.split()[0] for item in found.items]
+
+
+def test_there_is_no_gallery_where_nothing_was_retrieved(store: Store) -> None:
+    assert gallery(run(store), True) is None
+    assert gallery(run(store, "deja_vu-2", retrieval=RETRIEVAL.empty_table()), True) is None
+
+
+def own(folder: Path) -> Dataset:
+    """Nine pictures of the user's own in a table with their boxes, pinned; they are larger than the page shows them."""
+    rows = ["path,label,left,top,right,bottom"]
+    for at in range(9):
+        pixels = np.zeros((300, 400, 3), np.uint8)
+        pixels[..., 0], pixels[100:200, 150:250, 1] = 20 * at, 255
+        saved(folder / f"{at}.png", jpeg(pixels, kind="PNG"))
+        rows.append(f"{at}.png,{'<secret>' if at % 2 else 'plain'},150,100,250,200")
+    saved(folder / "boxes.csv", "\n".join(rows) + "\n")
+    return catalog.pin(Dataset(f"boxed:{folder / 'boxes.csv'}"))
+
+
+def test_the_users_own_pictures_are_hidden_unless_asked_for(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
+    data = own(tmp_path / "own")
+    config = replace(inferred.embedded(), data=data, augmentation=replace(SMOKE.augmentation, resolution=224))
+    of_table = run(store, config=config, retrieval=inferred.retrieved(data, near=3))
+    hidden = gallery(of_table, False)
+    assert hidden is not None
+    assert (False, ()) == (hidden.shown, hidden.items)
+    assert "Images of boxed:boxes.csv are yours and are not shown unless asked for with --show-images." in hidden.note
+    assert "Memorised: 0.png, 1.png, 2.png. Correlated: " in hidden.note
+    private = gallery(of_table, True)
+    assert private is not None
+    assert 9 == len(private.items)
+    whole, crop = (array(picture.png) for picture in private.items[1].pictures)
+    assert ((72, 96, 3), (96, 96, 3)) == (whole.shape, crop.shape)
+    assert (20, 0, 0) == tuple(crop[48, 48])  # of picture 1, whose object is green
+    assert {(96, 96, 3)} == {array(each.png).shape for each in private.items[0].strips[0].pictures}
+    page = pages.draw(of_table, show_images=True)
+    assert page.read_text().count("data:image/png") == 0
+    shown_page = (page.parent / PRIVATE_PAGE).read_text()
+    assert 9 * (2 + 2 * 3) == shown_page.count("data:image/png")
+    assert "class &lt;secret&gt;" in shown_page
+
+
+def test_data_that_have_changed_and_pictures_that_are_gone_are_said(store: Store) -> None:
+    found = shown(store, replace(inferred.embedded(), data=Dataset("digits-on-photos", "0" * 64)))
+    assert (False, ()) == (found.shown, found.items)
+    assert found.note.startswith("The pictures cannot be drawn: ")
+    assert "is not the one that was pinned" in found.note
+    rows = [row | {"id": "china-999-999"} for row in inferred.retrieved(each=1).to_pylist()]
+    gone = gallery(run(store, "deja_vu-2", retrieval=pa.Table.from_pylist(rows, RETRIEVAL)), False)
+    assert gone is not None
+    assert "china-999-999 is not among the 2,080 pictures of the data set" in gone.note
+
+
+def test_the_object_is_dashed_and_the_crop_solid() -> None:
+    found = marked(np.full((32, 32, 3), 128, np.uint8), [[4, 8, 20, 24]], [22, 0, 32, 32])
+    assert (96, 96, 3) == found.shape
+    crop, box = (np.all(found == tuple(bytes.fromhex(colour[1:])), axis=2) for colour in (CROP, BOX))
+    assert crop[:, 66].all()  # its left edge, three times 22
+    assert crop[0, 66:].all()
+    assert not crop[:, :66].any()
+    rows, columns = np.nonzero(box)
+    assert (24, 71, 12, 59) == (rows.min(), rows.max(), columns.min(), columns.max())
+    assert 0.3 < box[24, 12:60].mean() < 0.7
+    assert (128 == found[40, 30]).all()
+
+
+def test_a_large_picture_is_brought_to_the_pages_size_and_a_box_that_leaves_it_is_cut() -> None:
+    found = marked(np.zeros((300, 600, 3), np.uint8), [[-50, 100, 700, 200]], [0, 0, 600, 100])
+    assert (LONGEST // 2, LONGEST, 3) == found.shape
+    assert (BOX_RGB == found[16, 0]).all()
+    assert [(0, 5, 2, 5), (6, 5, 7, 5)] == list(dashes((0, 5, 7, 5)))
+
+
+BOX_RGB = np.frombuffer(bytes.fromhex(BOX[1:]), np.uint8)
+
+
+def test_the_page_holds_every_picture_once_with_words_for_it(store: Store) -> None:
+    page = pages.draw(run(store, **inferred.tables(retrieval=inferred.retrieved())))
+    text = page.read_text()
+    assert 3 * 3 * (2 + 2 * 4) == text.count("data:image/png;base64,")
+    assert all(alt for alt in re.findall(r'<img [^>]*alt="([^"]*)"', text))
+    assert 9 == text.count('<div class="asked">')
+    assert text.count("<ul") == text.count("</ul>")
+    assert "Most memorised: named rightly by the model trained on it alone" in pages.words(page)
+    assert '<h2 id="neighbours">Neighbours</h2>' in text
+
+
+def test_a_page_of_as_many_pictures_as_are_shown_is_bounded(store: Store) -> None:
+    retrieved = inferred.retrieved(each=12, near=12)
+    assert pages.draw(run(store, **inferred.tables(retrieval=retrieved))).stat().st_size < 4_000_000
+
+
+def sweep(store: Store, fields: list[dict[str, Any]], **tables: pa.Table) -> Run:
+    cells = []
+    for at, changed in enumerate(fields):
+        epochs = (10, 20, 40 + at)  # so that no two cells decide on the same row of the summary
+        found = {"scores": inferred.scores(epochs), "categories": inferred.categories(epochs)}
+        found |= {"probe": inferred.probes(epochs), **tables}
+        found["summary"] = summary(About(20, 3, 20, 40 + at), [found["scores"], found["categories"]])
+        config = replace(inferred.embedded(), epochs=40 + at, recorded=(), **changed)
+        parts = {name: [table] for name, table in found.items()}
+        cells.append(made.run(store, f"deja_vu-{at}", parts, config, {**changed, "epochs": 40 + at}, audit="deja_vu"))
+    return made.sweep(store, "deja_vu-sweep-1", cells)
+
+
+def test_a_sweep_compares_scores_and_shares_though_its_cells_end_at_different_epochs(store: Store) -> None:
+    found = named(sweep(store, [{"per_class": size} for size in (20, 40, 80)]))
+    assert ["sweep", "accuracies", "courses", "shares", "gaps"] == list(found)
+    assert "How does the answer change with per_class?" == found["sweep"].title
+    for at, size in enumerate((20, 40, 80)):
+        score = 0.4 + at / 100
+        told = f"{score:.3g}, {score - 0.05:.3g} to {score + 0.05:.3g}."
+        assert f"deja vu score, k 20, layer 3, percent 20 at per_class {size}: {told}" in found["sweep"].alt
+        ends = f"[{score - 0.05:.3g}, {score + 0.05:.3g}]"
+        assert f"per_class {size}: {score:.3g} {ends} after epoch {40 + at}." in found["courses"].alt
+        assert f"per_class {size}: memorised {score:.3g} [" in found["shares"].alt
+        assert f"per_class {size}: deja vu score {score:.3g} {ends}, linear probe, train - test 0.3 [" in (
+            found["gaps"].alt
+        )
+    assert {"per_class 20", "per_class 40", "per_class 80"} <= set(words(found["accuracies"]))
+
+
+def test_a_sweep_of_names_has_a_row_and_a_panel_for_each(store: Store) -> None:
+    found = named(sweep(store, [{"criterion": name} for name in ("vicreg", "barlow", "supervised")]))
+    assert {"criterion vicreg", "criterion barlow"} <= set(words(found["shares"]))
+    assert "criterion supervised: trained on the picture 0.7 [" in found["accuracies"].alt
+
+
+def test_cells_without_tables_are_left_out_of_a_sweep(store: Store) -> None:
+    empty = {"scores": pa.table({}), "categories": pa.table({}), "probe": pa.table({})}
+    cells = [
+        made.run(
+            store, f"deja_vu-{at}", {"summary": [], **({} if at else empty)}, setting={"seed": at}, audit="deja_vu"
+        )
+        for at in range(2)
+    ]
+    assert [] == figures(made.sweep(store, "deja_vu-sweep-1", cells))
+
+
+def test_a_place_without_an_interval_is_told_without_one() -> None:
+    alone = Course(np.ones(1), np.full(1, 0.25), np.full(1, np.nan), np.full(1, np.nan))
+    assert "0.25" == alone.in_words()
+    axes = Canvas().add_subplot()
+    draw(axes, alone, ("twin", "s", "-"))
+    assert [0.25] == np.asarray(axes.lines[-1].get_ydata()).tolist()

@@ -1,0 +1,88 @@
+"""What each task computes, beside its version: neither may change without the other.
+
+A test here that fails says that stored results are no longer what the task would compute. If that is meant, raise the
+task's version and write the new numbers below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pyarrow as pa
+import pytest
+
+from tasks.audits.deja_vu.about import About
+from tasks.audits.deja_vu.attack import Attack
+from tasks.audits.deja_vu.measures.categories import Nothing, categories
+from tasks.audits.deja_vu.measures.crops import crops
+from tasks.audits.deja_vu.measures.inferences import Voting, inferences
+from tasks.audits.deja_vu.measures.probe import Probed, probe
+from tasks.audits.deja_vu.measures.scores import Scoring, scores
+from tasks.audits.deja_vu.summary import summary
+from tasks.datasets.boxed.partition import Partition
+from tasks.datasets.catalog import pin
+from tasks.datasets.dataset import Dataset
+from tasks.job import marks
+from tasks.self_supervised.linear_probe import PROBES
+from tests.support.fingerprint import total
+from tests.tasks.audits.deja_vu import made_up
+
+
+def of_inferences() -> pa.Table:
+    return inferences(Voting((4, 2)), [made_up.neighbours(made_up.FEW)])
+
+
+@cache
+def of_scores() -> pa.Table:
+    return scores(Scoring(20, 50, 99, 0), [made_up.simulated(0, 60, 0.2, 0.3)])
+
+
+@cache
+def of_categories() -> pa.Table:
+    return categories(Nothing(), [made_up.simulated(0, 60, 0.2, 0.3)])
+
+
+def of_probe() -> pa.Table:
+    made = [{"epoch": 5, "layer": 3, "split": split, "correct": 7, "n": 9} for split in ("train", "validation")]
+    return probe(Probed(("A", "B"), (0, 10)), [pa.Table.from_pylist(made, PROBES)] * 2)
+
+
+def of_all() -> pa.Table:
+    return summary(About(20, 3, 4, 5), [of_scores(), of_categories(), of_probe()])
+
+
+def of_crops() -> pa.Table:
+    attack = Attack(pin(Dataset("digits-on-photos")), 0.0, Partition(per_class=3, public=100), "periphery", 8, 32)
+    return crops(attack, [])
+
+
+@pytest.mark.parametrize(
+    ("function", "version", "computed", "rows", "expected"),
+    [
+        (inferences, 1, of_inferences, 10, -7.96441706),
+        (scores, 1, of_scores, 300, 5248.761311),
+        (categories, 1, of_categories, 3, 76.31293614),
+        (summary, 1, of_all, 15, 43.4931582),
+    ],
+)
+def test_a_task_computes_what_its_version_says(
+    function: Callable[..., pa.Table], version: int, computed: Callable[[], pa.Table], rows: int, expected: float
+) -> None:
+    table = computed()
+    assert (version, rows, expected) == (
+        marks(function).version, table.num_rows, pytest.approx(total(table), rel=1e-6),
+    )  # fmt: skip
+
+
+def test_crops_are_what_their_version_says() -> None:
+    table = of_crops()
+    assert (1, 60) == (marks(crops).version, table.num_rows)
+    sums = [sum(table[name].to_pylist()) for name in ("left", "top", "right", "bottom")]
+    assert [243, 163, 1704, 1553] == sums
+
+
+def test_a_probe_counts_epochs_from_the_beginning_of_training() -> None:
+    expected = [("A", 5, 3, "train", 7, 9), ("A", 5, 3, "validation", 7, 9)]
+    expected += [(("B"), 15, *row[2:]) for row in expected]
+    assert (1, expected) == (marks(probe).version, [tuple(row.values()) for row in of_probe().to_pylist()])

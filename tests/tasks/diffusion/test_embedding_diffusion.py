@@ -1,0 +1,109 @@
+"""Diffusion models of an encoder's embeddings: the task, its chain, its table, and drawings from neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from tasks import checkpoints, compute_context
+from tasks.checkpoints import Link
+from tasks.datasets.boxed.partition import Partition, parted
+from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.datasets.catalog import load_boxed
+from tasks.datasets.dataset import Dataset
+from tasks.diffusion.diffusion_config import Diffusion, UNet
+from tasks.diffusion.embedding_diffusion import (
+    DIFFUSION,
+    EmbeddingDiffusion,
+    draw,
+    embedded,
+    model_of,
+    train_diffusion,
+    up_to,
+)
+from tasks.diffusion.neighbour_drawings import drawn_from_neighbours, mean_of
+from tasks.job import Job
+from tasks.self_supervised.encoder import encoder
+from tasks.self_supervised.encoder_config import EncoderConfig
+from tasks.self_supervised.networks import begun, tensors
+from tasks.self_supervised.snapshots import SNAPSHOTS, row, weights_of
+from tasks.training.chains import chain
+
+DATA = Dataset("digits-on-photos")
+PARTITION = Partition(per_class=2, public=20)
+CONFIG = EmbeddingDiffusion(
+    TrainingImages(DATA, 0.0, PARTITION, "X"),
+    EncoderConfig("small-resnet#4", (8, 8), 32),
+    Diffusion(8, UNet((4, 8), 1, (4,), 2), epochs=2, batch=8, learning_rate=1e-3),
+)
+
+
+def snapshots(*seeds: int) -> pa.Table:
+    """Encoders as they begin, one row each."""
+    rows = [
+        row(epoch, None, {name: each.numpy() for name, each in tensors(begun(CONFIG.encoder, 0, seed)).items()})
+        for epoch, seed in enumerate(seeds)
+    ]
+    return pa.Table.from_pylist(rows, SNAPSHOTS)
+
+
+def test_the_model_is_trained_on_the_last_snapshot_and_draws_from_its_table() -> None:
+    table = train_diffusion(CONFIG, [snapshots(3, 1)])
+    assert DIFFUSION == table.schema
+    assert [2] == table["epochs"].to_pylist()
+    assert [2, 2] == [len(table[name][0]) for name in ("train_loss", "validation_loss")]
+    assert table.equals(train_diffusion(CONFIG, [snapshots(1)]))
+    assert not table.equals(train_diffusion(CONFIG, [snapshots(3)]))
+    # The scale is that of the embeddings of X.
+    pictures = load_boxed(DATA)
+    rows = parted(pictures, PARTITION).rows("X")
+    model = encoder(CONFIG.encoder, weights_of(snapshots(1), 0), torch.device("cpu"))
+    vectors = embedded(model, pictures, rows, 32)
+    weights, scale = model_of(table)
+    np.testing.assert_allclose(scale.mean, vectors.mean(0), rtol=1e-5)
+    assert (4, 3, 3, 3) == weights["first.weight"].shape
+    # What neighbours draw is what the mean of their embeddings draws.
+    neighbours = np.array([[0, 1, 2], [3, 3, 0]])
+    found = drawn_from_neighbours(CONFIG, snapshots(1), table, pictures, rows[neighbours], ["a", "b"], 3, 0)
+    by_hand = np.stack([vectors[[0, 1, 2]].mean(0), (2 * vectors[3] + vectors[0]) / 3])
+    expected = draw(CONFIG.diffusion, table, by_hand, ["a", "b"], 3, 0)
+    assert (2, 8, 8, 3) == found.shape
+    assert np.abs(found.astype(int) - expected).max() <= 1
+
+
+def test_means_of_vectors_by_hand() -> None:
+    vectors = np.array([[0, 2], [4, 4], [8, 0]], np.float32)
+    assert [[2, 3], [6, 2]] == mean_of(vectors, np.array([[0, 1], [1, 2]])).tolist()
+
+
+def test_only_the_last_link_of_a_chain_keeps_its_model_and_it_is_that_of_the_unbroken_training() -> None:
+    jobs = chain(train_diffusion, CONFIG, 1, (Job(train_diffusion, CONFIG),), up_to)
+    assert [(1, False), (2, True)] == [(job.config.epochs, job.config.kept) for job in jobs]
+    assert jobs[-1].config == CONFIG
+    left: list[bytes] = []
+    with checkpoints.under([Link(leave=left.append)]):
+        assert 0 == len(train_diffusion(jobs[0].config, [snapshots(1)]))
+    unbroken = train_diffusion(CONFIG, [snapshots(1)])
+    with checkpoints.under([Link(given=lambda: left)]):
+        with compute_context.under(compute_context.ComputeContext()) as notes:
+            assert unbroken.equals(train_diffusion(CONFIG, [snapshots(1)]))
+        assert 1 == notes["continued_from"]
+        # The state is of another encoder: it is not taken.
+        other = train_diffusion(CONFIG, [snapshots(2)])
+    assert other.equals(train_diffusion(CONFIG, [snapshots(2)]))
+
+
+def test_tables_without_a_model_are_told_in_one_line() -> None:
+    with pytest.raises(ValueError, match="a table of snapshots is empty; the training must keep its weights after"):
+        train_diffusion(CONFIG, [snapshots()])
+    with pytest.raises(ValueError, match="a table of a diffusion model is empty; the last link"):
+        model_of(DIFFUSION.empty_table())
+
+
+def test_a_config_is_checked_with_its_parts() -> None:
+    with pytest.raises(ValueError, match="epochs is 0; it must be at least 1"):
+        replace(CONFIG, diffusion=replace(CONFIG.diffusion, epochs=0))

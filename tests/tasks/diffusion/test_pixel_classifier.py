@@ -1,0 +1,64 @@
+"""The classifier of drawings: it learns what can be seen, keeps its best epoch, and says labels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tasks.datasets.boxed.partition import Partition
+from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.datasets.dataset import Dataset
+from tasks.diffusion.pixel_classifier import (
+    PIXEL_CLASSIFIER,
+    PixelClassifier,
+    PixelTraining,
+    classified,
+    train_pixel_classifier,
+    trained,
+)
+from tasks.models.catalog import Network
+
+X = TrainingImages(Dataset("digits-on-photos"), 0.0, Partition(per_class=2, public=20), "X")
+TINY = PixelTraining(X, 8, PixelClassifier(augmentation=False, epochs=3, batch=16))
+
+
+def colours(count: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Pictures that are red, green or blue by their label, and noise."""
+    stream = np.random.default_rng(seed)
+    labels = stream.integers(0, 3, count)
+    pixels = stream.integers(0, 120, (count, 8, 8, 3)).astype(np.uint8)
+    pixels[np.arange(count), :, :, labels] += 100
+    return pixels, labels
+
+
+def test_what_can_be_seen_is_learnt_and_said_of_other_pictures() -> None:
+    table = trained(TINY, *colours(100, 0), 3)
+    assert PIXEL_CLASSIFIER == table.schema
+    assert [10] == table["held_out"].to_pylist()
+    assert [1.0] == table["held_out_accuracy"].to_pylist()
+    pixels, labels = colours(40, 1)
+    np.testing.assert_array_equal(labels, classified(table, pixels))
+    assert table.equals(trained(TINY, *colours(100, 0), 3))
+
+
+def test_where_nothing_can_be_seen_the_accuracy_on_pictures_held_out_says_so() -> None:
+    pixels, labels = colours(200, 0)
+    table = trained(TINY, pixels, np.random.default_rng(2).permutation(labels), 3)
+    assert table["held_out_accuracy"][0].as_py() < 0.7
+
+
+def test_the_task_classifies_the_pictures_of_its_part() -> None:
+    table = train_pixel_classifier(TINY, [])
+    assert [[8, 8, 3]] == [row["shape"] for row in table["network"].to_pylist()]
+    assert [10] == [row["classes"] for row in table["network"].to_pylist()]
+    assert [2] == table["held_out"].to_pylist()
+
+
+def test_too_few_pictures_and_settings_out_of_range_are_refused() -> None:
+    with pytest.raises(ValueError, match="there are 9 pictures; a classifier needs ten"):
+        trained(TINY, *colours(9, 0), 3)
+    with pytest.raises(ValueError, match="resolution is 4; it must be at least 8"):
+        PixelTraining(X, 4)
+    with pytest.raises(ValueError, match="network is 'mlp9'; it must be one of"):
+        PixelClassifier(Network("mlp9"))
