@@ -19,6 +19,7 @@ from PIL import Image
 from tasks.audits.deja_vu.presets import QUICKSTART
 from tasks.datasets.boxed.partition import parted
 from tasks.datasets.catalog import load_boxed
+from tests.dashboards.pages import words
 from tests.support.shell import Here
 from tests.tasks.audits.deja_vu.encoders import Changed, pixels_of, remembering, saved
 
@@ -160,6 +161,15 @@ def test_a_table_of_pictures_says_what_each_was_to_the_encoder(
     assert score(here, "given.model=remembering.pt") == score(here, *settings)
     told = here(*RUN, *settings, code=1).stderr + here(*RUN, *settings, code=1).stdout
     assert "no pictures of the data are of part 'reference', which other A is" in told
+
+
+def test_the_page_shows_both_sets_and_the_pictures_of_a_alone(here: Here) -> None:
+    ended = here.json(*RUN, "given.model=remembering.pt", "given.reference=reference.pt", "--report")
+    text = words(Path(ended["report"]))
+    assert "Does the encoder tell more of the pictures it was trained on?" in text
+    assert "The encoder was trained on them: given encoder 1 [1, 1], reference" in Path(ended["report"]).read_text()
+    assert "set A, class" in text
+    assert "set B, class" not in text
 
 
 @pytest.mark.slow
