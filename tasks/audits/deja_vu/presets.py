@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tasks.audits.deja_vu.config import CriterionName, DejaVu
+from tasks.audits.deja_vu.drawing import Drawing
 from tasks.datasets.dataset import Dataset
+from tasks.diffusion.diffusion_config import Diffusion, UNet
+from tasks.diffusion.pixel_classifier import PixelClassifier
 from tasks.self_supervised.pretraining_config import Augmentation
 
 CHECKPOINTS = (50, 100, 250, 500, 750, 1000)
@@ -62,6 +65,14 @@ QUICKSTART = DejaVu(
     optimiser="adamw", base_learning_rate=0.005, k=(30,),
 )  # fmt: skip
 OVERTRAINED = replace(QUICKSTART, epochs=2000, recorded=(100, 250, 500, 1000, 2000), link=500)
+DRAWINGS = replace(
+    QUICKSTART,
+    measures=("scores", "reconstruction"),
+    diffusion=Diffusion(
+        24, UNet((16, 32, 32), 1, (6,), 2), epochs=100, batch=32, learning_rate=2e-3, average=0.995, held_out=64
+    ),
+    drawing=Drawing(pictures=0, steps=25, link=50, classifier=PixelClassifier(augmentation=False, epochs=12, batch=32)),
+)
 SMOKE = replace(QUICKSTART, epochs=2, recorded=(1, 2), link=1, warmup=1, partings=99, resamples=100)
 
 PRESETS: Mapping[str, DejaVu | tuple[DejaVu, ...]] = {
@@ -69,6 +80,7 @@ PRESETS: Mapping[str, DejaVu | tuple[DejaVu, ...]] = {
     "null": replace(QUICKSTART, trained="other"),
     "overtrained": OVERTRAINED,
     "correlated": replace(QUICKSTART, correlation=1.0),
+    "drawings": DRAWINGS,
     "smoke": SMOKE,
     "figure3": (VICREG, criterion_cell("supervised")),
     "epochs": tuple(checkpoints(criterion_cell(each)) for each in CRITERIA),

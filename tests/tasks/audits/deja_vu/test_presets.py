@@ -15,6 +15,7 @@ from tasks.audits.deja_vu.presets import CHECKPOINTS, QUICKSTART, K
 from tasks.job import Roots, marks
 
 HERE = ("quickstart", "null", "overtrained", "correlated", "smoke")
+DRAWN = {"drawn", "reconstruction"}
 TABLES = {"scores", "categories", "probe", "crops", "retrieval", "inferences", "neighbours", "summary"}
 
 
@@ -51,7 +52,7 @@ def test_the_papers_figures_have_as_many_pairs_of_trainings(preset: str, pairs: 
 
 
 def test_all_figures_of_the_paper_share_their_trainings() -> None:
-    cells = [cell for preset in PRESETS if preset not in HERE for cell in AUDIT.cells(preset)]
+    cells = [cell for preset in PRESETS if preset not in (*HERE, "drawings") for cell in AUDIT.cells(preset)]
     found = {replace(cell.pretraining(part), recorded=()) for cell in cells for part in ("A", "B")}
     # Six criteria; VICReg and SimCLR at four more sizes; 16 losses of which two are such a size; seven more backbones.
     assert 2 * (6 + 2 * 4 + 14 + 7) == len(found)
@@ -96,8 +97,8 @@ def test_every_preset_has_its_tables_at_tiny_scale(preset: str) -> None:
     configs = AUDIT.cells(preset)
     tiny = [AUDIT.tiny(config) for config in configs]
     for config, roots in zip(configs, planned(tiny), strict=True):
-        more = {"reconstruction", "drawn", "diffusion"} & set(roots) if "reconstruction" in config.measures else set()
-        assert TABLES | more == set(roots)
+        less = {name for name in ("probe", "retrieval") if name not in config.measures}
+        assert (TABLES | (DRAWN if "reconstruction" in config.measures else set())) - less == set(roots)
     assert [len(config.recorded) for config in configs] >= [len(config.recorded) for config in tiny]
 
 
@@ -105,3 +106,18 @@ def test_every_preset_has_its_tables_at_tiny_scale(preset: str) -> None:
 def test_presets_on_embedded_data_plan_at_full_size(preset: str) -> None:
     (roots,) = planned(AUDIT.cells(preset))
     assert set(roots) == TABLES
+
+
+def test_drawings_take_a_diffusion_model_of_each_model_in_links_and_one_classifier() -> None:
+    configs = AUDIT.cells("drawings")
+    found = calls(planned(configs))
+    assert (2 * 2, 2, 1) == tuple(
+        found[name] for name in ("diffusion.train", "deja_vu.draw", "diffusion.classify_pixels")
+    )
+    assert (TABLES | DRAWN) - {"probe", "retrieval"} == set(planned(configs)[0])
+    # The published ones: 150 epochs in links of 10, of 128 x 128 pixels.
+    (published,) = AUDIT.cells("reconstruction")
+    assert (128, 150, 10, 5) == (
+        *(published.diffusion.resolution, published.diffusion.epochs),
+        *(published.drawing.link, published.drawing.neighbours),
+    )
