@@ -93,17 +93,29 @@ def evidence_of_given(config: DejaVu, rows: Rows) -> str:
         for model in MODELS
         for name in "AB"
     }
-    crop = "the lower left corner" if config.crop == "corner" else "a part of the picture without its object"
-    most = "" if config.confident == 100 else f", of the {config.confident} % of pictures it is most sure of,"
     whose = "the given reference" if config.given.has_reference else "a reference that was trained here"
     return (
-        f"from {crop}, the neighbours by the given encoder{most} name {percent(shares['target', 'A'])} of objects "
-        f"rightly where it was trained on the picture and {percent(shares['target', 'B'])} where it was not; those by "
-        f"{whose}, on neither, name {percent(shares['reference', 'A'])} and {percent(shares['reference', 'B'])}; what "
-        "the encoder tells more than the reference, less that of held-out pictures, the corrected deja vu score, is "
+        f"{shown(config)}, the given encoder finds public pictures of the same object{surest(config)} in "
+        f"{percent(shares['target', 'A'])} of cases where it was trained on the picture and in "
+        f"{percent(shares['target', 'B'])} where it was not; {whose}, on neither, in "
+        f"{percent(shares['reference', 'A'])} and {percent(shares['reference', 'B'])}; what the encoder tells more than "
+        "the reference, less that of held-out pictures, the corrected deja vu score, is "
         f"{score['estimate']:.3f} (95 % interval {score['low']:.3f} to {score['high']:.3f}, "
         f"p = {score['p_value']:.2g}, over {score['n']:,} pictures; 0 where nothing is memorised)"
     )
+
+
+def shown(config: DejaVu) -> str:
+    """What a model sees of a picture."""
+    what = "the lower left corner of a picture" if config.crop == "corner" else "a part of a picture without its object"
+    return f"shown {what}"
+
+
+def surest(config: DejaVu) -> str:
+    """Which pictures count."""
+    if config.confident == 100:
+        return " by majority"
+    return f" by majority, of the {config.confident} % of pictures that its neighbours agree on most,"
 
 
 def gain_setting(config: DejaVu, model: str) -> str:
@@ -152,12 +164,10 @@ def answered(config: DejaVu, score: Row) -> tuple[Answer, str]:
 def evidence(config: DejaVu, rows: Rows, score: Row) -> str:
     """Both models' accuracies and the score with its interval and p, in words."""
     target, reference = (rows["accuracy", setting(config, config.confident, model=model)] for model in MODELS)
-    crop = "the lower left corner" if config.crop == "corner" else "a part of the picture without its object"
-    most = "" if config.confident == 100 else f", of the {config.confident} % of pictures it is most sure of,"
     return (
-        f"from {crop}, the neighbours by a model that was trained on the picture{most} name "
-        f"{percent(target['estimate'])} of objects rightly, those by a model that was not "
-        f"{percent(reference['estimate'])}; the difference, the deja vu score, is {score['estimate']:.3f} "
+        f"{shown(config)}, a model that was trained on it finds public pictures of the same object{surest(config)} in "
+        f"{percent(target['estimate'])} of cases, a model that was not in {percent(reference['estimate'])}; the "
+        f"difference, the deja vu score, is {score['estimate']:.3f} "
         f"(95 % interval {score['low']:.3f} to {score['high']:.3f}, p = {score['p_value']:.2g}, over {score['n']:,} "
         "pictures, both ways averaged; 0 where nothing is memorised)"
     )
