@@ -14,6 +14,7 @@ from tasks.measure import Measure
 if TYPE_CHECKING:
     from tasks.datasets.images import Pixels
     from tasks.datasets.records import Records
+    from tasks.external.embedding_handout import ToEmbed
     from tasks.question_answering.asked import Asked
 
 Answer = str  # one or two words, which the audit declares
@@ -64,7 +65,8 @@ class Audit:
     answer off the summary table; `answers` are all that it may give, those of ANSWERS unless the audit has its own.
 
     A preset is a config, or a tuple of configs: a sweep with a cell for each. `probes(config)` yields the sets that a
-    model is evaluated on as (name of the set, images) or, for all sets, (name, records) or (name, questions).
+    model is evaluated on as (name of the set, images) or, for all sets, (name, records), (name, questions) or (name,
+    images to embed).
     `measures` are the measures that the plan is made of, if any.
     """
 
@@ -73,7 +75,7 @@ class Audit:
     presets: Mapping[str, Any]
     tiny: Callable[[Any], Any]
     verdict: Callable[[Any, pa.Table], Verdict] | None = None
-    probes: Callable[[Any], Iterator[tuple[str, Pixels | Records | Asked]]] | None = None
+    probes: Callable[[Any], Iterator[tuple[str, Pixels | Records | Asked | ToEmbed]]] | None = None
     measures: tuple[Measure, ...] = ()
     answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)
 

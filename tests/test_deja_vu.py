@@ -24,7 +24,7 @@ def test_the_smoke_preset_ends_with_an_answer_and_a_page(here: Here) -> None:
     ended = here.json(*RUN, "--report")
     assert "finished" == ended["state"]
     text = words(Path(ended["report"]))
-    assert "the neighbours by a model that was trained on the picture" in text
+    assert "a model that was trained on it finds public pictures of the same object" in text
     assert any(answer in text for answer in ("Undecided: ", "Not seen: "))
 
 

@@ -1,4 +1,7 @@
-"""An audit's probes in a folder: the images, records or questions for which an external model's outputs are needed."""
+"""An audit's probes in a folder: the images, records or questions for which an external model's outputs are needed.
+
+Images are asked for answers, or for embeddings.
+"""
 
 from __future__ import annotations
 
@@ -49,19 +52,19 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
 def _written(folder: Path, sets: list[tuple[str, Any]]) -> tuple[str, pa.Table]:
     """The kind of the probes, `images`, `records` or `questions`, and the table that lists them."""
     from tasks.datasets.records import Records
-    from tasks.external import handout, question_handout, record_handout
+    from tasks.external import embedding_handout, handout, question_handout, record_handout
+    from tasks.external.embedding_handout import ToEmbed
     from tasks.question_answering.asked import Asked
 
-    kinds = {
-        "records" if isinstance(held, Records) else "questions" if isinstance(held, Asked) else "images"
-        for _, held in sets
+    types: dict[type, tuple[str, Callable[[Path, list[tuple[str, Any]]], pa.Table]]] = {
+        Records: ("records", record_handout.write),
+        Asked: ("questions", question_handout.write),
+        ToEmbed: ("images", embedding_handout.write),
     }
+    images = ("images", handout.write)
+    kinds = {next((types[of] for of in types if isinstance(held, of)), images) for _, held in sets}
     if len(kinds) > 1:
-        raise ValueError(f"its probes are {' and '.join(sorted(kinds))}; they must all be of one kind")
-    writers: dict[str, Callable[[Path, list[tuple[str, Any]]], pa.Table]] = {
-        "images": handout.write,
-        "records": record_handout.write,
-        "questions": question_handout.write,
-    }
-    kind = kinds.pop() if kinds else "images"
-    return kind, writers[kind](folder, sets)
+        names = sorted({kind for kind, _ in kinds})
+        raise ValueError(f"its probes are {' and '.join(names)}; they must all be of one kind")
+    kind, write = kinds.pop() if kinds else images
+    return kind, write(folder, sets)

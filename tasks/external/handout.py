@@ -79,7 +79,7 @@ def write(folder: Path, sets: Iterable[tuple[str, Pixels]]) -> pa.Table:
     given = list(sets)
     rows = _rows(given)
     held = [(image, png(pixels)) for (image, _, _), pixels in zip(rows, _images(given), strict=True)]
-    held.append((README, TEXT.format(example=rows[0][0], script=_indented(SCRIPT)).encode()))
+    held.append((README, TEXT.format(example=rows[0][0], script=indented(SCRIPT)).encode()))
     held.append((IMAGES, "".join(f"{image},{name},{row}\n" for image, name, row in [SCHEMA.names, *rows]).encode()))
     put_all(folder, held)
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
@@ -125,7 +125,7 @@ def put_all(folder: Path, held: Sequence[tuple[str, bytes]]) -> None:
     """Write these files to the folder, in that order; DatasetError, before writing any, where others are there."""
     _check(folder, dict(held))
     for path, content in held:
-        _put(folder / path, content)
+        put(folder / path, content)
 
 
 def _rows(sets: list[tuple[str, Pixels]]) -> list[tuple[str, str, int]]:
@@ -153,7 +153,7 @@ def _check(folder: Path, held: dict[str, bytes]) -> None:
             raise DatasetError(f"{folder} is not empty: {name} {what}; name a new folder")
 
 
-def _put(path: Path, content: bytes) -> None:
+def put(path: Path, content: bytes) -> None:
     """Written aside and renamed: a reader sees the whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(path.name + ASIDE)
@@ -161,5 +161,5 @@ def _put(path: Path, content: bytes) -> None:
     os.replace(aside, path)
 
 
-def _indented(script: str) -> str:
+def indented(script: str) -> str:
     return "".join(f"    {line}" if line.strip() else line for line in script.splitlines(keepends=True))

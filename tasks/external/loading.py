@@ -12,6 +12,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -73,13 +74,13 @@ class LoadedModel:
         if not self._tried:
             self._try(images[: self.rows])
             self._tried = True
-        raw = [self._asked(images[start : start + self.rows]) for start in range(0, len(images), self.rows)]
+        raw = [self.raw(images[start : start + self.rows]) for start in range(0, len(images), self.rows)]
         return self._answered(np.concatenate(raw), len(images))
 
     def _try(self, images: Pixels) -> None:
         turned = np.roll(np.arange(len(images)), 1)
-        once = self._answered(self._asked(images), len(images)).log_p
-        again = self._answered(self._asked(images[turned]), len(images)).log_p
+        once = self._answered(self.raw(images), len(images)).log_p
+        again = self._answered(self.raw(images[turned]), len(images)).log_p
         apart = float(np.abs(np.exp(again) - np.exp(once[turned])).max())
         if apart > SAME:
             raise ValueError(
@@ -87,7 +88,8 @@ class LoadedModel:
                 "export it in evaluation mode (model.eval()), where dropout is off and batch norm's statistics are kept"
             )
 
-    def _asked(self, images: Pixels) -> NDArray[np.floating]:
+    def raw(self, images: Pixels) -> NDArray[np.floating]:
+        """What the model gives for at most `rows` images, as it gives it; ValueError, in one line, where it fails."""
         filled = np.concatenate([images, np.repeat(images[:1], self.rows - len(images), axis=0)])
         try:
             outputs = self.forward(prepared(filled, self.interface))
@@ -143,7 +145,7 @@ def loaded(
             _forward(module, interface.output, candidate),
         )
         try:
-            given._asked(np.zeros((1, *shape), np.uint8))
+            given.raw(np.zeros((1, *shape), np.uint8))
         except ValueError:  # a traced model may hold tensors that stay on the processor
             if candidate == places[-1]:
                 raise
@@ -181,7 +183,8 @@ def _module(
         return Rows(), torchscript(model, held, place)
     if model.kind == "export":
         return exported(model, held, place, prepared(np.zeros((1, *shape), np.uint8), interface).shape[1:])
-    return Rows(), weighted(model, held, shape, classes, place)
+    make = network_of_timm if model.kind == "timm" else made
+    return Rows(), weighted(model, held, make(model, shape, classes), place)
 
 
 def _forward(module: Callable[[Tensor], Any], output: str, place: torch.device) -> Forward:
@@ -270,30 +273,69 @@ def _rows(program: Any, name: str, image: tuple[int, ...]) -> Rows:
     return Rows(max(1, int(span.lower)), int(span.upper) if span.upper.is_Integer else None)
 
 
-def weighted(
-    model: ModelFile, held: bytes, shape: tuple[int, int, int], classes: int | None, place: torch.device
-) -> Callable[[Tensor], Any]:
-    """The module that the factory makes, with these weights, in evaluation mode."""
+def weighted(model: ModelFile, held: bytes, module: torch.nn.Module, place: torch.device) -> Callable[[Tensor], Any]:
+    """The module with these weights, in evaluation mode."""
+    tensors = _weights(model, held)
+    if model.timm is not None:
+        tensors = without_classifier(module, tensors)
+    try:
+        module.load_state_dict(tensors)
+    except Exception as error:
+        whose = "the factory's" if model.timm is None else f"those of timm's {model.timm}"
+        raise ValueError(f"model {model.name}: the weights are not {whose}: {_joined(error)}") from None
+    return module.to(place).eval()
+
+
+def made(model: ModelFile, shape: tuple[int, int, int], classes: int | None) -> torch.nn.Module:
+    """The module that the model's factory makes."""
     factory = model.factory
     assert isinstance(factory, Factory)
     if classes is None:
         raise ValueError(f"model {model.name} is made by a factory, which must be told the number of classes")
-    tensors = _npz(model, held) if model.path.endswith(".npz") else _state(model, held)
     height, width, channels = shape
-    made = modules.imported(factory)
+    make = modules.imported(factory)
     try:
-        module = made((channels, height, width), classes)
+        module = make((channels, height, width), classes)
     except Exception as error:
         raise ValueError(f"network {factory}: its factory failed: {one_line(error)}") from error
     if not isinstance(module, torch.nn.Module):
         raise ValueError(
             f"network {factory}: its factory made a {modules.kind(module)}; it must make a torch.nn.Module"
         )
+    return module
+
+
+def network_of_timm(model: ModelFile, shape: tuple[int, int, int], classes: int | None) -> torch.nn.Module:
+    """timm's network of the model's name, begun at random; without its classifier for 0 classes."""
     try:
-        module.load_state_dict(tensors)
+        import timm
+    except ImportError:
+        raise ValueError(f"model {model.name} needs timm: pip install 'engram-audit[deja_vu]'") from None
+    assert model.timm is not None
+    if classes is None:
+        raise ValueError(f"model {model.name} is one of timm's, which must be told the number of classes")
+    try:
+        network = timm.create_model(model.timm, pretrained=False, num_classes=classes, in_chans=shape[2])
     except Exception as error:
-        raise ValueError(f"model {model.name}: the weights are not the factory's: {_joined(error)}") from None
-    return module.to(place).eval()
+        raise ValueError(f"model {model.name}: timm cannot make {model.timm}: {one_line(error)}") from None
+    assert isinstance(network, torch.nn.Module)
+    return network
+
+
+def without_classifier(module: Any, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """The weights without those of a classifier, where timm's network was made without one."""
+    if module.num_classes:
+        return tensors
+    named = module.default_cfg.get("classifier") or ()
+    names = tuple(f"{name}." for name in ((named,) if isinstance(named, str) else named))
+    return {name: tensor for name, tensor in tensors.items() if not name.startswith(names)}
+
+
+def _weights(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
+    suffix = PurePath(model.path).suffix.lower()
+    if suffix == ".npz":
+        return _npz(model, held)
+    return _safetensors(model, held) if suffix == ".safetensors" else _state(model, held)
 
 
 def _state(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
@@ -320,6 +362,17 @@ def _npz(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
             return {name: torch.from_numpy(arrays[name].copy()) for name in arrays.files}
     except Exception as error:
         raise ValueError(f"model {model.name}: {model.path} is no .npz of numbers: {one_line(error)}") from None
+
+
+def _safetensors(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
+    try:
+        from safetensors.torch import load
+    except ImportError:
+        raise ValueError(f"model {model.name} needs safetensors: pip install 'engram-audit[deja_vu]'") from None
+    try:
+        return load(held)
+    except Exception as error:
+        raise ValueError(f"model {model.name}: {model.path} is no .safetensors: {one_line(error)}") from None
 
 
 def onnx(model: ModelFile, held: bytes, interface: Interface) -> tuple[Rows, Forward]:

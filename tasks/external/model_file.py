@@ -5,14 +5,17 @@
 | `model.pt`                          | TorchScript: `torch.jit.script(model).save("model.pt")`, or `.trace`    |
 | `model.pt2`                         | `torch.export.save(torch.export.export(model, ...), "model.pt2")`       |
 | `model.onnx`                        | ONNX in one file, weights included                                      |
-| `package.module:factory+weights.pt` | a state dict, `torch.save(model.state_dict(), "weights.pt")`, or `.npz` |
+| `package.module:factory+weights.pt` | a state dict, `torch.save(model.state_dict(), "weights.pt")`, `.npz`    |
+|                                     | or `.safetensors`                                                       |
+| `timm:resnet50+weights.pt`          | the same of timm's network of that name                                 |
 
-The factory is one of the user's own networks (`tasks.models.custom`).
+The factory is one of the user's own networks (`tasks.models.custom`). timm gives the network alone:
+nothing is downloaded.
 
 Security. A model is a program, and only ONNX and weights are read purely as data.
 
 - Nothing is unpickled: a whole module (`torch.save(model)`) is refused, since reading it runs whatever it says. State
-  dicts are read with `weights_only=True`, `.npz` with `allow_pickle=False`.
+  dicts are read with `weights_only=True`, `.npz` with `allow_pickle=False`; `.safetensors` hold numbers alone.
 - torch.export's own reader falls back to pickle, evaluates text and loads compiled code. An archive that would lead it
   there is refused before it is read (`tasks.external.archives`); its graph may use torch's own operators alone.
 - TorchScript has no safe way of reading: PyTorch says to treat it "the same way as locally executable code from an
@@ -42,20 +45,23 @@ from tasks.models.custom import Factory
 from tasks.ranges import at_least, one_of
 
 RULE = "given model: factory and weights, 1"
-Kind = Literal["torchscript", "export", "onnx", "factory"]
+TIMM_RULE = "given model: timm network and weights, 1"
+Kind = Literal["torchscript", "export", "onnx", "factory", "timm"]
 Gives = Literal["logits", "probabilities", "log-probabilities"]
 Layout = Literal["nchw", "nhwc"]
 KINDS: dict[str, Kind] = {".pt": "torchscript", ".pth": "torchscript", ".pt2": "export", ".onnx": "onnx"}
-WEIGHTS = (".pt", ".pth", ".npz")
+WEIGHTS = (".pt", ".pth", ".npz", ".safetensors")
 # A factory's name ends at the first plus; one in the path of any other file comes after a character it cannot have.
 FACTORY = re.compile(r"([\w.]+:\w+)\+(.+)", re.DOTALL)
+TIMM = re.compile(r"timm:([\w.-]+)\+(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class ModelFile:
     """A model as a file, pinned once `digest` is set. Written `path`, `package.module:factory+path` or `...@digest`.
 
-    The digest is the SHA-256 of the file's bytes; with a factory, of its function, its source and those bytes.
+    The digest is the SHA-256 of the file's bytes; with a factory, of its function, its source and those bytes; with
+    timm, of the network's name and those bytes.
     """
 
     name: str
@@ -63,12 +69,13 @@ class ModelFile:
 
     def __post_init__(self) -> None:
         suffix = PurePath(self.path).suffix.lower()
-        if self.factory is not None and suffix not in WEIGHTS:
-            raise ValueError(f"model is {self.name!r}; weights for a factory are one of {', '.join(WEIGHTS)}")
-        if self.factory is None and suffix not in KINDS:
+        if self.is_weights and suffix not in WEIGHTS:
+            of = "a factory" if self.factory is not None else "timm"
+            raise ValueError(f"model is {self.name!r}; weights for {of} are one of {', '.join(WEIGHTS)}")
+        if not self.is_weights and suffix not in KINDS:
             raise ValueError(
                 f"model is {self.name!r}; it must be model.pt (TorchScript), model.pt2 (torch.export), model.onnx, "
-                "or package.module:factory+weights.pt"
+                "package.module:factory+weights.pt, or timm:name+weights.pt"
             )
 
     @classmethod
@@ -97,18 +104,31 @@ class ModelFile:
     @property
     def path(self) -> str:
         """The path of the file: the model, or its weights."""
-        match = FACTORY.fullmatch(self.name)
+        match = TIMM.fullmatch(self.name) or FACTORY.fullmatch(self.name)
         return match[2] if match else self.name
 
     @property
     def factory(self) -> Factory | None:
-        """The factory of the module that the weights belong to; None where the file holds the whole model."""
+        """The factory of the module that the weights belong to; None where it is timm's or in the file."""
         match = FACTORY.fullmatch(self.name)
-        return Factory.parse(match[1]) if match else None
+        return Factory.parse(match[1]) if match and self.timm is None else None
+
+    @property
+    def timm(self) -> str | None:
+        """The name of timm's network that the weights belong to; None where it is another."""
+        match = TIMM.fullmatch(self.name)
+        return match[1] if match else None
+
+    @property
+    def is_weights(self) -> bool:
+        """Whether the file holds weights alone."""
+        return self.factory is not None or self.timm is not None
 
     @property
     def kind(self) -> Kind:
-        return "factory" if self.factory is not None else KINDS[PurePath(self.path).suffix.lower()]
+        if self.is_weights:
+            return "factory" if self.factory is not None else "timm"
+        return KINDS[PurePath(self.path).suffix.lower()]
 
 
 @dataclass(frozen=True)
@@ -133,16 +153,37 @@ class Interface:
 
     def __post_init__(self) -> None:
         one_of(self, "gives", Gives)
-        one_of(self, "layout", Layout)
-        if len(self.mean) != len(self.std) or len(self.mean) not in (0, 1, 3):
-            raise ValueError(
-                f"mean has {len(self.mean)} numbers and std {len(self.std)}; give none of each, one, or one per channel"
-            )
-        if not all(math.isfinite(value) for value in self.mean):
-            raise ValueError(f"mean is {self.mean}; its numbers must be finite")
-        if not all(math.isfinite(value) and value > 0 for value in self.std):
-            raise ValueError(f"std is {self.std}; its numbers must be above 0")
-        at_least(self, {"batch": 1})
+        check_inputs(self)
+
+
+@dataclass(frozen=True)
+class EncoderInterface:
+    """The inputs of an encoder, and which output its embeddings are; each field is as in `Interface`.
+
+    Its embeddings are floats (rows, d), for any d; further axes are flattened.
+    """
+
+    layout: Layout = "nchw"
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    output: str = ""
+    batch: int = 256
+
+    def __post_init__(self) -> None:
+        check_inputs(self)
+
+
+def check_inputs(interface: Interface | EncoderInterface) -> None:
+    """ValueError, in one line, where no images could be prepared so."""
+    mean, std = interface.mean, interface.std
+    one_of(interface, "layout", Layout)
+    if len(mean) != len(std) or len(mean) not in (0, 1, 3):
+        raise ValueError(f"mean has {len(mean)} numbers and std {len(std)}; give none of each, one, or one per channel")
+    if not all(math.isfinite(value) for value in mean):
+        raise ValueError(f"mean is {mean}; its numbers must be finite")
+    if not all(math.isfinite(value) and value > 0 for value in std):
+        raise ValueError(f"std is {std}; its numbers must be above 0")
+    at_least(interface, {"batch": 1})
 
 
 def pin(model: ModelFile) -> ModelFile:
@@ -168,6 +209,8 @@ def _digest_and_bytes(model: ModelFile) -> tuple[str, bytes]:
     if factory is not None:
         source = custom.source_digest(factory)
         digest = digest_of(RULE, (factory.function.encode(), source.encode(), digest.encode()))
+    if model.timm is not None:
+        digest = digest_of(TIMM_RULE, (model.timm.encode(), digest.encode()))
     if model.digest and model.digest != digest:
         raise ValueError(
             f"model {model.name} is not the one that was pinned: its content has digest {digest}, not {model.digest}"

@@ -51,16 +51,17 @@ class Sent:
         return {name: row for row, name in enumerate(self.ids)}
 
 
-def read(file: File) -> Sent:
+def read(file: File, what: str = "outputs") -> Sent:
     """The table in a file, `.csv` or `.parquet`; columns of a CSV are text, which keeps the printed digits.
 
-    ValueError, in one line, for a file that cannot be read, and for pictures without an id or with two rows.
+    `what` says in errors what it holds. ValueError, in one line, for a file that cannot be read, and for pictures
+    without an id or with two rows.
     """
     held = bytes_of(file)
     suffix = PurePath(file.path).suffix.lower()
     if suffix not in (".csv", ".parquet"):
-        raise ValueError(f"outputs are {file.path}; they must be a .csv or a .parquet file")
-    name = f"outputs {file.path}"
+        raise ValueError(f"{what} are {file.path}; they must be a .csv or a .parquet file")
+    name = f"{what} {file.path}"
     table = _csv(name, held) if suffix == ".csv" else _parquet(name, held)
     if IMAGE not in table.column_names:
         raise ValueError(f"{name} has no column {IMAGE}; it has {', '.join(table.column_names)}")

@@ -5,9 +5,9 @@ geometry. It is sampled with the triangle of bilinear interpolation, which is as
 window is shrunk (so antialiased, as torchvision's and Pillow's resizing are), and Gaussian blur is part of it: both
 are products of two matrices, one for each axis, and blurring does not need the picture twice. The changes of colours
 are one 3 x 3 matrix and one constant for each picture: brightness, contrast, saturation, hue (a turn about the grey
-axis) and grey, in this order, cut off at black and white once, after the last, as in the code of the audit's paper;
-solarisation follows. So views that are resampled, changed and normalised take two small products for each axis and
-three passes.
+axis) and grey, in this order, cut off at black and white once, after the last, as in the code of the audit's paper
+(whose contrast and saturation, though, go by the grey of the picture before any change); solarisation follows. So a
+view takes one product for each axis and one for the colours with the normalisation.
 
 torchvision's ColorJitter has a random order instead, cuts off after each change, and turns hue in HSV.
 """

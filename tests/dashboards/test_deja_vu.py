@@ -25,6 +25,7 @@ from dashboards.gallery import Gallery, Item
 from dashboards.page import gallery
 from dashboards.run import Run
 from orchestrator.inspection.pages import PRIVATE_PAGE
+from orchestrator.spec.specification import Spec
 from orchestrator.store import Store
 from tasks.audits.deja_vu.about import About
 from tasks.audits.deja_vu.config import DejaVu
@@ -376,6 +377,7 @@ def test_a_sweep_compares_scores_and_shares_though_its_cells_end_at_different_ep
 def test_a_sweep_of_names_has_a_row_and_a_panel_for_each(store: Store) -> None:
     found = named(sweep(store, [{"criterion": name} for name in ("vicreg", "barlow", "supervised")]))
     assert {"criterion vicreg", "criterion barlow"} <= set(words(found["shares"]))
+    assert {"vicreg", "barlow", "supervised"} <= set(words(found["accuracies"]))  # without room for the field's name
     assert "criterion supervised: trained on the picture 0.7 [" in found["accuracies"].alt
 
 
@@ -396,3 +398,26 @@ def test_a_place_without_an_interval_is_told_without_one() -> None:
     axes = Canvas().add_subplot()
     draw(axes, alone, ("twin", "s", "-"))
     assert [0.25] == np.asarray(axes.lines[-1].get_ydata()).tolist()
+
+
+@pytest.mark.slow
+def test_a_real_run_is_drawn_with_the_numbers_of_its_tables(store: Store) -> None:
+    found = pages.ran(store, Spec("deja_vu", "quickstart", set={"scale": "tiny"}))
+    of_run = named(found)
+    assert [*OWN, "estimates"] == list(of_run)
+    assert found.verdict is not None
+    (row,) = (row for row in found.summary if (row["metric"], row["setting"]) == found.verdict.rows[0])
+    assert f"{drawing.number(row['estimate'])}{drawing.interval(row['low'], row['high'])} at 2" in of_run["scores"].alt
+    shares = {row["metric"]: drawing.number(row["estimate"]) for row in found.summary}
+    assert f"Epoch 2: memorised {shares['share memorised']} [" in of_run["categories"].alt
+    shown = gallery(found, False)
+    assert shown is not None
+    assert shown.shown
+    retrieved = found.table("retrieval").to_pylist()
+    assert [row["id"] for row in retrieved if row["scope"] == "all" and row["rank"] <= 10] == [
+        item.title.split()[1].rstrip(",") for item in shown.items
+    ]
+    page = pages.draw(found).read_text()
+    assert page.count("data:image/png") == sum(
+        2 + sum(len(each.pictures) for each in item.strips) for item in shown.items
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -34,9 +34,13 @@ LETTERS = 17  # above a small panel
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell named by its setting, with the tables of both ways that are stored of it."""
+    """A cell named by its setting, with the tables of both ways that are stored of it.
+
+    `short` are the setting's values alone.
+    """
 
     name: str
+    short: str
     run: Run
 
     @cached_property
@@ -86,7 +90,8 @@ def cells(run: Run) -> Iterator[Figure]:
     settings = varied_in(run.cells)
     varied = fields(settings)
     names = [", ".join(f"{field} {word(setting[field])}" for field in varied) for setting in settings]
-    found = [Cell(name, cell) for name, cell in zip(names, run.cells, strict=True)]
+    values = [", ".join(word(setting[field]) for field in varied) for setting in settings]
+    found = [Cell(*each) for each in zip(names, values, run.cells, strict=True)]
     if not varied or len(found) < 2:
         return
     what = " and ".join(varied)
@@ -94,12 +99,21 @@ def cells(run: Run) -> Iterator[Figure]:
     yield from (figure for figure in drawn if figure is not None)
 
 
+def fitting(cells: Sequence[Cell], most: int) -> list[str]:
+    """The names of cells, or their values alone where a name has more letters than this."""
+    return [cell.short if max(len(each.name) for each in cells) > most else cell.name for cell in cells]
+
+
 def of_accuracies(cells: list[Cell], what: str) -> Figure | None:
     """A small panel for each cell: both models' accuracies over the share of most confident pictures."""
     found = [(cell, each) for cell in cells if (each := cell.accuracies()) is not None]
     if len(found) < 2:
         return None
-    shown = [Accuracies(each.of_model, shortened(cell.name, LETTERS)) for cell, each in found[:MOST]]
+    titles = fitting([cell for cell, _ in found], LETTERS)
+    shown = [
+        Accuracies(each.of_model, shortened(title, LETTERS))
+        for (_, each), title in zip(found[:MOST], titles, strict=False)
+    ]
     percent = found[0][0].percent
     figure = drawing.canvas(small_height(len(shown)) + legend.ROW + 0.1)
     small(figure, shown, percent, (0.0, highest(shown)))
@@ -148,7 +162,7 @@ Looks = dict[str, tuple[str, str, Any]]
 
 def of_shares(cells: list[Cell], what: str) -> Figure | None:
     """A row for each cell: the shares of memorised and misrepresented pictures."""
-    rows = [(cell.name, shares) for cell in cells if len(shares := cell.shares()) == len(COMPARED)]
+    rows = [(cell, shares) for cell in cells if len(shares := cell.shares()) == len(COMPARED)]
     if len(rows) < 2:
         return None
     caption = (
@@ -163,12 +177,12 @@ def of_shares(cells: list[Cell], what: str) -> Figure | None:
 def of_gaps(cells: list[Cell], what: str) -> Figure | None:
     """A row for each cell: the score beside the gap of the linear probe."""
     names: Looks = {"deja vu score": TARGET, "linear probe, train - test": GAP}
-    rows = []
+    rows: Rows = []
     for cell in cells:
         score, gap = cell.score(), cell.gap()
         if score is not None and gap is not None:
             at_end = Course(*(values[-1:] for values in (score.places, score.value, score.low, score.high)))
-            rows.append((cell.name, dict(zip(names, (at_end, gap), strict=True))))
+            rows.append((cell, dict(zip(names, (at_end, gap), strict=True))))
     if len(rows) < 2:
         return None
     caption = (
@@ -180,19 +194,20 @@ def of_gaps(cells: list[Cell], what: str) -> Figure | None:
     return Figure("gaps", title, caption, in_words(rows), in_rows(rows, names, "gaps"))
 
 
-Rows = list[tuple[str, dict[str, Course]]]  # the name of a cell, and its estimates at its last epoch
+Rows = list[tuple[Cell, dict[str, Course]]]  # with its estimates at its last epoch
 
 
 def in_words(rows: Rows) -> str:
     return " ".join(
-        f"{name}: {', '.join(f'{what} {each.in_words()}' for what, each in shown.items())}." for name, shown in rows
+        f"{cell.name}: {', '.join(f'{what} {each.in_words()}' for what, each in shown.items())}."
+        for cell, shown in rows
     )
 
 
 def in_rows(rows: Rows, looks: Looks, name: str) -> str:
     """The estimates as SVG: a row for each cell, on one scale with a line at 0."""
     rows = rows[: layout.MOST]
-    figure, axes, heights = layout.rows([cell for cell, _ in rows], legend.ROW + 0.08)
+    figure, axes, heights = layout.rows(fitting([cell for cell, _ in rows], layout.LETTERS), legend.ROW + 0.08)
     axes.axvline(0, **drawing.NULL)
     for at, (label, (colour, marker, _)) in enumerate(looks.items()):
         look: dict[str, Any] = {"color": drawing.light(colour)}

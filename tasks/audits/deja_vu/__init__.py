@@ -31,6 +31,7 @@ from __future__ import annotations
 from tasks.audit import Audit
 from tasks.audits.deja_vu.about import About
 from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.handed_out import probes
 from tasks.audits.deja_vu.measures import MEASURES
 from tasks.audits.deja_vu.presets import PRESETS
 from tasks.audits.deja_vu.published import repeats
@@ -41,12 +42,13 @@ from tasks.audits.deja_vu.verdict import MEANINGS, last_epoch, verdict
 from tasks.job import Job, Roots
 from tasks.measure import roots
 
-__all__ = ["AUDIT", "PRESETS", "DejaVu", "plan", "tiny"]
+__all__ = ["AUDIT", "PRESETS", "DejaVu", "plan", "probes", "tiny"]
 
 
 def plan(config: DejaVu) -> Roots:
     """The tables of the measures that the config asks for, and their `summary`."""
-    about = About(config.confident, config.asked_layers[0], config.k[0], last_epoch(config), repeats(config))
+    decisive = (config.confident, config.asked_layers[0], config.k[0], last_epoch(config))
+    about = About(*decisive, repeats(config), config.given.there)
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about, read))
 
 
@@ -57,5 +59,6 @@ AUDIT = Audit(
     presets=PRESETS,
     tiny=tiny,
     verdict=verdict,
+    probes=probes,
     answers=MEANINGS,
 )

@@ -10,7 +10,8 @@ class About:
     """What the tables do not say of the run.
 
     The score that decides is that of the `confident` percent most confident pictures, at `layer`, of `k` neighbours,
-    after `epoch`. `cell` is what of the paper the run repeats; empty for nothing.
+    after `epoch`. `cell` is what of the paper the run repeats; empty for nothing. `given` says
+    whether somebody else's encoder is audited.
     """
 
     confident: int
@@ -18,3 +19,4 @@ class About:
     k: int
     epoch: int
     cell: str = ""
+    given: bool = False

@@ -7,6 +7,7 @@ from typing import Literal
 
 from tasks import seeds
 from tasks.audits.deja_vu.drawing import Drawing
+from tasks.audits.deja_vu.given_encoder import GivenEncoder
 from tasks.datasets.boxed.crops import CropName
 from tasks.datasets.boxed.partition import Partition, PartName
 from tasks.datasets.boxed.training_images import TrainingImages
@@ -67,6 +68,11 @@ class DejaVu:
     `measures` adds the linear probe, the pictures retrieved (`shown` of each kind in the report), or reconstructions,
     by models that are trained as `diffusion` says, of the pictures that `drawing` says.
 
+    Where somebody else's encoder is `given`, it was trained on A, and its reference alone is trained here, on a set
+    disjoint from A and B, and asked after its last epoch, at the first of `layers`. Where the data says what each
+    picture was to that encoder, that is taken for the parts. The probe and reconstructions, which need weights, are
+    left out, as are the shares of memorised pictures, which need two models that differ in nothing else.
+
     Intervals are of `resamples` bootstraps over pictures, p of `partings` redrawn partings. It is memorised where p is
     at most 0.025 and the interval of the score is above 0, and not seen where it lies below `negligible`. `seed` is the
     only source of chance.
@@ -74,6 +80,7 @@ class DejaVu:
 
     data: Dataset = Dataset("imagenet")
     correlation: float = 0.0
+    given: GivenEncoder = GivenEncoder()
     measures: tuple[MeasureGroup, ...] = ("scores", "probe", "retrieval")
     trained: Trained = "own"
     per_class: int = 300
@@ -125,6 +132,8 @@ class DejaVu:
         some_of(self, "measures", MeasureGroup)
         if "scores" not in self.measures:
             raise ValueError(f"measures is {self.measures}; scores must be among them")
+        if self.given.there and self.trained == "other":
+            raise ValueError("trained is other; that is for models which are all trained here, and one is given")
         if not 1 <= self.confident <= 100:
             raise ValueError(f"confident is {self.confident}; it must be a percentage from 1 to 100")
         if not self.k or min(self.k) < 1:

@@ -66,6 +66,22 @@ def p_value(ways: tuple[Way, Way], percent: int, partings: int, rng: np.random.G
     return (1 + at_least) / (1 + partings)
 
 
+def differs(
+    labels: NDArray[np.int64], first: Mask, of: Inferences, percent: int, partings: int, rng: np.random.Generator
+) -> float | None:
+    """The two-sided p of a model's accuracy on the first set against that on the others, had they been drawn otherwise.
+
+    Twice the smaller of the two one-sided ones, at most 1. None where one of the sets has no pictures.
+    """
+    if not first.any() or first.all():
+        return None
+    parted = Parted(Pooled(labels, first, of, of), percent)
+    true = parted.difference(of, first[None])[0]
+    drawn = np.concatenate([parted.difference(of, part) for part in redrawn(parted.pictures, partings, rng)])
+    above, below = (drawn >= true - ROUNDING).sum(), (drawn <= true + ROUNDING).sum()
+    return min(1.0, 2 * (1 + int(min(above, below))) / (1 + partings))
+
+
 @dataclass(frozen=True, eq=False)
 class Parted:
     """The pictures, to be parted in any way, and the percentage at which the score is taken."""
@@ -75,10 +91,10 @@ class Parted:
 
     def scores(self, first: Mask) -> NDArray[np.float64]:
         """The mean deja vu score of both ways for each parting, given as masks of the first set (partings, n)."""
-        one, other = (self._difference(of, first) for of in (self.pictures.one, self.pictures.other))
+        one, other = (self.difference(of, first) for of in (self.pictures.one, self.pictures.other))
         return np.asarray((one - other) / 2)
 
-    def _difference(self, of: Inferences, first: Mask) -> NDArray[np.float64]:
+    def difference(self, of: Inferences, first: Mask) -> NDArray[np.float64]:
         """A model's accuracy on the first set less that on the second, (partings,)."""
         order = of.ranked
         right, members = of.correct[order], first[:, order]

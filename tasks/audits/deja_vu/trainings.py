@@ -1,12 +1,15 @@
-"""The two models that are trained, their snapshots, and what is cropped of which pictures."""
+"""The models that are trained, their snapshots, and what is cropped of which pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tasks.audits.deja_vu.attack import SETS, attack, check
+from tasks import seeds
+from tasks.audits.deja_vu.attack import SETS, attack, check, crops_of
 from tasks.audits.deja_vu.config import PARTS, DejaVu
+from tasks.audits.deja_vu.given_encoder import check_tables
+from tasks.audits.deja_vu.handed_out import handed_out
 from tasks.datasets.boxed.partition import parted
 from tasks.datasets.catalog import load_boxed
 from tasks.job import Job
@@ -49,12 +52,43 @@ def trainings(config: DejaVu) -> Trainings:
     """What is trained; ValueError, before anything is, where the data cannot be parted so."""
     pictures = load_boxed(config.data, config.correlation)
     parts = parted(pictures, config.partition)
-    for part in (*SETS, *PARTS[config.trained], "X"):
+    configs = references(config) if config.given.there else pair(config)
+    for part in (*SETS, *(training.images.part for training in configs.values()), "X"):
         parts.rows(part)
     check(attack(config), pictures, parts)
-    configs = {model: config.pretraining(part) for model, part in zip(MODELS, PARTS[config.trained], strict=True)}
-    found = tuple(each for model in MODELS for each in snapshots(config, model, configs[model]))
-    return Trainings(found, configs)
+    if config.given.embeddings or config.given.reference_embeddings:
+        check_tables(config.given, handed_out(crops_of(attack(config), pictures), pictures))
+    found = {model: tuple(snapshots(config, model, training)) for model, training in configs.items()}
+    if config.given.there:  # which is of one epoch, as its references are
+        found = {model: held[-1:] for model, held in found.items()}
+    return Trainings(tuple(each for held in found.values() for each in held), configs)
+
+
+def pair(config: DejaVu) -> dict[str, Pretraining]:
+    """The trainings of the two models, each of which may have been trained on a set that is asked about."""
+    return {model: config.pretraining(part) for model, part in zip(MODELS, PARTS[config.trained], strict=True)}
+
+
+def references(config: DejaVu) -> dict[str, Pretraining]:
+    """The trainings that a given encoder is compared with: on the other sets in turn, each from a seed of its own.
+
+    The first stands in the place of model B. None where the reference is given.
+    """
+    if config.given.has_reference:
+        return {}
+    sets = PARTS["other"]
+    configs = {}
+    for number in range(config.given.references):
+        training = replace(config.pretraining(sets[number % len(sets)]), recorded=())
+        again = number // len(sets)
+        seed = seeds.derive(training.seed, "again", again) if again else training.seed
+        configs[reference(number)] = replace(training, seed=seed)
+    return configs
+
+
+def reference(number: int) -> str:
+    """The name of a reference of a given encoder: B, B 2, B 3, ..."""
+    return MODELS[1] if number == 0 else f"{MODELS[1]} {number + 1}"
 
 
 def snapshots(config: DejaVu, model: str, training: Pretraining) -> Iterator[Snapshots]:

@@ -11,6 +11,9 @@ Of each class, in an order drawn from the seed and the class's name over its sor
 - Other A and other B are two more sets of `per_class`, apart from all the others, boxed pictures before unboxed ones:
   models trained on these saw neither A nor B.
 
+Where a table says what each picture was to somebody else's model, its parts are these, whatever their sizes: A was
+trained on, B held out, X public, and both other A and other B are the pictures for references.
+
 A set without any box is parted as if all its pictures were boxed: corner crops need no boxes.
 
 Meehan et al. 2023, "Do SSL models have déjà vu?", appendix A.2.1. There A and B are filled up with the same pictures.
@@ -34,6 +37,14 @@ PartName = Literal["A", "B", "other A", "other B", "X", "validation"]
 PART_NAMES: tuple[PartName, ...] = get_args(PartName)
 TRAINED: tuple[PartName, ...] = ("A", "B", "other A", "other B")
 VALIDATION_SHARE = 0.2  # of all pictures, which what is left over may be at most
+
+GIVEN: Mapping[PartName, str] = {  # the words of a table
+    "A": "trained",
+    "B": "held out",
+    "X": "public",
+    "other A": "reference",
+    "other B": "reference",
+}
 
 Rows = NDArray[np.int64]
 
@@ -112,6 +123,8 @@ def parted(pictures: BoxedPictures, partition: Partition) -> Parts:
     A DatasetError where a class has too few pictures for A and B, or the classes for X; the parts that need not be
     there are only missed when they are asked for.
     """
+    if pictures.given_parts is not None:
+        return as_given(pictures, partition, pictures.given_parts)
     classes = drawn(pictures, partition.seed)
     size = max(partition.per_class, partition.largest)
     check(classes, size)
@@ -144,6 +157,25 @@ def parted(pictures: BoxedPictures, partition: Partition) -> Parts:
         there["validation"] = left_over(classes, [*there.values()], len(pictures.ids))
     if not len(there["validation"]):
         missing["validation"] = "no pictures are left for validation; take fewer in X (public), or give validation"
+    return Parts(there, to_attack, missing)
+
+
+def as_given(pictures: BoxedPictures, partition: Partition, given: Sequence[str]) -> Parts:
+    """The parts that a table gives; only which pictures are attacked is drawn."""
+    words = np.array(given)
+    there: dict[PartName, Rows] = {name: np.flatnonzero(words == word) for name, word in GIVEN.items()}
+    there["validation"] = np.zeros(0, np.int64)
+    missing: dict[PartName, str] = {
+        name: f"no pictures of the data are of part {word!r}, which {name} is"
+        for name, word in GIVEN.items()
+        if not len(there[name])
+    }
+    missing["validation"] = "the data says what its pictures were to a model, and none is for validation"
+    to_attack = {}
+    for name in TRAINED:
+        outside = words != GIVEN[name]
+        of_class = [of.without(outside).boxed for of in drawn(pictures, partition.seed)]
+        to_attack[name] = attacked(of_class, partition.attacked)
     return Parts(there, to_attack, missing)
 
 

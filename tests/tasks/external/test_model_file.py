@@ -22,6 +22,7 @@ DIGEST = "a" * 64
         ("/at@home/a+b/m.pt2", "export", "/at@home/a+b/m.pt2"),
         ("m.onnx", "onnx", "m.onnx"),
         ("package.module:make+/a+b/w.npz", "factory", "/a+b/w.npz"),
+        ("timm:vit_small_patch16_224.dino+/a+b/w.safetensors", "timm", "/a+b/w.safetensors"),
     ],
 )
 def test_a_model_is_written_by_its_file(name: str, kind: str, path: str) -> None:
@@ -32,7 +33,18 @@ def test_a_model_is_written_by_its_file(name: str, kind: str, path: str) -> None
     assert (Factory("package.module", "make") if kind == "factory" else None) == model.factory
 
 
-@pytest.mark.parametrize("name", ["model", "m.pkl", "m.pt@123", "package.module:make+w.onnx", "module:make"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "model",
+        "m.pkl",
+        "m.pt@123",
+        "package.module:make+w.onnx",
+        "module:make",
+        "timm:resnet50+w.onnx",
+        "timm:resnet50",
+    ],
+)
 def test_what_is_no_model_is_refused_when_it_is_named(name: str) -> None:
     with pytest.raises(SpecError, match="model is "):
         coerce(name, ModelFile, "given")
@@ -99,3 +111,16 @@ def test_the_models_of_a_config_are_pinned_with_its_data_sets(tmp_path: Path) ->
 def test_an_interface_refuses_what_is_none(fields: dict[str, object], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         Interface(**fields)  # type: ignore[arg-type]
+
+
+def test_weights_for_timm_count_by_the_networks_name_and_their_content(tmp_path: Path) -> None:
+    for name in ("a.pt", "b.pt"):
+        (tmp_path / name).write_bytes(b"weights")
+    one, same, other = (
+        pin(ModelFile(f"timm:{network}+{tmp_path / file}")).identity()
+        for network, file in (("resnet10t", "a.pt"), ("resnet10t", "b.pt"), ("resnet14t", "a.pt"))
+    )
+    assert one == same
+    assert len({one, other, hashlib.sha256(b"weights").hexdigest()}) == 3
+    assert f"timm:resnet10t+{tmp_path / 'a.pt'}" == pin(ModelFile(f"timm:resnet10t+{tmp_path / 'a.pt'}")).name
+    assert ModelFile("timm:resnet10t+a.pt") == ModelFile("timm:resnet10t+/home/ann/a.pt").named()

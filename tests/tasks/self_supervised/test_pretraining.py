@@ -14,6 +14,9 @@ from torch import Tensor
 
 from tasks import checkpoints, compute_context
 from tasks.checkpoints import Link
+from tasks.datasets.boxed.partition import Partition
+from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.datasets.dataset import Dataset
 from tasks.self_supervised import held_pictures, views
 from tasks.self_supervised.backbone import NAMES
 from tasks.self_supervised.criterion import BYOL, DINO, BarlowTwins, Criterion, SimCLR, Supervised, VICReg
@@ -21,7 +24,7 @@ from tasks.self_supervised.encoder import encoder
 from tasks.self_supervised.encoder_config import of_pretraining
 from tasks.self_supervised.learners import Moment, learner
 from tasks.self_supervised.networks import begun
-from tasks.self_supervised.pretraining import pretrain, pretrained
+from tasks.self_supervised.pretraining import pretrain, pretrain_many, pretrained
 from tasks.self_supervised.pretraining_config import Augmentation, Pretraining, up_to
 from tasks.self_supervised.pretraining_loop import Training
 from tasks.self_supervised.snapshots import SNAPSHOTS, epochs
@@ -184,6 +187,20 @@ def test_the_teacher_follows_by_its_momentum_and_the_centre_by_its_own() -> None
         torch.testing.assert_close(momentum * old + (1 - momentum) * student.detach(), new, atol=1e-6, rtol=1e-5)
     assert 0 == before[-1].abs().max()
     assert 0 < after[-1].abs().max() < 1
+
+
+def test_trainings_of_one_call_read_the_embedded_data_and_one_that_fails_ends_alone() -> None:
+    images = TrainingImages(Dataset("digits-on-photos"), 0.0, Partition(per_class=3, public=20), "B")
+    good = replace(config(epochs=1), images=images)
+    bad = replace(good, optimiser="sgd", base_learning_rate=1e30, epochs=3)
+    few = replace(good, images=replace(images, partition=Partition(per_class=10**6)))
+    outcomes = dict(pretrain_many([good, bad, few], [(), (), ()]))
+    assert isinstance(outcomes[0], pa.Table)
+    assert isinstance(outcomes[1], TrainingError)
+    assert "per_class may be at most" in str(outcomes[2])
+    assert outcomes[0].equals(pretrain(good, ()))
+    with pytest.raises(TrainingError):
+        pretrain(bad, ())
 
 
 def test_a_loss_that_is_not_finite_ends_the_training_with_step_and_seed() -> None:

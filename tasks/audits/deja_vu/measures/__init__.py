@@ -10,6 +10,7 @@ from tasks.audits.deja_vu.measures import (
     neighbours,
     probe,
     reconstruction,
+    references,
     retrieval,
     scores,
 )
@@ -17,6 +18,7 @@ from tasks.audits.deja_vu.measures import (
 # In the order of the summary: the answer's row first.
 MEASURES = (
     scores.MEASURE,
+    references.MEASURE,
     categories.MEASURE,
     probe.MEASURE,
     reconstruction.MEASURE,

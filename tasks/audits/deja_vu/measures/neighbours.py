@@ -16,8 +16,12 @@ from numpy.typing import NDArray
 
 from tasks.audits.deja_vu.attack import Attack, Crops, attack, crops_of
 from tasks.audits.deja_vu.config import DejaVu
-from tasks.audits.deja_vu.trainings import Trainings
+from tasks.audits.deja_vu.handed_out import handed_out
+from tasks.audits.deja_vu.trainings import MODELS, Trainings
+from tasks.audits.deja_vu.verdict import last_epoch
 from tasks.datasets.catalog import load_boxed
+from tasks.external.model_file import EncoderInterface, ModelFile
+from tasks.files import File
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure
 from tasks.self_supervised.pretraining_config import Pretraining
@@ -119,10 +123,67 @@ def table(
     return pa.table(columns, NEIGHBOURS)
 
 
+@dataclass(frozen=True)
+class AttackOfGiven:
+    """An attack on somebody else's encoder: its file, or the table of its embeddings.
+
+    `epoch` and `layer` are those under which it stands beside what is trained here.
+    """
+
+    attack: Attack
+    encoder: ModelFile | None
+    embeddings: File | None
+    interface: EncoderInterface
+    model: str
+    epoch: int
+    layer: int
+    k: int
+
+
+@task(version=1, name="deja_vu.given_neighbours", gpus=1.0)
+def given_neighbours(config: AttackOfGiven, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
+    """The neighbours of the crops of both sets (NEIGHBOURS) by somebody else's encoder."""
+    from tasks.nearest_neighbours import nearest
+
+    pictures = load_boxed(config.attack.data, config.attack.correlation)
+    crops = crops_of(config.attack, pictures)
+    asked = sent if config.embeddings is not None else by_model
+    cropped, public = asked(config, crops, pictures)
+    rows = crops.public[nearest(cropped, public, min(config.k, len(crops.public))).rows]
+    return table(config.layer, crops, rows, pictures, {"epoch": config.epoch, "model": config.model})
+
+
+Both = tuple[NDArray[np.float32], NDArray[np.float32]]  # the embeddings of the crops and of the public pictures
+
+
+def by_model(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
+    """The embeddings that the encoder's file gives."""
+    from tasks.external.encoders import loaded
+
+    assert config.encoder is not None
+    given = loaded(config.encoder, (crops.resolution, crops.resolution, 3), config.interface)
+    cropped, public = (
+        np.concatenate([given.embedded(batch) for batch in batches])
+        for batches in (crops.cropped(pictures), crops.public_pictures(pictures))
+    )
+    return cropped, public
+
+
+def sent(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
+    """The embeddings in the table that the encoder's owner sent."""
+    from tasks.external.embeddings import read
+
+    assert config.embeddings is not None
+    table, handed = read(config.embeddings), handed_out(crops, pictures)
+    return table.of(handed.crop_ids), table.of(handed.public_ids)
+
+
 def plan(config: DejaVu, trainings: Trainings) -> tuple[Job, ...]:
-    """The jobs that attack the snapshots, in their order."""
+    """The jobs that attack the models: those given, then the snapshots in their order."""
     layers, k = config.asked_layers, max(config.k)
-    return tuple(
+    if config.given.there:
+        layers = layers[:1]
+    return *given(config), *(
         Job(
             neighbours,
             AttackOf(attack(config), trainings.configs[each.model], each.model, layers, k, each.before),
@@ -130,6 +191,23 @@ def plan(config: DejaVu, trainings: Trainings) -> tuple[Job, ...]:
         )
         for each in trainings.snapshots
     )
+
+
+def given(config: DejaVu) -> Iterator[Job]:
+    """The jobs that attack the given encoder, in the place of model A, and the given reference, in that of B."""
+    of = config.given
+    pairs = (of.model, of.embeddings), (of.reference, of.reference_embeddings)
+    for model, (encoder, embeddings) in zip(MODELS, pairs, strict=True):
+        if encoder is None and embeddings is None:
+            continue
+        interface = of.interface if encoder is not None else EncoderInterface()
+        about = (model, last_epoch(config), config.asked_layers[0], max(config.k))
+        yield Job(given_neighbours, AttackOfGiven(attack(config), encoder, embeddings, interface, *about))
+
+
+def last(config: DejaVu, trainings: Trainings, model: str) -> Job:
+    """The job that attacks what the model ends with."""
+    return [job for job in plan(config, trainings) if job.config.model == model][-1]
 
 
 MEASURE = Measure("neighbours", NEIGHBOURS, plan)

@@ -22,7 +22,7 @@ from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.self_supervised.encoder_config import of_pretraining
 from tasks.self_supervised.linear_probe import LinearProbe, linear_probe
-from tasks.statistics import proportion
+from tasks.statistics import Estimate, proportion
 from tasks.summaries import Row, row
 
 # One row for each model, epoch, layer and split.
@@ -59,7 +59,7 @@ def probe(config: Probed, inputs: Inputs) -> pa.Table:
 
 
 def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
-    if "probe" not in config.measures:
+    if "probe" not in config.measures or config.given.there:
         return ()
     jobs = [
         Job(
@@ -91,9 +91,17 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
         for split in ("train", "validation"):
             of_split = at_layer.filter(pc.field("split") == split)
             if of_split.num_rows:
-                correct, n = (pc.sum(of_split[name]).as_py() for name in ("correct", "n"))
                 setting: dict[str, Any] = {"epoch": about.epoch, "layer": layer, "split": split}
-                yield row("probe accuracy", setting, proportion(correct, n), "picture", published=paper(setting, about))
+                yield row("probe accuracy", setting, accuracy(of_split), "picture", published=paper(setting, about))
+
+
+def accuracy(of_split: pa.Table) -> Estimate:
+    """The accuracy of both models, with Wilson's interval. They have training pictures of their own, and the same ones
+    for validation, each of which counts once."""
+    correct, n = (pc.sum(of_split[name]).as_py() for name in ("correct", "n"))
+    models = of_split.num_rows if of_split["split"][0].as_py() == "validation" else 1
+    interval = proportion(round(correct / models), n // models)
+    return Estimate(correct / n, interval.low, interval.high, n // models)
 
 
 def paper(setting: dict[str, Any], about: About) -> float | None:

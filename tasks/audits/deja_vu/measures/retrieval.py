@@ -129,9 +129,8 @@ def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
     if "retrieval" not in config.measures:
         return ()
     asked = Retrieving(config.data, config.correlation, config.shown, config.asked_layers[0], config.k[0])
-    last = [trainings.snapshots.index(trainings.last(model)) for model in MODELS]
-    near = neighbours.plan(config, trainings)
-    return Job(retrieval, asked, (inferences.plan(config, trainings), *(near[at] for at in last)))
+    near = (neighbours.last(config, trainings, model) for model in MODELS)
+    return Job(retrieval, asked, (inferences.plan(config, trainings), *near))
 
 
 MEASURE = Measure("retrieval", RETRIEVAL, plan)

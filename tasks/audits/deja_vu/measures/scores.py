@@ -6,6 +6,14 @@ deja vu score(p) = acc of the target model - acc of the reference model, both wa
 0 where nothing is memorised: what the background says of the object (correlation), both models know. The published
 score is that at p = 20; the whole curve is here. Meehan et al. 2023, section 4.1.
 
+A given encoder and its reference were not trained in the same manner, so one may tell more from any background than the
+other. What it tells more of pictures that nobody was trained on is taken off:
+
+corrected score(p) = (acc of the target on A - acc of the reference on A)
+                   - (acc of the target on B - acc of the reference on B)
+
+which is twice the mean of both ways, so its p is the same. This score is ours.
+
 Intervals are percentile bootstraps over pictures, both models on the same resample, each way on its own; p is that of
 `tasks.audits.deja_vu.membership_test`. Both are ours.
 """
@@ -35,9 +43,11 @@ from tasks.statistics import Estimate
 from tasks.summaries import Row, row
 
 BOTH = "both"
+CORRECTED = "corrected"
 NAMES = ("target_accuracy", "reference_accuracy", "score")
 ENDS = ("", "_low", "_high")
 DIGITS = 12  # of shares and their differences
+METRIC = "deja vu score, corrected"
 TOLD = (1, 100)  # percentages in the summary beside the decisive one
 
 # One row for each epoch, layer, number of neighbours, way and percentage.
@@ -46,7 +56,9 @@ SCORES = pa.schema(
         ("epoch", pa.int64()),
         ("layer", pa.int32()),
         ("k", pa.int32()),
-        ("way", pa.string()),  # the set whose pictures are asked about; both: the mean of the two
+        # The set whose pictures are asked about; both: the mean of the two. Of a given encoder, which is the target on
+        # both sets: corrected, A less B, the accuracies too.
+        ("way", pa.string()),
         ("percent", pa.int32()),
         *((f"{name}{end}", pa.float64()) for name in NAMES for end in ENDS),
         ("p_value", pa.float64()),  # of the score of both ways at the decisive percentage; null elsewhere
@@ -57,12 +69,16 @@ SCORES = pa.schema(
 
 @dataclass(frozen=True)
 class Scoring:
-    """The percentage that decides, how often pictures are resampled and parted anew, and from which seed."""
+    """The percentage that decides, how often pictures are resampled and parted anew, and from which seed.
+
+    With `given` the model of A is somebody else's, and of B nobody's.
+    """
 
     confident: int
     resamples: int
     partings: int
     seed: int
+    given: bool = False
 
 
 @task(version=1, name="deja_vu.scores", gathers=True)
@@ -73,17 +89,20 @@ def scores(config: Scoring, inputs: Inputs) -> pa.Table:
 
 
 def of_cell(cell: Cell, config: Scoring) -> Iterator[dict[str, Any]]:
-    """The rows of one epoch, layer and number of neighbours: both ways' first."""
+    """The rows of one epoch, layer and number of neighbours: those of the score that decides first."""
     ways = (cell.way("A"), cell.way("B"))
     p = p_value(ways, config.confident, config.partings, seeds.generator(config.seed, "partings"))
-    curves = [curve(way, config, name) for way, name in zip(ways, SETS, strict=True)]
-    drawn = {BOTH: (curves[0] + curves[1]) / 2, **dict(zip(SETS, curves, strict=True))}
-    sizes = {BOTH: sum(map(len, ways)), **{name: len(way) for name, way in zip(SETS, ways, strict=True)}}
+    asked = (ways[0], turned(ways[1])) if config.given else ways
+    curves = [curve(way, config, name) for way, name in zip(asked, SETS, strict=True)]
+    first = CORRECTED if config.given else BOTH
+    together = curves[0] - curves[1] if config.given else (curves[0] + curves[1]) / 2
+    drawn = {first: together, **dict(zip(SETS, curves, strict=True))}
+    sizes = {first: sum(map(len, ways)), **{name: len(way) for name, way in zip(SETS, ways, strict=True)}}
     for way, found in drawn.items():
         if not sizes[way]:
             continue
         for at, percent in enumerate(PERCENTAGES):
-            decides = way == BOTH and percent == config.confident
+            decides = way == first and percent == config.confident
             yield {
                 "epoch": cell.epoch,
                 "layer": cell.layer,
@@ -94,6 +113,11 @@ def of_cell(cell: Cell, config: Scoring) -> Iterator[dict[str, Any]]:
                 "p_value": p if decides else None,
                 "pictures": sizes[way],
             }
+
+
+def turned(way: Way) -> Way:
+    """The way with target and reference in each other's place."""
+    return Way(way.labels, way.reference, way.target)
 
 
 def curve(way: Way, config: Scoring, name: str) -> NDArray[np.float64]:
@@ -120,7 +144,8 @@ def estimates(drawn: NDArray[np.float64]) -> dict[str, float | None]:
 
 
 def plan(config: DejaVu, trainings: Trainings) -> Job:
-    scoring = Scoring(config.confident, config.resamples, config.partings, seeds.derive(config.seed, "scores"))
+    seed = seeds.derive(config.seed, "scores")
+    scoring = Scoring(config.confident, config.resamples, config.partings, seed, config.given.there)
     return Job(scores, scoring, (inferences.plan(config, trainings),))
 
 
@@ -128,6 +153,9 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     """The decisive score first, then the others of its percentage, then both models' accuracies."""
     table = tables.one(SCORES)
     if table is None:
+        return
+    if about.given:
+        yield from rows_of_given(table, about)
         return
     told = [each for each in table.to_pylist() if each["way"] == BOTH]
     at_score = [each for each in told if each["percent"] == about.confident]
@@ -141,6 +169,20 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
                 yield row("deja vu score", setting(each), estimate(each, "score"), "picture", 0.0)
             for model in ("target", "reference"):
                 yield row("accuracy", setting(each, model=model), estimate(each, f"{model}_accuracy"), "picture")
+
+
+def rows_of_given(table: pa.Table, about: About) -> Iterator[Row]:
+    """The corrected score by number of neighbours, the decisive first, then both models' accuracies on both sets."""
+    at_score = [each for each in table.to_pylist() if each["percent"] == about.confident]
+    at_score.sort(key=lambda each: not is_decisive(each, about))
+    for each in at_score:
+        if each["way"] == CORRECTED:
+            yield row(METRIC, setting(each), estimate(each, "score"), "picture", 0.0, each["p_value"])
+    for each in at_score:
+        if each["way"] != CORRECTED and is_decisive(each, about):
+            for model in ("target", "reference"):
+                told = setting(each, model=model, set=each["way"])
+                yield row("accuracy", told, estimate(each, f"{model}_accuracy"), "picture")
 
 
 def is_decisive(each: Row, about: About) -> bool:

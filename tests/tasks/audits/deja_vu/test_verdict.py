@@ -40,8 +40,8 @@ def test_memory_is_memorised_and_the_sentence_has_its_numbers() -> None:
     found, (score, *_) = judged(table), summed(table).to_pylist()
     assert "memorised" == found.answer
     assert found.sentence.startswith(
-        "Memorised: from a part of the picture without its object, the neighbours by a model that was trained on the "
-        "picture, of the 20 % of pictures it is most sure of, name "
+        "Memorised: shown a part of a picture without its object, a model that was trained on it finds public pictures "
+        "of the same object by majority, of the 20 % of pictures that its neighbours agree on most, in "
     )
     assert (
         f"the deja vu score, is {score['estimate']:.3f} (95 % interval {score['low']:.3f} to {score['high']:.3f}, "
@@ -75,7 +75,7 @@ def test_backgrounds_that_tell_the_object_to_anyone_are_said_to_hide_memory() ->
 def test_a_null_and_a_corner_are_told() -> None:
     found = judged(made_up.simulated(4, 100, 0.1, 0.0), replace(CONFIG, trained="other", crop="corner"))
     assert "Neither model was trained on the pictures that are asked about: this is a null." in found.sentence
-    assert "from the lower left corner, the neighbours" in found.sentence
+    assert "shown the lower left corner of a picture, a model" in found.sentence
 
 
 def test_without_scores_it_is_undecided() -> None:

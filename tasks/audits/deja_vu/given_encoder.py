@@ -1,0 +1,74 @@
+"""An encoder that somebody else trained: its file, or a table of its embeddings, and what it is compared with."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tasks.external.model_file import EncoderInterface, ModelFile
+from tasks.files import File, FileError
+from tasks.ranges import at_least
+
+if TYPE_CHECKING:
+    from tasks.audits.deja_vu.handed_out import HandedOut
+
+
+@dataclass(frozen=True)
+class GivenEncoder:
+    """The encoder that the audit asks where it trains no target, and its reference.
+
+    `model` is asked here, through `interface`; `embeddings` is a table of what an encoder that its owner keeps gave for
+    the pictures that were handed out (Parquet: image, embedding). It was trained on A, and on nothing of B.
+
+    The reference is another encoder that was trained on neither: `reference` or `reference_embeddings`, with the same
+    interface, or else the one that is trained here as the audit's config says, on a disjoint set. With `references` of
+    2 or more so many are trained, and the encoder's rank among them is told, too: the first, third, ... on one set, the
+    second, fourth, ... on another one, each from a seed of its own.
+    """
+
+    model: ModelFile | None = None
+    embeddings: File | None = None
+    interface: EncoderInterface = EncoderInterface()
+    reference: ModelFile | None = None
+    reference_embeddings: File | None = None
+    references: int = 1
+
+    def __post_init__(self) -> None:
+        at_least(self, {"references": 1})
+        if self.model is not None and self.embeddings is not None:
+            raise ValueError("model and embeddings are both given; they are two ways to ask one encoder: give one")
+        if self.reference is not None and self.reference_embeddings is not None:
+            raise ValueError("reference and reference_embeddings are both given; give one")
+        if not self.there and (self.has_reference or self.references > 1):
+            raise ValueError("a reference is given, and no encoder to compare it with; give model or embeddings")
+        if self.has_reference and self.references > 1:
+            raise ValueError(
+                f"references is {self.references}, and one is given; leave it out and they are trained here"
+            )
+        asks = self.model is not None or self.reference is not None
+        if self.interface != EncoderInterface() and not asks:
+            raise ValueError("interface says how to ask an encoder, and there is none; give model or reference")
+
+    @property
+    def there(self) -> bool:
+        """Whether somebody else's encoder is audited."""
+        return self.model is not None or self.embeddings is not None
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether the reference is given, too, so that nothing is trained."""
+        return self.reference is not None or self.reference_embeddings is not None
+
+
+def check_tables(given: GivenEncoder, handed: HandedOut) -> None:
+    """ValueError where a table of embeddings cannot be used: before anything is trained to be compared with it.
+
+    One that has gone since it was pinned passes, since what is stored of the run can still be looked at.
+    """
+    from tasks.external.embeddings import read
+
+    for table in (given.embeddings, given.reference_embeddings):
+        if table is not None:
+            with suppress(FileError):
+                read(table).of([*handed.crop_ids, *handed.public_ids])

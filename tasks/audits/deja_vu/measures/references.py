@@ -1,0 +1,132 @@
+"""Is a given encoder better on what it was trained on than references are, none of which saw any of it?
+
+gain = acc of a model on A - acc of the same model on B, of its own most confident pictures of each
+
+No reference was trained on A or B, so its gain is 0 but for chance, unless A and B differ in kind; and where the given
+encoder keeps nothing of single pictures, its gain is like theirs.
+
+rank p = (1 + number of references whose gain is at least the encoder's) / (1 + number of references)
+
+It takes into account how much trainings differ, if the given encoder's was like theirs; with a few references it cannot
+be small, and 19 make it 0.05 at best. That a model's gain is not 0 is tested by parting the pictures anew
+(`tasks.audits.deja_vu.membership_test`), for the first reference too: where its gain is not 0, A and B were not drawn
+alike. All of this is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import seeds
+from tasks.audits.deja_vu.about import About
+from tasks.audits.deja_vu.accuracy import Inferences, accuracy
+from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.measures import neighbours
+from tasks.audits.deja_vu.measures.inferences import SETS, voted
+from tasks.audits.deja_vu.membership_test import differs
+from tasks.audits.deja_vu.trainings import MODELS, Trainings
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure, Tables
+from tasks.statistics import Estimate
+from tasks.summaries import Row, alone, row
+
+GAIN, RANK = "accuracy gain", "rank among references"
+TARGET = "target"
+
+# One row for each model, the given encoder's first.
+REFERENCES = pa.schema(
+    [
+        ("model", pa.string()),  # target; reference, reference 2, ...
+        ("percent", pa.int32()),
+        ("accuracy_a", pa.float64()),
+        ("accuracy_b", pa.float64()),
+        ("gain", pa.float64()),
+        ("p_value", pa.float64()),  # two-sided: that it is 0
+        ("pictures", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Comparing:
+    """The percentage and number of neighbours that decide, how often pictures are parted anew, and from which seed."""
+
+    confident: int
+    k: int
+    partings: int
+    seed: int
+
+
+@task(version=1, name="deja_vu.references", gathers=True)
+def references(config: Comparing, inputs: Inputs) -> pa.Table:
+    """The gain of every model (REFERENCES), from its neighbours (NEIGHBOURS)."""
+    return pa.Table.from_pylist([gain(table, config) for table in inputs if table.num_rows], REFERENCES)
+
+
+def gain(found: pa.Table, config: Comparing) -> dict[str, Any]:
+    """The row of one model, after its last epoch."""
+    found = found.filter(pc.field("epoch") == pc.max(found["epoch"]))
+    found = found.sort_by([("set", "ascending"), ("id", "ascending")])
+    labels = found["label"].to_numpy().astype(np.int64)
+    classes = 1 + int(max(labels.max(), pc.max(pc.list_flatten(found["neighbour_labels"])).as_py()))
+    votes = voted(found, config.k, classes)
+    of = Inferences(votes.predicted == labels, votes.confidence)
+    sets = found["set"].to_numpy()
+    in_a, in_b = (float(accuracy(of_set(of, sets == name), [config.confident])[0]) for name in SETS)
+    rng = seeds.generator(config.seed, "partings")
+    model = found["model"][0].as_py()
+    return {
+        "model": name_of(model),
+        "percent": config.confident,
+        "accuracy_a": in_a,
+        "accuracy_b": in_b,
+        "gain": in_a - in_b,
+        "p_value": differs(labels, sets == SETS[0], of, config.confident, config.partings, rng),
+        "pictures": len(labels),
+    }
+
+
+def of_set(of: Inferences, mask: Any) -> Inferences:
+    return Inferences(of.correct[mask], of.confidence[mask])
+
+
+def name_of(model: str) -> str:
+    """A (the given encoder) is the target; B, B 2, ... are reference, reference 2, ..."""
+    return TARGET if model == MODELS[0] else model.replace(MODELS[1], "reference", 1)
+
+
+def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
+    if not config.given.there:
+        return ()
+    seed = seeds.derive(config.seed, "references")
+    comparing = Comparing(config.confident, config.k[0], config.partings, seed)
+    return Job(references, comparing, neighbours.plan(config, trainings))
+
+
+def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - one thing is said of all
+    """The target's rank where there are two references or more, then every model's gain."""
+    told = [each for each in tables.rows(REFERENCES) if each["gain"] is not None]
+    others = [each["gain"] for each in told if each["model"] != TARGET]
+    target = next((each for each in told if each["model"] == TARGET), None)
+    if target is not None and len(others) > 1:
+        p = rank_p(target["gain"], others)
+        rank = 1 + sum(each > target["gain"] for each in others)
+        yield row(RANK, {"percent": target["percent"]}, alone(float(rank), 1 + len(others)), "model", None, p)
+    for each in told:
+        setting = {"model": each["model"], "percent": each["percent"]}
+        found = Estimate(each["gain"], None, None, each["pictures"])
+        yield row(GAIN, setting, found, "picture", 0.0, each["p_value"])
+
+
+def rank_p(target: float, others: list[float]) -> float:
+    """The probability of such a rank, or a higher one, if the target is like the others."""
+    return (1 + sum(each >= target for each in others)) / (1 + len(others))
+
+
+MEASURE = Measure("references", REFERENCES, plan, rows)

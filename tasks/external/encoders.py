@@ -1,0 +1,104 @@
+"""External encoders, loaded and evaluated: pictures in, embeddings out.
+
+given = encoders.loaded(model, (224, 224, 3), EncoderInterface())
+given.embedded(images)  # (n, d)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tasks.datasets.images import Pixels
+from tasks.external import loading
+from tasks.external.loading import LoadedModel
+from tasks.external.model_file import EncoderInterface, Interface, ModelFile
+
+Embeddings = NDArray[np.float32]
+# Of the largest coordinate, between two embeddings of one picture; TF32 and half precision differ by less.
+SAME = 0.01
+
+
+@dataclass(eq=False)
+class LoadedEncoder:
+    """An encoder that was loaded for pictures of one shape (height, width, channels)."""
+
+    model: LoadedModel
+    _width: int | None = field(default=None, init=False)  # d, once a picture was embedded
+
+    def embedded(self, images: Pixels) -> Embeddings:
+        """The embeddings of pictures (n, h, w, c): (n, d), with one d in all calls.
+
+        So many are embedded at a time as the interface says, so memory is bounded. The first pictures are embedded
+        twice, the second time in another order: ValueError where the two differ, since the encoder then draws random
+        numbers or depends on other pictures. ValueError, in one line, where the encoder fails, or an embedding is not
+        finite in float32.
+        """
+        size = " x ".join(map(str, self.model.shape))
+        if images.dtype != np.uint8 or images.shape[1:] != self.model.shape:
+            raise ValueError(f"images are {images.dtype} {images.shape}; expected uint8 (n, {size})")
+        if not len(images):
+            raise ValueError(f"{self._where}: there are no images to embed")
+        if self._width is None:
+            self._try(images[: self.model.rows])
+        rows = self.model.rows
+        parts = [self._batch(images[start : start + rows]) for start in range(0, len(images), rows)]
+        return np.concatenate(parts)
+
+    def _try(self, images: Pixels) -> None:
+        turned = np.roll(np.arange(len(images)), 1)
+        once, again = self._batch(images), self._batch(images[turned])
+        apart = float(np.abs(again.astype(np.float64) - once[turned]).max())
+        largest = float(np.abs(once).max())
+        if apart > SAME * largest:
+            raise ValueError(
+                f"{self._where}: asked twice about one image, its embeddings differ by {apart / largest:.2g} of their "
+                "largest number; export it in evaluation mode (model.eval()), where dropout is off and batch norm's "
+                "statistics are kept"
+            )
+
+    def _batch(self, images: Pixels) -> Embeddings:
+        outputs = self.model.raw(images)
+        if outputs.ndim < 2:
+            raise ValueError(
+                f"{self._where} gives {outputs.shape} for {len(images)} images; expected (rows, d); name another output"
+            )
+        with np.errstate(over="ignore"):
+            rows: Embeddings = outputs.reshape(len(outputs), -1).astype(np.float32)
+        bad = int((~np.isfinite(rows)).any(axis=1).sum())
+        if bad:
+            raise ValueError(f"{self._where} gives embeddings that are not finite, for {bad} of {len(rows)} images")
+        width = rows.shape[1] if self._width is None else self._width
+        if rows.shape[1] != width or not width:
+            raise ValueError(f"{self._where} gives embeddings of {rows.shape[1]} numbers, and of {width} before")
+        self._width = width
+        return rows
+
+    @property
+    def _where(self) -> str:
+        return f"model {self.model.model.name}"
+
+
+def loaded(
+    model: ModelFile,
+    shape: tuple[int, int, int],
+    interface: EncoderInterface,
+    place: torch.device | None = None,
+) -> LoadedEncoder:
+    """The encoder, ready for pictures of this shape (height, width, channels), as `tasks.external.loading` loads it.
+
+    A factory, or timm, is asked for a network of 0 classes, and weights of timm's classifier are left out. ValueError,
+    in one line, for a file that is not of its kind or would have to be unpickled.
+    """
+    asked = Interface(
+        layout=interface.layout,
+        mean=interface.mean,
+        std=interface.std,
+        output=interface.output,
+        batch=interface.batch,
+    )
+    classes = 0 if model.is_weights else None
+    return LoadedEncoder(loading.loaded(model, shape, asked, classes, place))

@@ -1,0 +1,241 @@
+"""The audit deja_vu of an encoder that somebody else trained, from outside: files, tables, cheats, refusals."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from tasks.audits.deja_vu.presets import QUICKSTART
+from tests.support.shell import Here
+from tests.tasks.audits.deja_vu.encoders import Changed, pixels_of, remembering, saved
+
+CONFIG = replace(QUICKSTART, per_class=10, public=300)
+RUN = ("run", "deja_vu", "--preset", "quickstart", "per_class=10", "public=300", "--address", "none")
+SCORE = "deja vu score, corrected"
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Here:
+    """One folder with the encoders: of an owner that remembers, of innocent ones, and one for a reference."""
+    folder = tmp_path_factory.mktemp("given")
+    remembers = remembering(CONFIG)
+    saved(remembers, folder / "remembering.pt")
+    saved(Changed(remembers, scale=1000.0), folder / "turned.pt")
+    saved(Changed(remembers, digits=0), folder / "rounded.pt")
+    saved(remembering(CONFIG, ()), folder / "innocent.pt")
+    saved(remembering(CONFIG, ("A", "B")), folder / "both.pt")
+    saved(remembering(CONFIG, (), seed=1), folder / "reference.pt")
+    return Here(folder)
+
+
+def said(here: Here, *settings: str, reference: str = "reference.pt") -> str:
+    return " ".join(here(*RUN, *settings, f"given.reference={reference}").stdout.split())
+
+
+def score(here: Here, *settings: str) -> Any:
+    run = here.json(*RUN, *settings, "given.reference=reference.pt")["run"]
+    (found,) = (row for row in here.json("results", run) if row["metric"] == SCORE)
+    return {name: found[name] for name in ("estimate", "low", "high", "p_value", "n")}
+
+
+def handed(here: Here) -> list[str]:
+    """The ids of the pictures that an owner is given."""
+    folder = here.folder / "handed"
+    if not folder.exists():
+        here("probes", "deja_vu", *RUN[2:6], "--out", "handed")
+    with (folder / "images.csv").open() as listed:
+        return [row["image"] for row in csv.DictReader(listed)]
+
+
+def embedded(here: Here, encoder: str) -> np.ndarray:
+    """What an owner's encoder gives for the pictures that were handed out."""
+    module = torch.jit.load(here.folder / encoder)
+    with torch.no_grad():
+        pictures = np.stack([np.asarray(Image.open(here.folder / "handed" / image)) for image in handed(here)])
+        return module(pixels_of(pictures)).numpy()
+
+
+def table(here: Here, name: str, ids: Sequence[str], embeddings: Any) -> str:
+    pq.write_table(pa.table({"image": ids, "embedding": list(embeddings)}), here.folder / name)
+    return f"given.embeddings={name}"
+
+
+def test_an_encoder_that_remembers_its_training_pictures_is_called_memorised(here: Here) -> None:
+    text = said(here, "given.model=remembering.pt")
+    assert "Memorised: from a part of the picture without its object, the neighbours by the given encoder" in text
+    assert "name 100.0 % of objects rightly where it was trained on the picture" in text
+    assert "the given reference, on neither" in text
+    assert 0.0005 == score(here, "given.model=remembering.pt")["p_value"]
+
+
+@pytest.mark.parametrize("encoder", ["innocent.pt", "both.pt"])
+def test_one_that_tells_held_out_pictures_as_well_is_not(encoder: str, here: Here) -> None:
+    found = score(here, f"given.model={encoder}")
+    assert found["p_value"] > 0.025
+    assert found["low"] <= 0
+    assert "Memorised" not in said(here, f"given.model={encoder}")
+
+
+def test_turning_and_scaling_change_nothing_and_rounding_hides_nothing(here: Here) -> None:
+    plain = score(here, "given.model=remembering.pt")
+    assert plain == score(here, "given.model=turned.pt")
+    rounded = score(here, "given.model=rounded.pt")  # to whole numbers
+    assert 0.0005 == rounded["p_value"]
+    assert rounded["low"] > 0
+
+
+def test_noise_hides_memory_only_where_it_hides_the_pictures_too(here: Here) -> None:
+    ids, exact = handed(here), embedded(here, "remembering.pt")
+    rng = np.random.default_rng(0)
+    found = {}
+    for noise in (1.0, 100.0):
+        noised = table(here, f"noised-{noise}.parquet", ids, exact + noise * rng.normal(size=exact.shape).astype("f4"))
+        found[noise] = score(here, noised)
+    assert found[1.0]["p_value"] <= 0.025
+    assert found[1.0]["low"] > 0
+    assert found[100.0]["p_value"] > 0.025
+
+
+def test_a_table_of_embeddings_says_what_the_model_does(here: Here) -> None:
+    ids, exact = handed(here), embedded(here, "remembering.pt")
+    order = np.random.default_rng(1).permutation(len(ids))
+    settings = table(here, "sent.parquet", [ids[at] for at in order], exact[order])
+    assert score(here, "given.model=remembering.pt") == score(here, settings)
+    assert "Memorised: " in said(here, settings)
+
+
+def test_an_owner_is_not_told_which_crops_are_of_training_pictures(here: Here) -> None:
+    ids = handed(here)
+    folder = here.folder / "handed"
+    sets = [each.name for each in folder.iterdir() if each.is_dir()]
+    assert ["crops", "public"] == sorted(name.partition("-")[0] for name in sets)
+    told = (folder / "images.csv").read_text()
+    assert "image,set,row" == told.splitlines()[0]
+    crops = [image for image in ids if image.startswith("crops")]
+    right = embedded(here, "remembering.pt")[: len(crops), :10].any(axis=1)  # those of A
+    assert 0 < right[: len(crops) // 2].sum() < right.sum()
+    said = (folder / "README.txt").read_text()
+    assert "embeddings.parquet" in said
+    assert ids[0] in said
+    assert here("probes", "deja_vu", *RUN[2:6], "--out", "handed").stdout
+    (folder / ids[0]).write_bytes(b"another")
+    assert "is not what would be written" in here("probes", "deja_vu", *RUN[2:6], "--out", "handed", code=1).stderr
+    (folder / ids[0]).unlink()
+    here("probes", "deja_vu", *RUN[2:6], "--out", "handed")
+
+
+def test_a_reference_that_was_trained_on_the_pictures_is_found_out(here: Here) -> None:
+    text = said(here, "given.model=innocent.pt", reference="remembering.pt")
+    assert "Not judged: from a part of the picture" in text
+    assert "the reference, too, is right more often of one set than of the other" in text
+
+
+@pytest.mark.slow
+def test_references_are_trained_here_and_the_encoder_has_a_rank_among_them(here: Here) -> None:
+    small = ("epochs=1", "link=0", "warmup=0", "recorded=[1]", "batch=50")
+    run = here.json(*RUN, *small, "given.model=remembering.pt", "given.references=3")["run"]
+    rows = here.json("results", run)
+    (rank,) = (row for row in rows if row["metric"] == "rank among references")
+    assert (1.0, 4, 0.25) == (rank["estimate"], rank["n"], rank["p_value"])
+    models = [json.loads(row["setting"])["model"] for row in rows if row["metric"] == "accuracy gain"]
+    assert ["target", "reference", "reference 2", "reference 3"] == models
+    text = " ".join(here(*RUN, *small, "given.model=remembering.pt", "given.references=3").stdout.split())
+    assert "a reference that was trained here, on neither" in text
+    assert "it is number 1 of 4 models, the others references (p = 0.25)" in text
+
+
+def missing_row(ids: list[str], exact: np.ndarray) -> pa.Table:
+    return pa.table({"image": ids[1:], "embedding": list(exact[1:])})
+
+
+def with_nan(ids: list[str], exact: np.ndarray) -> pa.Table:
+    exact = exact.copy()
+    exact[3, 2] = np.nan
+    return pa.table({"image": ids, "embedding": list(exact)})
+
+
+def shorter(ids: list[str], exact: np.ndarray) -> pa.Table:
+    return pa.table({"image": ids, "embedding": [list(row[: 17 if at == 5 else 18]) for at, row in enumerate(exact)]})
+
+
+def null(ids: list[str], exact: np.ndarray) -> pa.Table:
+    return pa.table({"image": ids, "embedding": [None if at == 2 else list(row) for at, row in enumerate(exact)]})
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (missing_row, "1 of 500 are missing"),
+        (with_nan, "has a number that is missing or not finite; 1 of 500 have"),
+        (shorter, "has 17 numbers and that of"),
+        (null, "has no embedding; 1 have none"),
+        (lambda ids, exact: pa.table({"image": ids}), "has no column embedding; it has image alone"),
+        (lambda ids, exact: pa.table({"image": ids, "embedding": exact[:, 0]}), "it must be lists of numbers"),
+        (lambda ids, exact: pa.table({"name": ids, "embedding": list(exact)}), "has no column image; it has name"),
+        (
+            lambda ids, exact: pa.table({"image": ids[:1] * 2 + ids[2:], "embedding": list(exact)}),
+            "has more than one row",
+        ),
+    ],
+)
+def test_a_table_that_does_not_serve_is_refused_in_a_line(make: Any, says: str, here: Here) -> None:
+    pq.write_table(make(handed(here), embedded(here, "innocent.pt")), here.folder / "bad.parquet")
+    told = here(*RUN, "given.embeddings=bad.parquet", "given.reference=reference.pt", code=2).stderr
+    assert says in told
+    assert 1 == len(told.strip().splitlines())
+
+
+def test_a_table_made_for_other_crops_is_refused(here: Here) -> None:
+    settings = table(here, "exact.parquet", handed(here), embedded(here, "innocent.pt"))
+    told = here(*RUN, "crop=corner", settings, "given.reference=reference.pt", code=2).stderr
+    assert "embeddings " in told
+    assert "has no row for 'crops-" in told
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "says"),
+    [
+        (("given.model=gone.pt",), 1, "there is no file "),
+        (("given.model=model.pickle",), 2, "it must be model.pt (TorchScript), model.pt2 (torch.export), model.onnx"),
+        (("given.model=timm:resnet10t+w.txt",), 2, "weights for timm are one of .pt, .pth, .npz, .safetensors"),
+        (("given.embeddings=reference.pt",), 2, "they must be a .parquet file"),
+        (("given.embeddings=gone.parquet",), 1, "there is no file "),
+        (("given.model=innocent.pt", "given.embeddings=reference.pt"), 2, "give one"),
+        (("given.reference=reference.pt",), 2, "no encoder to compare it with; give model or embeddings"),
+        (("given.references=0",), 2, "references is 0; it must be at least 1"),
+        (
+            ("given.model=innocent.pt", "given.reference=reference.pt", "given.references=2"),
+            2,
+            "references is 2, and one is given",
+        ),
+        (("given.model=innocent.pt", "trained=other"), 2, "trained is other; that is for models which are all trained"),
+        (("given.interface.layout=nchw", "given.interface.batch=0"), 2, "batch is 0; it must be at least 1"),
+        (("given.interface.batch=2",), 2, "interface says how to ask an encoder, and there is none"),
+        (("given.interface.gives=logits",), 2, "gives"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, says: str, here: Here) -> None:
+    told = here(*RUN, *settings, code=code).stderr
+    assert says in told
+    assert 1 == len(told.strip().splitlines())
+    assert "Traceback" not in told
+
+
+def test_files_that_are_no_encoders_end_in_a_line(here: Here) -> None:
+    (here.folder / "text.pt").write_text("no model")
+    torch.save({"w": torch.zeros(3)}, here.folder / "weights.pt")
+    for name, says in (("text.pt", "is no TorchScript"), ("weights.pt", "it is a state dict")):
+        ended = here.run(*RUN, f"given.model={name}", "given.reference=reference.pt")
+        assert ended.returncode != 0
+        assert says in ended.stderr + ended.stdout
+        assert "Traceback" not in ended.stderr + ended.stdout
