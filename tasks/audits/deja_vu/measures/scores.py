@@ -14,13 +14,13 @@ corrected score(p) = (acc of the target on A - acc of the reference on A)
 
 which is twice the mean of both ways, so its p is the same. This score is ours.
 
-Intervals are percentile bootstraps over pictures, both models on the same resample, each way on its own; p is that of
-`tasks.audits.deja_vu.membership_test`. Both are ours.
+Intervals are percentile bootstraps over pictures, both models on the same resample, each way on its own, and at least
+as wide as `tasks.audits.deja_vu.few_pictures` says; p is that of `tasks.audits.deja_vu.membership_test`. Both are ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,8 +30,9 @@ from numpy.typing import NDArray
 
 from tasks import seeds
 from tasks.audits.deja_vu.about import About
-from tasks.audits.deja_vu.accuracy import PERCENTAGES, Way, accuracy, bootstrapped
+from tasks.audits.deja_vu.accuracy import PERCENTAGES, Way, accuracy, bootstrapped, numbers
 from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.few_pictures import Weighted, limits
 from tasks.audits.deja_vu.measures import inferences
 from tasks.audits.deja_vu.measures.inferences import SETS, Cell, cells
 from tasks.audits.deja_vu.membership_test import p_value
@@ -46,6 +47,7 @@ BOTH = "both"
 CORRECTED = "corrected"
 NAMES = ("target_accuracy", "reference_accuracy", "score")
 ENDS = ("", "_low", "_high")
+TARGET, REFERENCE = 0, 1
 DIGITS = 12  # of shares and their differences
 METRIC = "deja vu score, corrected"
 TOLD = (1, 100)  # percentages in the summary beside the decisive one
@@ -94,25 +96,14 @@ def of_cell(cell: Cell, config: Scoring) -> Iterator[dict[str, Any]]:
     p = p_value(ways, config.confident, config.partings, seeds.generator(config.seed, "partings"))
     asked = (ways[0], turned(ways[1])) if config.given else ways
     curves = [curve(way, config, name) for way, name in zip(asked, SETS, strict=True)]
-    first = CORRECTED if config.given else BOTH
-    together = curves[0] - curves[1] if config.given else (curves[0] + curves[1]) / 2
-    drawn = {first: together, **dict(zip(SETS, curves, strict=True))}
-    sizes = {first: sum(map(len, ways)), **{name: len(way) for name, way in zip(SETS, ways, strict=True)}}
-    for way, found in drawn.items():
-        if not sizes[way]:
-            continue
-        for at, percent in enumerate(PERCENTAGES):
-            decides = way == first and percent == config.confident
-            yield {
-                "epoch": cell.epoch,
-                "layer": cell.layer,
-                "k": cell.k,
-                "way": way,
-                "percent": percent,
-                **estimates(found[:, :, at]),
-                "p_value": p if decides else None,
-                "pictures": sizes[way],
-            }
+    first, weights = (CORRECTED, (1.0, -1.0)) if config.given else (BOTH, (0.5, 0.5))
+    for name, weight in {first: weights, "A": (1.0, 0.0), "B": (0.0, 1.0)}.items():
+        pictures = sum(len(way) for way, each in zip(ways, weight, strict=True) if each)
+        if pictures:
+            about = {"epoch": cell.epoch, "layer": cell.layer, "k": cell.k, "way": name, "pictures": pictures}
+            for percent, columns in zip(PERCENTAGES, combined(curves, asked, weight), strict=True):
+                decides = name == first and percent == config.confident
+                yield {**about, "percent": percent, **columns, "p_value": p if decides else None}
 
 
 def turned(way: Way) -> Way:
@@ -131,16 +122,31 @@ def curve(way: Way, config: Scoring, name: str) -> NDArray[np.float64]:
     return np.stack([drawn[:, 0], drawn[:, 1], drawn[:, 0] - drawn[:, 1]])
 
 
-def estimates(drawn: NDArray[np.float64]) -> dict[str, float | None]:
-    """The columns of the estimates and their intervals, from (3, 1 + resamples)."""
-    columns: dict[str, float | None] = {}
-    for name, values in zip(NAMES, np.round(drawn, DIGITS) + 0.0, strict=True):  # of equal shares 0
-        low, high = np.quantile(values[1:], [0.025, 0.975])
-        found = (values[0], low, high)
-        columns |= {
-            f"{name}{end}": None if np.isnan(value) else float(value) for end, value in zip(ENDS, found, strict=True)
+def combined(
+    curves: Sequence[NDArray[np.float64]], ways: Sequence[Way], weights: Sequence[float]
+) -> Iterator[dict[str, float | None]]:
+    """The columns of the estimates and their intervals at each percentage, of the ways' curves by these weights.
+
+    An interval is the bootstrap's, as far out as Wilson's on either side.
+    """
+    asked = [each for each in zip(curves, ways, weights, strict=True) if each[2]]
+    drawn = np.round(sum(weight * found for found, _, weight in asked), DIGITS) + 0.0  # of equal shares 0, not -0
+    low, high = np.quantile(drawn[:, 1:], [0.025, 0.975], axis=1)
+    for at, models in enumerate(((TARGET,), (REFERENCE,), (TARGET, REFERENCE))):
+        parts = [
+            Weighted(-weight if models[0] != model else weight, found[model, 0], numbers(len(way), PERCENTAGES))
+            for found, way, weight in asked
+            for model in models
+        ]
+        wilsons = limits(parts)
+        low[at], high[at] = np.minimum(low[at], wilsons[0]), np.maximum(high[at], wilsons[1])
+    for percent in range(len(PERCENTAGES)):
+        found = (drawn[:, 0, percent], low[:, percent], high[:, percent])
+        yield {
+            f"{name}{end}": None if np.isnan(values[at]) else float(values[at])
+            for at, name in enumerate(NAMES)
+            for end, values in zip(ENDS, found, strict=True)
         }
-    return columns
 
 
 def plan(config: DejaVu, trainings: Trainings) -> Job:
