@@ -76,8 +76,8 @@ def table(here: Here, name: str, ids: Sequence[str], embeddings: Any) -> str:
 
 def test_an_encoder_that_remembers_its_training_pictures_is_called_memorised(here: Here) -> None:
     text = said(here, "given.model=remembering.pt")
-    assert "Memorised: from a part of the picture without its object, the neighbours by the given encoder" in text
-    assert "name 100.0 % of objects rightly where it was trained on the picture" in text
+    assert "Memorised: shown a part of a picture without its object, the given encoder finds public pictures" in text
+    assert "in 100.0 % of cases where it was trained on the picture" in text
     assert "the given reference, on neither" in text
     assert 0.0005 == score(here, "given.model=remembering.pt")["p_value"]
 
@@ -140,7 +140,7 @@ def test_an_owner_is_not_told_which_crops_are_of_training_pictures(here: Here) -
 
 def test_a_reference_that_was_trained_on_the_pictures_is_found_out(here: Here) -> None:
     text = said(here, "given.model=innocent.pt", reference="remembering.pt")
-    assert "Not judged: from a part of the picture" in text
+    assert "Not judged: shown a part of a picture" in text
     assert "the reference, too, is right more often of one set than of the other" in text
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from tasks.audits.deja_vu.about import About
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.measures.categories import CATEGORIES
+from tasks.audits.deja_vu.measures.drawn import DRAWN
 from tasks.audits.deja_vu.measures.probe import PROBE
 from tasks.audits.deja_vu.measures.retrieval import RETRIEVAL
 from tasks.audits.deja_vu.measures.scores import SCORES
@@ -107,3 +108,21 @@ def retrieved(
         row |= {"target_class": row["class"], "reference_class": "none"}
         rows.append(row)
     return pa.Table.from_pylist(rows, RETRIEVAL)
+
+
+def drawn(data: Dataset = SCENES, each: int = 2, side: int = 4) -> pa.Table:
+    """DRAWN of the first pictures, half of them of either set: of four in turn the target alone draws the first
+    rightly, the reference alone the second, both the third, and neither the last. Model A draws black, B white.
+    """
+    held = catalog.load_boxed(data)
+    rows: list[Row] = []
+    for name, model in itertools.product("AB", "AB"):
+        for at in range(4 * each):
+            place = at + 4 * each * (name == "B")
+            label = int(held.labels[place])
+            by_target, by_reference = ((True, False), (False, True), (True, True), (False, False))[at % 4]
+            is_right = by_target if name == model else by_reference
+            row: Row = {"model": model, "set": name, "id": held.ids[place], "label": label, "picture_label": label}
+            row["drawn_label"] = label if is_right else (label + 1) % len(held.names)
+            rows.append(row | {"side": side, "drawing": (b"\0" if model == "A" else b"\xff") * (3 * side * side)})
+    return pa.Table.from_pylist(rows, DRAWN)

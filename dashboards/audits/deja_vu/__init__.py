@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dashboards.audits.deja_vu.accuracy import accuracy
 from dashboards.audits.deja_vu.categories import categories
 from dashboards.audits.deja_vu.given import accuracy_of_given
 from dashboards.audits.deja_vu.pictures import pictures
 from dashboards.audits.deja_vu.probes import gaps
+from dashboards.audits.deja_vu.reconstruction import reconstruction
 from dashboards.audits.deja_vu.scores import scores
 from dashboards.audits.deja_vu.sweep_cells import cells
 from dashboards.figure import Figure
@@ -34,5 +36,14 @@ def sweep(run: Run) -> Iterator[Figure]:
 
 
 def gallery(run: Run, show_images: bool) -> Gallery | None:
-    """The pictures that are memorised, correlated and inferred most surely, with their neighbours by both models."""
-    return pictures(run, show_images)
+    """The pictures that are memorised, correlated and inferred most surely, and what both models' neighbours draw."""
+    return beside(pictures(run, show_images), reconstruction(run, show_images))
+
+
+def beside(first: Gallery | None, second: Gallery | None) -> Gallery | None:
+    """Both galleries as one, the first one's items first."""
+    if first is None or second is None:
+        return first or second
+    notes = " ".join(filter(None, dict.fromkeys([first.note, second.note])))
+    items = (*first.items, *second.items)
+    return replace(first, caption=f"{first.caption} {second.caption}", shown=bool(items), note=notes, items=items)

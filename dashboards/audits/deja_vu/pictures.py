@@ -84,17 +84,22 @@ def items(config: DejaVu, rows: Rows) -> Iterator[Item]:
 
 
 def item(row: Row, held: BoxedPictures, config: DejaVu, side: int, group: str) -> Item:
-    at = rows_of([row["id"]], held)
-    rectangle, _ = windows(held, at, config.crop, config.smallest)
-    (crop,) = evaluated(held, at, side, rectangle)
-    whole = marked(held.picture(int(at[0])), held.boxes[int(at[0])].tolist(), rectangle[0].tolist())
-    about = f"{row['id']}, class {row['class']}"
-    shown = (
+    strips = tuple(strip(row, model, held, side) for model in MODELS)
+    title = f"{row['rank']}. {row['id']}, set {row['set']}, class {row['class']}"
+    return Item(title, asked(row["id"], held, config, side), strips, group)
+
+
+def asked(id_: str, held: BoxedPictures, config: DejaVu, side: int) -> tuple[Picture, Picture]:
+    """A picture with its boxes and its crop, and the crop alone."""
+    (at,) = rows_of([id_], held)
+    rectangle, _ = windows(held, np.array([at]), config.crop, config.smallest)
+    (crop,) = evaluated(held, np.array([at]), side, rectangle)
+    whole = marked(held.picture(int(at)), held.boxes[int(at)].tolist(), rectangle[0].tolist())
+    about = f"{id_}, class {held.names[held.labels[at]]}"
+    return (
         Picture(encoded(whole), "picture", f"{about}, whole, with its boxes and the crop"),
         Picture(encoded(crop), "crop", f"The crop of {about}, as the models are shown it"),
     )
-    strips = tuple(strip(row, model, held, side) for model in MODELS)
-    return Item(f"{row['rank']}. {row['id']}, set {row['set']}, class {row['class']}", shown, strips, group)
 
 
 def strip(row: Row, model: str, held: BoxedPictures, side: int) -> Strip:

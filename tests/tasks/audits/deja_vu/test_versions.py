@@ -18,6 +18,8 @@ from tasks.audits.deja_vu.measures.categories import Nothing, categories
 from tasks.audits.deja_vu.measures.crops import crops
 from tasks.audits.deja_vu.measures.inferences import Voting, inferences
 from tasks.audits.deja_vu.measures.probe import Probed, probe
+from tasks.audits.deja_vu.measures.reconstruction import Nothing as NoSetting
+from tasks.audits.deja_vu.measures.reconstruction import reconstruction
 from tasks.audits.deja_vu.measures.scores import Scoring, scores
 from tasks.audits.deja_vu.summary import summary
 from tasks.datasets.boxed.partition import Partition
@@ -27,6 +29,7 @@ from tasks.job import marks
 from tasks.self_supervised.linear_probe import PROBES
 from tests.support.fingerprint import total
 from tests.tasks.audits.deja_vu import made_up
+from tests.tasks.audits.deja_vu.measures.test_reconstruction import FEW, drawings
 
 
 def of_inferences() -> pa.Table:
@@ -48,6 +51,10 @@ def of_probe() -> pa.Table:
     return probe(Probed(("A", "B"), (0, 10)), [pa.Table.from_pylist(made, PROBES)] * 2)
 
 
+def of_reconstruction() -> pa.Table:
+    return reconstruction(NoSetting(), drawings(FEW))
+
+
 def of_all() -> pa.Table:
     return summary(About(20, 3, 4, 5), [of_scores(), of_categories(), of_probe()])
 
@@ -63,6 +70,7 @@ def of_crops() -> pa.Table:
         (inferences, 1, of_inferences, 10, -7.96441706),
         (scores, 1, of_scores, 300, 5248.761311),
         (categories, 1, of_categories, 3, 76.31293614),
+        (reconstruction, 1, of_reconstruction, 3, 135.788310725),
         (summary, 1, of_all, 15, 43.4931582),
     ],
 )

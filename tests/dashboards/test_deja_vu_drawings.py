@@ -1,0 +1,111 @@
+"""What neighbours draw, in the report: both drawings beside the picture and its crop, and whose are shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dashboards.audits.deja_vu.reconstruction import EACH, KINDS
+from dashboards.gallery import Gallery
+from dashboards.page import gallery
+from orchestrator.inspection.pages import PRIVATE_PAGE
+from orchestrator.store import Store
+from tasks.audits.deja_vu.measures.drawn import DRAWN
+from tasks.audits.deja_vu.presets import SMOKE
+from tasks.datasets import catalog
+from tasks.datasets.dataset import Dataset
+from tests.dashboards import inferred, pages
+from tests.dashboards.test_deja_vu import own, run
+from tests.dashboards.test_gallery import array
+
+
+def shown(store: Store, table: pa.Table, show_images: bool = False) -> Gallery:
+    found = gallery(run(store, drawn=table), show_images)
+    assert found is not None
+    return found
+
+
+def test_a_picture_stands_with_its_crop_and_both_drawings(store: Store) -> None:
+    found = shown(store, inferred.drawn())
+    assert (True, "", "Drawings") == (found.shown, found.note, found.title)
+    held = catalog.load_boxed(inferred.SCENES)
+    first = found.items[0]
+    name = held.names[held.labels[0]]
+    assert f"{held.ids[0]}, set A, class {name}" == first.title
+    assert ["picture", "crop"] == [picture.title for picture in first.pictures]
+    target, reference = first.strips
+    other = held.names[(held.labels[0] + 1) % len(held.names)]
+    assert f"Trained on it: it shows {name}, rightly" == target.label
+    assert f"Not trained on it: it shows {other}, wrongly" == reference.label
+    # Of a picture of A the target is model A, whose drawings are black; of one of B it is B.
+    assert (0, 255) == tuple(int(array(strip.pictures[0].png).max()) for strip in first.strips)
+    of_b = next(item for item in found.items if ", set B, " in item.title)
+    assert (255, 0) == tuple(int(array(strip.pictures[0].png).max()) for strip in of_b.strips)
+    assert (4, 4, 3) == array(target.pictures[0].png).shape
+
+
+def test_kinds_stand_under_their_headings_and_are_bounded(store: Store) -> None:
+    found = shown(store, inferred.drawn(each=5))
+    groups = [item.group for item in found.items]
+    assert list(KINDS.values()) == list(dict.fromkeys(groups))
+    assert {EACH} == {groups.count(group) for group in KINDS.values()}  # of ten of each kind
+
+
+def test_pictures_that_one_model_alone_drew_are_left_out(store: Store) -> None:
+    table = inferred.drawn()
+    of_one = table.filter(pa.array([model == "A" for model in table["model"].to_pylist()]))
+    assert gallery(run(store, drawn=of_one), True) is None
+    assert gallery(run(store, "deja_vu-2", drawn=DRAWN.empty_table()), True) is None
+    assert gallery(run(store, "deja_vu-3", drawn=pa.table({"column": [1]})), True) is None
+
+
+def test_drawings_follow_the_neighbours_where_there_are_both(store: Store) -> None:
+    whole = run(store, **inferred.tables(retrieval=inferred.retrieved(each=1), drawn=inferred.drawn(each=1)))
+    found = gallery(whole, False)
+    assert found is not None
+    assert "Neighbours" == found.title
+    assert 3 + 8 == len(found.items)
+    assert "Up to 10 pictures of each kind" in found.caption
+    assert "What is drawn from the mean embedding" in found.caption
+    text = pages.draw(whole).read_text()
+    assert 3 * (2 + 2 * 4) + 8 * 4 == text.count("data:image/png;base64,")
+    assert text.count("<ul") == text.count("</ul>")
+
+
+def test_drawings_of_the_users_own_pictures_are_hidden_unless_asked_for(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
+    data = own(tmp_path / "own")
+    config = replace(inferred.embedded(), data=data, augmentation=replace(SMOKE.augmentation, resolution=224))
+    private = run(store, config=config, drawn=inferred.drawn(data, each=1))
+    hidden = gallery(private, False)
+    assert hidden is not None
+    assert (False, ()) == (hidden.shown, hidden.items)
+    assert "Drawings of boxed:boxes.csv show images of yours and are not shown unless asked for with" in hidden.note
+    assert "Drawn rightly by the model trained on it alone: 0.png, 4.png." in hidden.note
+    page = pages.draw(private, show_images=True)
+    assert 0 == page.read_text().count("data:image/png")
+    assert 8 * 4 == (page.parent / PRIVATE_PAGE).read_text().count("data:image/png")
+
+
+def test_data_that_have_changed_and_drawings_that_are_cut_are_said(store: Store) -> None:
+    config = replace(inferred.embedded(), data=Dataset("digits-on-photos", "0" * 64))
+    changed = gallery(run(store, config=config, drawn=inferred.drawn()), False)
+    assert changed is not None
+    assert (False, ()) == (changed.shown, changed.items)
+    assert "is not the one that was pinned" in changed.note
+    cut = [row | {"drawing": row["drawing"][:-1]} for row in inferred.drawn().to_pylist()]
+    damaged = gallery(run(store, "deja_vu-2", drawn=pa.Table.from_pylist(cut, DRAWN)), False)
+    assert damaged is not None
+    assert damaged.note.startswith("The drawings cannot be shown: cannot reshape array of size 47")
+
+
+def test_every_drawing_has_words(store: Store) -> None:
+    alts = [strip.pictures[0].alt for item in shown(store, inferred.drawn()).items for strip in item.strips]
+    assert all("in which the classifier sees " in alt for alt in alts)
+    assert len(np.unique(alts)) == len(alts)
