@@ -91,8 +91,8 @@ def test_the_sentence_says_what_was_asked_of_which_model() -> None:
     score = summary.to_pylist()[0]
     assert "memorised" == found.answer
     assert found.sentence.startswith(
-        "Memorised: from a part of the picture without its object, the neighbours by the given encoder, of the 20 % of "
-        "pictures it is most sure of, name "
+        "Memorised: shown a part of a picture without its object, the given encoder finds public pictures of the same "
+        "object by majority, of the 20 % of pictures that its neighbours agree on most, in "
     )
     assert (
         f"the corrected deja vu score, is {score['estimate']:.3f} (95 % interval {score['low']:.3f} to "
@@ -101,9 +101,9 @@ def test_the_sentence_says_what_was_asked_of_which_model() -> None:
     ) in found.sentence
     assert "it is number 1 of 3 models, the others references (p = 0.33)." in found.sentence
     assert GIVEN == found.limits
-    assert "by the given reference, on neither," in found.sentence
+    assert "the given reference, on neither," in found.sentence
     trained = replace(simulated.CONFIG, given=replace(simulated.GIVEN, reference=None))
-    assert "by a reference that was trained here, on neither," in verdict(trained, summary).sentence
+    assert "a reference that was trained here, on neither," in verdict(trained, summary).sentence
 
 
 def test_sets_that_a_reference_tells_apart_are_not_judged() -> None:
@@ -113,7 +113,7 @@ def test_sets_that_a_reference_tells_apart_are_not_judged() -> None:
         [simulated.neighbours(pictures, simulated.embedded(pictures, rng), model) for model in "AB"]
     )
     assert "not judged" == found.answer
-    assert found.sentence.startswith("Not judged: from a part of the picture")
+    assert found.sentence.startswith("Not judged: shown a part of a picture")
     assert "the reference, too, is right more often of one set than of the other (p = 0.005)" in found.sentence
     assert json.dumps({"model": "reference", "percent": 20}) == found.rows[1][1]
 
