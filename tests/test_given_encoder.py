@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ import torch
 from PIL import Image
 
 from tasks.audits.deja_vu.presets import QUICKSTART
+from tasks.datasets.boxed.partition import parted
+from tasks.datasets.catalog import load_boxed
+from tests.dashboards.pages import words
 from tests.support.shell import Here
 from tests.tasks.audits.deja_vu.encoders import Changed, pixels_of, remembering, saved
 
@@ -72,8 +76,8 @@ def table(here: Here, name: str, ids: Sequence[str], embeddings: Any) -> str:
 
 def test_an_encoder_that_remembers_its_training_pictures_is_called_memorised(here: Here) -> None:
     text = said(here, "given.model=remembering.pt")
-    assert "Memorised: from a part of the picture without its object, the neighbours by the given encoder" in text
-    assert "name 100.0 % of objects rightly where it was trained on the picture" in text
+    assert "Memorised: shown a part of a picture without its object, the given encoder finds public pictures" in text
+    assert "in 100.0 % of cases where it was trained on the picture" in text
     assert "the given reference, on neither" in text
     assert 0.0005 == score(here, "given.model=remembering.pt")["p_value"]
 
@@ -136,8 +140,36 @@ def test_an_owner_is_not_told_which_crops_are_of_training_pictures(here: Here) -
 
 def test_a_reference_that_was_trained_on_the_pictures_is_found_out(here: Here) -> None:
     text = said(here, "given.model=innocent.pt", reference="remembering.pt")
-    assert "Not judged: from a part of the picture" in text
+    assert "Not judged: shown a part of a picture" in text
     assert "the reference, too, is right more often of one set than of the other" in text
+
+
+def test_a_table_of_pictures_says_what_each_was_to_the_encoder(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pictures = load_boxed(CONFIG.data)
+    parts = parted(pictures, CONFIG.partition)
+    lines = ["path,label,left,top,right,bottom,part"]
+    for name, part in (("A", "trained"), ("B", "held out"), ("X", "public")):
+        for row in parts.rows(name):  # type: ignore[arg-type]
+            Image.fromarray(pictures.picture(row)).save(tmp_path / f"{pictures.ids[row]}.png")
+            box = ",".join(map(str, pictures.boxes[row][0]))
+            lines.append(f"{pictures.ids[row]}.png,{pictures.names[pictures.labels[row]]},{box},{part}")
+    (tmp_path / "owners.csv").write_text("\n".join(lines) + "\n")
+    monkeypatch.setitem(here.env, "ENGRAM_CACHE", str(tmp_path / "cache"))
+    settings = (f"data=boxed:{tmp_path / 'owners.csv'}", "given.model=remembering.pt")
+    assert score(here, "given.model=remembering.pt") == score(here, *settings)
+    told = here(*RUN, *settings, code=1).stderr + here(*RUN, *settings, code=1).stdout
+    assert "no pictures of the data are of part 'reference', which other A is" in told
+
+
+def test_the_page_shows_both_sets_and_the_pictures_of_a_alone(here: Here) -> None:
+    ended = here.json(*RUN, "given.model=remembering.pt", "given.reference=reference.pt", "--report")
+    text = words(Path(ended["report"]))
+    assert "Does the encoder tell more of the pictures it was trained on?" in text
+    assert "The encoder was trained on them: given encoder 1 [1, 1], reference" in Path(ended["report"]).read_text()
+    assert "set A, class" in text
+    assert "set B, class" not in text
 
 
 @pytest.mark.slow

@@ -190,10 +190,15 @@ def test_memorised_is_told_against_misrepresented(store: Store) -> None:
         "unassociated 0.65 [0.63, 0.67]. Epoch 20: "
     )
     assert found.alt.endswith("That more are memorised than misrepresented: p 0.001.")
-    assert "n: 200 pictures of both sets, layer 3, k 20." in found.caption
+    assert "n: 200 pictures of both sets; what does not vary is epoch 40, layer 3, k 20." in found.caption
     assert {"memorised", "misrepresented", "correlated", "unassociated", "10", "20", "40"} <= set(words(found))
     once = named(run(store, "deja_vu-2", categories=inferred.categories((5,))))["categories"]
     assert once.alt.startswith("Epoch 5: memorised 0.05 [")
+    layers = named(run(store, "deja_vu-3", categories=inferred.categories((5,), (3, 1, 0))))["categories"]
+    assert ["Layer 0", "Layer 1", "Layer 3"] == re.findall(r"Layer \d", layers.alt)
+    assert "layer, 0: the backbone's output" in words(layers)
+    ks = named(run(store, "deja_vu-4", categories=inferred.categories((5,), (3,), (20, 50))))["categories"]
+    assert "K 50: memorised 0.05 [" in ks.alt
 
 
 def shown(store: Store, config: DejaVu | None = None, show_images: bool = False, **fields: Any) -> Gallery:

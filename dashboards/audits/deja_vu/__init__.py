@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from dashboards.audits.deja_vu.accuracy import accuracy
 from dashboards.audits.deja_vu.categories import categories
+from dashboards.audits.deja_vu.given import accuracy_of_given
 from dashboards.audits.deja_vu.pictures import pictures
 from dashboards.audits.deja_vu.probes import gaps
 from dashboards.audits.deja_vu.reconstruction import reconstruction
@@ -21,6 +22,7 @@ def figures(run: Run) -> Iterator[Figure]:
     """The accuracies that the score is made of first, then its course, and what becomes of single pictures."""
     table = run.table("scores")
     drawn = (
+        accuracy_of_given(table),
         accuracy(table, getattr(run.config, "trained", "own")),
         scores(table, gaps(run.table("probe")), getattr(run.config, "epochs", None)),
         categories(run.table("categories")),

@@ -1,4 +1,4 @@
-"""What becomes of single pictures: memorised, misrepresented, correlated or unassociated, by epoch, as in figure 5."""
+"""What becomes of single pictures: memorised, misrepresented, correlated or unassociated: figures 5, 15 and 18."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.deja_vu import attacked
-from dashboards.audits.deja_vu.courses import Course, course
+from dashboards.audits.deja_vu.courses import ACROSS, Course, course
 from dashboards.columns import integers, numbers
 from dashboards.figure import Figure
 
@@ -26,19 +26,24 @@ COMPARED: dict[str, tuple[str, str, Any]] = {
     "misrepresented": ("ochre", "s", (0, (4, 2))),
 }
 UPPER, LOWER = 1.35, 1.35  # inches
-LABELS = 8  # epochs that are named below the bars
+LABELS = 8  # bars that are named
+FEW = 4  # bars that would be too wide alone
 Shares = dict[str, Course]
 
 
 def categories(table: pa.Table) -> Figure | None:
-    """The share of each category by epoch, and the two that are to be compared with their intervals."""
+    """The share of each category by what varies, and the two that are to be compared with their intervals.
+
+    That are epochs, or without several of them layers, or numbers of neighbours.
+    """
     table = attacked.both_ways(table)
     found = attacked.attacks(table)
     if not found:
         return None
     last = attacked.decisive(found)
-    rows = pa.concat_tables([attacked.of(table, each) for each in attacked.along(found, "epoch")])
-    shown = {name: each for name in LOOKS if (each := course(rows, "epoch", name)) is not None}
+    field = next((field for field in ACROSS if len(attacked.along(found, field)) > 1), "epoch")
+    rows = pa.concat_tables([attacked.of(table, each) for each in attacked.along(found, field)])
+    shown = {name: each for name in LOOKS if (each := course(rows, field, name)) is not None}
     if len(shown) < len(LOOKS) or len({len(each.places) for each in shown.values()}) > 1:
         return None
     at_end = attacked.of(rows, last)
@@ -46,23 +51,23 @@ def categories(table: pa.Table) -> Figure | None:
     caption = (
         "Memorised: named rightly by the model that was trained on the picture alone; misrepresented: by the other "
         "alone. By chance both happen equally often, so that what is remembered is the distance of the two. "
-        "Correlated: by both; unassociated: by neither. Lines: 95 % intervals. Epochs stand evenly apart. "
-        f"n: {n:,} pictures of both sets, layer {last.layer}, k {last.k}."
+        "Correlated: by both; unassociated: by neither. Lines: 95 % intervals. Bars stand evenly apart. "
+        f"n: {n:,} pictures of both sets; what does not vary is {last.in_words()}."
     )
     p = numbers(at_end, "p_value")
     tested = f" That more are memorised than misrepresented: p {p[0]:.2g}." if len(p) and not np.isnan(p[0]) else ""
-    alt = " ".join(in_words(shown, at) for at in range(len(shown["memorised"].places))) + tested
-    return Figure("categories", "How many pictures are memorised?", caption, alt, drawn(shown))
+    alt = " ".join(in_words(shown, field, at) for at in range(len(shown["memorised"].places))) + tested
+    return Figure("categories", "How many pictures are memorised?", caption, alt, drawn(shown, ACROSS[field]))
 
 
-def in_words(shown: Shares, at: int) -> str:
-    """The shares after one epoch, in words."""
-    epoch = f"{shown['memorised'].places[at]:g}"
-    return f"Epoch {epoch}: {', '.join(f'{name} {each.in_words(at)}' for name, each in shown.items())}."
+def in_words(shown: Shares, field: str, at: int) -> str:
+    """The shares at one of the places, in words."""
+    place = f"{shown['memorised'].places[at]:g}"
+    return f"{field.capitalize()} {place}: {', '.join(f'{name} {each.in_words(at)}' for name, each in shown.items())}."
 
 
-def drawn(shown: Shares) -> str:
-    """The shares as SVG: the two that are compared above, all four stacked below."""
+def drawn(shown: Shares, across: str) -> str:
+    """The shares as SVG over what `across` says: the two that are compared above, all four stacked below."""
     figure = drawing.canvas(UPPER + LOWER + 1.0 + 2 * legend.ROW)
     compared = layout.wide(figure, LOWER + 0.95, UPPER)
     stacked = layout.wide(figure, 0.5, LOWER)
@@ -71,12 +76,13 @@ def drawn(shown: Shares) -> str:
     of_stacked(stacked, shown, places)
     named = np.unique(np.linspace(0, len(places) - 1, min(LABELS, len(places))).astype(np.int64))
     for axes in (compared, stacked):
-        axes.set_xlim(-0.6, len(places) - 0.4)
+        room = max(0.6, (FEW - len(places)) / 2)
+        axes.set_xlim(-room, len(places) - 1 + room)
         axes.grid(axis="x", visible=False)
         axes.set_xticks(named, [f"{shown['memorised'].places[at]:g}" for at in named])
         axes.set_ylabel("share")
     compared.tick_params(labelbottom=False)
-    stacked.set_xlabel("epoch")
+    stacked.set_xlabel(across)
     legend.above(figure, entries())
     return drawing.svg(figure, "categories")
 

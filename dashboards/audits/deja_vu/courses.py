@@ -21,6 +21,7 @@ TARGET = ("canary", "o", "-")
 REFERENCE = ("twin", "s", (0, (4, 2)))
 GAP = ("accent", "D", (0, (1, 1.5)))
 NULL = " This run is a null: both models were trained on other pictures, the first one in the place of the one named."
+ACROSS = {"epoch": "epoch", "layer": "layer, 0: the backbone's output", "k": "neighbours that vote"}  # axes' words
 NAMES = {"target_accuracy": "trained on the picture", "reference_accuracy": "not trained on it"}
 
 

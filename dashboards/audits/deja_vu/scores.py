@@ -10,18 +10,12 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.deja_vu import attacked
-from dashboards.audits.deja_vu.courses import GAP, TARGET, Course, at_percent, course, draw, percent_of, reach
+from dashboards.audits.deja_vu.courses import ACROSS, GAP, TARGET, Course, at_percent, course, draw, percent_of, reach
 from dashboards.audits.deja_vu.probes import Gaps, as_course
 from dashboards.columns import integers
 from dashboards.figure import Figure
 
 PANEL = 1.95  # inches
-# What the score is drawn over: the words below the axis.
-ACROSS = {
-    "epoch": "epoch",
-    "layer": "layer, 0: the backbone's output",
-    "k": "neighbours that vote",
-}
 
 
 @dataclass(frozen=True)

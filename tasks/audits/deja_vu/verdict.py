@@ -98,8 +98,8 @@ def evidence_of_given(config: DejaVu, rows: Rows) -> str:
         f"{shown(config)}, the given encoder finds public pictures of the same object{surest(config)} in "
         f"{percent(shares['target', 'A'])} of cases where it was trained on the picture and in "
         f"{percent(shares['target', 'B'])} where it was not; {whose}, on neither, in "
-        f"{percent(shares['reference', 'A'])} and {percent(shares['reference', 'B'])}; what the encoder tells more than "
-        "the reference, less that of held-out pictures, the corrected deja vu score, is "
+        f"{percent(shares['reference', 'A'])} and {percent(shares['reference', 'B'])}; what the encoder tells more "
+        "than the reference, less that of held-out pictures, the corrected deja vu score, is "
         f"{score['estimate']:.3f} (95 % interval {score['low']:.3f} to {score['high']:.3f}, "
         f"p = {score['p_value']:.2g}, over {score['n']:,} pictures; 0 where nothing is memorised)"
     )

@@ -106,8 +106,8 @@ def chosen(near: pa.Table, config: DrawnBy) -> pa.Table:
 
 
 def plan(config: DejaVu, trainings: Trainings) -> Sequence[Job]:
-    """The drawings by each model; none unless reconstructions are asked for."""
-    if "reconstruction" not in config.measures:
+    """The drawings by each model; none unless reconstructions are asked for, of models that are trained here."""
+    if "reconstruction" not in config.measures or config.given.there:
         return ()
     public = replace(trainings.configs[MODELS[0]].images, part="X")
     drawing, seed = config.drawing, seeds.derive(config.seed, "drawing")
@@ -115,7 +115,6 @@ def plan(config: DejaVu, trainings: Trainings) -> Sequence[Job]:
         public, config.diffusion.resolution, drawing.classifier, seeds.derive(config.seed, "pixel classifier")
     )
     classifier = Job(train_pixel_classifier, pixels)
-    near = neighbours.plan(config, trainings)
     jobs = []
     for model in MODELS:
         last = trainings.last(model)
@@ -126,7 +125,7 @@ def plan(config: DejaVu, trainings: Trainings) -> Sequence[Job]:
         )
         diffusion = chain(train_diffusion, about, drawing.link, (last.job,), up_to)[-1]
         asked = DrawnBy(about, model, config.asked_layers[0], drawing.pictures, drawing.neighbours, drawing.steps, seed)
-        inputs = (last.job, diffusion, near[trainings.snapshots.index(last)], classifier)
+        inputs = (last.job, diffusion, neighbours.last(config, trainings, model), classifier)
         jobs.append(Job(draw, asked, inputs))
     return jobs
 

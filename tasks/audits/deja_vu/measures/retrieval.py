@@ -11,7 +11,7 @@ layer. Meehan et al. 2023, section 5 and appendix A.1.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.measures import inferences, neighbours
-from tasks.audits.deja_vu.measures.inferences import OTHER, Cell, cells
+from tasks.audits.deja_vu.measures.inferences import OTHER, SETS, Cell, cells
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
 from tasks.datasets.catalog import load_boxed
 from tasks.datasets.dataset import Dataset
@@ -58,13 +58,17 @@ RETRIEVAL = pa.schema(
 
 @dataclass(frozen=True)
 class Retrieving:
-    """The data, how many pictures of each kind are told, in all and of each class, and which inferences decide."""
+    """The data, how many pictures of each kind are told, in all and of each class, and which inferences decide.
+
+    Pictures are those of `sets`: A alone where a given encoder was trained on A, and nobody on B.
+    """
 
     data: Dataset
     correlation: float
     shown: int
     layer: int
     k: int
+    sets: tuple[str, ...] = SETS
 
 
 @task(version=1, name="deja_vu.retrieval")
@@ -75,6 +79,7 @@ def retrieval(config: Retrieving, inputs: Inputs) -> pa.Table:
     if not decisive or not config.shown:
         return RETRIEVAL.empty_table()
     last = max(decisive, key=lambda each: each.epoch)
+    last = replace(last, table=last.table.filter(pc.field("set").isin(config.sets)))
     chosen = list(ranked(last, config.shown))
     rows = nearest(near, last, chosen, config.shown)
     pictures = load_boxed(config.data, config.correlation)
@@ -128,7 +133,8 @@ def told(row: Row, near: Mapping[tuple[str, str], list[int]], pictures: BoxedPic
 def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
     if "retrieval" not in config.measures:
         return ()
-    asked = Retrieving(config.data, config.correlation, config.shown, config.asked_layers[0], config.k[0])
+    sets = SETS[:1] if config.given.there else SETS
+    asked = Retrieving(config.data, config.correlation, config.shown, config.asked_layers[0], config.k[0], sets)
     near = (neighbours.last(config, trainings, model) for model in MODELS)
     return Job(retrieval, asked, (inferences.plan(config, trainings), *near))
 

@@ -134,7 +134,7 @@ def curve(way: Way, config: Scoring, name: str) -> NDArray[np.float64]:
 def estimates(drawn: NDArray[np.float64]) -> dict[str, float | None]:
     """The columns of the estimates and their intervals, from (3, 1 + resamples)."""
     columns: dict[str, float | None] = {}
-    for name, values in zip(NAMES, np.round(drawn, DIGITS), strict=True):  # a difference of equal shares is 0
+    for name, values in zip(NAMES, np.round(drawn, DIGITS) + 0.0, strict=True):  # of equal shares 0
         low, high = np.quantile(values[1:], [0.025, 0.975])
         found = (values[0], low, high)
         columns |= {

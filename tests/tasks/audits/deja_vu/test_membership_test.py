@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tasks.audits.deja_vu import membership_test as module
-from tasks.audits.deja_vu.accuracy import Inferences, Way, scores
-from tasks.audits.deja_vu.membership_test import Parted, p_value, pooled, redrawn
-from tests.support.calibration import assert_rate
+from tasks.audits.deja_vu.accuracy import Inferences, Way, accuracy, scores
+from tasks.audits.deja_vu.membership_test import Parted, differs, p_value, pooled, redrawn
+from tests.support.calibration import assert_rate, bounds
 
 Ways = tuple[Way, Way]
 
@@ -81,3 +81,40 @@ def test_without_pictures_of_one_set_there_is_no_p() -> None:
     nobody = Inferences(np.empty(0, bool), np.empty(0))
     empty = Way(np.empty(0, np.int64), nobody, nobody)
     assert p_value((first, empty), 20, 99, np.random.default_rng(0)) is None
+
+
+def gains(of: Inferences, labels: np.ndarray, first: np.ndarray, percent: int) -> float:
+    """A model's accuracy on the first set less that on the second."""
+    inside, outside = (Inferences(of.correct[part], of.confidence[part]) for part in (first, ~first))
+    return float(accuracy(inside, [percent])[0] - accuracy(outside, [percent])[0])
+
+
+def test_a_model_that_tells_the_sets_apart_is_told_by_both_tails_of_all_partings() -> None:
+    rng = np.random.default_rng(3)
+    labels, first = np.zeros(8, np.int64), np.arange(8) < 4
+    of = Inferences(rng.random(8) < 0.4 + 0.4 * first, rng.random(8))
+    masks = np.array([[at in chosen for at in range(8)] for chosen in itertools.combinations(range(8), 4)])
+    drawn_gains = np.array([gains(of, labels, mask, 50) for mask in masks])
+    true = gains(of, labels, first, 50)
+    above, below = np.mean(drawn_gains >= true - 1e-12), np.mean(drawn_gains <= true + 1e-12)
+    found = differs(labels, first, of, 50, 20_000, np.random.default_rng(1))
+    assert found == pytest.approx(min(1, 2 * min(above, below)), abs=0.02)
+
+
+def test_without_one_of_the_sets_nothing_is_said_of_their_difference() -> None:
+    of = Inferences(np.ones(3, bool), np.zeros(3))
+    for first in (np.ones(3, bool), np.zeros(3, bool)):
+        assert None is differs(np.zeros(3, np.int64), first, of, 20, 19, np.random.default_rng(0))
+
+
+def test_sets_that_are_alike_are_told_apart_as_often_as_the_level_says() -> None:
+    happened = 0
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        labels, first = np.tile(np.arange(4), 20), np.arange(80) < 40
+        of = Inferences(rng.random(80) < 0.4, rng.random(80))
+        p = differs(labels, first, of, 40, 99, rng)
+        happened += p is not None and p <= 0.1
+    low, high = bounds(0.1, 400)
+    assert happened <= high
+    assert happened >= low // 2  # scores of few pictures are often equal, which makes p larger

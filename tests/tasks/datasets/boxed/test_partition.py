@@ -202,3 +202,31 @@ def test_bad_values_are_refused_on_construction() -> None:
         TrainingImages(Dataset("imagenet"), 0.0, Partition(), "C")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="correlation is 2"):
         TrainingImages(Dataset("imagenet"), 2.0, Partition(), "A")
+
+
+def given_as(of: PicturesInMemory, words: Sequence[str]) -> PicturesInMemory:
+    return PicturesInMemory(of.ids, of.labels, of.names, of.boxes, of.images, tuple(words))
+
+
+def test_the_parts_that_a_table_gives_are_the_parts_whatever_their_sizes() -> None:
+    of = pictures([12, 9], [20, 30])
+    words = np.resize(["trained", "held out", "public", "public", "reference"], len(of.ids))
+    parts = parted(given_as(of, words), Partition(per_class=300, public=1, seed=3))
+    for name, word in (("A", "trained"), ("B", "held out"), ("X", "public"), ("other A", "reference")):
+        assert np.flatnonzero(words == word).tolist() == parts.rows(name).tolist()  # type: ignore[arg-type]
+    assert parts.rows("other A").tolist() == parts.rows("other B").tolist()
+    has_box = np.array([len(boxes) > 0 for boxes in of.boxes])
+    assert np.flatnonzero((words == "trained") & has_box).tolist() == parts.attacked("A").tolist()
+    few = parted(given_as(of, words), Partition(attacked=2)).attacked("B")
+    assert [1, 1] == per_class(of, few)
+    assert set(few) <= set(np.flatnonzero((words == "held out") & has_box))
+    with pytest.raises(DatasetError, match="none is for validation"):
+        parts.rows("validation")
+
+
+def test_a_part_that_a_table_does_not_give_is_missed_when_it_is_asked_for() -> None:
+    of = pictures([12, 9], [20, 30])
+    parts = parted(given_as(of, np.resize(["trained", "public"], len(of.ids))), Partition())
+    assert len(parts.rows("A"))
+    with pytest.raises(DatasetError, match="no pictures of the data are of part 'held out', which B is"):
+        parts.rows("B")

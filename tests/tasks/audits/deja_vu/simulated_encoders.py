@@ -1,0 +1,124 @@
+"""Encoders that are drawn at random, and the audit's answer about them: everything but pictures is the audit's own.
+
+A picture's embedding is its class's direction and noise. Of some crops the background tells the class to every encoder;
+how much of it, is the encoder's own. One that remembers tells the classes of some of its training pictures, too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.audit import Verdict
+from tasks.audits.deja_vu.about import About
+from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.given_encoder import GivenEncoder
+from tasks.audits.deja_vu.measures.inferences import Voting, inferences
+from tasks.audits.deja_vu.measures.neighbours import NEIGHBOURS
+from tasks.audits.deja_vu.measures.references import Comparing, references
+from tasks.audits.deja_vu.measures.scores import Scoring, scores
+from tasks.audits.deja_vu.presets import QUICKSTART
+from tasks.audits.deja_vu.summary import summary
+from tasks.audits.deja_vu.verdict import verdict
+from tasks.external.model_file import ModelFile
+from tasks.nearest_neighbours import nearest
+
+CLASSES, WIDTH, K = 10, 16, 20
+GIVEN = GivenEncoder(model=ModelFile("encoder.pt"), reference=ModelFile("reference.pt"))
+CONFIG = replace(
+    QUICKSTART, epochs=5, recorded=(), warmup=1, link=0, layers=(3,), k=(K,), measures=("scores",), given=GIVEN
+)
+ABOUT = About(confident=20, layer=3, k=K, epoch=5, given=True)
+Rows = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """A and B, `per_set` pictures each, and twice as many public ones; whose backgrounds tell their class to anyone."""
+
+    labels: NDArray[np.int64]  # A's, then B's
+    public: NDArray[np.int64]
+    told: NDArray[np.bool_]
+
+    @property
+    def in_a(self) -> NDArray[np.bool_]:
+        return np.arange(len(self.labels)) < len(self.labels) // 2
+
+
+def drawn(rng: np.random.Generator, per_set: int = 150, told: tuple[float, float] = (0.2, 0.2)) -> Pictures:
+    """`told` are the shares of A and of B that are told by their backgrounds."""
+    labels = np.tile(np.arange(per_set) % CLASSES, 2)
+    shares = np.repeat(told, per_set)
+    return Pictures(labels, np.arange(2 * per_set) % CLASSES, rng.random(2 * per_set) < shares)
+
+
+def embedded(
+    pictures: Pictures, rng: np.random.Generator, skill: float = 1.0, memory: float = 0.0, noise: float = 0.0
+) -> tuple[Rows, Rows]:
+    """The embeddings of the crops and of the public pictures.
+
+    `skill` is how well the encoder tells classes apart, `memory` the share of A that it remembers, `noise` the standard
+    deviation that is added to every number in the end.
+    """
+    known = pictures.in_a & (rng.random(len(pictures.labels)) < memory)
+    strength = np.where(known, 1.0, np.where(pictures.told, skill, 0.0))
+    directions = np.eye(CLASSES, WIDTH)
+    crops = strength[:, None] * directions[pictures.labels]
+    public = max(skill, 0.5) * directions[pictures.public]
+    deviation = np.hypot(0.2, noise)
+    return tuple(  # type: ignore[return-value]
+        (rows + deviation * rng.normal(size=rows.shape)).astype(np.float32) for rows in (crops, public)
+    )
+
+
+def neighbours(pictures: Pictures, embeddings: tuple[Rows, Rows], model: str) -> pa.Table:
+    """NEIGHBOURS by these embeddings."""
+    crops, public = embeddings
+    rows = nearest(crops, public, K).rows
+    n = len(crops)
+    names = np.where(pictures.in_a, "A", "B")
+    columns = {
+        "epoch": [ABOUT.epoch] * n,
+        "layer": [ABOUT.layer] * n,
+        "model": [model] * n,
+        "set": names,
+        "id": [f"{name}{at:04d}" for at, name in enumerate(names)],
+        "label": pictures.labels.astype(np.int32),
+        "neighbours": list(rows.astype(np.int32)),
+        "neighbour_labels": list(pictures.public[rows].astype(np.int32)),
+    }
+    return pa.table(columns, NEIGHBOURS)
+
+
+def summed(tables: list[pa.Table], seed: int = 0, partings: int = 399) -> pa.Table:
+    """The summary of an audit with these NEIGHBOURS, the given encoder's first."""
+    found = inferences(Voting((K,)), tables)
+    score = scores(Scoring(20, 100, partings, seed, True), [found])
+    gains = references(Comparing(20, K, partings, seed), tables)
+    return summary(ABOUT, [score, gains])
+
+
+def judged(tables: list[pa.Table], seed: int = 0, config: DejaVu = CONFIG) -> Verdict:
+    return verdict(config, summed(tables, seed))
+
+
+def answer(seed: int, memory: float = 0.0, noise: float = 0.0, told: tuple[float, float] = (0.2, 0.2)) -> str:
+    """The answer about one encoder and its reference, both drawn by the seed, of different skills."""
+    rng = np.random.default_rng(seed)
+    pictures = drawn(rng, told=told)
+    skills = rng.uniform(0.3, 1.5, 2)
+    models = (
+        embedded(pictures, rng, skills[0], memory, noise),
+        embedded(pictures, rng, skills[1]),
+    )
+    tables = [neighbours(pictures, found, model) for found, model in zip(models, "AB", strict=True)]
+    return judged(tables, seed).answer
+
+
+def counted(count: int, **settings: float) -> Counter[str]:
+    """How often each answer is given of so many encoders."""
+    return Counter(answer(seed, **settings) for seed in range(count))  # type: ignore[arg-type]
