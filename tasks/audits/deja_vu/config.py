@@ -144,6 +144,10 @@ class DejaVu:
         object.__setattr__(self, "k", tuple(dict.fromkeys(self.k)))
         if any(not 0 <= layer <= self.top for layer in self.layers):
             raise ValueError(f"layers is {self.layers}; it must be layers from 0, the backbone, to {self.top}")
+        if self.given.there and "reconstruction" in self.measures:
+            raise ValueError(
+                "measures has reconstruction and an encoder is given; drawings are of encoders that are trained here"
+            )
         if self.drawing.steps > self.diffusion.steps:
             raise ValueError(
                 f"drawing.steps is {self.drawing.steps}; it must be at most diffusion.steps, {self.diffusion.steps}"

@@ -65,6 +65,8 @@ QUICKSTART = DejaVu(
     optimiser="adamw", base_learning_rate=0.005, k=(30,),
 )  # fmt: skip
 OVERTRAINED = replace(QUICKSTART, epochs=2000, recorded=(100, 250, 500, 1000, 2000), link=500)
+# 25 minutes of one core. What neighbours draw shows the true object in 30 % by the target and in 11 % by the reference:
+# score 0.19 [0.14, 0.25] over 400 pictures, all of which the classifier names rightly as they are.
 DRAWINGS = replace(
     QUICKSTART,
     measures=("scores", "reconstruction"),

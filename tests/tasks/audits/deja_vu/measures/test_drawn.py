@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.deja_vu import PRESETS, DejaVu, tiny
+from tasks.audits.deja_vu.given_encoder import GivenEncoder
 from tasks.audits.deja_vu.measures import drawn, neighbours, reconstruction
 from tasks.audits.deja_vu.measures.drawn import DRAWN, DrawnBy, chosen
 from tasks.audits.deja_vu.trainings import trainings
+from tasks.files import File
 from tasks.job import Job, marks
 from tests.tasks.audits.deja_vu.made_up import neighbours as made_up
 
@@ -98,6 +100,10 @@ def test_drawings_of_both_models_are_of_the_same_pictures_and_make_a_score() -> 
     ("settings", "message"),
     [
         ({"drawing": replace(CONFIG.drawing, steps=2000)}, "drawing.steps is 2000; it must be at most diffusion.steps"),
+        (
+            {"given": GivenEncoder(embeddings=File("mine.parquet"))},
+            "measures has reconstruction and an encoder is",
+        ),
         ({"drawing": replace(CONFIG.drawing, neighbours=9)}, "drawing.neighbours is 9; it must be at most the larges"),
     ],
 )
