@@ -18,7 +18,7 @@ Source. Meehan et al. 2023, "Do SSL Models Have Deja Vu? A Case of Unintended Me
 Learning": the score is section 4.1, the categories section 4.2.
 
 What is ours. The paper gives scores without an error; here they have intervals, and a randomisation test that is exact
-for any pair of models (`tasks.audits.deja_vu.membership_test`). The largest rectangle without an object is searched
+for any pair of models (`tasks.audits.deja_vu.randomisation`). The largest rectangle without an object is searched
 among all, not among those as high as the picture (`crop=strips`). Sets are drawn from a seed. DINO's teacher has a
 momentum of at most 1, where the released code's reaches 2.
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tasks.external.model_file import EncoderInterface, ModelFile
-from tasks.files import File, FileError
+from tasks.files import File
 from tasks.ranges import at_least
-
-if TYPE_CHECKING:
-    from tasks.audits.deja_vu.handed_out import HandedOut
 
 
 @dataclass(frozen=True)
@@ -59,16 +54,3 @@ class GivenEncoder:
     def has_reference(self) -> bool:
         """Whether the reference is given, too, so that nothing is trained."""
         return self.reference is not None or self.reference_embeddings is not None
-
-
-def check_tables(given: GivenEncoder, handed: HandedOut) -> None:
-    """ValueError where a table of embeddings cannot be used: before anything is trained to be compared with it.
-
-    One that has gone since it was pinned passes, since what is stored of the run can still be looked at.
-    """
-    from tasks.external.embeddings import read
-
-    for table in (given.embeddings, given.reference_embeddings):
-        if table is not None:
-            with suppress(FileError):
-                read(table).of([*handed.crop_ids, *handed.public_ids])

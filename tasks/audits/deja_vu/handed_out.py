@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,11 @@ from numpy.typing import NDArray
 from tasks import seeds
 from tasks.audits.deja_vu.attack import Crops, attack, crops_of
 from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.given_encoder import GivenEncoder
 from tasks.datasets.catalog import load_boxed
 from tasks.external.embedding_handout import ToEmbed
 from tasks.external.handout import image_of
+from tasks.files import FileError
 
 if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures
@@ -92,3 +95,16 @@ def probes(config: DejaVu) -> Iterator[tuple[str, ToEmbed]]:
     """The pictures whose embeddings are needed of an encoder that its owner keeps."""
     pictures = load_boxed(config.data, config.correlation)
     yield from handed_out(crops_of(attack(config), pictures), pictures).sets(pictures)
+
+
+def check_tables(given: GivenEncoder, handed: HandedOut) -> None:
+    """ValueError where a table of embeddings cannot be used: before anything is trained to be compared with it.
+
+    One that has gone since it was pinned passes, since what is stored of the run can still be looked at.
+    """
+    from tasks.external.embeddings import read
+
+    for table in (given.embeddings, given.reference_embeddings):
+        if table is not None:
+            with suppress(FileError):
+                read(table).of([*handed.crop_ids, *handed.public_ids])

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from tasks import seeds
 from tasks.audits.deja_vu.attack import SETS, attack, check, crops_of
 from tasks.audits.deja_vu.config import PARTS, DejaVu
-from tasks.audits.deja_vu.given_encoder import check_tables
-from tasks.audits.deja_vu.handed_out import handed_out
+from tasks.audits.deja_vu.handed_out import check_tables, handed_out
 from tasks.datasets.boxed.partition import parted
 from tasks.datasets.catalog import load_boxed
 from tasks.job import Job

@@ -9,7 +9,7 @@ rank p = (1 + number of references whose gain is at least the encoder's) / (1 + 
 
 It takes into account how much trainings differ, if the given encoder's was like theirs; with a few references it cannot
 be small, and 19 make it 0.05 at best. That a model's gain is not 0 is tested by parting the pictures anew
-(`tasks.audits.deja_vu.membership_test`), for the first reference too: where its gain is not 0, A and B were not drawn
+(`tasks.audits.deja_vu.randomisation`), for the first reference too: where its gain is not 0, A and B were not drawn
 alike. All of this is ours.
 """
 
@@ -29,7 +29,7 @@ from tasks.audits.deja_vu.accuracy import Inferences, accuracy
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.measures import neighbours
 from tasks.audits.deja_vu.measures.inferences import SETS, voted
-from tasks.audits.deja_vu.membership_test import differs
+from tasks.audits.deja_vu.randomisation import differs
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables

@@ -15,7 +15,7 @@ corrected score(p) = (acc of the target on A - acc of the reference on A)
 which is twice the mean of both ways, so its p is the same. This score is ours.
 
 Intervals are percentile bootstraps over pictures, both models on the same resample, each way on its own, and at least
-as wide as `tasks.audits.deja_vu.few_pictures` says; p is that of `tasks.audits.deja_vu.membership_test`. Both are ours.
+as wide as `tasks.audits.deja_vu.few_pictures` says; p is that of `tasks.audits.deja_vu.randomisation`. Both are ours.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.few_pictures import Weighted, limits
 from tasks.audits.deja_vu.measures import inferences
 from tasks.audits.deja_vu.measures.inferences import SETS, Cell, cells
-from tasks.audits.deja_vu.membership_test import p_value
 from tasks.audits.deja_vu.published import printed
+from tasks.audits.deja_vu.randomisation import p_value
 from tasks.audits.deja_vu.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables

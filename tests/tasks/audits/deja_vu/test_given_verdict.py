@@ -124,7 +124,7 @@ def test_without_any_picture_it_is_undecided() -> None:
 
 @pytest.mark.slow
 def test_encoders_that_remember_nothing_are_seldom_called_memorised() -> None:
-    # 400 of either kind are in docs/deja_vu_external.md.
+    # 400 of either kind are in docs/deja_vu.md.
     answers = simulated.counted(60, told=(0.05, 0.05))
     assert answers["memorised"] <= bounds(0.025, 60)[1]
     assert answers["not judged"] <= bounds(0.01, 60)[1]

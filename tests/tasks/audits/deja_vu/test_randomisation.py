@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from tasks.audits.deja_vu import membership_test as module
+from tasks.audits.deja_vu import randomisation as module
 from tasks.audits.deja_vu.accuracy import Inferences, Way, accuracy, scores
-from tasks.audits.deja_vu.membership_test import Parted, differs, p_value, pooled, redrawn
+from tasks.audits.deja_vu.randomisation import Parted, differs, p_value, pooled, redrawn
 from tests.support.calibration import assert_rate, bounds
 
 Ways = tuple[Way, Way]
