@@ -117,7 +117,7 @@ def train_jobs(configs: Mapping[int, Training]) -> Iterator[tuple[int, pa.Table 
         yield index, outcome if isinstance(outcome, Exception) else model_table(configs[index], images, outcome)
 
 
-@task(version=2, name="classifier.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
+@task(version=3, name="classifier.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
 def train(config: Training, inputs: Inputs) -> pa.Table:
     """The trained network (MODEL)."""
     ((_, outcome),) = train_many([config], [inputs])

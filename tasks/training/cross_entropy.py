@@ -14,7 +14,7 @@ from tasks.models.augmentation import augmented
 from tasks.models.counter_rng import CounterRng
 from tasks.models.layers import Layers, Mode, Weight
 from tasks.models.matmul import products
-from tasks.models.networks import Architecture
+from tasks.models.networks import Architecture, images
 from tasks.models.regularisers import PLAIN
 from tasks.training.objective import Batch
 
@@ -108,7 +108,9 @@ class CrossEntropy:
         layers = perceptron.layers(tensors)
         dtype = layers[0][0].dtype
         by = products(pixels.device, dtype)
-        values = perceptron.activations(layers, pixels.to(dtype).mul_(1 / 255), by)
+        # Channel by channel, as the layers take them; rows of pixels have the channels of each place side by side.
+        rows = images(pixels[None], self.shape).reshape(len(pixels), -1)
+        values = perceptron.activations(layers, rows.to(dtype, copy=True).mul_(1 / 255), by)
         log_p = torch.log_softmax(values[-1].t().contiguous(), 0)
         places = labels[None]
         loss = -(log_p.gather(0, places)[0] @ shares)

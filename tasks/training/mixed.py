@@ -110,7 +110,7 @@ def train_many(
             yield index, mixed_table(configs[index], pool.images, members[index].rows, outcome)
 
 
-@task(version=1, name="mixed.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
+@task(version=2, name="mixed.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
 def train(config: Mixture, inputs: Inputs) -> pa.Table:
     """The trained network (MIXED)."""
     ((_, outcome),) = train_many([config], [inputs])

@@ -87,7 +87,7 @@ def test_trainings_alike_in_all_but_seed_and_features_share_a_call() -> None:
 
 def test_the_task_is_marked() -> None:
     mark = marks(train)
-    assert ("classifier.train", 2, 1.0) == (mark.name, mark.version, mark.gpus)
+    assert ("classifier.train", 3, 1.0) == (mark.name, mark.version, mark.gpus)
     assert (train_many, batch_key) == (mark.many, mark.batch_key)
 
 

@@ -114,7 +114,7 @@ def test_a_task_computes_what_its_version_says(
 @pytest.mark.parametrize(
     ("function", "version", "computed", "rows", "expected"),
     [
-        (train, 1, of_the_training, 5, 48.92723),
+        (train, 2, of_the_training, 5, 48.92723),
         (ask, 1, of_the_question, 60, 22.6747326),
         (fit, 1, of_the_fit, 1, 4.02206),
     ],
