@@ -48,11 +48,11 @@ class DejaVu:
     digits of digits-on-photos are told by their backgrounds that often. It is parted by `seed` into A and B of
     `per_class` pictures of each class, and `public` pictures X with known labels (0: all others), which leave room for
     sets of `largest` per class, so that X is the same whatever the size. `validation` pictures (0: those that come with
-    the data, else what is left) are for the linear probe. One model is trained
-    on A, one on B; with `trained` other on two further sets drawn alike, so that neither has seen A or B: the null. At
-    most `attacked` pictures of A and of B (0: all with boxes) are cropped: `crop` is the largest rectangle without an
-    object (periphery), the largest one as high as the picture (strips), or the lower left corner, which needs no
-    boxes. Those whose crop's shorter side is below `smallest` pixels are left out.
+    the data, else what is left) are for the linear probe. One model is trained on A, one on B; with `trained` other on
+    two further sets drawn alike, so that neither has seen A or B: the null. At most `attacked` pictures of A and of B
+    (0: all with boxes) are cropped: `crop` is the largest rectangle without an object (periphery), the largest one of
+    the strips between the boxes' edges (strips), or the lower left corner, which needs no boxes. Those whose crop's
+    shorter side is below `smallest` pixels are left out.
 
     A model is `backbone` with a `projector` of these widths, trained by `criterion`, whose settings have their names:
     `invariance`, `variance`, `covariance` (vicreg), `temperature` (simclr), `redundancy` (barlow), `momentum` (byol,
