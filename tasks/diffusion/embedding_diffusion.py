@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.datasets.boxed.training_images import TrainingImages
+from tasks.datasets.dataset import Dataset
 from tasks.diffusion.diffusion_config import Diffusion
 from tasks.job import Inputs, task
 from tasks.schemas import MODEL
@@ -90,7 +91,8 @@ def train_diffusion(config: EmbeddingDiffusion, inputs: Inputs) -> pa.Table:
     vectors = embedded(encoder(config.encoder, weights, hardware.device()), pictures, rows, config.encoder.resolution)
     shown = evaluated(pictures, rows, config.diffusion.resolution)
     # A state is of one encoder: of other weights, vectors are others.
-    of = f"{config.images} seen by {config.encoder} {digest(weights)}"
+    images = replace(config.images, data=Dataset("", config.images.data.digest))  # wherever they lie
+    of = f"{images} seen by {config.encoder} {digest(weights)}"
     return diffusion_table(trained(config.diffusion, shown, vectors, of), config.kept)
 
 

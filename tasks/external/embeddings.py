@@ -56,7 +56,7 @@ def values(sent: Sent, column: pa.ChunkedArray) -> NDArray[np.float32]:
     number = kind.value_type if sent_table.is_list(kind) else None
     if number is None or not (pa.types.is_floating(number) or pa.types.is_integer(number)):
         raise ValueError(f"{sent.name} has {kind} in its column {EMBEDDING}; it must be lists of numbers")
-    rows = column.combine_chunks()
+    rows = column.cast(pa.large_list(number)).combine_chunks()  # more numbers than 32 bits count
     lengths = pc.list_value_length(rows).to_numpy(zero_copy_only=False)
     if rows.null_count:
         first = sent.ids[int(np.argmax(np.isnan(lengths)))]

@@ -17,6 +17,7 @@ from tasks.self_supervised.snapshots import Weights
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's red, green and blue, from 0 to 1
 PIXELS = {"cpu": 32 * 32 * 32, "cuda": 256 * 224 * 224}  # embedded at once
+MOST = 1024  # pictures embedded at once
 CLASSIFIER = "classifier.2.weight"
 
 
@@ -42,7 +43,7 @@ class Encoder:
             if not 0 <= layer <= self.depth:
                 raise ValueError(f"layer is {layer}; this encoder has the layers 0 (backbone) to {self.depth}")
         height, width = images.shape[1:3]
-        together = max(1, PIXELS[self.place.type] // (height * width))
+        together = max(1, min(MOST, PIXELS[self.place.type] // (height * width)))
         parts: dict[int, list[Tensor]] = {layer: [] for layer in layers}
         with hardware.exactly(self.place), torch.inference_mode():
             for start in range(0, max(1, len(images)), together):

@@ -138,14 +138,19 @@ class Training:
         parts once more, each with its embeddings' gradient. Gao et al. 2021, "Scaling deep contrastive learning batch
         size under memory limited setup", section 3.2.
         """
-        with torch.no_grad(), statistics_kept(self.trained), self._precision():
-            found = torch.cat([self.learner.embedded(images(part)) for part in parts], 1)
-        embeddings = found.requires_grad_()
+        found = []
+        with torch.no_grad(), statistics_kept(self.trained):
+            for part in parts:
+                seen = images(part)
+                with self._precision():
+                    found.append(self.learner.embedded(seen))
+        embeddings = torch.cat(found, 1).requires_grad_()
         loss = self.learner.loss(embeddings, None, labels, moment)
         (slopes,) = torch.autograd.grad(loss, embeddings)
         for part in parts:
+            seen = images(part)
             with self._precision():
-                again = self.learner.embedded(images(part))
+                again = self.learner.embedded(seen)
             again.backward(slopes[:, part])  # type: ignore[no-untyped-call]
         return loss.detach()
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,12 +74,13 @@ def resampled(of: Inferences, copies: NDArray[np.integer], percents: Sequence[in
 class Way:
     """One of the two ways of a test: pictures that the target was trained on and the reference was not.
 
-    `labels` are the true ones, (n,).
+    `labels` are the true ones, (n,); `ids` are the pictures', ascending, where ties are to be told by them.
     """
 
     labels: NDArray[np.int64]
     target: Inferences
     reference: Inferences
+    ids: NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)

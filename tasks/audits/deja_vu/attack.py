@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures, Boxes
 
 SETS: tuple[PartName, ...] = ("A", "B")  # that are attacked
-PICTURES = 256  # decoded at a time
+PICTURES = 1024  # decoded at a time
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ class Crops:
     public: NDArray[np.int64]
     attacked: Mapping[PartName, NDArray[np.int64]]
     resolution: int
+    data: str  # the digest of the data, and its correlation
 
     def cropped(self, pictures: BoxedPictures) -> Iterator[NDArray[np.uint8]]:
         """The crops, some at a time, (rows, resolution, resolution, 3)."""
@@ -95,6 +96,7 @@ def crops_of(attack: Attack, pictures: BoxedPictures) -> Crops:
         parts.rows("X"),
         attacked,
         attack.resolution,
+        f"{attack.data.digest} {attack.correlation:g}",
     )
 
 

@@ -33,7 +33,7 @@ LEAST = {  # those of a training and of the partition are theirs
     "smallest": 1,
     "link": 0,
     "fine_tuning": 0,
-    "partings": 19,
+    "partings": 199,  # fewer could not tell enough
     "resamples": 1,
     "shown": 0,
     "seed": 0,
@@ -51,8 +51,8 @@ class DejaVu:
     the data, else what is left) are for the linear probe. One model is trained on A, one on B; with `trained` other on
     two further sets drawn alike, so that neither has seen A or B: the null. At most `attacked` pictures of A and of B
     (0: all with boxes) are cropped: `crop` is the largest rectangle without an object (periphery), the largest one of
-    the strips between the boxes' edges (strips), or the lower left corner, which needs no boxes. Those whose crop's
-    shorter side is below `smallest` pixels are left out.
+    the strips between the boxes' edges (strips), or the lower left corner, which needs no boxes. Rectangles
+    whose shorter side is below `smallest` pixels are left out; a corner never is.
 
     A model is `backbone` with a `projector` of these widths, trained by `criterion`, whose settings have their names:
     `invariance`, `variance`, `covariance` (vicreg), `temperature` (simclr), `redundancy` (barlow), `momentum` (byol,
@@ -134,6 +134,8 @@ class DejaVu:
             raise ValueError(f"measures is {self.measures}; scores must be among them")
         if self.given.there and self.trained == "other":
             raise ValueError("trained is other; that is for models which are all trained here, and one is given")
+        if self.fine_tuning and self.criterion == "supervised":
+            raise ValueError(f"fine_tuning is {self.fine_tuning}; it must be 0, since a supervised model knows labels")
         if not 1 <= self.confident <= 100:
             raise ValueError(f"confident is {self.confident}; it must be a percentage from 1 to 100")
         if not self.k or min(self.k) < 1:

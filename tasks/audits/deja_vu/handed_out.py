@@ -76,8 +76,8 @@ def ids(name: str, order: NDArray[np.int64]) -> list[str]:
 def handed_out(crops: Crops, pictures: BoxedPictures) -> HandedOut:
     """What is handed out of these crops and public pictures."""
     cropped = [[pictures.ids[row], *window] for row, window in zip(crops.rows, crops.windows.tolist(), strict=True)]
-    crop_set = named("crops", [crops.resolution, cropped])
-    public_set = named("public", [crops.resolution, [pictures.ids[row] for row in crops.public]])
+    crop_set = named("crops", [crops.data, crops.resolution, cropped])
+    public_set = named("public", [crops.data, crops.resolution, [pictures.ids[row] for row in crops.public]])
     return HandedOut(
         crops, order_of(crop_set, len(crops.rows)), order_of(public_set, len(crops.public)), crop_set, public_set
     )

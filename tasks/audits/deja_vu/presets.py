@@ -75,7 +75,7 @@ DRAWINGS = replace(
     ),
     drawing=Drawing(pictures=0, steps=25, link=50, classifier=PixelClassifier(augmentation=False, epochs=12, batch=32)),
 )
-SMOKE = replace(QUICKSTART, epochs=2, recorded=(1, 2), link=1, warmup=1, partings=99, resamples=100)
+SMOKE = replace(QUICKSTART, epochs=2, recorded=(1, 2), link=1, warmup=1, partings=199, resamples=100)
 
 PRESETS: Mapping[str, DejaVu | tuple[DejaVu, ...]] = {
     "quickstart": QUICKSTART,

@@ -36,20 +36,28 @@ class Pooled:
 
 
 def pooled(ways: tuple[Way, Way]) -> Pooled:
-    """The pictures of both ways; the first way's target is the second one's reference."""
+    """The pictures of both ways in the order of their ids; the first way's target is the second one's reference.
+
+    Equally confident pictures are taken in this order, which must not know the sets: else the true parting would not be
+    one among equals.
+    """
     there, back = ways
+    n = len(there) + len(back)
+    known = there.ids is not None and back.ids is not None
+    order = np.argsort(np.concatenate([there.ids, back.ids]), kind="stable") if known else np.arange(n)
     return Pooled(
-        np.concatenate([there.labels, back.labels]),
-        np.arange(len(there) + len(back)) < len(there),
-        joined(there.target, back.reference),
-        joined(there.reference, back.target),
+        np.concatenate([there.labels, back.labels])[order],
+        (np.arange(n) < len(there))[order],
+        joined(there.target, back.reference, order),
+        joined(there.reference, back.target, order),
     )
 
 
-def joined(first: Inferences, second: Inferences) -> Inferences:
-    return Inferences(
-        np.concatenate([first.correct, second.correct]), np.concatenate([first.confidence, second.confidence])
+def joined(first: Inferences, second: Inferences, order: NDArray[np.integer]) -> Inferences:
+    correct, confidence = (
+        np.concatenate([getattr(first, name), getattr(second, name)])[order] for name in ("correct", "confidence")
     )
+    return Inferences(correct, confidence)
 
 
 def p_value(ways: tuple[Way, Way], percent: int, partings: int, rng: np.random.Generator) -> float | None:

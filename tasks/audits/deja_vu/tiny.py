@@ -45,6 +45,6 @@ def tiny(config: DejaVu) -> DejaVu:
         ),
         drawing=Drawing(4, 2, 3, 1 if config.drawing.link else 0, PixelClassifier(epochs=1, batch=32)),
         shown=min(config.shown, 2),
-        partings=99,
+        partings=199,
         resamples=100,
     )

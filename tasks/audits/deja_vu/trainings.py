@@ -9,7 +9,7 @@ from tasks import seeds
 from tasks.audits.deja_vu.attack import SETS, attack, check, crops_of
 from tasks.audits.deja_vu.config import PARTS, DejaVu
 from tasks.audits.deja_vu.handed_out import check_tables, handed_out
-from tasks.datasets.boxed.partition import parted
+from tasks.datasets.boxed.partition import PartName, parted
 from tasks.datasets.catalog import load_boxed
 from tasks.job import Job
 from tasks.self_supervised.classifier_tuning import fine_tune, tuning
@@ -52,7 +52,8 @@ def trainings(config: DejaVu) -> Trainings:
     pictures = load_boxed(config.data, config.correlation)
     parts = parted(pictures, config.partition)
     configs = references(config) if config.given.there else pair(config)
-    for part in (*SETS, *(training.images.part for training in configs.values()), "X"):
+    probed: tuple[PartName, ...] = ("validation",) if "probe" in config.measures and not config.given.there else ()
+    for part in (*SETS, *(training.images.part for training in configs.values()), "X", *probed):
         parts.rows(part)
     check(attack(config), pictures, parts)
     if config.given.embeddings or config.given.reference_embeddings:
@@ -97,5 +98,5 @@ def snapshots(config: DejaVu, model: str, training: Pretraining) -> Iterator[Sna
         if job.config.asked:
             yield Snapshots(model, job)
     if config.fine_tuning:
-        after = tuple(range(1, config.fine_tuning + 1))
+        after = () if config.given.there else tuple(range(1, config.fine_tuning + 1))
         yield Snapshots(model, Job(fine_tune, tuning(training, config.fine_tuning, after), (links[-1],)), config.epochs)

@@ -205,7 +205,7 @@ def train_many(
         yield from classifier.train_jobs(trainings)
 
 
-@task(version=1, name="unique_feature.train_ranked", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
+@task(version=2, name="unique_feature.train_ranked", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
 def train_ranked(config: RankedTraining, inputs: Inputs) -> pa.Table:
     """The network trained with the canary of that rank (MODEL): what `classifier.train` gives for its row.
 

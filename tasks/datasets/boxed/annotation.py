@@ -63,7 +63,7 @@ def read(path: Path) -> Annotation:
         raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
     try:
         return parsed(encoded)
-    except (expat.ExpatError, Refused) as error:
+    except (expat.ExpatError, Refused, LookupError, ValueError) as error:  # unknown encodings among them
         raise DatasetError(f"{path} is no annotation of boxes: {error}") from None
 
 

@@ -80,6 +80,8 @@ def source(folder: Path) -> Source | None:
     if found.val is not None:
         folders += [found.val, *(Path(entry.path) for entry in os.scandir(found.val) if entry.is_dir())]
     folders += [path for path in (found.val_boxes, *found.labels) if path is not None]
+    # A box may be changed in its file, which no folder shows.
+    folders += [inside / name for inside in found.boxes.values() for name in files(inside, (".xml",))]
     content = BoxedFiles(RULE, folder, lambda: listing(found), turned=False)
     return Source(RULE, tuple(sorted(folders)), lambda: content)
 

@@ -105,6 +105,11 @@ class Index:
         parts += [table["is_validation"].to_numpy().astype(np.uint8).tobytes()]
         return digest_of(rule, parts)
 
+    def lies_in(self, folder: Path) -> bool:
+        """Whether the first and the last picture are files there."""
+        paths = self.table["path"]
+        return all((folder / paths[at].as_py()).is_file() for at in (0, -1)) if len(paths) else True
+
     @cached_property
     def boxes(self) -> Ragged:
         flat = self.table["boxes"].combine_chunks()
@@ -155,7 +160,7 @@ class BoxedFiles:
     def pictures(self, digest: str) -> PictureFiles:
         """The pictures, with their digest; nothing is read where what the given one stands for is remembered."""
         index = remembered(digest, self.full_rule) if digest else None
-        if index is None:
+        if index is None or not index.lies_in(self.folder):  # the same pictures may lie in another layout
             digest, index = self.digest(), self.index
         return PictureFiles(self.folder, index, digest, self.turned)
 
@@ -265,7 +270,7 @@ def size_of(encoded: bytes, turned: bool) -> tuple[int, int]:
     """Height and width of an encoded picture, which is not decoded."""
     with opened(encoded) as picture:
         width, height = picture.size
-        if turned and picture.getexif().get(ORIENTATION, 1) >= 5:
+        if turned and picture.getexif().get(ORIENTATION, 1) in range(5, 9):
             return width, height
         return height, width
 
@@ -282,9 +287,10 @@ def index_path(digest: str) -> Path:
 
 
 def remember(index: Index, digest: str, rule: str) -> None:
-    """Write the index whole or not at all, unless it is there."""
+    """Write the index whole or not at all, unless it is there with the same paths."""
     path = index_path(digest)
-    if path.exists() and remembered(digest, rule) is not None:
+    known = remembered(digest, rule)
+    if known is not None and known.table["path"].equals(index.table["path"]):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     about = {"names": json.dumps(index.names)}

@@ -61,7 +61,7 @@ def listing(file: Path) -> Listing:
     entries = [entry(file, path, pictures[path], labels) for path in sorted(pictures)]
     places: dict[Path, str] = {}
     for one in entries:
-        place = file.parent / one.path
+        place = (file.parent / one.path).resolve()
         if place in places:
             raise DatasetError(f"{file} names {place} as {places[place]} and as {one.path}; write it in one way")
         places[place] = one.path

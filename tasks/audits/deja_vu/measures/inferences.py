@@ -114,7 +114,7 @@ class Cell:
             Inferences(column(rows, f"{role}_label") == labels, column(rows, f"{role}_confidence"))
             for role in ("target", "reference")
         )
-        return Way(labels, target, reference)
+        return Way(labels, target, reference, rows["id"].to_numpy(zero_copy_only=False).astype(str))
 
 
 def column(rows: pa.Table, name: str) -> NDArray[np.float64]:

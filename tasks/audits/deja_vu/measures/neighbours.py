@@ -85,24 +85,28 @@ def found(embed: Embed, pictures: BoxedPictures, crops: Crops, config: AttackOf,
     from tasks.nearest_neighbours import nearest
 
     k = min(config.k, len(crops.public))
-    public = embedded(embed, config.layers, crops.public_pictures(pictures))
-    cropped = embedded(embed, config.layers, crops.cropped(pictures))
+    public = embedded(embed, config.layers, crops.public_pictures(pictures), len(crops.public))
+    cropped = embedded(embed, config.layers, crops.cropped(pictures), len(crops.rows))
     tables = []
     for layer in config.layers:
-        rows = crops.public[nearest(cropped[layer], public[layer], k).rows]
+        rows = crops.public[nearest(cropped.pop(layer), public.pop(layer), k).rows]
         tables.append(table(layer, crops, rows, pictures, about))
     return pa.concat_tables(tables)
 
 
 def embedded(
-    embed: Embed, layers: Sequence[int], batches: Iterator[NDArray[np.uint8]]
+    embed: Embed, layers: Sequence[int], batches: Iterator[NDArray[np.uint8]], count: int
 ) -> dict[int, NDArray[np.float32]]:
-    """The embeddings of all pictures by layer, (n, d) each."""
-    parts: dict[int, list[NDArray[np.float32]]] = {layer: [] for layer in layers}
+    """The embeddings of so many pictures by layer, (count, d) each."""
+    found: dict[int, NDArray[np.float32]] = {}
+    start = 0
     for batch in batches:
         for layer, values in embed(batch, layers).items():
-            parts[layer].append(values.float().cpu().numpy())
-    return {layer: np.concatenate(values) for layer, values in parts.items()}
+            if layer not in found:  # whole at once: joining parts would take the memory twice
+                found[layer] = np.empty((count, values.shape[1]), np.float32)
+            found[layer][start : start + len(batch)] = values.float().cpu().numpy()
+        start += len(batch)
+    return found
 
 
 def table(

@@ -29,7 +29,7 @@ from tasks.audits.deja_vu.accuracy import Inferences, accuracy
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.measures import neighbours
 from tasks.audits.deja_vu.measures.inferences import SETS, voted
-from tasks.audits.deja_vu.randomisation import differs
+from tasks.audits.deja_vu.randomisation import ROUNDING, differs
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
@@ -72,7 +72,7 @@ def references(config: Comparing, inputs: Inputs) -> pa.Table:
 def gain(found: pa.Table, config: Comparing) -> dict[str, Any]:
     """The row of one model, after its last epoch."""
     found = found.filter(pc.field("epoch") == pc.max(found["epoch"]))
-    found = found.sort_by([("set", "ascending"), ("id", "ascending")])
+    found = found.sort_by("id")  # ties must not know the sets
     labels = found["label"].to_numpy().astype(np.int64)
     classes = 1 + int(max(labels.max(), pc.max(pc.list_flatten(found["neighbour_labels"])).as_py()))
     votes = voted(found, config.k, classes)
@@ -116,7 +116,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - one t
     target = next((each for each in told if each["model"] == TARGET), None)
     if target is not None and len(others) > 1:
         p = rank_p(target["gain"], others)
-        rank = 1 + sum(each > target["gain"] for each in others)
+        rank = 1 + sum(each > target["gain"] + ROUNDING for each in others)
         yield row(RANK, {"percent": target["percent"]}, alone(float(rank), 1 + len(others)), "model", None, p)
     for each in told:
         setting = {"model": each["model"], "percent": each["percent"]}
@@ -126,7 +126,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - one t
 
 def rank_p(target: float, others: list[float]) -> float:
     """The probability of such a rank, or a higher one, if the target is like the others."""
-    return (1 + sum(each >= target for each in others)) / (1 + len(others))
+    return (1 + sum(each >= target - ROUNDING for each in others)) / (1 + len(others))
 
 
 MEASURE = Measure("references", REFERENCES, plan, rows)

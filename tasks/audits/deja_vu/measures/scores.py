@@ -108,7 +108,7 @@ def of_cell(cell: Cell, config: Scoring) -> Iterator[dict[str, Any]]:
 
 def turned(way: Way) -> Way:
     """The way with target and reference in each other's place."""
-    return Way(way.labels, way.reference, way.target)
+    return Way(way.labels, way.reference, way.target, way.ids)
 
 
 def curve(way: Way, config: Scoring, name: str) -> NDArray[np.float64]:

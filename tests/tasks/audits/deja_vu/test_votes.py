@@ -28,6 +28,17 @@ def test_equal_counts_of_other_labels_have_the_same_confidence_bit_for_bit() -> 
     assert 1 == len(set(found.confidence.tolist()))
 
 
+def test_equal_counts_are_equally_sure_wherever_they_stand_and_however_many_classes_there_are() -> None:
+    rng = np.random.default_rng(1)
+    counted = np.repeat([0, 1, 2, 3, 4, 5], [9, 7, 5, 4, 3, 2])
+    found = {
+        votes(rng.permutation(classes)[:6][counted][None], classes).confidence[0]
+        for classes in (6, 10, 1000)
+        for _ in range(200)
+    }
+    assert 1 == len(found)
+
+
 def test_a_single_neighbour_is_certain() -> None:
     found = votes(np.array([[4], [0]]), 5)
     assert ([4, 0], [0.0, 0.0]) == (found.predicted.tolist(), found.confidence.tolist())

@@ -72,6 +72,14 @@ def test_a_damaged_file_is_read_or_refused(data: st.DataObject) -> None:
     assert (np.int32, 4) == (boxes.dtype, boxes.shape[1])
 
 
+@pytest.mark.parametrize("encoding", ["foo", "shift_jis", "utf-7"])
+def test_encodings_that_cannot_be_read_are_said_in_a_line(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "a.xml"
+    path.write_bytes(f'<?xml version="1.0" encoding="{encoding}"?><annotation/>'.encode())
+    with pytest.raises(DatasetError, match=r"a\.xml is no annotation of boxes: .+"):
+        read(path)
+
+
 def test_entities_are_never_followed(tmp_path: Path) -> None:
     path = tmp_path / "a.xml"
     secret = tmp_path / "secret"

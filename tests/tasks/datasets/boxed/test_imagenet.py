@@ -252,6 +252,27 @@ def test_a_remembered_digest_is_not_taken_for_a_folder_with_other_files(folder: 
     assert 3 == len({first, second, pin(Dataset(f"imagenet:{folder}"), known)})
 
 
+def test_a_box_that_is_changed_in_its_file_is_noticed(folder: Path) -> None:
+    known: dict[str, str] = {}
+    first = pin(Dataset(f"imagenet:{folder}"), known)
+    path = folder / "Annotation" / FISH / f"{FISH}_1.xml"
+    with path.open("r+") as file:  # in place, which no folder shows
+        file.write(path.read_text().replace("<xmin>", "<xmin> "))
+    assert first == pin(Dataset(f"imagenet:{folder}"), known)
+    assert 2 == len(known)  # read again, and the same
+
+
+def test_the_same_pictures_in_another_layout_are_found_where_they_are(tmp_path: Path) -> None:
+    first, second = (
+        pin(Dataset(f"imagenet:{trees.imagenet(tmp_path / str(at), *layout)}"))
+        for at, layout in ((0, LAYOUTS[0]), (1, LAYOUTS[-1]))
+    )
+    assert first.digest == second.digest
+    for each in (first, second, first):
+        assert load_boxed(each).picture(0).shape[2] == 3
+        catalog._boxed.clear()
+
+
 def test_a_digest_is_of_pictures_boxes_and_labels(folder: Path) -> None:
     first = pin(Dataset(f"imagenet:{folder}")).digest
     path = folder / "Annotation" / FISH / f"{FISH}_1.xml"

@@ -137,3 +137,11 @@ def test_other_files_are_refused(folder: Path) -> None:
     (folder / "bad.parquet").write_text("no")
     with pytest.raises(DatasetError, match=r"bad\.parquet cannot be read"):
         pin(Dataset(f"boxed:{folder / 'bad.parquet'}"))
+
+
+def test_one_picture_under_two_names_is_refused(folder: Path) -> None:
+    (folder / "linked").symlink_to(folder)
+    name = next(folder.rglob("*.jpg")).relative_to(folder)
+    text = f"path,label,left,top,right,bottom,part\n{name},a,,,,,trained\nlinked/{name},a,,,,,held out\n"
+    with pytest.raises(DatasetError, match="write it in one way"):
+        given(folder, text)
