@@ -10,7 +10,7 @@ import pytest
 from tasks.audits.deja_vu import randomisation as module
 from tasks.audits.deja_vu.accuracy import Inferences, Way, accuracy, scores
 from tasks.audits.deja_vu.randomisation import Parted, differs, p_value, pooled, redrawn
-from tests.support.calibration import assert_rate, bounds, bounds
+from tests.support.calibration import assert_rate, bounds
 
 Ways = tuple[Way, Way]
 
