@@ -23,7 +23,7 @@ test: .venv/ready
 
 # The slow ones too, and which lines and branches of the code were never run by the parts that run it in their process.
 test-all: .venv/ready
-	@echo "lint, types, and in four parts all tests: each says at its end what it found (13 minutes on 2 quiet cores)"
+	@echo "lint, types, and in four parts all tests: each says at its end what it found (14 minutes on 2 quiet cores)"
 	@rm -f .coverage .coverage.*
 	@$(BESIDE) PYTEST='$(BIN)/coverage run -m pytest' ALONE='$(PYTEST)'
 	@$(BIN)/coverage combine --quiet

@@ -23,7 +23,7 @@ among all, not among those as high as the picture (`crop=strips`). Sets are draw
 momentum of at most 1, where the released code's reaches 2.
 
 Cost. Two trainings of `epochs` epochs, and an embedding of all public pictures for each snapshot. `quickstart` takes
-about three minutes of two cores.
+about a minute of two cores.
 """
 
 from __future__ import annotations
