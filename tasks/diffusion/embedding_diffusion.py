@@ -22,15 +22,12 @@ from tasks.diffusion.diffusion_config import Diffusion
 from tasks.job import Inputs, task
 from tasks.schemas import MODEL
 from tasks.self_supervised.encoder_config import EncoderConfig
-from tasks.self_supervised.snapshots import row as snapshot_row
 from tasks.self_supervised.snapshots import weights_of
 
 if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures
     from tasks.diffusion.diffusion_training import Scale, TrainedDiffusion
     from tasks.self_supervised.encoder import Encoder
-
-EMBEDDED_AT_ONCE = 4096  # pictures at the encoder's resolution in memory
 
 # One row: a trained diffusion model and how it got there; none of a link that another one follows.
 DIFFUSION = pa.schema(
@@ -105,21 +102,20 @@ def last_weights(snapshots: pa.Table) -> dict[str, NDArray[np.float32]]:
 
 def digest(weights: dict[str, NDArray[np.float32]]) -> str:
     """SHA-256 of weights by name."""
+    from tasks.models.weights import rows
+
     content = hashlib.sha256()
-    for cell in snapshot_row(0, None, weights)["weights"]:
+    for cell in rows(weights):
         content.update(repr((cell["name"], cell["shape"])).encode() + cell["values"])
     return content.hexdigest()
 
 
 def embedded(model: Encoder, pictures: BoxedPictures, rows: NDArray[np.int64], resolution: int) -> NDArray[np.float32]:
     """The backbone's embeddings of these pictures as in evaluation, (rows, features)."""
-    from tasks.datasets.boxed.evaluation import evaluated
+    from tasks.datasets.boxed.evaluation import portions
+    from tasks.self_supervised.encoder import collected
 
-    found = []
-    for start in range(0, len(rows), EMBEDDED_AT_ONCE):
-        shown = evaluated(pictures, rows[start : start + EMBEDDED_AT_ONCE], resolution)
-        found.append(model.embedded(shown, [0])[0].numpy())
-    return np.concatenate(found)
+    return collected(model.embedded, [0], portions(pictures, rows, resolution), len(rows))[0]
 
 
 # The table
@@ -127,13 +123,15 @@ def embedded(model: Encoder, pictures: BoxedPictures, rows: NDArray[np.int64], r
 
 def diffusion_table(model: TrainedDiffusion, kept: bool = True) -> pa.Table:
     """A trained model as DIFFUSION; no row unless it is kept."""
+    from tasks.models.weights import rows
+
     values: dict[str, Any] = {
         "epochs": len(model.history),
         "train_loss": [epoch.train_loss for epoch in model.history],
         "validation_loss": [epoch.validation_loss for epoch in model.history],
         "mean": packed(model.scale.mean),
         "deviation": packed(model.scale.deviation),
-        "weights": snapshot_row(0, None, model.weights)["weights"],
+        "weights": rows(model.weights),
     }
     return pa.Table.from_pylist([values] if kept else [], DIFFUSION)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.corruption import Corruption
 from tasks.ranges import above_zero, at_least, one_of, share
+from tasks.training.chains import check_recorded, recording_up_to
 from tasks.training.privacy import Privacy
 
 Relation = Literal["kept", "redrawn"]
@@ -67,9 +68,7 @@ class FineTuning:
         if self.privacy is not None and self.relation == "redrawn":
             # The answer of one question would be in the gradients of others.
             raise ValueError("privacy is given and relation is redrawn; it must be kept")
-        epochs = list(self.recorded or ())
-        if epochs != sorted(set(epochs)) or any(not 0 <= epoch <= self.epochs for epoch in epochs):
-            raise ValueError(f"recorded is {self.recorded}; it must be epochs from 0 to {self.epochs}, ascending")
+        check_recorded(self.recorded, self.epochs)
 
     @property
     def asked(self) -> tuple[int, ...]:
@@ -91,6 +90,5 @@ def up_to(config: FineTuning, before: int, end: int) -> FineTuning:
     """
     if config.privacy is not None:
         raise ValueError("privacy is given, and a private training is never broken into links; link must be 0")
-    first = -1 if before == 0 else before
-    recorded = tuple(epoch for epoch in config.asked if first < epoch <= end)
-    return replace(config, epochs=end, recorded=recorded or None)
+    linked: FineTuning = recording_up_to(config, before, end)
+    return linked

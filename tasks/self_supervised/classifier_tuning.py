@@ -81,8 +81,8 @@ def fine_tuned(config: ClassifierTuning, pictures: BoxedPictures, inputs: Inputs
     TrainingError where a loss is not finite; ValueError, in one line, where there is no such snapshot.
     """
     from tasks import hardware
+    from tasks.self_supervised import learners
     from tasks.self_supervised.encoder import load
-    from tasks.self_supervised.learners import Tuning
     from tasks.self_supervised.networks import unset
     from tasks.self_supervised.pretraining_loop import Training
     from tasks.self_supervised.training_set import training_set
@@ -92,7 +92,7 @@ def fine_tuned(config: ClassifierTuning, pictures: BoxedPictures, inputs: Inputs
     with hardware.exactly(place):
         network = unset(of_pretraining(training), 0)
         load(network, weights_of(snapshots, row), training.backbone)
-        learning = Tuning(network.to(place), len(pictures.names), training.seed)
+        learning = learners.tuning(network.to(place), len(pictures.names), training.seed)
         return Training(training, learning, training_set(training, pictures, place), place).run()
 
 

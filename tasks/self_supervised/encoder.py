@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from tasks import hardware
@@ -56,6 +56,28 @@ class Encoder:
     def _layers(self, images: NDArray[np.uint8]) -> list[Tensor]:
         pixels = torch.from_numpy(images).to(self.place).permute(0, 3, 1, 2)  # already by channels last
         return self.network.layers(normalised(pixels.float() / 255))
+
+
+Embed = Callable[[NDArray[np.uint8], Sequence[int]], Mapping[int, ArrayLike]]
+
+
+def collected(
+    embed: Embed, layers: Sequence[int], portions: Iterable[NDArray[np.uint8]], count: int
+) -> dict[int, NDArray[np.float32]]:
+    """The embeddings of `count` images that come some at a time, by layer, (count, d) each.
+
+    They are put where they belong at once, since joining parts would take the memory twice.
+    """
+    found: dict[int, NDArray[np.float32]] = {}
+    start = 0
+    for images in portions:
+        for layer, values in embed(images, layers).items():
+            rows = np.asarray(values, np.float32)
+            if layer not in found:
+                found[layer] = np.empty((count, rows.shape[1]), np.float32)
+            found[layer][start : start + len(images)] = rows
+        start += len(images)
+    return found
 
 
 def padded(images: NDArray[np.uint8], count: int) -> NDArray[np.uint8]:

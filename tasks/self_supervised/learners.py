@@ -67,7 +67,7 @@ def learner(criterion: Criterion, network: Network, projector: tuple[int, ...], 
         case DINO():
             return Distilling(criterion, network, projector[-1])
         case _:
-            return Classifying(network)
+            return Classifying(nn.ModuleDict({"encoder": network}), network)
 
 
 class Joint:
@@ -182,16 +182,15 @@ class Distilling:
 
 
 class Classifying:
-    """Classes of the first view alone, as the released code does it."""
+    """Classes of the first view alone, as the released code does it, by `logits` of its images."""
 
     views, coupled = 1, False
 
-    def __init__(self, network: nn.Module) -> None:
-        self.trained = nn.ModuleDict({"encoder": network})
+    def __init__(self, trained: nn.ModuleDict, logits: Callable[[Tensor], Tensor]) -> None:
+        self.trained, self.logits = trained, logits
 
     def embedded(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.trained["encoder"](images)
-        return logits.float()[None]
+        return self.logits(images).float()[None]
 
     def targets(self, images: Tensor) -> Pair | None:  # noqa: ARG002
         return None
@@ -206,34 +205,13 @@ class Classifying:
         return {}
 
 
-class Tuning:
+def tuning(network: Network, classes: int, seed: int) -> Classifying:
     """Classes by a linear layer on the backbone, which is trained with it; the projector is left as it is."""
-
-    views, coupled = 1, False
-
-    def __init__(self, network: Network, classes: int, seed: int) -> None:
-        features = network.features
-        with drawn_from(seed, "linear layer", place=torch.device("cpu")):
-            layer = nn.Linear(features, classes)
-        network.projector.requires_grad_(False)
-        self.trained = nn.ModuleDict({"encoder": network, "layer": layer})
-        self.network = network
-
-    def embedded(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.trained["layer"](self.network.backbone(images))
-        return logits.float()[None]
-
-    def targets(self, images: Tensor) -> Pair | None:  # noqa: ARG002
-        return None
-
-    def loss(self, embeddings: Tensor, targets: Pair | None, labels: Tensor, moment: Moment) -> Tensor:  # noqa: ARG002
-        return functional.cross_entropy(embeddings[0], labels)
-
-    def stepped(self, moment: Moment) -> None:
-        """Nothing follows."""
-
-    def beside(self) -> Mapping[str, Tensor]:
-        return {}
+    with drawn_from(seed, "linear layer", place=torch.device("cpu")):
+        layer = nn.Linear(network.features, classes)
+    network.projector.requires_grad_(False)
+    trained = nn.ModuleDict({"encoder": network, "layer": layer})
+    return Classifying(trained, lambda images: trained["layer"](network.backbone(images)))
 
 
 def paired(embeddings: Tensor) -> Tensor:

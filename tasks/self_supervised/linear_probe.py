@@ -28,7 +28,6 @@ from tasks.self_supervised.snapshots import epochs, weights_of
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tasks.self_supervised.encoder import Encoder
 
 # One row for each snapshot, layer and split: how many of n pictures the probe is right about.
 PROBES = pa.schema(
@@ -40,7 +39,6 @@ PROBES = pa.schema(
         ("n", pa.int64()),
     ]
 )
-TOGETHER = 4096  # pictures read at a time
 
 
 @dataclass(frozen=True)
@@ -79,10 +77,13 @@ def linear_probe(config: LinearProbe, inputs: Inputs) -> pa.Table:
 
 def probed(config: LinearProbe, pictures: BoxedPictures, inputs: Inputs) -> pa.Table:
     """How often probes on each snapshot of these tables are right about pictures (PROBES)."""
-    from tasks import hardware
-    from tasks.self_supervised.encoder import encoder
+    import torch
 
-    place = hardware.device()
+    from tasks import hardware
+    from tasks.datasets.boxed.evaluation import portions
+    from tasks.self_supervised.encoder import collected, encoder
+
+    place, resolution = hardware.device(), config.encoder.resolution
     parts = parted(pictures, config.images.partition)
     splits = {"train": parts.rows(config.images.part), "validation": parts.rows("validation")}
     rows = []
@@ -91,31 +92,16 @@ def probed(config: LinearProbe, pictures: BoxedPictures, inputs: Inputs) -> pa.T
             encoding = encoder(config.encoder, weights_of(snapshots, row), place)
             layers = config.layers or (0, encoding.depth)
             embeddings = {
-                split: embedded(encoding, pictures, of, config.encoder.resolution, layers)
+                split: collected(encoding.embedded, layers, portions(pictures, of, resolution), len(of))
                 for split, of in splits.items()
             }
             for layer in layers:
-                train = embeddings["train"][layer].to(place)
+                train = torch.from_numpy(embeddings["train"][layer]).to(place)
                 weights = trained(config, train, pictures.labels[splits["train"]], len(pictures.names))
                 for split, of in splits.items():
-                    right = correct(weights, embeddings[split][layer].to(place), pictures.labels[of])
+                    right = correct(weights, torch.from_numpy(embeddings[split][layer]).to(place), pictures.labels[of])
                     rows.append({"epoch": epoch, "layer": layer, "split": split, "correct": right, "n": len(of)})
     return pa.Table.from_pylist(rows, schema=PROBES)
-
-
-def embedded(
-    encoding: Encoder, pictures: BoxedPictures, rows: NDArray[np.int64], resolution: int, layers: tuple[int, ...]
-) -> dict[int, Tensor]:
-    """The embeddings of pictures as they are shown in evaluation, by layer."""
-    import torch
-
-    from tasks.datasets.boxed.evaluation import evaluated
-
-    parts = [
-        encoding.embedded(evaluated(pictures, rows[start : start + TOGETHER], resolution), layers)
-        for start in range(0, len(rows), TOGETHER)
-    ]
-    return {layer: torch.cat([part[layer] for part in parts]) for layer in layers}
 
 
 def trained(config: LinearProbe, embeddings: Tensor, labels: NDArray[np.int64], classes: int) -> tuple[Tensor, Tensor]:

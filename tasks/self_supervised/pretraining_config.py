@@ -5,13 +5,14 @@ Light enough for plans: it imports no torch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from tasks.datasets.boxed.training_images import TrainingImages
 from tasks.ranges import above_zero, at_least, one_of, share
 from tasks.self_supervised.backbone import check
-from tasks.self_supervised.criterion import BYOL, BarlowTwins, Criterion, SimCLR, VICReg
+from tasks.self_supervised.criterion import BYOL, Criterion, VICReg
+from tasks.training.chains import check_recorded
 from tasks.training.learning_rates import WarmupCosine
 
 OptimiserName = Literal["lars", "sgd", "adamw"]
@@ -128,34 +129,3 @@ def check_parts(batch: int, accumulate: int) -> None:
         raise ValueError(f"accumulate is {accumulate}; it must divide batch, which is {batch}")
     if batch // accumulate < 2:
         raise ValueError(f"accumulate is {accumulate}; batch norm needs two pictures in a part, and batch is {batch}")
-
-
-def check_recorded(recorded: tuple[int, ...] | None, epochs: int) -> None:
-    kept = list(recorded or ())
-    if kept != sorted(set(kept)) or any(not 0 <= epoch <= epochs for epoch in kept):
-        raise ValueError(f"recorded is {recorded}; it must be epochs from 0 to {epochs}, ascending")
-
-
-def published(images: TrainingImages, criterion: Criterion) -> Pretraining:
-    """The published setting of a criterion; SimCLR has a projector and a learning rate of its own.
-
-    Meehan et al. 2023, A.2.2. Those of BYOL, Barlow Twins and DINO are unpublished: here they have VICReg's.
-    """
-    if isinstance(criterion, SimCLR):
-        return Pretraining(images, criterion, projector=(2048, 256), base_learning_rate=0.3)
-    return Pretraining(images, criterion)
-
-
-def coupled(criterion: Criterion) -> bool:
-    """Whether the loss of a picture depends on the other pictures of its minibatch."""
-    return isinstance(criterion, VICReg | SimCLR | BarlowTwins)
-
-
-def up_to(config: Pretraining, before: int, end: int) -> Pretraining:
-    """The link of a chain from epoch `before` to epoch `end`, which keeps the weights of its own epochs alone.
-
-    The part of `tasks.training.chains.chain`.
-    """
-    first = -1 if before == 0 else before
-    recorded = tuple(epoch for epoch in config.asked if first < epoch <= end)
-    return replace(config, epochs=end, recorded=recorded or None)

@@ -34,11 +34,9 @@ SNAPSHOTS = pa.schema(
 
 def row(epoch: int, train_loss: float | None, weights: Weights) -> dict[str, Any]:
     """One row of SNAPSHOTS."""
-    cells = [
-        {"name": name, "shape": list(values.shape), "values": np.ascontiguousarray(values, "<f4").tobytes()}
-        for name, values in weights.items()
-    ]
-    return {"epoch": epoch, "train_loss": train_loss, "weights": cells}
+    from tasks.models.weights import rows
+
+    return {"epoch": epoch, "train_loss": train_loss, "weights": rows(weights)}
 
 
 def epochs(snapshots: pa.Table) -> list[int]:
@@ -49,5 +47,6 @@ def epochs(snapshots: pa.Table) -> list[int]:
 
 def weights_of(snapshots: pa.Table, row: int) -> dict[str, NDArray[np.float32]]:
     """The weights in one row by name, read-only. One row at a time: those of a large network take a gigabyte."""
-    cells = snapshots["weights"][row].as_py()
-    return {cell["name"]: np.frombuffer(cell["values"], "<f4").reshape(cell["shape"]) for cell in cells}
+    from tasks.models import weights
+
+    return weights.weights_of(snapshots, row)

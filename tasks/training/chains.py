@@ -30,6 +30,20 @@ def up_to(config: Any, before: int, end: int) -> Any:  # noqa: ARG001 - a link i
     return replace(config, epochs=end)
 
 
+def recording_up_to(config: Any, before: int, end: int) -> Any:
+    """The training from epoch `before` up to epoch `end`, which records after those of its `asked` epochs alone."""
+    first = -1 if before == 0 else before
+    recorded = tuple(epoch for epoch in config.asked if first < epoch <= end)
+    return replace(config, epochs=end, recorded=recorded or None)
+
+
+def check_recorded(recorded: tuple[int, ...] | None, epochs: int) -> None:
+    """ValueError unless these are epochs of a training of so many, 0 for before it, ascending."""
+    kept = list(recorded or ())
+    if kept != sorted(set(kept)) or any(not 0 <= epoch <= epochs for epoch in kept):
+        raise ValueError(f"recorded is {recorded}; it must be epochs from 0 to {epochs}, ascending")
+
+
 def chain(
     function: Function, config: Any, link: int, inputs: tuple[Job, ...] = (), part: Part = up_to
 ) -> tuple[Job, ...]:

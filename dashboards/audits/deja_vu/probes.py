@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from dashboards.audits.deja_vu.courses import Course
 from dashboards.columns import integers, texts
-from tasks.statistics import Estimate, proportion
+from tasks.audits.deja_vu.few_pictures import Weighted, limits
+from tasks.statistics import Estimate
 
 TRAIN = "train"  # the split that both the model and its probe were trained on
 NEEDED = {"epoch", "layer", "split", "correct", "n"}
@@ -38,14 +39,13 @@ def gap(trained: tuple[int, int], others: tuple[int, int]) -> Estimate:
 
     Newcombe 1998, "Interval estimation for the difference between independent proportions", method 10.
     """
-    shares = [proportion(*counts) for counts in (trained, others)]
-    # (2, 3): both shares, each with the ends of its Wilson interval
-    (one, low, high), (other, other_low, other_high) = (
-        np.array([share.value, share.low, share.high], np.float64).tolist() for share in shares
-    )
-    value = one - other
-    below, above = float(np.hypot(one - low, other_high - other)), float(np.hypot(high - one, other - other_low))
-    return Estimate(value, value - below, value + above, trained[1] + others[1])
+    parts = [
+        Weighted(weight, np.array([right / asked]), np.array([asked]))
+        for weight, (right, asked) in ((1, trained), (-1, others))
+    ]
+    low, high = limits(parts)
+    value = trained[0] / trained[1] - others[0] / others[1]
+    return Estimate(value, float(low[0]), float(high[0]), trained[1] + others[1])
 
 
 def as_course(found: Mapping[int, Estimate]) -> Course | None:

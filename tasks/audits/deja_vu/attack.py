@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures, Boxes
 
 SETS: tuple[PartName, ...] = ("A", "B")  # that are attacked
-PICTURES = 1024  # decoded at a time
+PICTURES = 256  # whose crops are sought at a time
 
 
 @dataclass(frozen=True)
@@ -63,18 +63,15 @@ class Crops:
 
     def cropped(self, pictures: BoxedPictures) -> Iterator[NDArray[np.uint8]]:
         """The crops, some at a time, (rows, resolution, resolution, 3)."""
-        from tasks.datasets.boxed.evaluation import evaluated
+        from tasks.datasets.boxed.evaluation import portions
 
-        for start in range(0, len(self.rows), PICTURES):
-            part = slice(start, start + PICTURES)
-            yield evaluated(pictures, self.rows[part], self.resolution, self.windows[part])
+        return portions(pictures, self.rows, self.resolution, self.windows)
 
     def public_pictures(self, pictures: BoxedPictures) -> Iterator[NDArray[np.uint8]]:
         """The public pictures, some at a time, (rows, resolution, resolution, 3)."""
-        from tasks.datasets.boxed.evaluation import evaluated
+        from tasks.datasets.boxed.evaluation import portions
 
-        for start in range(0, len(self.public), PICTURES):
-            yield evaluated(pictures, self.public[start : start + PICTURES], self.resolution)
+        return portions(pictures, self.public, self.resolution)
 
 
 def crops_of(attack: Attack, pictures: BoxedPictures) -> Crops:

@@ -14,8 +14,8 @@ from tasks.datasets.catalog import load_boxed
 from tasks.job import Job
 from tasks.self_supervised.classifier_tuning import fine_tune, tuning
 from tasks.self_supervised.pretraining import pretrain
-from tasks.self_supervised.pretraining_config import Pretraining, up_to
-from tasks.training.chains import chain
+from tasks.self_supervised.pretraining_config import Pretraining
+from tasks.training.chains import chain, recording_up_to
 
 MODELS = ("A", "B")  # each by the set that it may have been trained on
 
@@ -93,7 +93,7 @@ def reference(number: int) -> str:
 
 def snapshots(config: DejaVu, model: str, training: Pretraining) -> Iterator[Snapshots]:
     """The links of a training after which there are snapshots, then those of its fine-tuning."""
-    links = chain(pretrain, training, config.link, part=up_to)
+    links = chain(pretrain, training, config.link, part=recording_up_to)
     for job in links:
         if job.config.asked:
             yield Snapshots(model, job)

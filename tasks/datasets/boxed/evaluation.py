@@ -6,6 +6,8 @@ square in the centre is cut out: torchvision's Resize and CenterCrop on pictures
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from tasks.datasets.boxed.decoding import in_threads
@@ -13,6 +15,7 @@ from tasks.datasets.boxed.pictures import BoxedPictures, Boxes
 from tasks.datasets.picture_rows import Indices, Pixels
 
 RATIO = (256, 224)
+TOGETHER = 1024  # pictures in memory at a time
 
 
 def evaluated(pictures: BoxedPictures, rows: Indices, resolution: int, windows: Boxes | None = None) -> Pixels:
@@ -37,6 +40,13 @@ def evaluated(pictures: BoxedPictures, rows: Indices, resolution: int, windows: 
     for _ in in_threads(show, range(len(rows))):
         pass
     return out
+
+
+def portions(pictures: BoxedPictures, rows: Indices, resolution: int, windows: Boxes | None = None) -> Iterator[Pixels]:
+    """`evaluated`, some pictures at a time."""
+    for start in range(0, len(rows), TOGETHER):
+        some = slice(start, start + TOGETHER)
+        yield evaluated(pictures, rows[some], resolution, None if windows is None else windows[some])
 
 
 def check(windows: Boxes, pictures: BoxedPictures, rows: Indices) -> None:

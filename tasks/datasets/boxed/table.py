@@ -11,20 +11,19 @@ held out, public (others that are known, with labels), or reference (for referen
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
+from tasks.datasets import picture_table
 from tasks.datasets.boxed.picture_files import BoxedFiles, Listed, Listing
 from tasks.datasets.content import Source
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.listing import SUFFIXES, text
+from tasks.datasets.picture_table import Cells
 
 RULE = "boxed table 1"
 SIDES = ("left", "top", "right", "bottom")
-NEEDED = ("path", "label", *SIDES)
+COLUMNS = picture_table.Columns("table of boxed pictures", (*picture_table.NAMED, *SIDES), "part")
 GivenPart = Literal["trained", "held out", "public", "reference"]
 GIVEN_PARTS = get_args(GivenPart)
 FURTHEST = 1_000_000  # pixels
@@ -51,9 +50,8 @@ def source(file: Path) -> Source:
 
 
 def listing(file: Path) -> Listing:
-    rows = read(file)
-    numbers = all(row.label.removeprefix("-").isdecimal() for row in rows)
-    names = sorted({row.label for row in rows}, key=(lambda label: (int(label), label)) if numbers else None)
+    rows = [row_of(row) for row in picture_table.read(file, COLUMNS)]
+    names = picture_table.classes(row.label for row in rows)
     labels = {name: at for at, name in enumerate(names)}
     pictures: dict[str, list[Row]] = {}
     for row in rows:
@@ -88,66 +86,12 @@ def entry(file: Path, path: str, rows: list[Row], labels: dict[str, int]) -> Lis
     return Listed(path, path, labels[first.label], boxes=boxes, part=first.part)
 
 
-def read(file: Path) -> list[Row]:
-    if file.suffix.lower() not in SUFFIXES:
-        raise DatasetError(f"{file} is no table of boxed pictures; it must end in {' or '.join(SUFFIXES)}")
-    rows = list(from_csv(file) if file.suffix.lower() == ".csv" else from_parquet(file))
-    if not rows:
-        raise DatasetError(f"{file} has no rows")
-    return rows
-
-
-def from_csv(file: Path) -> Iterator[Row]:
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            reader = csv.reader(lines, strict=True)
-            columns = [name.strip() for name in next(reader, [])]
-            check_columns(file, columns)
-            for values in reader:
-                if not values:  # an empty line
-                    continue
-                at = f"{file}, line {reader.line_num}"
-                if len(values) != len(columns):
-                    raise DatasetError(f"{at} has {len(values)} values; it must have {len(columns)}")
-                yield row_of(at, dict(zip(columns, values, strict=True)), columns)
-    except OSError as error:
-        raise DatasetError(f"{file} cannot be read: {error.strerror or error}") from None
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise DatasetError(f"{file} is no CSV file in UTF-8: {error}") from None
-
-
-def from_parquet(file: Path) -> Iterator[Row]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        columns = pq.read_schema(file).names
-        check_columns(file, columns)
-        table = pq.read_table(file, columns=[name for name in (*NEEDED, "part") if name in columns])
-    except (OSError, pa.ArrowException) as error:
-        raise DatasetError(f"{file} cannot be read: {' '.join(str(error).split())}") from None
-    number = 0
-    for batch in table.to_batches(max_chunksize=1024):
-        for cells in batch.to_pylist():
-            yield row_of(f"{file}, row {number}", cells, columns)
-            number += 1
-
-
-def check_columns(file: Path, columns: list[str]) -> None:
-    if any(columns.count(name) != 1 for name in NEEDED) or columns.count("part") > 1:
-        have = ", ".join(columns) or "none"
-        raise DatasetError(f"{file} has the columns {have}; it must have {', '.join(NEEDED)} and, if wished, part")
-
-
-def row_of(at: str, cells: dict[str, Any], columns: list[str]) -> Row:
-    path, label = (text(at, name, cells[name]) for name in ("path", "label"))
-    for name, value in (("path", path), ("label", label)):
-        if not value:
-            raise DatasetError(f"{at} has no {name}")
-    part = text(at, "part", cells["part"]) if "part" in columns else ""
-    if "part" in columns and part not in GIVEN_PARTS:
-        raise DatasetError(f"{at}: part is {part!r}; it must be one of {', '.join(GIVEN_PARTS)}")
-    return Row(at, path, label, box_of(at, [text(at, name, cells[name]) for name in SIDES]), part)
+def row_of(row: Cells) -> Row:
+    part = row.text.get("part", "")
+    if "part" in row.text and part not in GIVEN_PARTS:
+        raise DatasetError(f"{row.at}: part is {part!r}; it must be one of {', '.join(GIVEN_PARTS)}")
+    box = box_of(row.at, [row.text[name] for name in SIDES])
+    return Row(row.at, row.text["path"], row.text["label"], box, part)
 
 
 def box_of(at: str, words: list[str]) -> Box | None:

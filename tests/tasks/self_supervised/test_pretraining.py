@@ -25,11 +25,11 @@ from tasks.self_supervised.encoder_config import of_pretraining
 from tasks.self_supervised.learners import Moment, learner
 from tasks.self_supervised.networks import begun
 from tasks.self_supervised.pretraining import pretrain, pretrain_many, pretrained
-from tasks.self_supervised.pretraining_config import Augmentation, Pretraining, up_to
+from tasks.self_supervised.pretraining_config import Augmentation, Pretraining
 from tasks.self_supervised.pretraining_loop import Training
 from tasks.self_supervised.snapshots import SNAPSHOTS, epochs
 from tasks.self_supervised.training_set import training_set
-from tasks.training.chains import chain
+from tasks.training.chains import chain, recording_up_to
 from tasks.training.members import TrainingError
 from tasks.training_states import packed, unpacked
 from tests.tasks.self_supervised.pictures import Blobs, config
@@ -61,7 +61,7 @@ def test_a_chain_is_bit_for_bit_the_unbroken_training(criterion: Criterion) -> N
     whole = config(criterion, epochs=5, recorded=(0, 1, 3, 5))
     unbroken, end, _ = linked(whole)
     tables, state, notes = [], b"", {}
-    for link in chain(pretrain, whole, 2, part=up_to):
+    for link in chain(pretrain, whole, 2, part=recording_up_to):
         torch.manual_seed(len(tables))  # whatever another process' state is
         table, state, notes = linked(link.config, [state])
         tables.append(table)

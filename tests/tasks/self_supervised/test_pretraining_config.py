@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from orchestrator.planning.identity import canonical
 from orchestrator.spec.fields import changed
+from tasks.audits.deja_vu.config import CriterionName
+from tasks.audits.deja_vu.presets import criterion_cell
 from tasks.job import marks
 from tasks.self_supervised.backbone import NAMES
 from tasks.self_supervised.criterion import BYOL, DINO, BarlowTwins, SimCLR, VICReg
 from tasks.self_supervised.criterion import NAMES as CRITERIA
 from tasks.self_supervised.encoder_config import EncoderConfig
+from tasks.self_supervised.learners import learner
+from tasks.self_supervised.networks import begun
 from tasks.self_supervised.pretraining import pretrain
-from tasks.self_supervised.pretraining_config import Augmentation, Pretraining, coupled, published, up_to
-from tasks.training.chains import chain
+from tasks.self_supervised.pretraining_config import Augmentation, Pretraining
+from tasks.training.chains import chain, recording_up_to
 from tests.tasks.self_supervised.pictures import config
 
 
@@ -71,7 +75,7 @@ def test_ranges_of_criteria_and_views_are_checked_too(kind: Any, fields: dict[st
 
 def test_the_links_of_a_chain_keep_what_the_whole_training_does() -> None:
     whole = config(epochs=6, recorded=(0, 1, 5))
-    links = [job.config for job in chain(pretrain, whole, 2, part=up_to)]
+    links = [job.config for job in chain(pretrain, whole, 2, part=recording_up_to)]
     assert [2, 4, 6] == [link.epochs for link in links]
     assert [6, 6, 6] == [link.schedule for link in links]
     assert [(0, 1), None, (5,)] == [link.recorded for link in links]
@@ -79,11 +83,15 @@ def test_the_links_of_a_chain_keep_what_the_whole_training_does() -> None:
 
 
 def test_published_settings_are_the_defaults_but_for_simclr() -> None:
-    images = config().images
-    assert Pretraining(images) == published(images, VICReg())
-    simclr = published(images, SimCLR())
+    published = {name: criterion_cell(name).pretraining("A") for name in get_args(CriterionName)}
+    images = published["vicreg"].images
+    assert Pretraining(images, seed=published["vicreg"].seed) == published["vicreg"]
+    simclr = published["simclr"]
     assert ((2048, 256), 0.3) == (simclr.projector, simclr.base_learning_rate)
-    assert [VICReg, SimCLR, BarlowTwins] == [kind for kind in CRITERIA.values() if coupled(kind())]
+    network = begun(EncoderConfig("small-resnet#1", (4,), 32), 0, 0)
+    assert [VICReg, SimCLR, BarlowTwins] == [
+        kind for kind in CRITERIA.values() if learner(kind(), network, (4,), 0).coupled
+    ]
 
 
 def test_a_config_is_read_from_text_and_has_a_stable_form() -> None:
@@ -109,7 +117,7 @@ import sys
 from tasks.self_supervised.pretraining import pretrain
 from tasks.self_supervised.linear_probe import linear_probe
 from tasks.self_supervised.classifier_tuning import fine_tune
-from tasks.training.chains import chain
+from tasks.training.chains import chain, recording_up_to
 from tests.tasks.self_supervised.pictures import config
 chain(pretrain, config(), 2)
 print(sorted({"torch", "torchvision", "timm", "lightly"} & set(sys.modules)))

@@ -6,7 +6,7 @@ near ones the first by id. Meehan et al. 2023, section 3 and appendix A.2.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +27,8 @@ from tasks.measure import Measure
 from tasks.self_supervised.pretraining_config import Pretraining
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from tasks.datasets.boxed.pictures import BoxedPictures
+    from tasks.self_supervised.encoder import Embed
 
 
 # One row for each epoch, layer and picture of both sets.
@@ -45,7 +44,6 @@ NEIGHBOURS = pa.schema(
         ("neighbour_labels", pa.list_(pa.int32())),
     ]
 )
-Embed = Callable[[NDArray[np.uint8], Sequence[int]], Mapping[int, "Tensor"]]
 
 
 @dataclass(frozen=True)
@@ -83,30 +81,16 @@ def neighbours(config: AttackOf, inputs: Inputs) -> pa.Table:
 def found(embed: Embed, pictures: BoxedPictures, crops: Crops, config: AttackOf, about: Mapping[str, Any]) -> pa.Table:
     """The neighbours of all crops by the embeddings that `embed` gives of pictures, layer by layer."""
     from tasks.nearest_neighbours import nearest
+    from tasks.self_supervised.encoder import collected
 
     k = min(config.k, len(crops.public))
-    public = embedded(embed, config.layers, crops.public_pictures(pictures), len(crops.public))
-    cropped = embedded(embed, config.layers, crops.cropped(pictures), len(crops.rows))
+    public = collected(embed, config.layers, crops.public_pictures(pictures), len(crops.public))
+    cropped = collected(embed, config.layers, crops.cropped(pictures), len(crops.rows))
     tables = []
     for layer in config.layers:
         rows = crops.public[nearest(cropped.pop(layer), public.pop(layer), k).rows]
         tables.append(table(layer, crops, rows, pictures, about))
     return pa.concat_tables(tables)
-
-
-def embedded(
-    embed: Embed, layers: Sequence[int], batches: Iterator[NDArray[np.uint8]], count: int
-) -> dict[int, NDArray[np.float32]]:
-    """The embeddings of so many pictures by layer, (count, d) each."""
-    found: dict[int, NDArray[np.float32]] = {}
-    start = 0
-    for batch in batches:
-        for layer, values in embed(batch, layers).items():
-            if layer not in found:  # whole at once: joining parts would take the memory twice
-                found[layer] = np.empty((count, values.shape[1]), np.float32)
-            found[layer][start : start + len(batch)] = values.float().cpu().numpy()
-        start += len(batch)
-    return found
 
 
 def table(
@@ -163,14 +147,17 @@ Both = tuple[NDArray[np.float32], NDArray[np.float32]]  # the embeddings of the 
 def by_model(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
     """The embeddings that the encoder's file gives."""
     from tasks.external.encoders import loaded
+    from tasks.self_supervised.encoder import collected
 
     assert config.encoder is not None
     given = loaded(config.encoder, (crops.resolution, crops.resolution, 3), config.interface)
-    cropped, public = (
-        np.concatenate([given.embedded(batch) for batch in batches])
-        for batches in (crops.cropped(pictures), crops.public_pictures(pictures))
-    )
-    return cropped, public
+
+    def embed(images: NDArray[np.uint8], layers: Sequence[int]) -> dict[int, NDArray[np.float32]]:
+        return {layer: given.embedded(images) for layer in layers}
+
+    cropped = collected(embed, [0], crops.cropped(pictures), len(crops.rows))
+    public = collected(embed, [0], crops.public_pictures(pictures), len(crops.public))
+    return cropped[0], public[0]
 
 
 def sent(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
