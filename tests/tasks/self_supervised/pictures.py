@@ -72,9 +72,12 @@ class Blobs:
         return self.pixels[rows]
 
 
+BLOBS_A = TrainingImages(Dataset("blobs", "ab"), 0.0, Partition(per_class=10, public=20), "A")
+
+
 def config(criterion: Criterion = CRITERIA[0], **fields: Any) -> Pretraining:
-    """A training of seconds: 30 pictures of `Blobs` in minibatches of 10."""
-    images = TrainingImages(Dataset("blobs", "ab"), 0.0, Partition(per_class=10, public=20), "A")
+    """A training of seconds: 30 pictures, those of `Blobs` unless there are others, in minibatches of 10."""
+    images = fields.pop("images", BLOBS_A)
     small: dict[str, Any] = {"backbone": "small-resnet#4", "projector": (16, 16), "batch": 10, "warmup": 1}
     small |= {"augmentation": Augmentation(resolution=16, side=32), "epochs": 4, "schedule": 6}
     return Pretraining(images, criterion, **{**small, **fields})
