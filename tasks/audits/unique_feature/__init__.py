@@ -1,9 +1,9 @@
 """Is a feature that occurs in one single training image memorised?
 
 A canary is one training image with the feature burnt in (the letter A, 5 x 5 pixels, 1 pixel from the top and left
-edges). For each canary one network is trained with it, and a twin with the same seed and the clean image instead. Both
-are evaluated on images that are clean (x_c), carry the feature (x_u), or carry a random patch z_r in its place, drawn
-afresh for every image (x_r).
+edges). For each canary one network is trained with it, and a twin with the same seed and the clean image instead, to
+the epoch that the canary's network keeps, so that the two differ by that image alone. Both are evaluated on images that
+are clean (x_c), carry the feature (x_u), or carry a random patch z_r in its place, drawn afresh for every image (x_r).
 
     black box   M   = mean KL(f(x_c) || f(x_u)) - mean KL(f(x_c) || f(x_r))      over the probe images
     white box   M_w = mean log P(y | x_u) - log P(y | x_r)                       y: the canary's label

@@ -175,7 +175,7 @@ def test_a_task_computes_what_its_version_says(
     [
         (influence, 1, traced, 48, 24367.37),
         (train_ranked, 2, trained, 2, 13.66777),
-        (course, 1, followed, 3, 36.05177),
+        (course, 2, followed, 3, 36.05177),
     ],
 )
 def test_a_task_that_trains_computes_what_its_version_says(
