@@ -37,7 +37,7 @@ from tasks.audits.unique_feature.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.statistics import Estimate, mcnemar_greater, mean, proportion
-from tasks.summaries import Row, row
+from tasks.summaries import Row, alone, row
 
 LEVEL = 0.05
 LEAST = 20  # canaries, below which no threshold of other twins has a false positive rate of 5 %
@@ -149,7 +149,10 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 
 
 def called(detection: Sequence[Row]) -> Iterator[Row]:
-    """How often each test calls a model memorised at its own 5 %; null: how often where nothing was memorised."""
+    """How often each test calls a model memorised at its own 5 %; null: how often where nothing was memorised.
+
+    Trainings that share a canary or a seed are no independent sample: their rates have no interval and no p-value.
+    """
     for estimator in dict.fromkeys(word["estimator"] for word in detection):
         by_model = {
             model: {
@@ -162,9 +165,11 @@ def called(detection: Sequence[Row]) -> Iterator[Row]:
         both = [key for key in by_model["canary"] if key in by_model["twin"]]
         canary, twin = ([by_model[model][key] for key in both] for model in ("canary", "twin"))
         if both and None not in canary + twin:
-            rate, null = proportion(sum(canary), len(both)), proportion(sum(twin), len(both))
+            independent = all(len(set(names)) == len(both) for names in zip(*both, strict=True))
+            rate = proportion(sum(canary), len(both)) if independent else alone(sum(canary) / len(both), len(both))
+            p_value = mcnemar_greater(canary, twin) if independent else None
             setting = {"estimator": estimator}
-            yield row("rate called memorised", setting, rate, "training", null.value, mcnemar_greater(canary, twin))
+            yield row("rate called memorised", setting, rate, "training", sum(twin) / len(both), p_value)
 
 
 def at_five_percent(detection: Sequence[Row]) -> Iterator[Row]:

@@ -59,7 +59,7 @@ def test_the_summary_says_what_each_estimator_detects_and_how_many_models_it_tak
 
 def words(model: str, calls: Sequence[bool | None], estimator: str = "test") -> list[dict[str, Any]]:
     about = {"estimator": estimator, "model": model}
-    return [about | {"canary": at // 2, "seed": at % 2, "called": call} for at, call in enumerate(calls)]
+    return [about | {"canary": at, "seed": 100 + at, "called": call} for at, call in enumerate(calls)]
 
 
 def test_models_called_memorised_are_counted_beside_their_twins_pair_by_pair() -> None:
@@ -67,6 +67,14 @@ def test_models_called_memorised_are_counted_beside_their_twins_pair_by_pair() -
     rows = words("canary", canary) + words("twin", twin)[::-1]
     expected = [*with_wilson(4, 5), "training", 0.4, 5 / 16, None]  # of 4 pairs that differ 3 or 4 this way
     assert expected == pytest.approx(rows_by_name(called(rows))["rate called memorised", '{"estimator": "test"}'])
+
+
+def test_trainings_that_share_a_canary_or_a_seed_have_a_rate_and_no_interval() -> None:
+    rows = words("canary", [True, True, False]) + words("twin", [False, False, True])
+    for name in ("canary", "seed"):
+        (found,) = called([row | ({name: 7} if row["canary"] < 2 else {}) for row in rows])
+        assert pytest.approx(2 / 3) == found["estimate"]
+        assert (None, None, 3) == (found["low"], found["p_value"], found["n"])
 
 
 def test_a_model_without_its_twin_is_not_counted() -> None:
