@@ -5,7 +5,8 @@ by how little ink the training images have there (`pixel_slopes`), are those of
 
     pair             the canary's model less its twin
     references       the canary's model less the mean of other seeds' twins, which never saw a canary: one model is
-                     asked, and nothing of its own seed need be there. Where there are none, of the model alone
+                     asked, in units in which its response varies as theirs, and nothing of its own seed need be
+                     there. Where there are none, of the model alone
     weight change    the pair, from its weights (`weight_change`)
 
 A glyph is ranked among all glyphs of its ink (`subset_ranks`), words and pictures among the members of their family.
@@ -42,7 +43,7 @@ from tasks.datasets.features import burn
 from tasks.datasets.images import Images, Pixels
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.statistics import mean, proportion
+from tasks.statistics import clustered_proportion, mean, proportion
 from tasks.summaries import Row, row
 
 IMAGES = 100  # of the canary's label, over which a response is the mean
@@ -130,9 +131,18 @@ def responses(
     others = [response(model, sets, label) for model in references]
     return {
         "pair": own - without,
-        "references": own - np.mean(others, axis=0) if others else own,
+        "references": alike(own, others) - np.mean(others, axis=0) if others else own,
         "weight change": weight_change.responses(canary, twin, sets, label),
     }
+
+
+def alike(own: Array, others: Sequence[Array]) -> Array:
+    """The responses in such units that they vary over features as much as those of the others do.
+
+    So dividing an owner's logits by a temperature changes nothing.
+    """
+    spread = float(own.std())
+    return own * (float(np.mean([other.std() for other in others])) / spread) if spread else own
 
 
 def response(model: pa.Table, sets: Sequence[Pixels], label: int) -> Array:
@@ -191,7 +201,8 @@ def by_score(ranks: Sequence[Row]) -> Iterator[Row]:
         setting = {"score": score, "drawn": all(rank["drawn"] for rank in asked)}
         for level in LEVELS:
             called = proportion(sum(rank["p_value"] <= level for rank in asked), len(asked))
-            alarms = mean(of_each(others, [float(rank["p_value"] <= level) for rank in others]))
+            rates = of_each(others, [float(rank["p_value"] <= level) for rank in others])
+            alarms = clustered_proportion(rates, len(others) // max(1, len(rates)))
             at = setting | {"level": level}
             yield row("rate of exact p at most", at, called, unit, level if alarms.value is None else alarms.value)
             if alarms.value is not None:

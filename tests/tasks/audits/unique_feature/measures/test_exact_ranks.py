@@ -11,6 +11,7 @@ from tasks.audits.unique_feature.feature_family import Relatives
 from tasks.audits.unique_feature.measures.exact_ranks import (
     EXACT_RANKS,
     PairRanked,
+    alike,
     by_score,
     exact_ranks,
     ranks_of,
@@ -86,6 +87,14 @@ def test_letters_and_words_are_ranked_among_the_members_of_their_family() -> Non
     assert [] == of(exact_ranks(asked(Words("JO", size=8)), models), "pair", "other")
 
 
+def test_a_temperature_changes_nothing_where_one_model_is_asked() -> None:
+    draws = np.random.default_rng(0)
+    own, others = draws.normal(size=30), [draws.normal(size=30) for _ in range(3)]
+    assert alike(own, others) == pytest.approx(alike(own / 2, others))
+    assert np.mean([other.std() for other in others]) == pytest.approx(alike(own, others).std())
+    assert [0.0, 0.0] == alike(np.zeros(2), others).tolist()
+
+
 def test_models_that_do_not_differ_give_a_p_of_1() -> None:
     table = exact_ranks(asked(), [reads_the_letter(3.0), reads_the_letter(3.0)])
     assert {1.0} == {row["p_value"] for score in ("pair", "weight change") for row in of(table, score, "canary")}
@@ -98,8 +107,8 @@ def test_references_are_twins_of_other_seeds() -> None:
         others = references(found, pair)
         assert 4 == len(set(others))
         assert pair.twin not in others
-    one_seed = replace(config, one_seed=True)
-    assert {()} == {references(trainings(one_seed), pair) for pair in trainings(one_seed).pairs}
+    one_seed = trainings(replace(config, one_seed=True))
+    assert {()} == {references(one_seed, pair) for pair in one_seed.pairs}
     (job, *_) = ranks_of(config, found)
     assert 4 == job.config.references == len(job.inputs) - 2
 
