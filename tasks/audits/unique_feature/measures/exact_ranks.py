@@ -139,10 +139,10 @@ def responses(
 def alike(own: Array, others: Sequence[Array]) -> Array:
     """The responses in such units that they vary over features as much as those of the others do.
 
-    So dividing an owner's logits by a temperature changes nothing.
+    So dividing an owner's logits by a temperature changes nothing. Unchanged where either do not vary at all.
     """
-    spread = float(own.std())
-    return own * (float(np.mean([other.std() for other in others])) / spread) if spread else own
+    spread, theirs = float(own.std()), float(np.mean([other.std() for other in others]))
+    return own * (theirs / spread) if spread and theirs else own
 
 
 def response(model: pa.Table, sets: Sequence[Pixels], label: int) -> Array:
@@ -185,18 +185,10 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 def by_score(ranks: Sequence[Row]) -> Iterator[Row]:
     """Each score's detection rate with its false alarms, its exposure, and what it reads out.
 
-    Of a canary that was trained several times the first training counts, since the others are no further sample of
-    features. False alarms are of glyphs that the canary did not carry; their interval is over the trainings asked.
+    False alarms are of glyphs that the canary did not carry; their interval is over the trainings that were asked.
     """
-    first: dict[tuple[str, int], int] = {}
-    for rank in ranks:
-        first.setdefault((rank["score"], rank["canary"]), rank["seed"])
-    counted = [rank for rank in ranks if first[rank["score"], rank["canary"]] == rank["seed"]]
-    for score in dict.fromkeys(rank["score"] for rank in counted):
-        asked, others = (
-            [rank for rank in counted if (rank["score"], rank["feature"]) == (score, feature)]
-            for feature in ("canary", "other")
-        )
+    for score in dict.fromkeys(rank["score"] for rank in ranks):
+        asked, others = of_canaries(ranks, score), of_canaries(ranks, score, "other")
         unit = "training" if score == "references" else "pair of trainings"
         setting = {"score": score, "drawn": all(rank["drawn"] for rank in asked)}
         for level in LEVELS:
@@ -212,6 +204,18 @@ def by_score(ranks: Sequence[Row]) -> Iterator[Row]:
         read = [rank for rank in asked if rank["hits"] is not None]
         by_chance = mean([rank["hits_by_chance"] for rank in read]).value
         yield row("pixels read out", setting, mean([rank["hits"] for rank in read]), unit, by_chance)
+
+
+def of_canaries(ranks: Sequence[Row], score: str, feature: str = "canary") -> list[Row]:
+    """A score's ranks of what each canary's models were asked about, or of what it did not carry (`other`).
+
+    Of a canary that was trained several times those of the first training: others are no further sample of features.
+    """
+    found = [rank for rank in ranks if rank["score"] == score]
+    first: dict[int, int] = {}
+    for rank in found:
+        first.setdefault(rank["canary"], rank["seed"])
+    return [rank for rank in found if rank["feature"] == feature and rank["seed"] == first[rank["canary"]]]
 
 
 def of_each(others: Sequence[Row], values: Sequence[float]) -> list[float]:

@@ -36,7 +36,7 @@ def asked(feature: Feature = Glyph(), drawn: bool = False, references: int = 0, 
 
 @pytest.fixture(scope="module")
 def letter() -> pa.Table:
-    return exact_ranks(asked(references=1), [reads_the_letter(3.0), reads_the_letter(1.0), reads_the_letter(1.5)])
+    return exact_ranks(asked(references=1), [reads_the_letter(3.0), reads_the_letter(1.0), reads_the_letter(0.0)])
 
 
 def of(table: pa.Table, score: str, feature: str) -> list[dict[str, object]]:
