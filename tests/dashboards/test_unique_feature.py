@@ -22,6 +22,7 @@ from dashboards.page import gallery
 from orchestrator.store import Store, open_store
 from tasks.audits.unique_feature import ranks
 from tasks.audits.unique_feature.feature_family import FAMILY
+from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS
 from tasks.datasets.features import Words
 from tasks.schemas import SUMMARY
 from tasks.statistics import proportion
@@ -30,6 +31,7 @@ from tests.dashboards.test_figures import named
 
 TABLES = (
     "canary_scores",
+    "canary_verdicts",
     "history",
     "chosen",
     "traced",
@@ -219,6 +221,19 @@ def test_pairs_are_ranked_side_by_side_and_the_twins_are_the_null(store: Store) 
     assert texts.index("canary 0") + 1 == texts.index("twin of 0")
     assert "canary 10" not in texts
     assert "The first 20 of 24 models" in found.caption
+
+
+def test_each_canary_has_its_rank_and_those_called_are_named(store: Store) -> None:
+    rows = [
+        {"canary": 100 + at, "label": 1, "pairs": 1, "shift": 1.0 - at / 10, "rank": 1 + 20 * at, "members": 201}
+        | {"p_value": (1 + 20 * at) / 201, "adjusted_p": 0.02 if at < 2 else 0.5, "called": at < 2}
+        for at in range(9)
+    ]
+    found = drawn(store, canary_verdicts=pa.Table.from_pylist(rows, CANARY_VERDICTS))["canaries"]
+    assert "2 of 9 canaries called memorised: rows 100, 101 of the training images" in found.alt
+    assert "1 of 9 p-values at most 0.05, smallest 0.00498" in found.alt
+    assert "among them as a p-value" in found.caption
+    assert "could not be called" not in found.caption  # 9 / (5 % of 201) is below 1
 
 
 def test_an_estimator_looks_the_same_in_every_figure() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dashboards.audits.unique_feature.canaries import verdicts
 from dashboards.audits.unique_feature.detection import by_models, detection
 from dashboards.audits.unique_feature.effects import effect, separation
 from dashboards.audits.unique_feature.exact_ranks import exact_ranks
@@ -27,6 +28,7 @@ def figures(run: Run) -> Iterator[Figure]:
     chosen, retraced = run.table("chosen"), run.table("traced")
     drawn = (
         effect(pairs, run.summary),
+        verdicts(run.table("canary_verdicts")),
         exact_ranks(run.table("exact_ranks")),
         family(run.table("family")),
         separation(pairs),

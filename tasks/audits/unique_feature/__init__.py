@@ -13,7 +13,10 @@ Reading it. The paper calls a feature memorised where M > 0 with a small p in a 
 The test is reported as published, but it does not measure memory: the letter is brighter than a random patch, and M
 depends on the training seed, so models that never saw the feature can be called memorised too. Their rate is reported
 as the null. The effect is what the canary caused: above 0, the model responds to the feature because it was trained on
-it. Its interval and p-value are over pairs of trainings. An interval that includes 0 means "not seen", not "safe".
+it. Its interval and p-value are over pairs of trainings. Beside the mean effect every canary is judged alone, by
+the rank of its feature among 200 others (`measures/canary_verdicts.py`). "Not seen" does not mean "safe".
+
+Errors. Where nothing is memorised the answer is "memorised" in at most 7.5 % of runs: `verdict.py` has the rule.
 
 Single models. A model trained elsewhere has no twin. It is evaluated on the feature and on 200 others of its family
 (the letter's cells permuted; other names in the same typeface), and the evidence is the feature's rank among them,

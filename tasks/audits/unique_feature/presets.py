@@ -86,7 +86,7 @@ ESTIMATORS = tuple(
     replace(cell("mnist", "mlp1"), measures=("scores", "family", "ranks"), evaluations=2, drawn=drawn)
     for drawn in (False, True)
 )
-QUICKSTART = UniqueFeature(data=Dataset("digits"), probe=Dataset("photos"), canaries=12)
+QUICKSTART = UniqueFeature(data=Dataset("digits"), probe=Dataset("photos"), canaries=12, probes=100)
 
 PRESETS: Mapping[str, UniqueFeature | tuple[UniqueFeature, ...]] = {
     "quickstart": QUICKSTART,

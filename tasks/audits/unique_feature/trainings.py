@@ -15,6 +15,7 @@ from tasks.audits.unique_feature.canary_selection import (
     canaries,
     chosen,
     link,
+    stream,
     train_ranked,
 )
 from tasks.audits.unique_feature.config import UniqueFeature
@@ -157,7 +158,7 @@ def single_models(config: UniqueFeature) -> Iterator[SingleModel]:
 def training_seed(config: UniqueFeature, number: int, replicate: int) -> int:
     """The seed of the canary's training with its replicate, counted from 0."""
     path = (0 if config.one_seed else number, *((replicate,) if replicate else ()))
-    return seeds.derive(config.seed, "training", *path)
+    return seeds.derive(config.seed, *stream(config, "training", *path))
 
 
 def training(config: UniqueFeature, seed: int) -> Training:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tasks.audits.unique_feature.measures import (
     canary_scores,
+    canary_verdicts,
     contrast,
     curves,
     detection,
@@ -28,18 +29,19 @@ MEASURES: tuple[Measure, ...] = (
     single_family.MEASURE,
     single_divergences.MEASURE,
     canary_scores.MEASURE,
+    canary_verdicts.MEASURE,
     influence.CHOSEN_ONES,
     regularised.MEASURE,
     traced.MEASURE,
     exact_ranks.MEASURE,
     detection.MEASURE,
-    curves.MEASURE,
     panels.MEASURE,
     exact_panels.MEASURE,
     learning_curve.MEASURE,
     latents.MEASURE,
     contrast.MEASURE,
     # The summary reads none of these.
+    curves.MEASURE,
     divergences.MEASURE,
     history.MEASURE,
     influence.ALL,

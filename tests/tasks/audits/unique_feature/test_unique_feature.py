@@ -10,7 +10,9 @@ from scipy import stats
 from orchestrator.planning.plan import Plan
 from tasks.audits.unique_feature import AUDIT, PRESETS, UniqueFeature, plan, tiny
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, canary_scores
+from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS, canary_verdicts
 from tasks.audits.unique_feature.measures.divergences import DIVERGENCES, score
+from tasks.audits.unique_feature.measures.family import pair_family
 from tasks.audits.unique_feature.measures.history import HISTORY, history
 from tasks.audits.unique_feature.published import Repeated
 from tasks.audits.unique_feature.summary import summary
@@ -52,10 +54,10 @@ def smoke() -> Mapping[str, pa.Table]:
 
 def test_quickstart_plans_a_twin_for_each_of_twelve_canaries() -> None:
     roots = plan(pinned(PRESETS["quickstart"]))
-    assert {"summary", "canary_scores", "divergences", "history"} == roots.keys()
+    assert {"summary", "canary_scores", "canary_verdicts", "divergences", "history"} == roots.keys()
     functions = [job.function for job in jobs(roots)]
-    counted = [functions.count(f) for f in (train, train_twin, score, history, canary_scores, summary)]
-    assert [12, 12, 12, 12, 1, 1] == counted
+    asked = (train, train_twin, score, history, pair_family, canary_scores, canary_verdicts, summary)
+    assert [12, 12, 12, 12, 12, 1, 1, 1] == [functions.count(function) for function in asked]
     trainings, twins = configs(roots, train), [twin.training for twin in configs(roots, train_twin)]
     assert len(set(trainings)) == len(set(twins)) == 12
     assert len({training.seed for training in (*trainings, *twins)}) == 12
@@ -220,12 +222,13 @@ def test_the_published_preset_is_the_default() -> None:
     assert ("mnist", "cifar10", Glyph()) == (config.data.name, config.probe.name, config.feature)
 
 
-def test_smoke_gives_its_four_tables(smoke: Mapping[str, pa.Table]) -> None:
+def test_smoke_gives_its_five_tables(smoke: Mapping[str, pa.Table]) -> None:
     schemas = {"summary": SUMMARY, "canary_scores": CANARY_SCORES, "divergences": DIVERGENCES, "history": HISTORY}
+    schemas |= {"canary_verdicts": CANARY_VERDICTS}
     assert schemas.keys() == smoke.keys()
     for name, schema in schemas.items():
         assert smoke[name].schema.equals(schema)
-    assert smoke["canary_scores"].num_rows == 3
+    assert smoke["canary_scores"].num_rows == smoke["canary_verdicts"].num_rows == 3
     assert smoke["canary_scores"]["validation_accuracy"].null_count == 0
     assert {"canary", "twin"} == set(smoke["history"]["model"].to_pylist())
     # Probe patches for each of six models, and the training images of the canary's label.
@@ -301,8 +304,8 @@ def test_a_lost_model_costs_its_canary_and_no_other(smoke: Mapping[str, pa.Table
 
 # What is measured -> the tables that there are beside the summary.
 TABLES = {
-    "scores": {"canary_scores", "divergences", "history"},
-    "family": {"family", "detection", "curves", "panels"},
+    "scores": {"canary_scores", "canary_verdicts", "divergences", "history"},
+    "family": {"canary_verdicts", "family", "detection", "curves", "panels"},
     "course": {"course"},
     "latents": {"latents"},
     "influence": {"influence", "chosen", "traced"},
