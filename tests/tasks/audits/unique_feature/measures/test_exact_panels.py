@@ -36,9 +36,9 @@ def test_panels_find_what_single_models_show_seldom() -> None:
 
 def test_a_panel_of_glyphs_that_left_nothing_is_called_as_often_as_the_level_says() -> None:
     draws = np.random.default_rng(3)
-    ranks = [rank(canary, 0.0, draws) for canary in range(1200)]
-    called = [p_value(ranks[at : at + 3], draws) <= 0.05 for at in range(0, 1200, 3)]
-    assert np.mean(called) == pytest.approx(0.05, abs=3 * np.sqrt(0.05 * 0.95 / 400))
+    ranks = [rank(canary, 0.0, draws) for canary in range(3600)]
+    called = [p_value(ranks[at : at + 3], draws) <= 0.05 for at in range(0, 3600, 3)]
+    assert np.mean(called) == pytest.approx(0.05, abs=3 * np.sqrt(0.05 * 0.95 / 1200))
 
 
 def test_of_words_there_are_no_panels() -> None:
