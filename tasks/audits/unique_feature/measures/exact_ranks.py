@@ -192,6 +192,8 @@ def by_score(ranks: Sequence[Row]) -> Iterator[Row]:
         unit = "training" if score == "references" else "pair of trainings"
         setting = {"score": score, "drawn": all(rank["drawn"] for rank in asked)}
         for level in LEVELS:
+            if any(rank["among"] * level < 1 for rank in asked):
+                continue  # the first of so few has a larger p
             called = proportion(sum(rank["p_value"] <= level for rank in asked), len(asked))
             rates = of_each(others, [float(rank["p_value"] <= level) for rank in others])
             alarms = clustered_proportion(rates, len(others) // max(1, len(rates)))

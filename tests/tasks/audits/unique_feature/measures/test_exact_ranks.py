@@ -116,6 +116,7 @@ def test_references_are_twins_of_other_seeds() -> None:
 def test_the_summary_counts_detections_beside_false_alarms() -> None:
     def rank(canary: int, feature: str, p_value: float, **more: object) -> dict[str, object]:
         about = {"canary": canary, "seed": canary, "score": "pair", "feature": feature, "drawn": feature == "canary"}
+        about |= {"among": ALL_GLYPHS}
         return dict.fromkeys(EXACT_RANKS.names) | about | {"p_value": p_value, "exposure": -math.log2(p_value)} | more
 
     read = {"hits": 12, "hits_by_chance": 7.84}
@@ -134,3 +135,9 @@ def test_the_summary_counts_detections_beside_false_alarms() -> None:
     assert (12, 7.84) == tuple(
         rows["pixels read out", json.dumps(drawn, sort_keys=True)][n] for n in ("estimate", "null")
     )
+
+
+def test_a_level_that_a_rank_among_so_few_cannot_reach_is_left_out() -> None:
+    names = dict.fromkeys(EXACT_RANKS.names) | {"canary": 1, "seed": 1, "score": "pair", "feature": "canary"}
+    rows = by_score([names | {"drawn": True, "p_value": 1 / 201, "exposure": 7.65, "among": 201}])
+    assert [0.05, 0.01] == [json.loads(row["setting"])["level"] for row in rows if "rate" in row["metric"]]
