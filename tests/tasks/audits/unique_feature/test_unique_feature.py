@@ -131,7 +131,10 @@ def test_the_null_preset_burns_another_feature_than_it_asks_for() -> None:
             {"schedule": ((5, 0.1), (2, 0.5))},
             "schedule is ((5, 0.1), (2, 0.5)); it must be pairs of an epoch from 1, ascending, and a factor above 0",
         ),
-        ({"measures": ()}, "measures is (); it must be some of scores, family, course, latents, influence, pictures"),
+        (
+            {"measures": ()},
+            "measures is (); it must be some of scores, family, ranks, course, latents, influence, pictures",
+        ),
         (
             {"measures": ("latents",), "network": Network("cnn1")},
             "measures has latents; network is cnn1, and must be mlp1 for it",
@@ -303,6 +306,7 @@ def test_a_lost_model_costs_its_canary_and_no_other(smoke: Mapping[str, pa.Table
 TABLES = {
     "scores": {"canary_scores", "canary_verdicts", "divergences", "history"},
     "family": {"canary_verdicts", "family", "detection", "curves", "panels"},
+    "ranks": {"exact_ranks", "exact_panels"},
     "course": {"course"},
     "latents": {"latents"},
     "influence": {"influence", "chosen", "traced"},

@@ -19,6 +19,8 @@ from tasks.audits.unique_feature.measures.contrast import Contrast, contrast
 from tasks.audits.unique_feature.measures.curves import Curves, curves
 from tasks.audits.unique_feature.measures.detection import Detection, detection
 from tasks.audits.unique_feature.measures.divergences import score
+from tasks.audits.unique_feature.measures.exact_panels import ExactPanels, exact_panels
+from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, PairRanked, exact_ranks
 from tasks.audits.unique_feature.measures.family import PairAsked, pair_family
 from tasks.audits.unique_feature.measures.history import History, history
 from tasks.audits.unique_feature.measures.latents import Latents, latents
@@ -77,6 +79,18 @@ def relatives() -> Relatives:
 def of_the_family() -> pa.Table:
     config = PairAsked(pin(Dataset("digits")), 3, relatives(), Glyph(kind="random", seed=2))
     return pair_family(config, [made_up.reads_the_letter(3.0), made_up.reads_the_letter(1.0)])
+
+
+def of_exact_ranks() -> pa.Table:
+    config = PairRanked(pin(Dataset("digits")), 3, 100, relatives(), False, 1)
+    models = [made_up.reads_the_letter(3.0), made_up.reads_the_letter(1.0), made_up.reads_the_letter(0.0)]
+    return exact_ranks(config, models)
+
+
+def of_exact_panels() -> pa.Table:
+    ranks = of_exact_ranks().to_pylist()
+    rows = [row | {"canary": canary} for canary in range(6) for row in ranks]
+    return exact_panels(ExactPanels(5), [pa.Table.from_pylist(rows, EXACT_RANKS)])
 
 
 def of_one_alone() -> pa.Table:
@@ -155,6 +169,8 @@ def followed() -> pa.Table:
         (summary, 6, of_all, 48, 736.254311),
         (summary, 6, of_those_asked_alone, 4, 66.29085784),
         (pair_family, 3, of_the_family, 22, 1.018536575),
+        (exact_ranks, 1, of_exact_ranks, 81, 415.7897367),
+        (exact_panels, 1, of_exact_panels, 6, 23.0481687),
         (ask, 1, of_one_alone, 50, -233.7207815),
         (ask_family, 2, of_ones_family, 10, 0.7917960758),
         (detection, 5, of_detection, 72, 100.8245881),
