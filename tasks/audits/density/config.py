@@ -8,7 +8,7 @@ from typing import Literal
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.released_partitions import FOLDS, REPETITIONS
 from tasks.models.densities import DensityModel
-from tasks.ranges import above_zero, at_least, one_of, share, some_of
+from tasks.ranges import above_zero, at_least, not_negative, one_of, share, some_of
 from tasks.training.density_config import Split
 from tasks.training.privacy import Privacy
 from tasks.training.recipe import Recipe
@@ -54,10 +54,11 @@ class Density:
     test scores images that no model was trained on as if they had been, which is a null. A training is a chain of links
     of `link` epochs each, and continues from the last of them after an interruption; 0: one job.
 
-    The p-value of an observation compares its score with `permutations` others, or with all there are where hardly any
-    of these reaches it; the matched-count score is the mean of `draws`. `outlier_bin` and `score_bin` are widths of
-    bins, in nats, of log p and of the score. `outliers` is the share of an outlier component in the likelihood,
-    `privacy` has models trained with differential privacy. `seed` is the only source of chance.
+    An observation counts as memorised, and the generalisation gap as one, above `negligible` nats. The p-value of an
+    observation compares its score with `permutations` others, or with all there are where hardly any of these reaches
+    it; the matched-count score is the mean of `draws`. `outlier_bin` and `score_bin` are widths of bins, in nats, of
+    log p and of the score. `outliers` is the share of an outlier component in the likelihood, `privacy` has models
+    trained with differential privacy. `seed` is the only source of chance.
     """
 
     data: Dataset = Dataset("mnist")
@@ -77,6 +78,7 @@ class Density:
     learning_rate: float = 1e-3
     samples: int = 256
     afresh: bool = False
+    negligible: float = 0.1
     permutations: int = 99_999
     draws: int = 64
     outlier_bin: float = 10.0
@@ -94,6 +96,7 @@ class Density:
         one_of(self, "partitions", Partitions)
         some_of(self, "measures", MeasureName)
         share(self, "outliers", one=False)
+        not_negative(self, "negligible")
         if self.estimator == "loo" and self.asked == "test":
             raise ValueError("asked is test and estimator loo; a training image alone can be left out")
         if self.estimator == "loo" and "neighbours" in self.measures:

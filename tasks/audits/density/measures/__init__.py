@@ -16,8 +16,8 @@ from tasks.audits.density.measures import (
 from tasks.measure import Measure
 
 MEASURES: tuple[Measure, ...] = (
-    distribution.MEASURE,
     scores.MEASURE,
+    distribution.MEASURE,
     losses.MEASURE,
     outliers.MEASURE,
     nearest_neighbours.MEASURE,

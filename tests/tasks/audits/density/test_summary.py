@@ -64,7 +64,9 @@ def test_the_gain_is_the_first_row_for_the_answer_rests_on_it() -> None:
     table = distributed((4, "published", "mean", 5.0, 4.5), (4, "matched", "mean", 0.5, 0.1), (4, "gain", "mean", 2, 0))
     found = told(CONFIG, table)
     setting = {"statistic": "mean"}
-    assert [named(metric, **setting) for metric in ("gain of log p", "matched-count M", "M")] == list(found)
+    assert [named(metric, **setting) for metric in ("generalisation gap of log p", "matched-count M", "M")] == list(
+        found
+    )
     # On average the gain and the matched-count score are 0 where nothing is memorised, by how they are made.
     assert [0.0, 0.0, 4.5] == [row["null"] for row in found.values()]
     assert {("repetition", 3, 1.0, 9.0)} == {(r["unit"], r["n"], r["low"], r["high"]) for r in found.values()}
@@ -284,7 +286,7 @@ def test_without_one_of_the_tables_there_are_the_rows_of_all_others(
 def test_the_rows_of_a_table_stay_together_and_the_answers_are_the_first(tables: Mapping[str, pa.Table]) -> None:
     together = [row for measure in READ.values() for row in rows_of(measure, tables.values())]
     assert together == summary(CONFIG, list(tables.values())).to_pylist()
-    assert "gain of log p" == together[0]["metric"]
+    assert "generalisation gap of log p" == together[0]["metric"]
 
 
 def test_the_order_of_the_tables_makes_no_difference(tables: Mapping[str, pa.Table]) -> None:

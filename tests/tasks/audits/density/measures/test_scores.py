@@ -114,7 +114,7 @@ def test_an_infinite_score_is_a_number() -> None:
     assert (INF, None, 200) == tuple(found["highest"][name] for name in ("estimate", "low", "observations"))
     assert 199 == found["mean"]["observations"]
     assert np.isfinite(found["mean"]["estimate"])
-    assert [199] == [row["observations"] for row in rows if row["score"] == "gain"]
+    assert [200] == [row["observations"] for row in rows if row["score"] == "gain"]
 
 
 def test_data_without_classes_have_no_labels() -> None:
