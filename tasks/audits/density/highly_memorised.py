@@ -49,9 +49,9 @@ class Scored:
 
     def chosen(self, those: Mask) -> Scored:
         """Some of these observations."""
-        arrays = self.rows, self.u, self.m, self.u_without, self.m_without, self.redrawn
-        rows, u, m, u_without, m_without, redrawn = (each[those] for each in arrays)
-        return Scored(rows, u, m, self.without, u_without, m_without, redrawn)
+        arrays = self.u, self.m, self.u_without, self.m_without, self.redrawn
+        u, m, u_without, m_without, redrawn = (each[those] for each in arrays)
+        return Scored(self.rows[those], u, m, self.without, u_without, m_without, redrawn)
 
 
 @dataclass(frozen=True)

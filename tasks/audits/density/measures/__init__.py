@@ -24,5 +24,5 @@ MEASURES: tuple[Measure, ...] = (
     ratios.MEASURE,
     duplicates.MEASURE,
     *kernel_density.MEASURES,
-    fits.MEASURE,
+    *fits.MEASURES,
 )

@@ -78,6 +78,7 @@ SCORES = pa.schema(
         ("held_out", pa.list_(pa.float32())),
         # How many of the codes log p is effectively from, the median over the models; null of models without codes.
         ("effective_samples", pa.float64()),
+        ("encoder_effective_samples", pa.float64()),  # before codes were fitted to each observation; null where not
         ("matched_without", pa.list_(pa.float32())),  # m_matched without each repetition
         ("matched_redrawn", pa.list_(pa.float32())),  # m_matched had others held the observations out, draw by draw
     ]
@@ -120,6 +121,7 @@ def scores(config: Scores, inputs: Inputs) -> pa.Table:
     blocks = [of_block(config, block, asked[block.places]) for block in log_densities.blocks(config.epoch)]
     columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
     columns["effective_samples"] = log_densities.effective_samples(config.epoch)
+    columns["encoder_effective_samples"] = log_densities.effective_samples(config.epoch, of_encoder=True)
     adjusted = tail.adjusted(columns["p_value"], isinstance(config.models, LeaveOneOut))
     arrays = {
         "row": pa.array(rows),
@@ -347,13 +349,16 @@ def models(scores: pa.Table, planned: int) -> Iterator[Row]:
 
 
 def estimation(scores: pa.Table) -> Iterator[Row]:
-    """How many samples log p is effectively from: the median over observations, and the share with few."""
-    effective = column(scores, "effective_samples")
-    known = effective[~np.isnan(effective)]
-    if len(known):
-        median, few = float(np.median(known)), float((known < FEW_SAMPLES).mean())
-        yield row("effective samples of log p", {"statistic": "median"}, alone(median, len(known)), "observation")
-        yield row("effective samples of log p", {"below": FEW_SAMPLES}, alone(few, len(known)), "observation")
+    """How many samples log p is effectively from: the median over observations, and the share with few; and the same
+    before codes were fitted to each observation, where they were."""
+    for name, codes in (("effective_samples", {}), ("encoder_effective_samples", {"codes": "of the encoder"})):
+        effective = column(scores, name)
+        known = effective[~np.isnan(effective)]
+        if len(known):
+            median, few = float(np.median(known)), float((known < FEW_SAMPLES).mean())
+            metric, n = "effective samples of log p", len(known)
+            yield row(metric, codes | {"statistic": "median"}, alone(median, n), "observation")
+            yield row(metric, codes | {"below": FEW_SAMPLES}, alone(few, n), "observation")
 
 
 def privacy(scores: pa.Table, promised: Privacy) -> Iterator[Row]:
