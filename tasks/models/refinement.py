@@ -21,7 +21,7 @@ from tasks.models.layers import Layers
 from tasks.models.likelihoods import divergence
 from tasks.models.vae import Vae
 
-CODES = 8  # of each observation a step, drawn anew
+CODES = 4  # of each observation a step, drawn anew
 RATE = 0.05  # of Adam
 REFINED = -6  # the place for draws, beside those of tasks.models.vae and of tasks.training.elbo
 VALUES = 2**25  # of images decoded at a time

@@ -18,7 +18,6 @@ the second happens in 0.1 %.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -112,9 +111,7 @@ def together(called: Row, beyond: Row | None) -> list[str]:
     if beyond["p_value"] > SURELY:
         return [f"all together show no more than chance brings (p {shown(beyond['p_value'])})"]
     n = called["n"]
-    return [
-        f"of all together at least {math.floor(beyond['low'] * n):,} are, beyond chance (p {shown(beyond['p_value'])})"
-    ]
+    return [f"of all together at least {round(beyond['low'] * n):,} are, beyond chance (p {shown(beyond['p_value'])})"]
 
 
 def of_gap(config: Density, gap: Row | None) -> list[str]:

@@ -21,4 +21,4 @@ def plan_refined(config: Density, trainings: Trainings | None) -> tuple[Job, ...
     return trainings.all if trainings and config.refine else ()
 
 
-MEASURES = Measure("fits", FITTED, plan), Measure("refined fits", REFINED, plan_refined)
+MEASURES = Measure("fits", FITTED, plan), Measure("refined_fits", REFINED, plan_refined)

@@ -98,7 +98,7 @@ def rows(tables: Tables, _: object) -> Iterator[Row]:
     moves it, memory or no memory.
     """
     scores, near = tables.one(SCORES), tables.one(NEIGHBOURS)
-    if scores is None or near is None:
+    if scores is None or near is None or tables.one(RATIOS) is None:
         return
     observations, rho, _ = pairs(scores, near)
     for group in ("memorised", "regular"):

@@ -65,9 +65,10 @@ def test_scores_without_neighbours_are_refused() -> None:
 
 def test_the_mean_ratio_is_told_of_both_groups() -> None:
     given = scores([0.0] * 40, [float(row) for row in range(40)])
-    found = by_name(rows(Tables([given, neighbours([1.0] * 38 + [1.5, 2.0])]), None))
+    near = neighbours([1.0] * 38 + [1.5, 2.0])
+    found = by_name(rows(Tables([given, near, ratios(Ratios(), [given, near])]), None))
     assert {
         ("neighbour ratio", '{"observations": "memorised"}'): [1.75, None, None, 0, "repetition", *[None] * 3],
         ("neighbour ratio", '{"observations": "regular"}'): [1.0, None, None, 0, "repetition", *[None] * 3],
     } == found
-    assert {} == by_name(rows(Tables([given]), None))
+    assert {} == by_name(rows(Tables([given, near]), None))
