@@ -51,9 +51,9 @@ def about(p: Array) -> str:
         f"Above: p-values of {n:,} observations: how often M, less what is negligible, would be as large had other "
         f"models held the observation out, drawn anew. Dashed: {n / BINS:,.4g} in each bar, where training raises "
         f"log p by just that. Below: the share significant at a false discovery rate of {LEVEL:.0%} by where the "
-        "published score stands among all, without intervals, since all are of the same models; dashed: of all. The smallest p "
-        f"found is {drawing.number(smallest)}; at this p {counted(needed)} would have to have it before any is "
-        "significant (Benjamini-Hochberg)."
+        "published score stands among all, without intervals, since all are of the same models; dashed: of all. The "
+        f"smallest p found is {drawing.number(smallest)}; at this p {counted(needed)} would have to have it before any "
+        "is significant (Benjamini-Hochberg)."
     )
 
 
