@@ -258,11 +258,12 @@ def rank_correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.
     return Correlation(estimate, of_ranks.p_value)
 
 
-def false_discovery_adjusted(p_values: ArrayLike) -> Array:
+def false_discovery_adjusted(p_values: ArrayLike, dependent: bool = False) -> Array:
     """Benjamini-Hochberg adjusted p-values, in the order given; NaN (no test was made) stays and does not count.
 
     adjusted_(i) = min over j >= i of m p_(j) / j, at most 1, for the m p-values in rising order: rejecting those at
-    most q keeps the expected share of false rejections at q. Benjamini & Hochberg 1995.
+    most q keeps the expected share of false rejections at q. Benjamini & Hochberg 1995. For p-values that depend on one
+    another in any way they are larger by 1 + 1/2 + ... + 1/m: Benjamini & Yekutieli 2001, theorem 1.3.
     """
     values = np.asarray(p_values, dtype=np.float64)
     tested = ~np.isnan(values)
@@ -272,7 +273,7 @@ def false_discovery_adjusted(p_values: ArrayLike) -> Array:
     if tested.any():
         from scipy import stats
 
-        adjusted[tested] = stats.false_discovery_control(values[tested], method="bh")
+        adjusted[tested] = stats.false_discovery_control(values[tested], method="by" if dependent else "bh")
     return adjusted
 
 
