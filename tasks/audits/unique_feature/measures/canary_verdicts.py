@@ -11,7 +11,7 @@ family; of one that somebody chose, as good as its likeness to the others.
 
 The mean effect over canaries (`canary_scores`) says little where a few are remembered strongly and most not at all;
 these calls do not say how strongly. With n canaries and m others, n / (FDR (m + 1)) of them have to be first of their
-families before one can be called.
+families before one can be called. Where a feature has no such family, no canary is judged and the effect alone decides.
 
 The share found beyond chance counts the canaries with p at most LEVEL, less those that chance puts there:
 (share - LEVEL) / (1 - LEVEL). It is a share of canaries times the share of these that a rank detects, so at most the
@@ -34,6 +34,7 @@ from tasks.audits.unique_feature.measures.family import families
 from tasks.audits.unique_feature.ranks import Array
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.audits.unique_feature.verdict import BEYOND, CALLED, FDR, LEVEL
+from tasks.datasets.features import family
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.statistics import Estimate, false_discovery_adjusted, proportion, proportion_greater
@@ -64,7 +65,7 @@ def canary_verdicts(config: CanaryVerdicts, inputs: Inputs) -> pa.Table:  # noqa
     """A row for every canary (CANARY_VERDICTS), the smallest p first. The inputs are families, in any order."""
     by_canary: dict[int, list[dict[str, ModelFamily]]] = {}
     for table in inputs:
-        pair = {family.about["model"]: family for family in by_model(table)}
+        pair = {model.about["model"]: model for model in by_model(table)}
         if set(pair) == {"canary", "twin"}:
             by_canary.setdefault(pair["canary"].about["canary"], []).append(pair)
     found = [judged(canary, pairs) for canary, pairs in by_canary.items()]
@@ -99,9 +100,18 @@ def together(differences: Sequence[Array]) -> Array:
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    if not config.asks_for("scores", "family"):
+    if not config.asks_for("scores", "family") or not (config.asks_for("family") or has_family(config)):
         return ()
     return (Job(canary_verdicts, CanaryVerdicts(), families(config, trainings)),)
+
+
+def has_family(config: UniqueFeature) -> bool:
+    """Whether there are enough others like the feature to rank it among: none look unlike a picture of one colour."""
+    try:
+        family(config.feature, config.family, config.seed, config.shape[:2])
+    except ValueError:
+        return False
+    return True
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

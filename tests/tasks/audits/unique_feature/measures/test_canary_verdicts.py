@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_verdicts import (
     CANARY_VERDICTS,
     CanaryVerdicts,
     beyond,
     canary_verdicts,
+    has_family,
     of_canaries,
+    plan,
 )
 from tasks.audits.unique_feature.measures.detection import of_families
+from tasks.audits.unique_feature.trainings import trainings
 from tasks.audits.unique_feature.verdict import BEYOND, CALLED, FDR, verdict
-from tasks.datasets.features import Glyph
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Family, Glyph
 from tasks.schemas import SUMMARY
 from tasks.statistics import false_discovery_adjusted, mean
 from tasks.summaries import Row, row
@@ -129,3 +136,12 @@ def test_the_share_beyond_chance_covers_the_share_that_is_remembered(remembered:
         assert found.high is not None
         covered += found.low <= remembered / 40 <= found.high
     assert covered / 300 >= 0.9
+
+
+def test_without_others_to_rank_it_among_no_canary_is_judged() -> None:
+    config = UniqueFeature(Dataset("digits"), Dataset("photos"), canaries=2, family=Family("letters", count=25))
+    assert has_family(config)
+    assert 1 == len(plan(config, trainings(config)))
+    glyph = replace(config, feature=Glyph(kind="random", seed=3))  # no letter has others
+    assert not has_family(glyph)
+    assert () == plan(glyph, trainings(glyph))
