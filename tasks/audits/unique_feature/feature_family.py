@@ -124,4 +124,5 @@ def by_model(table: pa.Table) -> Iterator[ModelFamily]:
 
 
 def of_rows(about: dict[str, Any], rows: Sequence[dict[str, Any]], null: ModelFamily | None = None) -> ModelFamily:
-    return ModelFamily(about, *(np.array([row[name] for row in rows]) for name in ("d", "log_p", "log_odds")), null)
+    d, log_p, log_odds = (np.array([row[name] for row in rows]) for name in ("d", "log_p", "log_odds"))
+    return ModelFamily(about, d, log_p, log_odds, null)

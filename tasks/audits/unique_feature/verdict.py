@@ -161,7 +161,7 @@ def _called(calls: Row, beyond: Row | None) -> tuple[int, str]:
     words = f"{who} (paired rank among {others} others, false discovery rate {FDR:.0%})"
     if beyond is not None and beyond["estimate"] is not None:
         words += (
-            f"; {beyond['estimate']:.0%} of them are found beyond chance at p of {LEVEL:g} "
+            f"; {beyond['estimate']:.0%} of all are found beyond chance at p of {LEVEL:g} "
             f"(95 % interval {beyond['low']:.0%} to {beyond['high']:.0%})"
         )
     if not number:

@@ -179,11 +179,8 @@ def at_five_percent(detection: Sequence[Row]) -> Iterator[Row]:
     """
     for estimator in dict.fromkeys(word["estimator"] for word in detection):
         words = [word for word in detection if word["estimator"] == estimator]
-        canary, twin = (
-            {word["canary"]: [] for word in words} | grouped([word for word in words if word["model"] == model])
-            for model in ("canary", "twin")
-        )
-        there = [each for each in canary if canary[each] and twin[each]]
+        canary, twin = (grouped([word for word in words if word["model"] == model]) for model in ("canary", "twin"))
+        there = [each for each in canary if each in twin]
         if len(there) < LEAST:
             continue
         found, wrongly = (

@@ -119,7 +119,7 @@ def test_a_minority_that_is_called_is_never_said_to_be_not_seen() -> None:
     said = verdict(A, A, table(0.02, -0.03, 0.07, 20, *calls(0.15, 20)))
     assert "memorised" == said.answer
     assert "3 of 20 canaries are called memorised one by one (paired rank among 200 others" in said.sentence
-    assert "20% of them are found beyond chance at p of 0.05 (95 % interval 10% to 40%)" in said.sentence
+    assert "20% of all are found beyond chance at p of 0.05 (95 % interval 10% to 40%)" in said.sentence
     assert [ROWS[0][0], CALLED, BEYOND] == [metric for metric, _ in said.rows]
 
 
