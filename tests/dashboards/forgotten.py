@@ -60,6 +60,10 @@ def confidences(targets: int = 8, replicates: int = 3, images: int = 500, printe
         column |= {
             "confidence": asked(knows or 0.0, images, at, precise),
             "resolution": [0.0 if precise else 1e-3] * images,
+            "printed": [0.0 if precise else 1e-3] * images,
+            "set": ["query"] * images,
+            "right": [None] * images,
+            "again": [None] * images,
         }
         parts.append(
             pa.table({name: pa.array(column[name], CONFIDENCES.field(name).type) for name in CONFIDENCES.names})

@@ -37,15 +37,14 @@ from collections.abc import Iterator
 from tasks.audit import Audit
 from tasks.audits.forgetting.about import About
 from tasks.audits.forgetting.config import Forgetting, tiny
-from tasks.audits.forgetting.external_targets import SET
 from tasks.audits.forgetting.measures import MEASURES
 from tasks.audits.forgetting.presets import PRESETS
+from tasks.audits.forgetting.probe_set import handed_out, probes_of
 from tasks.audits.forgetting.published import repeats
 from tasks.audits.forgetting.summary import summary
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import checked, trainings
 from tasks.audits.forgetting.verdict import verdict
-from tasks.datasets.catalog import load
 from tasks.datasets.images import Pixels
 from tasks.job import Job, Roots
 from tasks.measure import roots
@@ -61,9 +60,9 @@ def plan(config: Forgetting) -> Roots:
 
 
 def probes(config: Forgetting) -> Iterator[tuple[str, Pixels]]:
-    """The query set, on which a model's owner evaluates the model."""
-    images = load(config.query.data)
-    yield SET, images.train_images[config.query.rows(images)]
+    """D_Q and the control set in one set, shuffled, on which a model's owner evaluates the model."""
+    handed = handed_out(config.probes)
+    yield handed.name, probes_of(config.probes).images[handed.order]
 
 
 AUDIT = Audit(

@@ -39,7 +39,7 @@ def compared(
         matrix.replicates("query"), matrix.replicates("calibration"), target
     )
     generator = seeds.generator(seed, "resamples of images")
-    quotient = ratio(query, calibration, models, matrix.groups, resamples, generator, score)
+    quotient = ratio(query, calibration, models, matrix.groups[~matrix.is_control], resamples, generator, score)
     floor = among(query, score)[~np.eye(len(query), dtype=bool)]
     known = len(floor) and len(calibration)
     separation = float(quotient.to_calibration.min() - floor.max()) if known else None

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from tasks import seeds
 from tasks.audits.forgetting.external_targets import ExternalTargets
+from tasks.audits.forgetting.probe_set import ProbeSet
+from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import Target
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.mixtures import Part
+from tasks.datasets.mixtures import Part, Remainder
 from tasks.models import catalog
 from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
@@ -34,9 +37,10 @@ PUBLISHED = (
 class Forgetting:
     """Which data may have been forgotten, by which models, and how those that they are compared with are trained.
 
-    The defaults are the published benchmark: `query` (D_Q) is what is to be forgotten, `calibration` (D_C) comes from
-    the same domain and shares no image with it, `outside` from another one. `targets` are trained here on shares of
-    these. With `given` models of somebody else are audited, and no targets are trained.
+    The defaults are the published benchmark with a control set: `query` says what is to be forgotten (D_Q) and which
+    images of the same source nobody trains on, `calibration` (D_C) comes from the same domain and shares no image with
+    either, `outside` from another one. `targets` are trained here on shares of these. With `given` models of somebody
+    else are audited, and no targets are trained.
 
     Query, calibration and target models have one design: `network` (`tasks.models.catalog`; one's own is
     package.module:factory) with its regularisers, trained for `epochs` with `batch` images a step by `optimiser` at
@@ -54,7 +58,7 @@ class Forgetting:
     the images, lies above 1 - `margin`, and has not where it lies below. `seed` is the only source of chance.
     """
 
-    query: Part = Part(Dataset("mnist"))
+    query: QuerySet = QuerySet(Dataset("mnist"))
     calibration: Part = Part(Dataset("svhn-full#28x28#grey"))
     outside: Part | None = Part(Dataset("cifar10#28x28#grey"))
     targets: tuple[Target, ...] = (*PUBLISHED, Target(outside=1.0))
@@ -102,11 +106,21 @@ class Forgetting:
 
     @property
     def parts(self) -> Iterator[Part]:
-        """The parts of the data that are there: query, calibration and, where any target has it, outside."""
-        yield self.query
+        """The parts of the data that are there: D_Q's pool, calibration and, where any target has it, outside."""
+        yield self.query.pool
         yield self.calibration
         if self.outside is not None:
             yield self.outside
+
+    @property
+    def trained_on(self) -> Part | Remainder:
+        """D_Q: of the query set what is not held back."""
+        return self.query.trained_on(self.seed)
+
+    @property
+    def probes(self) -> ProbeSet:
+        """D_Q and the control set, which every model is asked about."""
+        return ProbeSet(self.trained_on, self.query.control, seeds.derive(self.seed, "handed out"))
 
 
 def tiny(config: Forgetting) -> Forgetting:
@@ -116,7 +130,7 @@ def tiny(config: Forgetting) -> Forgetting:
     count = 120 if plain else 40
     return replace(
         config,
-        query=Part(Dataset(f"digits{size}"), 0, count),
+        query=QuerySet(Dataset(f"digits{size}"), 0, count, held_back=0.5 if config.query.is_controlled else 0.0),
         calibration=Part(Dataset(f"digits-on-photos{size}"), count, count),
         outside=None if config.outside is None else Part(Dataset(f"photos{size}"), 0, count),
         crop=(4 if deep else 12) if config.crop else 0,

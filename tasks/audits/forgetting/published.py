@@ -67,7 +67,7 @@ def training(config: Forgetting) -> Forgetting:
     like = Forgetting()
     return replace(
         config,
-        query=named(config.query),
+        query=replace(config.query, data=Dataset(config.query.data.name)),
         calibration=named(config.calibration),
         targets=PUBLISHED,  # without any out of domain, which leaves out its data
         measures=like.measures,

@@ -95,7 +95,7 @@ def shares(config: Forgetting, target: Target, replicate: int) -> Iterator[Share
     """The target's shares of the parts; those of one replicate are nested, those of another drawn anew."""
     for name, part, share in (
         ("calibration", config.calibration, target.calibration),
-        ("query", config.query, target.query),
+        ("query", config.trained_on, target.query),
         ("outside", config.outside, target.outside),
     ):
         if share:
@@ -136,22 +136,26 @@ def checked(config: Forgetting) -> Forgetting:
     trained.
     """
     check_data(config)
-    check_tables(config.given, config.query)
+    check_tables(config.given, config.probes)
     parts = {
         name: part.plainly(load(part.data))
-        for name in ("query", "calibration", "outside")
+        for name in ("calibration", "outside")
         if (part := getattr(config, name)) is not None
     }
-    return replace(config, **parts)
+    control = config.query.control
+    query = config.query.plainly(load(config.query.data), None if control is None else load(control.data))
+    return replace(config, query=query, **parts)
 
 
 def check_data(config: Forgetting) -> None:
     """A DatasetError where the data cannot serve: too few images, other shapes or classes, or images in common.
 
-    No other set may hold an image of the query set, nor one made of it: the first such images are named.
+    No other set may hold an image of the query set or of the control set, nor one made of it: the first such images are
+    named.
     """
     query = load(config.query.data)
-    for part in config.parts:
+    control = config.query.control
+    for part in (*config.parts, *([] if control is None else [control])):
         images = load(part.data)
         part.rows(images)
         if images.shape != query.shape:
@@ -167,21 +171,28 @@ def check_data(config: Forgetting) -> None:
             )
     if config.crop > min(query.shape[:2]):
         raise DatasetError(f"crop is {config.crop}; it must be at most {min(query.shape[:2])}, the side of the images")
-    apart(config.query, config.calibration, "the calibration set")
-    if config.outside is not None:
-        apart(config.query, config.outside, "the set out of domain")
+    config.trained_on.rows(query)
+    others = {"calibration set": config.calibration, "set out of domain": config.outside}
+    for name, other in others.items():
+        if other is not None:
+            apart(config.query.pool, other, f"the {name}")
+    if control is not None:
+        apart(config.query.pool, control, "the control set")
+        for name, other in others.items():
+            if other is not None:
+                apart(control, other, f"the {name}", "the control set")
 
 
-def apart(query: Part, other: Part, named: str) -> None:
-    """DatasetError, naming the other part, where it shares an image with the query set, or one made from it."""
+def apart(query: Part, other: Part, named: str, of: str = "the query set") -> None:
+    """DatasetError, naming both parts, where the other shares an image with the set `of`, or one made from it."""
     common = in_common(query, other)
     if common:
         rows = ", ".join(f"{first} is {second}" for first, second in common[:NAMED])
         more = f", and {len(common) - NAMED:,} more" if len(common) > NAMED else ""
         raise DatasetError(
-            f"the query set {query.data.name} and {named} {other.data.name} have {len(common):,} "
+            f"{of} {query.data.name} and {named} {other.data.name} have {len(common):,} "
             f"image{'s' if len(common) > 1 else ''} in common: training image {rows}{more}; {named} must hold none of "
-            "the query set, nor any made of it: leave these out of it"
+            f"{of}, nor any made of it: leave these out of it"
         )
 
 

@@ -53,18 +53,24 @@ def table(
     values: Array,
     groups: Array | None = None,
     resolution: float = 0.0,
+    control: int = 0,
+    again: Array | None = None,
 ) -> pa.Table:
-    """What one model said, as the audit stores it."""
+    """What one model said, as the audit stores it; the last images are `control` ones. It is right above one half."""
     n = len(values)
     rows = np.arange(n)
     columns = [
         pa.array([model] * n),
         pa.array([target] * n, pa.int32()),
         pa.array([replicate] * n, pa.int32()),
+        pa.array(np.where(rows < n - control, "query", "control")),
         pa.array(rows),
         pa.array(rows if groups is None else groups, pa.int64()),
         pa.array([0] * n, pa.int32()),
         pa.array(values, pa.float64()),
+        pa.array(values > 0.5),
+        pa.array(np.full(n, np.nan) if again is None else again, from_pandas=True),
+        pa.array([resolution] * n),
         pa.array([resolution] * n),
     ]
     return pa.Table.from_arrays(columns, schema=CONFIDENCES)

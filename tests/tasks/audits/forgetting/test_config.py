@@ -77,7 +77,7 @@ def test_given_models_are_audited_in_place_of_targets() -> None:
 
 def test_a_set_out_of_domain_has_to_be_there_only_for_targets_that_train_on_it() -> None:
     assert Part(Dataset("cifar10#28x28#grey")) == TABLE1.outside
-    assert [TABLE1.query, TABLE1.calibration] == list(replace(TABLE1, targets=PUBLISHED).parts)
+    assert [TABLE1.query.pool, TABLE1.calibration] == list(replace(TABLE1, targets=PUBLISHED).parts)
 
 
 @pytest.mark.parametrize("config", [TABLE1, TABLE2, QUICKSTART])

@@ -20,6 +20,7 @@ from tasks.audits.forgetting.measures.fits import Fit, fit
 from tasks.audits.forgetting.measures.power import Power, power
 from tasks.audits.forgetting.measures.query_confidences import Ask, ask
 from tasks.audits.forgetting.measures.ratios import Ratios, ratios
+from tasks.audits.forgetting.probe_set import ProbeSet
 from tasks.audits.forgetting.summary import summary
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import Model
@@ -61,7 +62,7 @@ def of_the_training() -> pa.Table:
 
 
 def of_the_question() -> pa.Table:
-    return ask(Ask(Model("query", None, 0), DIGITS), [trained()])
+    return ask(Ask(Model("query", None, 0), ProbeSet(DIGITS)), [trained()])
 
 
 def of_the_fit() -> pa.Table:
@@ -115,7 +116,7 @@ def test_a_task_computes_what_its_version_says(
     ("function", "version", "computed", "rows", "expected"),
     [
         (train, 2, of_the_training, 5, 48.92723),
-        (ask, 1, of_the_question, 60, 22.6747326),
+        (ask, 2, of_the_question, 60, 22.6747326),
         (fit, 1, of_the_fit, 1, 4.02206),
     ],
 )
