@@ -21,7 +21,7 @@ from tasks.training.recipe import OptimiserName, Recipe
 
 MeasureGroup = Literal["scores", "examples"]
 
-LEAST = {"crop": 0, "replicates": 1, "decimals": 1, "link": 0, "resamples": 1, "seed": 0}
+LEAST = {"crop": 0, "replicates": 1, "decimals": 1, "link": 0, "permutations": 1, "seed": 0}
 DEEP = ("densenet100", "resnet18")
 
 # The columns of the paper's tables: D* is the query set, shares of the calibration set, all of it and of the query set.
@@ -54,8 +54,11 @@ class Forgetting:
     them, which is published. Models that know an image differ in how close to 1 they come, by chance and by how long
     they trained, and a distance that counts .9999 and .99999 as different counts that.
 
-    A target has forgotten where the interval of its rho, from the spread of replicates and `resamples` resamples of
-    the images, lies above 1 - `margin`, and has not where it lies below. `seed` is the only source of chance.
+    Where there is a control set, models are trained on D_C and each share of D_Q in `partial`, too, from which it is
+    learnt what a share looks like; a target of that kind serves as well. A target has not forgotten where it is surer
+    of D_Q than of the control set by more than chance, as `permutations` draws of who is control show; it has where it
+    may hold no more than `negligible` of D_Q. `seed` is the only source of chance, and says which images are held back:
+    an owner who is not to know them must not know it.
     """
 
     query: QuerySet = QuerySet(Dataset("mnist"))
@@ -77,14 +80,16 @@ class Forgetting:
     schedule: tuple[tuple[int, float], ...] = ((16, 0.1),)
     batch: int = 128
     decimals: int = 2
-    margin: float = 0.1
-    resamples: int = 1000
+    partial: tuple[float, ...] = (0.05, 0.1, 0.25)
+    negligible: float = 0.1
+    permutations: int = 9999
     seed: int = 0
 
     def __post_init__(self) -> None:
         at_least(self, LEAST)
         _ = self.recipe  # its ranges are checked on construction
-        share(self, "margin", zero=False, one=False)
+        share(self, "negligible", zero=False, one=False)
+        check_partial(self.partial)
         some_of(self, "measures", MeasureGroup)
         if len(set(self.targets)) < len(self.targets):
             twice = next(target for target in self.targets if self.targets.count(target) > 1)
@@ -105,6 +110,17 @@ class Forgetting:
         return Recipe(self.epochs, self.batch, self.learning_rate, 0, self.schedule, self.optimiser)
 
     @property
+    def trained_partial(self) -> tuple[float, ...]:
+        """The shares of `partial` that no target has beside all of D_C: models are trained for them alone.
+
+        None without a control set, where nothing is judged, so that no share has to be known.
+        """
+        if not self.query.is_controlled:
+            return ()
+        there = {target.query for target in self.targets if target.calibration == 1 and not target.outside}
+        return tuple(share for share in self.partial if share not in there)
+
+    @property
     def parts(self) -> Iterator[Part]:
         """The parts of the data that are there: D_Q's pool, calibration and, where any target has it, outside."""
         yield self.query.pool
@@ -123,6 +139,16 @@ class Forgetting:
         return ProbeSet(self.trained_on, self.query.control, seeds.derive(self.seed, "handed out"))
 
 
+def check_partial(shares: tuple[float, ...]) -> None:
+    """ValueError unless these are different shares above 0 and at most 1."""
+    for of in shares:
+        if not 0 < of <= 1:
+            raise ValueError(f"partial has {of}; each must be above 0 and at most 1")
+    if len(set(shares)) < len(shares):
+        twice = next(of for of in shares if shares.count(of) > 1)
+        raise ValueError(f"partial has {twice} twice; each must be there once")
+
+
 def tiny(config: Forgetting) -> Forgetting:
     """The same audit on embedded data, in seconds; of a slow network as little as is."""
     deep, plain = config.network.name in DEEP, config.network.name == "mlp1"
@@ -137,5 +163,5 @@ def tiny(config: Forgetting) -> Forgetting:
         replicates=min(config.replicates, 2),
         epochs=min(config.epochs, 1 if deep else 2),
         link=1 if config.link else 0,
-        resamples=min(config.resamples, 20),
+        permutations=min(config.permutations, 199),
     )

@@ -60,7 +60,7 @@ PRESETS: Mapping[str, Forgetting | tuple[Forgetting, ...]] = {
         targets=(*NULL, Target(query=1.0, calibration=1.0)),
         replicates=2,
         epochs=10,
-        resamples=200,
+        permutations=999,
     ),
     "table1": TABLE1,
     "table1-without-svhn": WITHOUT_SVHN,

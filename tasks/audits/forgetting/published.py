@@ -74,8 +74,9 @@ def training(config: Forgetting) -> Forgetting:
         replicates=like.replicates,
         link=like.link,
         decimals=like.decimals,
-        margin=like.margin,
-        resamples=like.resamples,
+        partial=(),  # the paper's sets have no control set
+        negligible=like.negligible,
+        permutations=like.permutations,
         seed=like.seed,
     )
 

@@ -21,14 +21,14 @@ from tasks.job import Job
 from tasks.training.chains import chain
 from tasks.training.mixed import Mixture, train
 
-Kind = Literal["query", "calibration", "target"]
+Kind = Literal["query", "calibration", "partial", "target"]
 QUERY, CALIBRATION = Target(query=1.0), Target(calibration=1.0)
 NAMED = 5  # images that overlap, in an error
 
 
 @dataclass(frozen=True)
 class Model:
-    """What a model stands for: `target` is the number of the target that it is a replicate of."""
+    """What a model stands for: `target` is the number of the target, or of the known share, it is a replicate of."""
 
     kind: Kind
     target: int | None
@@ -54,14 +54,17 @@ def trainings(config: Forgetting) -> Trainings:
 
 
 def trained(config: Forgetting) -> Iterator[tuple[Model, Job]]:
-    """The query, calibration and target models, replicate by replicate, with the jobs that train them.
+    """The query, calibration, partial and target models, replicate by replicate, with the jobs that train them.
 
-    Replicates of all three are independent, also where a target is trained on what the query or the calibration models
+    Replicates of all are independent, also where a target is trained on what the query or the calibration models
     are: the target is never one of them.
     """
     for replicate in range(config.replicates):
         yield Model("query", None, replicate), training(config, QUERY, "query", replicate)
         yield Model("calibration", None, replicate), training(config, CALIBRATION, "calibration", replicate)
+        for number, share in enumerate(config.trained_partial):
+            beside = Target(query=share, calibration=1.0)
+            yield Model("partial", number, replicate), training(config, beside, "partial", replicate)
         for number, target in enumerate(config.targets):
             yield Model("target", number, replicate), training(config, target, "target", replicate)
 

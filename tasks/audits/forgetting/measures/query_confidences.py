@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 CONFIDENCES = pa.schema(
     [
-        ("model", pa.string()),  # query, calibration, target
-        ("target", pa.int32()),  # its number; null for the others
+        ("model", pa.string()),  # query, calibration, partial, target
+        ("target", pa.int32()),  # its number, of a partial model that of its share; null for the others
         ("replicate", pa.int32()),
         ("set", pa.string()),  # query: D_Q; control
         ("row", pa.int64()),  # of the training split of the set's data

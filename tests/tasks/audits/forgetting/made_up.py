@@ -83,3 +83,25 @@ def tables(query: Array, calibration: Array, *targets: Array) -> list[pa.Table]:
     for number, target in enumerate(targets):
         found += [table("target", number, r, values) for r, values in enumerate(target)]
     return found
+
+
+def audit(
+    chance: np.random.Generator,
+    shares: tuple[float, ...] = (0.0,),
+    replicates: int = 5,
+    images: int = 400,
+    other: float = 0.0,
+) -> list[Array]:
+    """Models (replicates, 2 x images) of which the first half of the images is D_Q and the rest control.
+
+    The calibration models, then targets that hold these shares of D_Q; all targets are the surer of everything by
+    `other`, as models are that hold other data of the domain. An image that is held has log-odds 4 higher.
+    """
+    difficulty = 3 * chance.normal(size=2 * images)
+
+    def trained(share: float, surer: float) -> Array:
+        held = np.zeros((replicates, 2 * images))
+        held[:, :images] = 4 * (chance.random((replicates, images)) < share)
+        return confidences(0.5 + surer + difficulty + chance.normal(size=held.shape) + held)
+
+    return [trained(0.0, 0.0), *(trained(share, other) for share in shares)]

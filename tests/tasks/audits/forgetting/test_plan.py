@@ -42,17 +42,23 @@ def keys(config: Forgetting) -> set[str]:
 
 
 def test_each_measure_has_its_tables() -> None:
-    assert {"ratios", "distances", "confidences", "fits", "power", "summary"} == set(plan(SMOKE))
+    assert {"decisions", "ratios", "distances", "confidences", "fits", "power", "summary"} == set(plan(SMOKE))
     assert {"examples", "summary"} == set(plan(replace(SMOKE, measures=("examples",))))
     both = plan(replace(SMOKE, measures=("scores", "examples")))
-    assert {"ratios", "distances", "confidences", "fits", "power", "examples", "summary"} == set(both)
+    assert {"decisions", "ratios", "distances", "confidences", "fits", "power", "examples", "summary"} == set(both)
 
 
 def test_the_summary_reads_what_was_made_of_the_confidences_and_neither_these_nor_weights() -> None:
     summary = plan(SMOKE)["summary"]
     assert isinstance(summary, Job)
     read = {marks(job.function).name for job in summary.inputs}
-    assert {"forgetting.ratios", "forgetting.distances", "forgetting.power", "forgetting.fit"} == read
+    assert {
+        "forgetting.decisions",
+        "forgetting.ratios",
+        "forgetting.distances",
+        "forgetting.power",
+        "forgetting.fit",
+    } == read
 
 
 def test_a_training_in_links_has_the_key_of_the_unbroken_one_and_waits_for_those_before() -> None:
@@ -74,13 +80,13 @@ def test_one_part_of_the_data_has_one_key_however_it_is_written() -> None:
     [
         ({"seed": 1}, False, False),
         ({"epochs": 3}, False, False),
-        ({"margin": 0.2}, True, False),
-        ({"resamples": 7}, True, False),
+        ({"negligible": 0.2}, True, False),
+        ({"permutations": 7}, True, False),
     ],
 )
 def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trained: bool, ratios: bool) -> None:
     before, after = Plan.below(plan(SMOKE)), Plan.below(plan(replace(SMOKE, **fields)))
-    for name, same in (("mixed.train", trained), ("forgetting.ratios", ratios)):
+    for name, same in (("mixed.train", trained), ("forgetting.decisions", ratios)):
         found = [
             {key for key, job in each.jobs.items() if marks(job.function).name == name} for each in (before, after)
         ]
@@ -90,7 +96,7 @@ def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trai
 def test_a_given_model_or_table_is_a_target_of_its_own() -> None:
     config = replace(SMOKE, given=THEIRS)
     roots = plan(config)
-    assert {"ratios", "distances", "confidences", "fits", "summary"} == set(roots)
+    assert {"decisions", "ratios", "distances", "confidences", "fits", "power", "summary"} == set(roots)
     expected = [("model.pt", "model"), ("model.pt (2)", "model"), ("said.csv", "outputs")]
     assert expected == [(each.name, each.source) for each in named_targets(config)]
     assert [None] * 3 == [each.remembers for each in named_targets(config)]

@@ -27,7 +27,7 @@ def test_numbers_are_known_by_the_names_of_targets() -> None:
 
 def test_a_run_repeats_the_table_whose_data_and_training_it_has() -> None:
     assert "table 1" == repeats(TABLE1)
-    assert "table 1" == repeats(replace(TABLE1, targets=(CALIBRATION,), replicates=2, seed=3, margin=0.2, link=5))
+    assert "table 1" == repeats(replace(TABLE1, targets=(CALIBRATION,), replicates=2, seed=3, negligible=0.2, link=5))
     assert "table 1" == repeats(replace(TABLE1, query=QuerySet(Dataset("mnist", "0f"), held_back=0.0)))
     assert "table 2" == repeats(TABLE2)
     assert "" == repeats(replace(TABLE1, measures=("examples",)))

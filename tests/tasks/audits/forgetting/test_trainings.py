@@ -48,6 +48,7 @@ def by_name(config: Forgetting) -> dict[tuple[str, str, int], Mixture]:
     return {
         (model.kind, "" if model.target is None else str(config.targets[model.target]), model.replicate): mixture
         for model, mixture in mixtures(config).items()
+        if model.kind != "partial"
     }
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.forgetting.about import About
+from tasks.audits.forgetting.measures.decisions import decisions
 from tasks.audits.forgetting.measures.distances import Distances, distances
 from tasks.audits.forgetting.measures.examples import Examples, examples
 from tasks.audits.forgetting.measures.fits import Fit, fit
@@ -31,6 +32,7 @@ from tasks.job import marks
 from tasks.models.catalog import Network
 from tasks.training.mixed import Mixture, train
 from tests.support.fingerprint import total
+from tests.tasks.audits.forgetting import small_run
 from tests.tasks.audits.forgetting.made_up import models, table, tables
 
 TARGETS = (
@@ -38,7 +40,8 @@ TARGETS = (
     NamedTarget("D_C + 0.5 D_Q", "training", 0.5, 1.0, 0.0),
     NamedTarget("said.csv", "outputs"),
 )
-RATIOS = Ratios(TARGETS, resamples=50, seed=1)
+RATIOS = Ratios(TARGETS)
+DECIDED = small_run.ABOUT
 DIGITS = Part(pin(Dataset("digits")), 0, 60)
 
 
@@ -80,12 +83,17 @@ def of_distances() -> pa.Table:
 
 
 @cache
+def of_decisions() -> pa.Table:
+    return decisions(DECIDED, small_run.CONTROLLED)
+
+
+@cache
 def of_power() -> pa.Table:
-    return power(Power(RATIOS), confidences())
+    return power(Power(DECIDED), small_run.CONTROLLED)
 
 
 def of_all() -> pa.Table:
-    return summary(About(TARGETS, "table 1"), [of_ratios(), of_distances(), of_power()])
+    return summary(About(TARGETS, "table 1"), [of_decisions(), of_ratios(), of_distances(), of_power()])
 
 
 def of_images() -> pa.Table:
@@ -97,10 +105,11 @@ def of_images() -> pa.Table:
 @pytest.mark.parametrize(
     ("function", "version", "computed", "rows", "expected"),
     [
-        (ratios, 2, of_ratios, 6, 351.6886174),
+        (decisions, 1, of_decisions, 3, 382.146280449545),
+        (ratios, 3, of_ratios, 6, 311.52860903644955),
         (distances, 1, of_distances, 36, 51.175),
-        (power, 1, of_power, 4, 76.62203780),
-        (summary, 2, of_all, 35, 141.617297),
+        (power, 2, of_power, 4, 393.6028416360315),
+        (summary, 3, of_all, 40, 250.8502881942344),
         (examples, 1, of_images, 20, 1101.0),
     ],
 )
