@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 
 from tasks.audits.forgetting.exchangeability import above_neighbours, by_unit, effect, log_odds, p_value, ranks, scores
@@ -18,7 +19,7 @@ def chance(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def p_of(target: Array, calibration: Array, is_control: Array = IS_CONTROL, seed: int = 0) -> float:
+def p_of(target: Array, calibration: Array, is_control: NDArray[np.bool_] = IS_CONTROL, seed: int = 0) -> float:
     return p_value(scores(target, calibration), is_control, 199, chance(seed))
 
 
