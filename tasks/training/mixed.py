@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.datasets.mixtures import Rows, Share
+from tasks.datasets.mixtures import Part, Rows, Share
 from tasks.job import Inputs, task
 from tasks.models import catalog
 from tasks.models.catalog import Network
@@ -79,8 +79,8 @@ class Mixture:
 
 def batch_key(config: Mixture) -> Mixture:
     """What trainings must share to be computed together: all but the images, the seed and the learning rate."""
-    anything = Share(dataclasses.replace(config.shares[0].part, data=config.validation, first=0, examples=0))
-    return dataclasses.replace(config, shares=(anything,), seed=0, learning_rate=1.0)
+    anything = (Share(Part(config.validation)),)
+    return dataclasses.replace(config, shares=anything, seed=0, learning_rate=1.0)
 
 
 def train_many(

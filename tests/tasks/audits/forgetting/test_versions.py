@@ -14,12 +14,14 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.forgetting.about import About
+from tasks.audits.forgetting.measures.decisions import decisions
 from tasks.audits.forgetting.measures.distances import Distances, distances
 from tasks.audits.forgetting.measures.examples import Examples, examples
 from tasks.audits.forgetting.measures.fits import Fit, fit
 from tasks.audits.forgetting.measures.power import Power, power
 from tasks.audits.forgetting.measures.query_confidences import Ask, ask
 from tasks.audits.forgetting.measures.ratios import Ratios, ratios
+from tasks.audits.forgetting.probe_set import ProbeSet
 from tasks.audits.forgetting.summary import summary
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import Model
@@ -30,6 +32,7 @@ from tasks.job import marks
 from tasks.models.catalog import Network
 from tasks.training.mixed import Mixture, train
 from tests.support.fingerprint import total
+from tests.tasks.audits.forgetting import small_run
 from tests.tasks.audits.forgetting.made_up import models, table, tables
 
 TARGETS = (
@@ -37,7 +40,8 @@ TARGETS = (
     NamedTarget("D_C + 0.5 D_Q", "training", 0.5, 1.0, 0.0),
     NamedTarget("said.csv", "outputs"),
 )
-RATIOS = Ratios(TARGETS, resamples=50, seed=1)
+RATIOS = Ratios(TARGETS)
+DECIDED = small_run.ABOUT
 DIGITS = Part(pin(Dataset("digits")), 0, 60)
 
 
@@ -61,7 +65,7 @@ def of_the_training() -> pa.Table:
 
 
 def of_the_question() -> pa.Table:
-    return ask(Ask(Model("query", None, 0), DIGITS), [trained()])
+    return ask(Ask(Model("query", None, 0), ProbeSet(DIGITS)), [trained()])
 
 
 def of_the_fit() -> pa.Table:
@@ -79,12 +83,17 @@ def of_distances() -> pa.Table:
 
 
 @cache
+def of_decisions() -> pa.Table:
+    return decisions(DECIDED, small_run.CONTROLLED)
+
+
+@cache
 def of_power() -> pa.Table:
-    return power(Power(RATIOS), confidences())
+    return power(Power(DECIDED), small_run.CONTROLLED)
 
 
 def of_all() -> pa.Table:
-    return summary(About(TARGETS, "table 1"), [of_ratios(), of_distances(), of_power()])
+    return summary(About(TARGETS, "table 1"), [of_decisions(), of_ratios(), of_distances(), of_power()])
 
 
 def of_images() -> pa.Table:
@@ -96,10 +105,11 @@ def of_images() -> pa.Table:
 @pytest.mark.parametrize(
     ("function", "version", "computed", "rows", "expected"),
     [
-        (ratios, 2, of_ratios, 6, 351.6886174),
+        (decisions, 1, of_decisions, 3, 382.146280449545),
+        (ratios, 3, of_ratios, 6, 311.52860903644955),
         (distances, 1, of_distances, 36, 51.175),
-        (power, 1, of_power, 4, 76.62203780),
-        (summary, 2, of_all, 35, 141.617297),
+        (power, 2, of_power, 4, 393.6028416360315),
+        (summary, 3, of_all, 40, 250.8502881942344),
         (examples, 1, of_images, 20, 1101.0),
     ],
 )
@@ -115,7 +125,7 @@ def test_a_task_computes_what_its_version_says(
     ("function", "version", "computed", "rows", "expected"),
     [
         (train, 2, of_the_training, 5, 48.92723),
-        (ask, 1, of_the_question, 60, 22.6747326),
+        (ask, 2, of_the_question, 60, 22.6747326),
         (fit, 1, of_the_fit, 1, 4.02206),
     ],
 )
