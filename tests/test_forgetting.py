@@ -41,7 +41,7 @@ from tests.tasks.datasets import scans
 
 RUN = ("run", "forgetting", "--preset", "smoke", "scale=tiny", "--address", "none")
 TABLES: Mapping[str, set[str]] = {
-    "scores": {"decisions", "ratios", "distances", "confidences", "fits"},
+    "scores": {"decisions", "ratios", "distances", "baselines", "confidences", "fits"},
     "examples": {"examples"},
 }
 OWN = (
@@ -187,7 +187,7 @@ def test_a_model_its_probabilities_and_its_confidences_alone_are_judged_alike(he
     assert "finished" == ended["state"]
     asked = read(here.folder, ended["run"], "confidences")
     for target in range(3):
-        said = [row["confidence"] for row in asked if row["target"] == target]
+        said = [row["confidence"] for row in asked if (row["model"], row["target"]) == ("target", target)]
         assert owner.confidences == pytest.approx(said, abs=1e-6)
     rows = [row for row in read(here.folder, ended["run"], "ratios") if row["score"] == "published"]
     assert list(owner.files) == [row["name"] for row in rows]
@@ -240,7 +240,11 @@ def test_a_table_that_says_something_else_is_refused_before_anything_is_trained(
         (("targets=2D_Q",), 2, "targets[0] is '2D_Q': query is 2.0; it must be a share from 0 to 1"),
         (("targets=D_C,D_C",), 2, "targets has D_C twice; each must be there once"),
         (("targets=D_C+D_X",), 2, "'D_X' is no share of a set; write D_Q, D_C or outside, or 0.1D_Q for a tenth"),
-        (("targets=[{qery: 1.0}]",), 2, "unknown field targets[0].qery: it has query, calibration, outside; did you"),
+        (
+            ("targets=[{qery: 1.0}]",),
+            2,
+            "unknown field targets[0].qery: it has query, calibration, outside, unlearning; did",
+        ),
         (("targets=[{query: 0}]",), 2, "a target is trained on nothing; one of query, calibration and outside must be"),
         (("targets=outside",), 2, "outside is none; it must be a data set for targets that are trained on it"),
         (("negligible=2",), 2, "negligible is 2.0; it must be between 0 and 1"),
@@ -275,7 +279,11 @@ def test_a_table_that_says_something_else_is_refused_before_anything_is_trained(
             2,
             "unknown field 'given.output': ExternalTargets has models, outputs, interface, columns; did",
         ),
-        (("--preset", "table3"), 2, "unknown preset 'table3' of forgetting; it has quickstart, null, smoke, table1"),
+        (
+            ("--preset", "table3"),
+            2,
+            "unknown preset 'table3' of forgetting; it has quickstart, null, unlearning, smoke",
+        ),
     ],
 )
 def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, says: str, tmp_path: Path) -> None:

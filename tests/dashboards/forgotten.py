@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.forgetting.config import PUBLISHED, Forgetting, tiny
 from tasks.audits.forgetting.kolmogorov_smirnov import SCORES
+from tasks.audits.forgetting.measures.baselines import BASELINES
 from tasks.audits.forgetting.measures.decisions import DECISIONS
 from tasks.audits.forgetting.measures.distances import DISTANCES
 from tasks.audits.forgetting.measures.fits import FITS
@@ -178,6 +179,20 @@ def fits(targets: int = 8, replicates: int = 3) -> pa.Table:
     return pa.Table.from_pylist(rows, FITS)
 
 
+def baselines(targets: int = 8, replicates: int = 3, images: int = 500) -> pa.Table:
+    """Of the targets of table 1, over again where there are more: the more of D_Q they know, the worse."""
+    rows = []
+    for at in range(targets):
+        target, ks = list(TABLE.items())[at % len(TABLE)]
+        knows = 1 - min(ks / DISTANCE, 1.0)
+        row: Row = {"target": at, "name": str(target), "models": replicates, "retrained": replicates}
+        row |= {"images": images, "control": images, "quality_null": 0.35, "quality_p": 0.1, "missing": None}
+        for name, value in (("u_lira", 0.5 + knows / 2), ("quality", 0.35 - knows / 3), ("privleak", -knows)):
+            row |= {name: value, f"{name}_low": value - 0.1, f"{name}_high": value + 0.1}
+        rows.append(row | {"u_lira_pairs": replicates, "quality_pairs": replicates})
+    return pa.Table.from_pylist(rows, BASELINES)
+
+
 def tables(targets: int = 8, replicates: int = 3, images: int = 500) -> dict[str, list[pa.Table]]:
     """All tables of a run that has these."""
     return {
@@ -187,5 +202,6 @@ def tables(targets: int = 8, replicates: int = 3, images: int = 500) -> dict[str
         "confidences": confidences(targets, replicates, images),
         "distances": [distances(targets, replicates, images)],
         "power": [power()],
+        "baselines": [baselines(targets, replicates, images)],
         "fits": [fits(targets, replicates)],
     }

@@ -25,7 +25,7 @@ from tasks.schemas import SUMMARY
 from tests.dashboards import forgotten, made
 from tests.dashboards.test_figures import named
 
-OWN = ["decisions", "ratios", "confidences", "distances", "power", "fits"]
+OWN = ["decisions", "ratios", "confidences", "distances", "power", "baselines", "fits"]
 
 
 def run(store: Store, name: str = "forgetting-1", **tables: Any) -> Run:
@@ -88,6 +88,19 @@ def test_each_ratio_is_said_with_its_interval_and_what_was_published(store: Stor
     assert "It decides nothing" in found.caption
     assert "n: 3 query models, 3 calibration models, 3 of each target, 500 images." in found.caption
     assert {"one-sided rho", "two-sided rho, same run", "rho printed in the paper"} <= set(words(found))
+
+
+def test_baselines_are_said_with_their_intervals_and_null_values_as_none(store: Store) -> None:
+    without = {0: dict.fromkeys(("quality", "quality_low", "quality_high", "quality_null"))}
+    found = drawn(store, baselines=forgotten.changed(forgotten.baselines(2), without))["baselines"]
+    assert "D_Q: U-LiRA accuracy 0.959 [0.859, 1.06], forgetting quality none, PrivLeak -0.918" in found.alt
+    assert {"U-LiRA", "quality", "PrivLeak", "after retraining", "0.5 D_C"} <= set(words(found))
+    assert "n: 3 of each target." in found.caption
+
+
+def test_baselines_of_nobody_are_not_drawn(store: Store) -> None:
+    nothing = dict.fromkeys(("u_lira", "quality", "privleak"))
+    assert [] == figures(run(store, baselines=forgotten.changed(forgotten.baselines(1), {0: nothing})))
 
 
 def test_an_undefined_ratio_and_given_models_keep_their_rows(store: Store) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dashboards.audits.forgetting.baselines import baselines
 from dashboards.audits.forgetting.decisions import decisions
 from dashboards.audits.forgetting.distances import distances
 from dashboards.audits.forgetting.examples import pictures
@@ -19,7 +20,7 @@ from dashboards.run import Run
 
 
 def figures(run: Run) -> Iterator[Figure]:
-    """The decisions first, then what they rest on: confidences, distances, power and training accuracy."""
+    """The decisions first, then what they rest on: confidences, distances, power, baselines and training accuracy."""
     of_targets = run.table("ratios")
     names = targets(of_targets)
     drawn = (
@@ -28,6 +29,7 @@ def figures(run: Run) -> Iterator[Figure]:
         confidences(run.table("confidences"), names),
         distances(run.table("distances"), names),
         power(run.table("power"), run.table("decisions")),
+        baselines(run.table("baselines")),
         fits(run.table("fits"), names),
     )
     yield from (figure for figure in drawn if figure is not None)

@@ -18,6 +18,7 @@ from tasks.models.catalog import Network
 from tasks.models.regularisers import Regularisers
 from tasks.ranges import at_least, share, some_of
 from tasks.training.recipe import OptimiserName, Recipe
+from tasks.training.unlearning_config import UnlearningSettings
 
 MeasureGroup = Literal["scores", "examples"]
 
@@ -39,8 +40,9 @@ class Forgetting:
 
     The defaults are the published benchmark with a control set: `query` says what is to be forgotten (D_Q) and which
     images of the same source nobody trains on, `calibration` (D_C) comes from the same domain and shares no image with
-    either, `outside` from another one. `targets` are trained here on shares of these. With `given` models of somebody
-    else are audited, and no targets are trained.
+    either, `outside` from another one. `targets` are trained here on shares of these, and may then be made to forget
+    D_Q (`unlearning` has the settings of the methods). With `given` models of somebody else are audited, and no targets
+    are trained.
 
     Query, calibration and target models have one design: `network` (`tasks.models.catalog`; one's own is
     package.module:factory) with its regularisers, trained for `epochs` with `batch` images a step by `optimiser` at
@@ -65,6 +67,7 @@ class Forgetting:
     calibration: Part = Part(Dataset("svhn-full#28x28#grey"))
     outside: Part | None = Part(Dataset("cifar10#28x28#grey"))
     targets: tuple[Target, ...] = (*PUBLISHED, Target(outside=1.0))
+    unlearning: UnlearningSettings = UnlearningSettings()
     given: ExternalTargets = ExternalTargets()
     measures: tuple[MeasureGroup, ...] = ("scores",)
     network: Network = Network("cnn1")
@@ -117,7 +120,11 @@ class Forgetting:
         """
         if not self.query.is_controlled:
             return ()
-        there = {target.query for target in self.targets if target.calibration == 1 and not target.outside}
+        there = {
+            target.query
+            for target in self.targets
+            if target.calibration == 1 and not target.outside and target.unlearning is None
+        }
         return tuple(share for share in self.partial if share not in there)
 
     @property

@@ -11,6 +11,7 @@ from tasks.audits.forgetting.target import Target
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
 from tasks.models.catalog import Network
+from tasks.training.unlearning_config import UNLEARNING
 
 # The published tables have no control set: they repeat the paper, and judge nobody.
 MNIST = QuerySet(Dataset("mnist"), held_back=0.0)
@@ -50,9 +51,14 @@ QUICKSTART = Forgetting(
     schedule=((48, 0.1),),
 )
 
+# The model that holds all of D_Q, and what each method of unlearning makes of it.
+HELD = Target(query=1.0, calibration=1.0)
+UNLEARNT = (HELD, *(replace(HELD, unlearning=method) for method in UNLEARNING))
+
 PRESETS: Mapping[str, Forgetting | tuple[Forgetting, ...]] = {
     "quickstart": QUICKSTART,
     "null": replace(QUICKSTART, targets=NULL),
+    "unlearning": replace(QUICKSTART, targets=UNLEARNT),
     "smoke": replace(
         QUICKSTART,
         query=QuerySet(Dataset("digits"), 0, 200),

@@ -20,6 +20,7 @@ from tasks.datasets.overlap import overlap
 from tasks.job import Job
 from tasks.training.chains import chain
 from tasks.training.mixed import Mixture, train
+from tasks.training.unlearning import Unlearning, unlearn
 
 Kind = Literal["query", "calibration", "partial", "target"]
 QUERY, CALIBRATION = Target(query=1.0), Target(calibration=1.0)
@@ -70,11 +71,16 @@ def trained(config: Forgetting) -> Iterator[tuple[Model, Job]]:
 
 
 def training(config: Forgetting, target: Target, kind: Kind, replicate: int) -> Job:
-    """The last link of one training on the target's shares.
+    """The last link of one training on the target's shares, or its unlearning after it.
 
     Its seed depends on these, not on which targets there are beside it.
     """
     named = [repr(float(share)) for share in (target.query, target.calibration, target.outside)]
+    if target.unlearning == "retraining":
+        target = replace(target, query=0.0, unlearning=None)
+        named.append("retraining")
+    elif target.unlearning is not None:
+        return unlearning(config, target, kind, replicate)
     mixture = Mixture(
         shares=tuple(shares(config, target, replicate)),
         validation=config.query.data,
@@ -92,6 +98,29 @@ def training(config: Forgetting, target: Target, kind: Kind, replicate: int) -> 
         batch=config.batch,
     )
     return chain(train, mixture, config.link)[-1]
+
+
+def unlearning(config: Forgetting, target: Target, kind: Kind, replicate: int) -> Job:
+    """The unlearning of the query set by the target's method, by the model that trained on all its shares.
+
+    That model is the one of the target without unlearning.
+    """
+    assert target.unlearning is not None
+    before = training(config, replace(target, unlearning=None), kind, replicate)
+    trained: Mixture = before.config
+    how = Unlearning(
+        kept=tuple(shares(config, replace(target, query=0.0, unlearning=None), replicate)),
+        forgotten=tuple(shares(config, Target(query=target.query), replicate)),
+        method=config.unlearning.of(target.unlearning),
+        validation=trained.validation,
+        classes=trained.classes,
+        augmentation=trained.augmentation,
+        crop=trained.crop,
+        seed=seeds.derive(trained.seed, target.unlearning),
+        optimiser=trained.optimiser,
+        batch=trained.batch,
+    )
+    return Job(unlearn, how, (before,))
 
 
 def shares(config: Forgetting, target: Target, replicate: int) -> Iterator[Share]:
@@ -118,7 +147,7 @@ def named_targets(config: Forgetting) -> tuple[NamedTarget, ...]:
     """
     targets = (
         *(
-            NamedTarget(str(target), "training", target.query, target.calibration, target.outside)
+            NamedTarget(str(target), "training", target.query, target.calibration, target.outside, target.unlearning)
             for target in config.targets
         ),
         *(NamedTarget(PurePath(file.path).name, "model") for file in config.given.models),

@@ -266,9 +266,7 @@ def of_target(found: Compared, number: int, models: Sequence[Model], p: tuple[fl
         "disagreeing": disagree,
         "decision": decision.answer,
         "reason": decision.reason,
-        "right": right(
-            decision.answer, target.query if target.remembers is not None else None, found.config.negligible
-        ),
+        "right": right(decision.answer, target.held, found.config.negligible),
         "images": matrix.images,
         "controls": int(matrix.is_control.sum()),
         "units": len(np.unique(matrix.groups)),

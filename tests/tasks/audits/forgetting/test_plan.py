@@ -42,10 +42,22 @@ def keys(config: Forgetting) -> set[str]:
 
 
 def test_each_measure_has_its_tables() -> None:
-    assert {"decisions", "ratios", "distances", "confidences", "fits", "power", "summary"} == set(plan(SMOKE))
+    assert {"decisions", "ratios", "distances", "confidences", "fits", "power", "baselines", "summary"} == set(
+        plan(SMOKE)
+    )
     assert {"examples", "summary"} == set(plan(replace(SMOKE, measures=("examples",))))
     both = plan(replace(SMOKE, measures=("scores", "examples")))
-    assert {"decisions", "ratios", "distances", "confidences", "fits", "power", "examples", "summary"} == set(both)
+    assert {
+        "decisions",
+        "ratios",
+        "distances",
+        "confidences",
+        "fits",
+        "power",
+        "baselines",
+        "examples",
+        "summary",
+    } == set(both)
 
 
 def test_the_summary_reads_what_was_made_of_the_confidences_and_neither_these_nor_weights() -> None:
@@ -57,6 +69,7 @@ def test_the_summary_reads_what_was_made_of_the_confidences_and_neither_these_no
         "forgetting.ratios",
         "forgetting.distances",
         "forgetting.power",
+        "forgetting.baselines",
         "forgetting.fit",
     } == read
 
@@ -96,7 +109,7 @@ def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trai
 def test_a_given_model_or_table_is_a_target_of_its_own() -> None:
     config = replace(SMOKE, given=THEIRS)
     roots = plan(config)
-    assert {"decisions", "ratios", "distances", "confidences", "fits", "power", "summary"} == set(roots)
+    assert {"decisions", "ratios", "distances", "confidences", "fits", "power", "baselines", "summary"} == set(roots)
     expected = [("model.pt", "model"), ("model.pt (2)", "model"), ("said.csv", "outputs")]
     assert expected == [(each.name, each.source) for each in named_targets(config)]
     assert [None] * 3 == [each.remembers for each in named_targets(config)]

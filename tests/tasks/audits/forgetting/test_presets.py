@@ -54,6 +54,13 @@ def test_every_model_is_trained_as_often_as_there_are_replicates(
     assert 1 == found["forgetting.ratios"] == found["forgetting.distances"] == found["forgetting.summary"]
 
 
+def test_unlearning_starts_from_models_that_are_audited_beside_it(planned: dict[str, list[Roots]]) -> None:
+    found = calls(planned["unlearning"])
+    # Query, calibration and retrained models, three known shares, and those that hold D_Q: four methods make others.
+    assert (7 * 5, 4 * 5) == (found["mixed.train"], found["unlearning.unlearn"])
+    assert 11 * 5 == found["forgetting.ask"] == found["forgetting.fit"]
+
+
 def test_the_figure_trains_nothing(planned: dict[str, list[Roots]]) -> None:
     assert {"forgetting.examples": 1, "forgetting.summary": 1} == calls(planned["figure2"])
 
@@ -81,7 +88,7 @@ def test_power_is_told_where_there_is_a_control_set(
     planned: dict[str, list[Roots]],
 ) -> None:
     told = {name for name, roots in planned.items() if any("power" in each for each in roots)}
-    assert {"quickstart", "smoke", "null", "table1-without-svhn"} == told
+    assert {"quickstart", "unlearning", "smoke", "null", "table1-without-svhn"} == told
 
 
 def test_the_papers_numbers_stand_beside_its_tables_alone(planned: dict[str, list[Roots]]) -> None:

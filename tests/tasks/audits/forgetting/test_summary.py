@@ -9,6 +9,7 @@ import pytest
 
 from tasks.audits.forgetting.about import About
 from tasks.audits.forgetting.measures import MEASURES
+from tasks.audits.forgetting.measures.baselines import Baselines, baselines
 from tasks.audits.forgetting.measures.decisions import decisions
 from tasks.audits.forgetting.measures.distances import Distances, distances
 from tasks.audits.forgetting.measures.examples import Examples, examples
@@ -36,6 +37,7 @@ def tables() -> dict[str, pa.Table]:
         "ratios": ratios(CONFIG, INPUTS),
         "distances": distances(Distances(), INPUTS),
         "power": power(Power(DECIDED), CONTROLLED),
+        "baselines": baselines(Baselines(TARGETS), INPUTS),
         "fits": pa.Table.from_pylist([fitted], FITS),
         "examples": examples(Examples(digits, digits), []),
     }

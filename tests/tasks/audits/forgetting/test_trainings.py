@@ -18,6 +18,7 @@ from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import Part, Remainder
 from tasks.training.mixed import Mixture
+from tasks.training.unlearning_config import UNLEARNING
 from tests.tasks.audits.forgetting import published_data
 
 DIGITS, ON_PHOTOS, PHOTOS = (pin(Dataset(name)) for name in ("digits", "digits-on-photos", "photos"))
@@ -107,6 +108,26 @@ def test_shares_are_nested_within_a_replicate_and_drawn_anew_for_the_next(
     assert small[0] < large[0]
     assert small[1] < large[1]
     assert small[0] != small[1]
+
+
+def test_unlearning_starts_from_the_target_that_trained_on_all_of_its_shares() -> None:
+    held = Target(query=0.5, calibration=1.0)
+    config = replace(CONFIG, targets=(held, *(replace(held, unlearning=name) for name in UNLEARNING)))
+    found = trainings(config).jobs
+    for number, name in enumerate(UNLEARNING, start=1):
+        for replicate in (0, 1):
+            before, after = (found[Model("target", place, replicate)] for place in (0, number))
+            if name == "retraining":
+                whole = found[Model("calibration", None, replicate)].config
+                assert after.config == replace(whole, seed=after.config.seed)
+                assert len({after.config.seed, whole.seed, before.config.seed}) == 3
+                continue
+            (start,) = after.inputs
+            assert start.config == before.config
+            assert (*after.config.kept, *after.config.forgotten) == before.config.shares
+            assert [0.5] == [share.share for share in after.config.forgotten]
+            assert config.unlearning.of(name) == after.config.method
+            assert after.config.seed != before.config.seed
 
 
 def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

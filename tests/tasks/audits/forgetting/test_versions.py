@@ -31,6 +31,8 @@ from tasks.datasets.mixtures import Part, Share
 from tasks.job import marks
 from tasks.models.catalog import Network
 from tasks.training.mixed import Mixture, train
+from tasks.training.unlearning import Unlearning, unlearn
+from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels
 from tests.support.fingerprint import total
 from tests.tasks.audits.forgetting import small_run
 from tests.tasks.audits.forgetting.made_up import models, table, tables
@@ -59,8 +61,19 @@ def trained() -> pa.Table:
     return train(Mixture(shares, DIGITS.data, 10, network=Network("mlp1"), epochs=5, seed=1), [])
 
 
+def unlearnt(method: Method) -> pa.Table:
+    """The epochs of unlearning by a method."""
+    kept, forgotten = Share(Part(pin(Dataset("digits-on-photos")), 60, 60)), Share(DIGITS, 0.5, 3)
+    config = Unlearning((kept,), (forgotten,), method, DIGITS.data, 10, seed=2, batch=16)
+    return epochs(unlearn(config, [trained()]))
+
+
 def of_the_training() -> pa.Table:
-    (found,) = trained().to_pylist()
+    return epochs(trained())
+
+
+def epochs(table: pa.Table) -> pa.Table:
+    (found,) = table.to_pylist()
     return pa.Table.from_pylist([epoch | {"train_accuracy": found["train_accuracy"]} for epoch in found["history"]])
 
 
@@ -135,3 +148,18 @@ def test_a_task_that_trains_computes_what_its_version_says(
     table = computed()
     assert (version, rows) == (marks(function).version, table.num_rows)
     assert expected == pytest.approx(total(table), rel=5e-3)  # processors differ in the last digits of a step
+
+
+@pytest.mark.parametrize(
+    ("method", "rows", "expected"),
+    [
+        (FineTuning(2), 2, 19.95555),
+        (GradientAscent(3, 1e-3), 3, 47.96487),
+        (RandomLabels(2), 2, 19.85704),
+        (Distillation(3, 2), 3, 29.33261),
+    ],
+)
+def test_unlearning_computes_what_its_version_says(method: Method, rows: int, expected: float) -> None:
+    table = unlearnt(method)
+    assert (1, rows) == (marks(unlearn).version, table.num_rows)
+    assert expected == pytest.approx(total(table), rel=5e-3)
