@@ -187,7 +187,7 @@ def test_a_model_its_probabilities_and_its_confidences_alone_are_judged_alike(he
     assert "finished" == ended["state"]
     asked = read(here.folder, ended["run"], "confidences")
     for target in range(3):
-        said = [row["confidence"] for row in asked if row["target"] == target]
+        said = [row["confidence"] for row in asked if (row["model"], row["target"]) == ("target", target)]
         assert owner.confidences == pytest.approx(said, abs=1e-6)
     rows = [row for row in read(here.folder, ended["run"], "ratios") if row["score"] == "published"]
     assert list(owner.files) == [row["name"] for row in rows]
