@@ -3,29 +3,30 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := uv==0.13.8
 
-.PHONY: quickstart test test-all test-orchestration test-whole test-audits test-computation lint types chaos bench wheel lock clean
+.PHONY: quickstart test test-all test-orchestration test-whole test-audits test-training test-computation lint types chaos bench wheel lock clean
 
 quickstart: .venv/ready
 	$(BIN)/engram run unique_feature --preset quickstart
 
-# In four parts side by side, lint and types beside them: much of the first two is waiting for clusters, servers and disks.
+# In five parts side by side, lint and types beside them: much of the first two is waiting for clusters, servers and disks.
 ORCHESTRATION := tests/orchestrator
 AUDITS := $(wildcard tests/test_density*.py) tests/test_forgetting.py tests/test_hospital.py tests/test_provider.py tests/dashboards
 WHOLE := $(filter-out $(AUDITS),$(wildcard tests/test_*.py))
-PARTS := lint types test-orchestration test-whole test-audits test-computation
+TRAINING := $(addprefix tests/tasks/,diffusion language_models models self_supervised training)
+PARTS := lint types test-orchestration test-whole test-audits test-training test-computation
 BESIDE := $(MAKE) --no-print-directory --jobs $(words $(PARTS)) --keep-going --output-sync=line $(PARTS)
 PYTEST := $(BIN)/python -m pytest
 ALONE = $(PYTEST)
 
 test: .venv/ready
-	@echo "lint, types, and in four parts all tests that are not slow: each says at its end what it found (6 minutes on 2 cores)"
+	@echo "lint, types, and in five parts all tests that are not slow: each says at its end what it found (6 minutes on 2 cores)"
 	@$(BESIDE) PYTEST='$(PYTEST) -m "not slow"'
 
 # The slow ones too, and which lines and branches of the code were never run by the parts that run it in their process.
 test-all: .venv/ready
-	@echo "lint, types, and in four parts all tests: each says at its end what it found (14 minutes on 2 quiet cores)"
+	@echo "lint, types, and in five parts all tests: each says at its end what it found (14 minutes on 2 quiet cores)"
 	@rm -f .coverage .coverage.*
-	@$(BESIDE) PYTEST='$(BIN)/coverage run -m pytest' ALONE='$(PYTEST)'
+	@$(BESIDE) PYTEST='$(BIN)/coverage run -m pytest --durations=15' ALONE='$(PYTEST) --durations=15'
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
@@ -39,8 +40,11 @@ test-whole: .venv/ready
 test-audits: .venv/ready
 	nice -n 5 $(PYTEST) $(AUDITS)
 
+test-training: .venv/ready
+	$(PYTEST) $(TRAINING)
+
 test-computation: .venv/ready
-	$(PYTEST) $(addprefix --ignore=,$(ORCHESTRATION) $(WHOLE) $(AUDITS))
+	$(PYTEST) $(addprefix --ignore=,$(ORCHESTRATION) $(WHOLE) $(AUDITS) $(TRAINING))
 
 lint: .venv/ready
 	$(BIN)/ruff check .

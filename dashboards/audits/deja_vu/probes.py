@@ -6,13 +6,15 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dashboards.audits.deja_vu.courses import Course
-from dashboards.columns import integers, texts
+from dashboards.columns import integers
 from tasks.audits.deja_vu.few_pictures import Weighted, limits
+from tasks.audits.deja_vu.measures.probe import counted
 from tasks.statistics import Estimate
 
-TRAIN = "train"  # the split that both the model and its probe were trained on
+SPLITS = ("train", "validation")  # the first is what both the model and its probe were trained on
 NEEDED = {"epoch", "layer", "split", "correct", "n"}
 Gaps = Mapping[tuple[int, int], Estimate]  # by epoch and layer
 
@@ -21,20 +23,16 @@ def gaps(table: pa.Table) -> Gaps:
     """Accuracy on trained pictures less that on others, of all models together, by epoch and layer."""
     if not set(table.column_names) >= NEEDED:
         return {}
-    counts: dict[tuple[int, int], dict[bool, tuple[int, int]]] = {}
-    columns = [integers(table, name).tolist() for name in ("epoch", "layer", "correct", "n")]
-    for split, epoch, layer, correct, n in zip(texts(table, "split").tolist(), *columns, strict=True):
-        of_cell = counts.setdefault((epoch, layer), {})
-        right, asked = of_cell.get(split == TRAIN, (0, 0))
-        of_cell[split == TRAIN] = (right + correct, asked + n)
-    return {
-        cell: gap(of_cell[True], of_cell[False])
-        for cell, of_cell in sorted(counts.items())
-        if all(of_cell.get(trained, (0, 0))[1] for trained in (True, False))
-    }
+    found = {}
+    for epoch, layer in sorted(set(zip(*(integers(table, name).tolist() for name in ("epoch", "layer")), strict=True))):
+        of_cell = table.filter((pc.field("epoch") == epoch) & (pc.field("layer") == layer))
+        splits = [of_cell.filter(pc.field("split") == split) for split in SPLITS]
+        if all(split.num_rows for split in splits):
+            found[epoch, layer] = gap(*map(counted, splits))
+    return found
 
 
-def gap(trained: tuple[int, int], others: tuple[int, int]) -> Estimate:
+def gap(trained: tuple[float, int], others: tuple[float, int]) -> Estimate:
     """The difference of two shares, each (right, asked), of different pictures, with its 95 % interval.
 
     Newcombe 1998, "Interval estimation for the difference between independent proportions", method 10.

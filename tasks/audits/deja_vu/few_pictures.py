@@ -37,7 +37,7 @@ def wilson(shares: Floats, counts: NDArray[np.integer]) -> tuple[Floats, Floats]
     shrunk = 1 + Z**2 / counts
     centre = (shares + Z**2 / (2 * counts)) / shrunk
     half = Z / shrunk * np.sqrt(shares * (1 - shares) / counts + Z**2 / (4 * counts**2))
-    return centre - half, centre + half
+    return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)  # beyond these by rounding alone
 
 
 def limits(parts: Sequence[Weighted]) -> tuple[Floats, Floats]:

@@ -96,12 +96,20 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
 
 
 def accuracy(of_split: pa.Table) -> Estimate:
-    """The accuracy of both models, with Wilson's interval. They have training pictures of their own, and the same ones
-    for validation, each of which counts once."""
-    correct, n = (pc.sum(of_split[name]).as_py() for name in ("correct", "n"))
+    """The accuracy of both models, with Wilson's interval."""
+    correct, n = counted(of_split)
+    interval = proportion(round(correct), n)
+    return Estimate(correct / n, interval.low, interval.high, n)
+
+
+def counted(of_split: pa.Table) -> tuple[float, int]:
+    """How many pictures of one split are named rightly, of how many, over all models.
+
+    Models have training pictures of their own, and the same ones for validation, each of which counts once: of these
+    it is the mean over models.
+    """
     models = of_split.num_rows if of_split["split"][0].as_py() == "validation" else 1
-    interval = proportion(round(correct / models), n // models)
-    return Estimate(correct / n, interval.low, interval.high, n // models)
+    return pc.sum(of_split["correct"]).as_py() / models, pc.sum(of_split["n"]).as_py() // models
 
 
 def paper(setting: dict[str, Any], about: About) -> float | None:
