@@ -9,7 +9,8 @@ from dashboards import drawing, legend
 from dashboards.audits.unique_feature.pairs import Array, mark
 from dashboards.columns import integers, numbers
 from dashboards.figure import Figure
-from tasks.audits.unique_feature.verdict import FDR, LEVEL
+from tasks.audits.unique_feature.ranks import LEVEL
+from tasks.audits.unique_feature.verdict import FDR
 
 NEEDED = {"canary", "shift", "rank", "members", "p_value", "adjusted_p", "called"}
 FLAGGED = 12  # called canaries whose rows of the training images are named

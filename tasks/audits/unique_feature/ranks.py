@@ -15,7 +15,7 @@ from tasks.statistics import Estimate
 
 Array = NDArray[np.float64]
 
-LEVEL = 0.05
+LEVEL = 0.05  # at which a rank is called, here and in every measure of the audit
 
 
 def rank_p_value(scores: Array) -> float:

@@ -32,14 +32,13 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.feature_family import FAMILY, by_model
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, scores_of
 from tasks.audits.unique_feature.measures.family import families
-from tasks.audits.unique_feature.ranks import Array
+from tasks.audits.unique_feature.ranks import LEVEL, Array
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.statistics import Estimate, mcnemar_greater, mean, proportion
 from tasks.summaries import Row, alone, row
 
-LEVEL = 0.05
 LEAST = 20  # canaries, below which no threshold of other twins has a false positive rate of 5 %
 
 DETECTION = pa.schema(

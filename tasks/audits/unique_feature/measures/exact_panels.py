@@ -18,6 +18,7 @@ from tasks import seeds
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.exact_ranks import ranks_of
 from tasks.audits.unique_feature.pixel_slopes import Array
+from tasks.audits.unique_feature.ranks import LEVEL
 from tasks.audits.unique_feature.slope_ranks import Cells
 from tasks.audits.unique_feature.subset_ranks import Subsets, subset_count
 from tasks.audits.unique_feature.trainings import Trainings
@@ -28,7 +29,6 @@ from tasks.summaries import Row, row
 
 SIZES = (1, 2, 3, 5)
 LEAST = 3  # panels, below which a rate says nothing
-LEVEL = 0.05
 
 EXACT_PANELS = pa.schema(
     [

@@ -17,9 +17,8 @@ from tasks import seeds
 from tasks.audits.unique_feature import ranks
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.feature_family import by_model
-from tasks.audits.unique_feature.measures.detection import LEVEL
 from tasks.audits.unique_feature.measures.family import families
-from tasks.audits.unique_feature.ranks import Array
+from tasks.audits.unique_feature.ranks import LEVEL, Array
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
