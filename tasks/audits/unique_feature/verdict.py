@@ -48,11 +48,15 @@ BEYOND = "share of canaries found beyond chance"
 SHARED = "shared seeds"  # of the settings of both: canaries share training seeds
 PUSH = "push towards a label"
 FOUND = "share of pushes that would be found"
-ENOUGH = 0.8  # of pushes of SMALLEST, without which a panel's silence means nothing
+SAME = "largest share of the family of which a model says the same"
+ENOUGH = 0.8  # of the smallest pushes, without which a panel's silence means nothing
+HARDLY = 0.5  # of the family that say the same, from which on its spread is none
+SEPARATION = 0.02  # of the distance between labels: what the smallest push may be where logits are small
 PANEL_LIMITS = (
     "The rank is exact where the feature was drawn at random from its family; one that somebody chose may differ from "
-    "it in more than having been trained on, so its p-value is as good as that likeness. Not seen is not safe: one "
-    "model shows a memory less often than pairs of trainings do, and another feature or place may show more."
+    "it in more than having been trained on, so its p-value is as good as that likeness. Of an owner who returns "
+    "outputs alone, altered ones can hide a memory, but accuse nobody. Not seen is not safe: one model shows a memory "
+    "less often than pairs of trainings do, and another feature or place may show more."
 )
 
 Row = Mapping[str, Any]
@@ -60,8 +64,9 @@ Row = Mapping[str, Any]
 
 def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
     """Memorised: the feature's rank among its family has p of at most 0.05. Not seen: it has not, the push lies below
-    SMALLEST, and a push of SMALLEST would have been found in ENOUGH of the cases, by the family's own spread.
-    Undecided: neither. Without the last a family of wide spread would be cleared where chance put the feature low.
+    the `smallest` that matters, such a push would have been found in ENOUGH of the cases, by the family's own spread,
+    and fewer than HARDLY of the family are said the same of. Undecided: neither. Without the last two a family of wide
+    spread would be cleared where chance put the feature low, and so would a model that answers everything alike.
 
     The push is how much more the feature raises the log odds of a label than the others of its family do, in nats.
     Where the label is unknown, it is the one that the feature favours most, and the others are given the same choice.
@@ -69,7 +74,9 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
     """
     every = summary.to_pylist()
     rows = [row for row in every if row["metric"] == PUSH]
-    power = next((row["estimate"] for row in every if row["metric"] == FOUND), None) or 0.0
+    found = next((row for row in every if row["metric"] == FOUND), None)
+    power, size = (0.0, SMALLEST) if found is None else (found["estimate"], json.loads(found["setting"])["nats"])
+    same = next((row["estimate"] for row in every if row["metric"] == SAME), 0.0)
     if not rows or rows[0]["estimate"] is None:
         return Verdict("undecided", "Undecided: no model has been asked yet.", PANEL_LIMITS, ())
     row = rows[0]
@@ -84,18 +91,30 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
     )
     if p_value <= LEVEL:
         answer = "memorised"
-    elif row["high"] < SMALLEST and power >= ENOUGH:
+    elif same >= HARDLY:
+        answer = "undecided"
+        evidence = f"{evidence}; the same is said of {same:.0%} of the family, so that a memory could not show"
+    elif row["high"] < size and power >= ENOUGH:
         answer, evidence = "not seen", f"{evidence}; more than {row['high']:.4g} nats is unlikely"
     else:
         answer = "undecided"
         doubt = (
-            f"a push of {SMALLEST:g} nats would have been found in {power:.0%} of cases"
-            if row["high"] < SMALLEST
+            f"a push of {size:.2g} nats would have been found in {power:.0%} of cases"
+            if row["high"] < size
             else f"as much as {row['high']:.4g} nats cannot be excluded"
         )
         evidence = f"{evidence}; {doubt}: ask more models of the same data"
     sentence = f"{answer.capitalize()}: {evidence}."
     return Verdict(answer, sentence, PANEL_LIMITS, ((row["metric"], row["setting"]),))
+
+
+def smallest(separation: float) -> float:
+    """The smallest push that matters, in nats, of a model whose labels are so far apart (`ranks.separation`).
+
+    SMALLEST, and less where logits are so small that SEPARATION of their distance is: else an owner who divides them by
+    a temperature would be cleared.
+    """
+    return min(SMALLEST, SEPARATION * separation)
 
 
 def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool = False) -> Verdict:

@@ -37,6 +37,7 @@ from tasks.audits.unique_feature.feature_family import Relatives, clean_images, 
 from tasks.audits.unique_feature.pixel_slopes import Array, centred, weighted_slopes
 from tasks.audits.unique_feature.slope_ranks import fitted, place, ranked
 from tasks.audits.unique_feature.trainings import Pair, Trainings
+from tasks.audits.unique_feature.units import share_seeds
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import burn
@@ -186,7 +187,14 @@ def by_score(ranks: Sequence[Row]) -> Iterator[Row]:
     """Each score's detection rate with its false alarms, its exposure, and what it reads out.
 
     False alarms are of glyphs that the canary did not carry; their interval is over the trainings that were asked.
+    Where canaries share training seeds they are no independent sample, so that nothing has an interval.
     """
+    shared = share_seeds((rank["canary"], rank["seed"]) for rank in ranks)
+    for each in with_intervals(ranks):
+        yield each | {"low": None, "high": None} if shared else each
+
+
+def with_intervals(ranks: Sequence[Row]) -> Iterator[Row]:
     for score in dict.fromkeys(rank["score"] for rank in ranks):
         asked, others = of_canaries(ranks, score), of_canaries(ranks, score, "other")
         unit = "training" if score == "references" else "pair of trainings"

@@ -141,3 +141,11 @@ def test_a_level_that_a_rank_among_so_few_cannot_reach_is_left_out() -> None:
     names = dict.fromkeys(EXACT_RANKS.names) | {"canary": 1, "seed": 1, "score": "pair", "feature": "canary"}
     rows = by_score([names | {"drawn": True, "p_value": 1 / 201, "exposure": 7.65, "among": 201}])
     assert [0.05, 0.01] == [json.loads(row["setting"])["level"] for row in rows if "rate" in row["metric"]]
+
+
+def test_canaries_that_share_a_seed_have_rates_and_no_intervals() -> None:
+    names = dict.fromkeys(EXACT_RANKS.names) | {"score": "pair", "feature": "canary", "drawn": True, "among": 201}
+    names |= {"p_value": 1 / 201, "exposure": 7.65}
+    for seeds, has in (((1, 2), True), ((1, 1), False)):
+        rows = by_score([names | {"canary": at, "seed": seed} for at, seed in enumerate(seeds)])
+        assert {has} == {row["low"] is not None for row in rows if "rate" in row["metric"]}
