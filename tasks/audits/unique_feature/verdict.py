@@ -42,6 +42,10 @@ LIMITS = (
     "This speaks of the training procedure, data and feature that were audited, at this number of trainings; not of "
     "one given model. Not seen is not safe: another feature, place or score may show more."
 )
+CHOSEN = (
+    "The feature was chosen, not drawn from its family, so its ranks are as good as its likeness to the others: of "
+    "canaries that carried another glyph the letter A was called in 5 of 30 at 5 %."
+)
 
 CALLED = "share of canaries called memorised"
 BEYOND = "share of canaries found beyond chance"
@@ -145,7 +149,7 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool =
     return Verdict(
         answer,
         sentence,
-        " ".join([*_published(rows), LIMITS]),
+        " ".join([*_published(rows), *([CHOSEN] if calls is not None and not drawn else []), LIMITS]),
         tuple(name for name in (*ROWS, *(key for key in rows if key[0] in (CALLED, BEYOND))) if name in rows),
     )
 

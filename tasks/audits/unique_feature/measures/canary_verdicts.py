@@ -5,9 +5,9 @@
 
 of the feature that the canary carried, among it and the others of its family; with several training seeds the rank of
 the mean of each pair's D, standardised over the family. A canary is called memorised where p, adjusted over canaries
-(Benjamini & Hochberg 1995), is at most FDR: of those called at most 5 % are expected to be called wrongly, and where no
-canary is remembered any is called in at most 5 % of runs. p is exact where the canary's feature was drawn from the
-family; of one that somebody chose, as good as its likeness to the others.
+(Benjamini & Hochberg 1995), is at most FDR. Where the canary's feature was drawn from the family p is exact: of those
+called at most 5 % are expected to be called wrongly, and where no canary is remembered any is called in at most 5 % of
+runs. Of a feature that somebody chose p and these rates are as good as its likeness to the others.
 
 The mean effect over canaries (`canary_scores`) says little where a few are remembered strongly and most not at all;
 these calls do not say how strongly. With n canaries and m others, n / (FDR (m + 1)) of them have to be first of their

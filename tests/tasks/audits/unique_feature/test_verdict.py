@@ -10,6 +10,7 @@ from tasks.audits.unique_feature import AUDIT, UniqueFeature
 from tasks.audits.unique_feature.verdict import (
     BEYOND,
     CALLED,
+    CHOSEN,
     FOUND,
     PANEL_LIMITS,
     PUSH,
@@ -150,6 +151,11 @@ def test_the_ranks_of_canaries_that_share_training_seeds_decide_nothing() -> Non
     said = verdict(A, A, table(0.02, -0.03, 0.07, 10, *shared))
     assert "undecided" == said.answer
     assert "canaries share training seeds, so that their ranks decide nothing" in said.sentence
+
+
+def test_it_says_where_the_level_of_ranks_rests_on_a_choice() -> None:
+    rows = table(0.4, 0.2, 0.6, 12, *calls(0.5, 12))
+    assert [True, False] == [CHOSEN in verdict(A, A, rows, drawn).limits for drawn in (False, True)]
 
 
 def test_without_ranks_no_canary_is_cleared_and_the_answer_says_why() -> None:
