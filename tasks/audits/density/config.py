@@ -60,9 +60,10 @@ class Density:
     An observation counts as memorised, and the generalisation gap as one, above `negligible` nats. The answer is *not
     seen* only where a single observation that is memorised by `detectable` nats would be found. The p-value of an
     observation compares its score with `permutations` others, or with all there are where hardly any of these reaches
-    it; the matched-count score is the mean of `draws`. `outlier_bin` and `score_bin` are widths of bins, in nats, of
-    log p and of the score. `outliers` is the share of an outlier component in the likelihood, `privacy` has models
-    trained with differential privacy. `seed` is the only source of chance.
+    it; with fewer than 9,999 p-values are not counted together. The matched-count score is the mean of `draws`.
+    `outlier_bin` and `score_bin` are widths of bins, in nats, of log p and of the score. `outliers` is the share of an
+    outlier component in the likelihood, `privacy` has models trained with differential privacy. `seed` is the only
+    source of chance.
     """
 
     data: Dataset = Dataset("mnist")

@@ -70,6 +70,8 @@ def table(*rows: dict[str, Any]) -> pa.Table:
         ("not seen", (called(), beyond(), gap(0.01, 0.005, 0.015, 0.99), found())),  # sure, and negligible
         ("undecided", (called(), beyond(), gap(0.01, None, None, 0.4, 1), found())),
         ("undecided", (called(), beyond(), found())),
+        ("undecided", (called(), NONE, found())),  # of too few permutations to count p-values together
+        ("memorised", (called(1), NONE, found())),
     ],
 )
 def test_the_tail_decides(answer: str, rows: tuple[dict[str, Any], ...]) -> None:
@@ -95,6 +97,13 @@ def test_memory_that_would_not_be_found_is_not_said_to_be_absent() -> None:
     assert "it would have to be found from 10 nats on: train more repetitions." in said.sentence
     assert "not seen" == verdict(Density(detectable=1000.0), table(*rows)).answer
     assert "no upper limit" in verdict(Density(), table(*rows[:3], found(9.0, None))).sentence
+
+
+def test_p_values_of_few_permutations_decide_nothing_together() -> None:
+    said = verdict(Density(permutations=999), table(called(), NONE, found()))
+    assert "undecided" == said.answer
+    assert "P-values from fewer than 9,999 permutations are not counted together: draw more." in said.sentence
+    assert "not seen" == verdict(ALONE, table(called(), NONE, found())).answer  # of which none ever is
 
 
 def test_it_says_how_many_are_memorised_and_by_how_much() -> None:
