@@ -19,6 +19,7 @@ from tasks.audits.forgetting.likeness import UNKNOWN, Check
 from tasks.audits.forgetting.measures.decisions import SURER
 from tasks.audits.forgetting.measures.fits import ADEQUATE
 from tasks.audits.forgetting.measures.power import FOUND
+from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.statistics import Estimate
 
 Row = Mapping[str, Any]
@@ -57,7 +58,7 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
         )
         sentence = f"{answer.capitalize()}: of {len(shares)} targets, {counts}. {listed}"
     about = [*rightly(rows, len(shares)), *error_rates(config, answers), *found(rows)]
-    warnings = [*unlearnt(rows), *uncontrolled(config)]
+    warnings = [*unlearnt(rows), *uncontrolled(config), *guessable(config)]
     limits = " ".join([*published(rows, shares), LIMITS])
     return Verdict(
         answer,
@@ -149,6 +150,11 @@ def uncontrolled(config: Forgetting) -> list[str]:
         "Without a control set this run repeats the published score and judges nobody: hold images back "
         "(query.held_back=0.5) or give some of the same source (query.control.data=...)."
     ]
+
+
+def guessable(config: Forgetting) -> list[str]:
+    """A warning where an owner could have found out which of the pictures that it answered for are D_Q."""
+    return [GUESSABLE] if config.given.there and config.query.is_guessable else []
 
 
 def rightly(rows: Mapping[tuple[str, str], Row], targets: int) -> list[str]:
