@@ -44,7 +44,7 @@ def content_of(split: Split, beside: Path) -> bytes:
 
     out = pa.BufferOutputStream()
     csv.write_csv(split.table, out, csv.WriteOptions(quoting_style="needed"))
-    content = out.getvalue().to_pybytes()
+    content: bytes = out.getvalue().to_pybytes()
     if beside.exists() and (not beside.is_file() or beside.read_bytes() != content):
         raise DatasetError(f"{beside} is there and is not what would be written; name a new folder")
     return content
