@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.external_targets import ExternalTargets
 from tasks.audits.forgetting.probe_set import ProbeSet
 from tasks.audits.forgetting.query_set import QuerySet
@@ -100,11 +102,20 @@ class Forgetting:
             object.__setattr__(self, "targets", ())  # models that are given are audited, and none is trained for it
         elif not self.targets and "scores" in self.measures:
             raise ValueError("targets is empty; there must be at least one, or a given model or table of outputs")
+        self._check_permutations()
         if not any(target.outside for target in self.targets):
             object.__setattr__(self, "outside", None)  # no such data set has to be there
         elif self.outside is None:
             raise ValueError("outside is none; it must be a data set for targets that are trained on it")
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm))
+
+    def _check_permutations(self) -> None:
+        """ValueError where no p-value, adjusted over the targets, could be small enough to accuse."""
+        least = least_permutations(len(self.targets) or len(self.given.models) + len(self.given.outputs))
+        if self.query.is_controlled and self.permutations < least:
+            raise ValueError(
+                f"permutations is {self.permutations}; it must be at least {least}, or no target could be not forgotten"
+            )
 
     @property
     def recipe(self) -> Recipe:
@@ -145,6 +156,11 @@ class Forgetting:
         return ProbeSet(self.trained_on, self.query.control, self.query.derived(self.seed, "handed out"))
 
 
+def least_permutations(targets: int) -> int:
+    """The fewest with which the smallest p-value, adjusted over so many targets, is at most LEVEL."""
+    return math.ceil(max(1, targets) / LEVEL) - 1
+
+
 def check_partial(shares: tuple[float, ...]) -> None:
     """ValueError unless these are different shares above 0 and at most 1."""
     for of in shares:
@@ -174,5 +190,5 @@ def tiny(config: Forgetting) -> Forgetting:
         replicates=min(config.replicates, 2),
         epochs=min(config.epochs, 1 if deep else 2),
         link=1 if config.link else 0,
-        permutations=min(config.permutations, 199),
+        permutations=min(config.permutations, max(199, least_permutations(len(config.targets)))),
     )

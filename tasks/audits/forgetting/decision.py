@@ -3,7 +3,8 @@
 not forgotten   the test is refused: p, adjusted over targets, is at most LEVEL. Of targets that never saw D_Q, whatever
                 else they hold, at most LEVEL are called so.
 not judged      there is no control set; or repeats disagree; or on the control set the target is unlike the calibration
-                models, so that what they show of shares need not hold for it.
+                models, so that what they show of shares need not hold for it; or it is less sure of D_Q than of the
+                control set (the test on its other side, at likeness.LEVEL), as no model is that never saw either.
 forgotten       neither, and the upper limit of the share of D_Q that it holds is at most `negligible`. Of targets that
                 hold more, trained like the models that the limit was learnt from, at most 5 % are called so.
 undecided       else.
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tasks.audits.forgetting.likeness import LEVEL as UNLIKE
 from tasks.audits.forgetting.likeness import Check
 from tasks.statistics import Estimate
 
@@ -34,6 +36,7 @@ class Evidence:
     agreement: Check
     disagreeing: int = 0
     repeats: int = 0
+    p_other: float | None = None  # of the test on its other side: that the model is the surer of the control set
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,11 @@ def unlikeness(evidence: Evidence) -> str | None:
                 f"its {name} on the control set is {check.value:.3g}, that of models that never saw D_Q "
                 f"{check.expected:.3g} (p = {check.p:.2g}): it knows other data, has another design or was changed"
             )
+    if evidence.p_other is not None and evidence.p_other < UNLIKE:
+        return (
+            f"it is less sure of D_Q than of images of the same source that nobody was given (p = "
+            f"{evidence.p_other:.2g}), as no model is that never saw either: it was made to deny D_Q, or was changed"
+        )
     return None
 
 

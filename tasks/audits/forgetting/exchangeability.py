@@ -32,18 +32,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.audits.forgetting.log_odds import log_odds
+
 Array = NDArray[np.float64]
 
 NEIGHBOURS, TAIL, MOST, PRIOR = 25, 1.5, 4.0, 3.0
-NEAREST_ONE = 2.0**-25  # float32 says 1 of all that is nearer to 1
 LEAST = 1e-12
 BLOCK = 1 << 22  # numbers that are drawn at one time
-
-
-def log_odds(confidence: Array) -> Array:
-    """log(c / (1 - c)), finite at 0 and 1."""
-    c = np.clip(confidence, LEAST, 1 - NEAREST_ONE)
-    return np.asarray(np.log(c) - np.log1p(-c))
 
 
 def scores(confidence: Array, calibration: Array) -> Array:

@@ -11,7 +11,7 @@ An image whose epsilon is above ceil(log(R - 1)), the most that R models show, c
 Triantafillou et al. 2024, "Are we making progress in unlearning? Findings from the first NeurIPS unlearning
 competition", section 3, and their released evaluation; here every threshold is tried, either way round, and delta is 0.
 They have R = 512. With few models attacks succeed by chance, so that the quality of models that are retrained
-themselves is far below 1: `null` is that.
+themselves is far below 1, and where many confidences are equal above that again: `against_chance` says what it is.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ Mask = NDArray[np.bool_]
 LEAST = 3  # models of each kind: below, no epsilon but 0 and infinity is possible
 WIDTH = 0.5  # of epsilon, for half the points
 SPLITS = 400  # of the models that a p-value looks at, at most
-DRAWN = 4000  # orders of models, where all of them are too many
 
 
 def quality(unlearned: Array, retrained: Array) -> Estimate:
@@ -55,11 +54,12 @@ def quality(unlearned: Array, retrained: Array) -> Estimate:
     return jackknife(value, less)
 
 
-def p_value(unlearned: Array, retrained: Array) -> float | None:
-    """How often models that are split at random into two kinds have a quality as low as this, this split included.
+def against_chance(unlearned: Array, retrained: Array) -> tuple[float, float] | None:
+    """What models that are split at random into two kinds show: their mean quality, and how often it is as low as this.
 
-    Exact where unlearned models are exchangeable with retrained ones. Over all splits or, above SPLITS, so many drawn
-    ones. None below LEAST models of a kind.
+    The first is what retrained models would have in place of the unlearned ones, ties of confidences included; the
+    second, this split counted, a p-value, exact where unlearned models are exchangeable with retrained ones. Over all
+    splits or, above SPLITS, so many drawn ones. None below LEAST models of a kind.
     """
     pairs = min(len(unlearned), len(retrained))
     if pairs < LEAST:
@@ -75,20 +75,7 @@ def p_value(unlearned: Array, retrained: Array) -> float | None:
     np.put_along_axis(is_unlearned, chosen, True, axis=1)
     order, cuts = sorted_by(models)
     found = points(epsilons(is_unlearned[:, order].swapaxes(0, 1), cuts[:, None]), pairs).mean(axis=1)
-    return float(np.mean(found <= found[0] + 1e-12))
-
-
-def null(pairs: int) -> float:
-    """The expected quality of models that are retrained themselves, so many of each kind, without ties."""
-    if math.comb(2 * pairs, pairs) <= DRAWN:
-        chosen = np.array(list(itertools.combinations(range(2 * pairs), pairs)))
-    else:
-        chance = seeds.generator(0, "orders of models")
-        chosen = np.array([chance.permutation(2 * pairs)[:pairs] for _ in range(DRAWN)])
-    is_unlearned = np.zeros((len(chosen), 2 * pairs), dtype=bool)
-    np.put_along_axis(is_unlearned, chosen, True, axis=1)
-    cuts = np.ones((2 * pairs + 1, 1), dtype=bool)
-    return float(points(epsilons(is_unlearned.T, cuts), pairs).mean())
+    return float(found.mean()), float(np.mean(found <= found[0] + 1e-12))
 
 
 def _quality(unlearned: Array, retrained: Array) -> float:

@@ -2,12 +2,16 @@
 
     effect of a model with share s: mean mu(s), standard deviation sigma, over trainings
 
-mu is the mean effect at each known share, not falling, straight between them; at 0 it is that of the calibration
-models, each compared with the others. sigma is pooled over the shares. Of a target with R models and the mean effect e,
-the shares that are not excluded at 95 % on one side are
+mu is the mean effect at each known share, straight between them; at 0 it is that of the calibration models, each
+compared with the others. sigma is pooled over the shares. Of a target with R models and the mean effect e, the shares
+that are not excluded at 95 % on one side are
 
-    e >= mu(s) - t sigma sqrt(1 / R + 1 / n)        upper limit: the largest such s
-    e <= mu(s) + t sigma sqrt(1 / R + 1 / n)        lower limit: the smallest such s
+    max(e, mu(0)) >= mu(s) - t sigma sqrt(1 / R + 1 / n)        upper limit: the largest such s
+    e <= mu'(s) + t sigma sqrt(1 / R + 1 / n)                   lower limit: the smallest such s
+
+where mu' is mu made not to fall, which moves the lower limit down; an upper limit by mu' would be too low where mu is
+flat. A target that is less sure of D_Q than models that never saw it shows no smaller share than these do: hence the
+maximum with mu(0), without which no share might be left.
 
 with t at the degrees of freedom of sigma, and n the fewest models at a share. Beyond the largest known share nothing is
 known: a limit that is not below it is 1. Images are not resampled: D_Q and the control set are the same to all models.
@@ -35,7 +39,7 @@ class ShareCurve:
     """The effect of a model over the share of D_Q that it was trained on."""
 
     shares: Array  # rising, from 0
-    means: Array  # not falling
+    means: Array
     sigma: float
     freedom: int
     fewest: int  # models at a share
@@ -57,11 +61,12 @@ class ShareCurve:
         last = float(self.shares[-1])
         tried = np.linspace(0, last, STEPS + 1)
         mean = np.interp(tried, self.shares, self.means)
+        rising = np.interp(tried, self.shares, np.maximum.accumulate(self.means))
         reach = self.reach(models)
-        below, above = tried[mean - reach <= effect], tried[mean + reach >= effect]
-        high = float(below.max()) if len(below) else 0.0
+        high = float(tried[mean - reach <= max(effect, self.means[0])].max())
+        above = tried[rising + reach >= effect]
         low = float(above.min()) if len(above) else last
-        like = tried[mean <= effect]
+        like = tried[rising <= effect]
         value = float(like.max()) if len(like) else 0.0
         return Estimate(value, low, high if high < last else 1.0, models)
 
@@ -80,4 +85,4 @@ def share_curve(effects: Mapping[float, Sequence[float]]) -> ShareCurve | None:
         float(((np.array(effects[share]) - mean) ** 2).sum()) for share, mean in zip(shares, means, strict=True)
     )
     sigma = math.sqrt(squares / freedom)
-    return ShareCurve(np.array(shares), np.maximum.accumulate(means), sigma, freedom, int(counts.min()))
+    return ShareCurve(np.array(shares), means, sigma, freedom, int(counts.min()))

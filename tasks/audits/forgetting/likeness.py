@@ -24,7 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.audits.forgetting.exchangeability import Array, log_odds, ranks
+from tasks.audits.forgetting.exchangeability import Array, ranks
+from tasks.audits.forgetting.log_odds import log_odds
 
 LEVEL = 0.01  # of each check: calibration models that would fail it
 SAME = 0.01  # of the log-odds: devices differ in the last digits of a logit

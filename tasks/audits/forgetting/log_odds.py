@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-SINGLE = 2.0**-24  # half the distance from 1 to the next smaller float32
+NEAREST_ONE = 2.0**-25  # float32 says 1 of all that is nearer to 1
+LEAST = 1e-12
 
 
 def log_odds(confidences: Array, printed: float = 0.0) -> Array:
@@ -16,7 +17,6 @@ def log_odds(confidences: Array, printed: float = 0.0) -> Array:
     Confidences of 0 and 1 are taken for half a last place more, or less. Carlini et al. 2022, "Membership inference
     attacks from first principles", section IV-C, call it logit scaling.
     """
-    least = max(printed / 2, SINGLE)
-    inside = np.clip(confidences, least, 1 - least)
+    inside = np.clip(confidences, max(printed / 2, LEAST), 1 - max(printed / 2, NEAREST_ONE))
     scaled: Array = np.log(inside) - np.log1p(-inside)
     return scaled

@@ -135,6 +135,20 @@ def shares(config: Forgetting, target: Target, replicate: int) -> Iterator[Share
             yield Share(part, share, seeds.derive(config.seed, "share", name, replicate) if share < 1 else 0)
 
 
+def drawn_share(config: Forgetting, share: float) -> float:
+    """The share of D_Q's images that models of this share are trained on, over replicates.
+
+    Where images come in groups, such as patients, whole groups are drawn, and it may be another than was asked for.
+    """
+    data = load(config.query.data)
+    if data.train_groups is None:
+        return share
+    images = len(config.trained_on.rows(data))
+    of = Target(query=share)
+    drawn = [len(one.rows(data)) for replicate in range(config.replicates) for one in shares(config, of, replicate)]
+    return sum(drawn) / len(drawn) / images
+
+
 def classes(config: Forgetting) -> int:
     """How many classes the networks tell apart: those of the query set."""
     return load(config.query.data).classes

@@ -16,9 +16,8 @@ from tasks.audit import ANSWERS, Answer, Meaning, Verdict
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import ANSWERED, LEVEL, Decision, Evidence, Forgot, decided
 from tasks.audits.forgetting.likeness import UNKNOWN, Check
-from tasks.audits.forgetting.measures.decisions import SURER
+from tasks.audits.forgetting.measures.decisions import LESS_SURE, SURER
 from tasks.audits.forgetting.measures.fits import ADEQUATE
-from tasks.audits.forgetting.measures.power import FOUND
 from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.statistics import Estimate
 
@@ -89,8 +88,9 @@ def decision_on(rows: Mapping[tuple[str, str], Row], share: Row, config: Forgett
     accuracy, agreement = (UNKNOWN if of is None else Check(of["estimate"], of["null"], of["p_value"]) for of in checks)
     repeats = 0 if repeated is None else repeated["n"]
     disagreeing = 0 if repeated is None else round(repeated["estimate"] * repeats)
-    p = None if surer is None else surer["p_value"]
-    return decided(Evidence(p, held, accuracy, agreement, disagreeing, repeats), config.negligible)
+    less_sure = rows.get((LESS_SURE, setting))
+    p, other = (None if row is None else row["p_value"] for row in (surer, less_sure))
+    return decided(Evidence(p, held, accuracy, agreement, disagreeing, repeats, other), config.negligible)
 
 
 def evidence(rows: Mapping[tuple[str, str], Row], share: Row, decision: Decision) -> str:
@@ -137,10 +137,10 @@ def found(rows: Mapping[tuple[str, str], Row]) -> list[str]:
     ]
     if not counts:
         return []
-    smallest = rows.get(("smallest share found", "{}"))
-    least = None if smallest is None else smallest["estimate"]
-    from_on = f", and at least {FOUND:.0%} from {percent(least)} on" if least else ""
-    return [f"Of single models trained on D_C and a known share of D_Q the test finds {', '.join(counts)}{from_on}."]
+    return [
+        f"Of single models trained on D_C and a known share of D_Q, each tested alone at {LEVEL:g}, the test finds "
+        f"{', '.join(counts)}."
+    ]
 
 
 def uncontrolled(config: Forgetting) -> list[str]:

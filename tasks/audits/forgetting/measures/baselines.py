@@ -61,7 +61,7 @@ class Baselines:
     targets: tuple[NamedTarget, ...]
 
 
-@task(version=1, name="forgetting.baselines", gathers=True)
+@task(version=2, name="forgetting.baselines", gathers=True)
 def baselines(config: Baselines, inputs: Inputs) -> pa.Table:
     """What is said of each target (BASELINES), by its number, from tables of CONFIDENCES.
 
@@ -84,6 +84,7 @@ def of_target(matrix: ConfidenceMatrix, number: int, target: NamedTarget) -> dic
     asked = ~matrix.is_control
     kinds = log_odds(own[:, asked], printed), log_odds(retrained[:, asked], printed)
     likelihood, quality = u_lira.accuracy(*kinds), forgetting_quality.quality(*kinds)
+    chance = forgetting_quality.against_chance(*kinds)
     leak = privleak.privleak(own, retrained, matrix.is_control)
     return {
         "target": number,
@@ -96,8 +97,8 @@ def of_target(matrix: ConfidenceMatrix, number: int, target: NamedTarget) -> dic
         "u_lira_pairs": likelihood.n,
         **columns("quality", quality),
         "quality_pairs": quality.n,
-        "quality_null": forgetting_quality.null(quality.n) if quality.n else None,
-        "quality_p": forgetting_quality.p_value(*kinds),
+        "quality_null": None if chance is None else chance[0],
+        "quality_p": None if chance is None else chance[1],
         **columns("privleak", leak),
         "missing": missing(len(models), len(others), bool(matrix.is_control.any())),
     }

@@ -28,7 +28,7 @@ from tasks.audits.forgetting.held_share import ShareCurve, share_curve
 from tasks.audits.forgetting.likeness import UNKNOWN, Check, agreement, among, check, disagreeing
 from tasks.audits.forgetting.measures import query_confidences
 from tasks.audits.forgetting.target import NamedTarget
-from tasks.audits.forgetting.trainings import Kind, Model, Trainings
+from tasks.audits.forgetting.trainings import Kind, Model, Trainings, drawn_share
 from tasks.external.confidences import rounded
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
@@ -54,6 +54,7 @@ DECISIONS = pa.schema(
         ("effect_high", pa.float64()),
         ("p", pa.float64()),  # of the test of exchangeability
         ("p_adjusted", pa.float64()),  # over the targets (Holm)
+        ("p_other", pa.float64()),  # of the test on its other side: surer of the control set
         ("share", pa.float64()),  # of D_Q held; null where it is not known
         ("share_low", pa.float64()),  # limits, each of 95 % on its side; the upper is 1 beyond the largest known share
         ("share_high", pa.float64()),
@@ -73,7 +74,7 @@ DECISIONS = pa.schema(
         ("units", pa.int64()),  # of both: groups of images that were drawn together
     ]
 )
-SURER = "surer of D_Q than of control"  # the metric with the p-value
+SURER, LESS_SURE = "surer of D_Q than of control", "surer of control than of D_Q"  # the metrics with the p-values
 METRIC_OF_RIGHT: Mapping[Right, str] = {
     "right": "targets decided rightly",
     "undecided": "targets undecided",
@@ -164,8 +165,10 @@ class Compared:
     def known_shares(self) -> dict[Numbered, float]:
         """The share of each partial training and of each target of that kind."""
         shares: dict[Numbered, float] = {("partial", number): of for number, of in enumerate(self.config.partial)}
+        drawn_alone = len(np.unique(self.matrix.groups)) == len(self.matrix.groups)
         for number, target in enumerate(self.config.targets):
-            if target.is_beside_all and target.query:
+            # Of groups, such as patients, the share that was drawn need not be the one that was asked for.
+            if target.is_beside_all and target.query and (drawn_alone or target.query == 1):
                 shares["target", number] = target.query
         return shares
 
@@ -202,6 +205,12 @@ class Compared:
         """The p-value of the test of exchangeability of these models together."""
         chance = seeds.generator(self.config.seed, "permutations", number)
         return p_value(*self.of_units(models), self.config.permutations, chance)
+
+    def p_other(self, number: int, models: Sequence[Model]) -> float:
+        """The p-value of the test on its other side, that these models are the surer of the control set."""
+        chance = seeds.generator(self.config.seed, "permutations", "other side", number)
+        of_units, is_control = self.of_units(models)
+        return p_value(-of_units, is_control, self.config.permutations, chance)
 
     def on_control(self, models: Sequence[Model]) -> tuple[Check, Check]:
         """Accuracy and agreement on the control set, beside those of calibration models."""
@@ -250,7 +259,8 @@ def of_target(found: Compared, number: int, models: Sequence[Model], p: tuple[fl
     said = [matrix.models[model] for model in models]
     twice = [disagreeing(of.confidence, of.again, of.printed) for of in said]
     disagree, repeats = (sum(counts) for counts in zip(*twice, strict=True))
-    evidence = Evidence(None if p is None else p[1], held, accuracy, agreed, disagree, repeats)
+    other = None if p is None else found.p_other(number, models)
+    evidence = Evidence(None if p is None else p[1], held, accuracy, agreed, disagree, repeats, other)
     decision = decided(evidence, found.config.negligible)
     return {
         "target": number,
@@ -265,6 +275,7 @@ def of_target(found: Compared, number: int, models: Sequence[Model], p: tuple[fl
         "effect_high": effects.high,
         "p": None if p is None else p[0],
         "p_adjusted": evidence.p,
+        "p_other": other,
         "share": None if held is None else held.value,
         "share_low": None if held is None else held.low,
         "share_high": None if held is None else held.high,
@@ -293,7 +304,8 @@ def plan(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:
 def decisions_config(config: Forgetting, trainings: Trainings) -> Decisions:
     """How targets are decided on, here and in the measure of power."""
     seed = seeds.derive(config.seed, "decisions")
-    return Decisions(trainings.targets, config.trained_partial, config.negligible, config.permutations, seed)
+    partial = tuple(drawn_share(config, share) for share in config.trained_partial)
+    return Decisions(trainings.targets, partial, config.negligible, config.permutations, seed)
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
@@ -316,6 +328,8 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
         surer = Estimate(target["effect"], target["effect_low"], target["effect_high"], target["models"])
         if surer.value is not None:
             yield row(SURER, setting, surer, "training", 0.0, p_value=target["p_adjusted"])
+            less = Estimate(-surer.value, *(None if end is None else -end for end in (surer.high, surer.low)), surer.n)
+            yield row(LESS_SURE, setting, less, "training", 0.0, p_value=target["p_other"])
     for target in judged:
         if target["effect"] is None:
             continue

@@ -32,6 +32,10 @@ THEIRS = ExternalTargets(outputs=(File("theirs.csv"),))
         ({"batch": 0}, "batch is 0; it must be at least 1"),
         ({"link": -1}, "link is -1; it must be at least 0"),
         ({"permutations": 0}, "permutations is 0; it must be at least 1"),
+        (
+            {"permutations": 300, "query": QuerySet(Dataset("mnist"))},
+            "permutations is 300; it must be at least 319, or no target could be not forgotten",
+        ),
         ({"crop": -1}, "crop is -1; it must be at least 0"),
         ({"seed": -1}, "seed is -1; it must be at least 0"),
         ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be a finite number above 0"),

@@ -25,6 +25,8 @@ CLEAN = Evidence(0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE)
         ({"agreement": UNLIKE}, "not judged", "its agreement on the control set is 0.8"),
         ({"accuracy": UNKNOWN}, "not judged", "its table says nothing of the other classes"),
         ({"disagreeing": 2, "repeats": 40}, "not judged", "2 of 40 pictures that were handed out twice"),
+        ({"p_other": 0.009}, "not judged", "it is less sure of D_Q than of images of the same source"),
+        ({"p_other": 0.02}, "forgotten", None),
         ({"share": Estimate(0.0, 0.0, 0.12, 1)}, "undecided", "up to 12 % of D_Q might be held, more than 10 %"),
         ({"share": Estimate(0.0, 0.0, 1.0, 1)}, "undecided", "any share of D_Q might be held"),
         ({"share": None}, "undecided", "too few models to see how they vary"),

@@ -7,7 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from tasks.audits.forgetting.exchangeability import above_neighbours, by_unit, effect, log_odds, p_value, ranks, scores
+from tasks.audits.forgetting.exchangeability import above_neighbours, by_unit, effect, p_value, ranks, scores
+from tasks.audits.forgetting.log_odds import log_odds
 from tests.support.calibration import assert_rate, bounds
 from tests.tasks.audits.forgetting.made_up import Array, audit
 

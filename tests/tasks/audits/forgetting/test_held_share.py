@@ -14,7 +14,7 @@ from tests.support.calibration import bounds
 EFFECTS = {0.0: [-1.0, 0.0, 1.0], 0.5: [4.0, 5.0, 6.0], 0.25: [3.0, 3.0, 6.0]}
 
 
-def test_the_curve_goes_through_the_means_and_never_falls() -> None:
+def test_the_curve_goes_through_the_means() -> None:
     curve = share_curve(EFFECTS)
     assert curve is not None
     assert ([0, 0.25, 0.5], [0, 4, 5], 6, 3) == (
@@ -23,7 +23,8 @@ def test_the_curve_goes_through_the_means_and_never_falls() -> None:
     assert math.sqrt((2 + 6 + 2) / 6) == pytest.approx(curve.sigma)
     falling = share_curve({0.0: [0.0, 1.0], 0.5: [-3.0, -1.0]})
     assert falling is not None
-    assert [0.5, 0.5] == falling.means.tolist()
+    assert [0.5, -2.0] == falling.means.tolist()
+    assert 1.0 == falling.share_of(-5.0, 1).high  # below what no share shows: nothing is excluded that the others hold
 
 
 def test_a_limit_is_the_share_whose_mean_lies_a_reach_away() -> None:
@@ -31,8 +32,8 @@ def test_a_limit_is_the_share_whose_mean_lies_a_reach_away() -> None:
     assert curve is not None
     reach = stats.t.ppf(0.95, 6) * curve.sigma * math.sqrt(1 + 1 / 3)
     assert reach == pytest.approx(curve.reach(1))
-    found = curve.share_of(2.0 - reach, 1)
-    assert 0.125 == pytest.approx(found.high, abs=1e-3)  # the mean is 2 there
+    found = curve.share_of(3.0 - reach, 1)
+    assert 0.1875 == pytest.approx(found.high, abs=1e-3)  # the mean is 3 there
     assert (0.0, 1) == (found.low, found.n)
     surer = curve.share_of(2.0 + reach, 1)
     assert 0.125 == pytest.approx(surer.low, abs=1e-3)
@@ -47,13 +48,21 @@ def test_without_models_that_vary_or_a_share_above_0_there_is_no_curve() -> None
     assert share_curve({0.0: [1.0], 0.2: [1.0]}) is None
 
 
-def test_models_that_hold_more_than_the_limit_are_cleared_no_oftener_than_it_says() -> None:
+@pytest.mark.parametrize("slope", [0.0, 2.0, 20.0])
+def test_models_that_hold_more_than_the_limit_are_cleared_no_oftener_than_it_says(slope: float) -> None:
+    """Of 1,000: where all shares look alike, where they hardly differ, and where they differ by far."""
     chance, cleared, runs = np.random.default_rng(0), 0, 1000
     for _ in range(runs):
-        curve = share_curve({share: (20 * share + chance.normal(size=5)).tolist() for share in (0.0, 0.05, 0.1, 0.25)})
+        shares = (0.0, 0.05, 0.1, 0.25)
+        curve = share_curve({share: (slope * share + chance.normal(size=5)).tolist() for share in shares})
         assert curve is not None
-        high = curve.share_of(20 * 0.1 + chance.normal(), 1).high
+        high = curve.share_of(slope * 0.1 + chance.normal(), 1).high
         assert high is not None
         cleared += high < 0.1
     assert cleared <= bounds(0.05, runs)[1]
-    assert cleared >= bounds(0.02, runs)[0]
+
+
+def test_a_target_that_is_less_sure_of_d_q_than_all_others_holds_no_less_than_they_can() -> None:
+    curve = share_curve({0.0: [-1.0, 0.0, 1.0], 0.25: [2.0, 3.0, 4.0]})
+    assert curve is not None
+    assert curve.share_of(-9.0, 1).high == curve.share_of(0.0, 1).high > 0.1

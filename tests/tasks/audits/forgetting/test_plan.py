@@ -94,7 +94,7 @@ def test_one_part_of_the_data_has_one_key_however_it_is_written() -> None:
         ({"seed": 1}, False, False),
         ({"epochs": 3}, False, False),
         ({"negligible": 0.2}, True, False),
-        ({"permutations": 7}, True, False),
+        ({"permutations": 700}, True, False),
     ],
 )
 def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trained: bool, ratios: bool) -> None:

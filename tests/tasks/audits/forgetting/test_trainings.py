@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tasks.audits.forgetting import probes
@@ -13,7 +14,7 @@ from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.presets import QUICKSTART
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import Target
-from tasks.audits.forgetting.trainings import Model, check_data, trainings
+from tasks.audits.forgetting.trainings import Model, check_data, drawn_share, trainings
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
@@ -156,6 +157,12 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
         assert (2, [row for row in range(len(patients)) if patients[row] in of]) == (len(of), chosen)
         drawn.append(frozenset(of))
     assert len(set(drawn)) > 1
+    groups = load(three).train_groups
+    assert groups is not None
+    largest = max(np.bincount(groups)) / len(groups)
+    assert drawn_share(config, 0.01) <= largest  # of one patient, who has more than a hundredth of the images
+    assert drawn_share(config, 0.01) > 0.05
+    assert 0.01 == drawn_share(CONFIG, 0.01)
 
 
 @pytest.mark.parametrize(
