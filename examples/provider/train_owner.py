@@ -7,8 +7,8 @@ python train_owner.py probes probes-split.csv
 
 D_Q are the pictures that the provider once gave. The control pictures, which are in the folder too, nobody was given.
 
-Nobody could know this of a real owner, who sends one table and never sees the provider's list, probes-split.csv; here it
-stands for the giving: by it the provider gave D_Q and kept the rest. Training is plain PyTorch; of Engram the script
+Nobody could know this of a real owner, who sends one table and never sees the provider's list, probes-split.csv; here
+it stands for the giving: by it the provider gave D_Q and kept the rest. Training is plain PyTorch; of Engram the script
 takes the embedded images, which stand for what was collected, and nothing else.
 It asks about the pictures in the auditor's folder as any owner does: by their list, images.csv.
 """

@@ -59,9 +59,11 @@ class Forgetting:
 
     Where there is a control set, models are trained on D_C and each share of D_Q in `partial`, too, from which it is
     learnt what a share looks like; a target of that kind serves as well. A target has not forgotten where it is surer
-    of D_Q than of the control set by more than chance, as `permutations` draws of who is control show; it has where it
-    may hold no more than `negligible` of D_Q. `seed` is the only source of chance but for `query.secret`, which says
-    with it what is held back: an owner who is not to know that must not be able to guess both.
+    of D_Q than of the control set by more than chance, as `permutations` draws of who is control show, which is exact
+    where chance said who is control: of images that are held back, and of a `query.control` that was drawn at random
+    from the pool of D_Q. It has where it may hold no more than `negligible` of D_Q. `seed` is the only source of chance
+    but for `query.secret`, which says with it what is held back: an owner who is not to know that must not be able to
+    guess both.
     """
 
     query: QuerySet = QuerySet(Dataset("mnist"))

@@ -16,7 +16,8 @@ from tasks.audits.forgetting.measures.decisions import SURER
 from tasks.audits.forgetting.presets import QUICKSTART, TABLE1
 from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.audits.forgetting.target import Target
-from tasks.audits.forgetting.verdict import LIMITS, LISTED, verdict
+from tasks.audits.forgetting.verdict import GIVEN_CONTROL, LIMITS, LISTED, verdict
+from tasks.datasets.mixtures import Part
 from tasks.files import File
 from tasks.schemas import SUMMARY
 from tasks.statistics import Estimate, proportion
@@ -183,6 +184,17 @@ def test_where_nothing_is_scored_nothing_is_decided() -> None:
 
 def test_every_answer_is_declared() -> None:
     assert set(ANSWERED) == set(AUDIT.answers)
+
+
+def test_an_accusation_by_control_images_that_were_not_drawn_here_says_on_what_it_rests() -> None:
+    named = replace(QUICKSTART, query=replace(QUICKSTART.query, control=Part(QUICKSTART.query.data, 1400, 30)))
+    held = said(*target("D_C", *HELD))
+    given = said(*target("D_C", *HELD), config=named)
+    rate = "whatever else these hold"
+    assert f"{rate}, if D_Q and the control set were drawn from one pool at random." in given.sentence
+    assert f"{rate}." in held.sentence
+    assert [True, False] == [GIVEN_CONTROL in found.limits for found in (given, held)]
+    assert GIVEN_CONTROL not in said(*target("D_C", *CLEARED), config=named).limits
 
 
 def test_an_owner_who_could_guess_what_is_held_back_is_warned_of() -> None:
