@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tasks.datasets.images import Pixels
     from tasks.datasets.records import Records
     from tasks.external.embedding_handout import ToEmbed
+    from tasks.external.split import Split
     from tasks.question_answering.asked import Asked
 
 Answer = str  # one or two words, which the audit declares
@@ -66,7 +67,8 @@ class Audit:
 
     A preset is a config, or a tuple of configs: a sweep with a cell for each. `probes(config)` yields the sets that a
     model is evaluated on as (name of the set, images) or, for all sets, (name, records), (name, questions) or (name,
-    images to embed).
+    images to embed). `split(config)` says which of these images are which, for the auditor alone, before anything is
+    given; None where all are of one kind.
     `measures` are the measures that the plan is made of, if any.
     """
 
@@ -76,6 +78,7 @@ class Audit:
     tiny: Callable[[Any], Any]
     verdict: Callable[[Any, pa.Table], Verdict] | None = None
     probes: Callable[[Any], Iterator[tuple[str, Pixels | Records | Asked | ToEmbed]]] | None = None
+    split: Callable[[Any], Split | None] | None = None
     measures: tuple[Measure, ...] = ()
     answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)
 

@@ -16,8 +16,9 @@ PROVIDER = ROOT / "examples" / "provider"
 def test_tables_from_a_stand_in_owner_are_judged_one_by_one(tmp_path: Path) -> None:
     engram = Here(tmp_path)
     shutil.copy(PROVIDER / "audit.yaml", tmp_path)
-    engram("probes", "forgetting", "--preset", "quickstart", "--out", "probes")
-    engram.script(PROVIDER / "train_owner.py", "probes", "--epochs", "3")
+    asked = ("forgetting", "--preset", "quickstart", "query.secret=0123456789abcdef0123456789abcdef")
+    assert "Warning" not in engram("probes", *asked, "--out", "probes").stdout
+    engram.script(PROVIDER / "train_owner.py", "probes", "probes-split.csv", "--epochs", "3")
 
     run = engram.json("run", "audit.yaml", "epochs=3", "replicates=2", "permutations=199")["run"]
     rows = engram.json("results", run, "--store", "store")

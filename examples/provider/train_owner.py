@@ -1,15 +1,15 @@
 """A model's owner, played by a script: trains two models, of which one has D_Q in its training, and answers for both.
 
-python train_owner.py probes
+python train_owner.py probes probes-split.csv
 
     forgotten.csv    trained on D_C alone: what the owner says is true
     kept.csv         trained on D_C and on D_Q: it is not
 
 D_Q are the pictures that the provider once gave. The control pictures, which are in the folder too, nobody was given.
 
-Nobody could know this of a real owner, who sends one table; that both are here is what the example is for. Training is
-plain PyTorch; of Engram the script takes the embedded images, which stand for what was collected, and which of them
-were given, and nothing else.
+Nobody could know this of a real owner, who sends one table and never sees the provider's list, probes-split.csv; here
+it stands for the giving: by it the provider gave D_Q and kept the rest. Training is plain PyTorch; of Engram the script
+takes the embedded images, which stand for what was collected, and nothing else.
 It asks about the pictures in the auditor's folder as any owner does: by their list, images.csv.
 """
 
@@ -29,15 +29,14 @@ from torch import Tensor, nn
 
 from tasks.audits.forgetting.presets import QUICKSTART
 from tasks.datasets import catalog
-from tasks.datasets.mixtures import Part, Remainder
 
-MODELS = {"forgotten": [QUICKSTART.calibration], "kept": [QUICKSTART.calibration, QUICKSTART.trained_on]}
 WIDTHS = (28 * 28, 512, 256, 128, 10)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("probes", type=Path, help="the folder that the auditor sent")
+    parser.add_argument("split", type=Path, help="the auditor's list of what was given, which a real owner has not")
     parser.add_argument("--out", type=Path, default=Path(), help="the folder for the tables; here")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--epochs", type=int, default=60)
@@ -46,9 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with (asked.probes / "images.csv").open(newline="") as file:
         names = [row["image"] for row in csv.DictReader(file)]
     pictures = scaled(np.stack([np.asarray(Image.open(asked.probes / name)) for name in names]))
-    for name, parts in MODELS.items():
+    others, given = other_digits(), given_digits(asked.split)
+    for name, parts in {"forgotten": [others], "kept": [others, given]}.items():
         torch.manual_seed(asked.seed)
-        images, labels = collected(parts)
+        images, labels = (torch.cat(columns) for columns in zip(*parts, strict=True))
         model = network()
         train(model, images, labels, asked.epochs)
         answer(asked.out / f"{name}.csv", names, model(pictures))
@@ -56,11 +56,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{name}.csv: trained on {len(images)} images, {right:.3f} of them right")
 
 
-def collected(parts: Sequence[Part | Remainder]) -> tuple[Tensor, Tensor]:
-    """Images (n, pixels) in [0, 1] with their labels."""
-    loaded = [(part, catalog.load(catalog.pin(part.data))) for part in parts]
-    images = torch.cat([scaled(data.train_images[part.rows(data)]) for part, data in loaded])
-    return images, torch.cat([torch.tensor(data.train_labels[part.rows(data)]) for part, data in loaded])
+def other_digits() -> tuple[Tensor, Tensor]:
+    """D_C: images (n, pixels) in [0, 1] with their labels."""
+    part = QUICKSTART.calibration
+    data = catalog.load(catalog.pin(part.data))
+    rows = part.rows(data)
+    return scaled(data.train_images[rows]), torch.tensor(data.train_labels[rows])
+
+
+def given_digits(split: Path) -> tuple[Tensor, Tensor]:
+    """D_Q, as the provider once gave it: by the rows of its list that say `query`."""
+    with split.open(newline="") as file:
+        rows = [int(row["row"]) for row in csv.DictReader(file) if row["set"] == "query"]
+    data = catalog.load(catalog.pin(QUICKSTART.query.data))
+    return scaled(data.train_images[rows]), torch.tensor(data.train_labels[rows])
 
 
 def scaled(images: NDArray[np.uint8]) -> Tensor:

@@ -175,7 +175,8 @@ def probes(
 ) -> None:
     """Write the images, records or questions that somebody else's model is to be asked about.
 
-    Nothing is trained. README.txt in the folder says how the model's outputs are returned.
+    Nothing is trained. README.txt in the folder says how the model's outputs are returned. Of forgetting,
+    FOLDER-split.csv beside it says which pictures are D_Q and which are held back: keep it.
     """
     from orchestrator.counted import counted
     from orchestrator.inspection.probes import hand_out
@@ -189,6 +190,10 @@ def probes(
     sets = counted(len(names), "set")
     held = next(counted(written[kind], noun) for kind, noun in PROBES.items() if kind in written)
     show(f"{held} in {written['folder']}, in {sets}: {', '.join(few)}")
+    if "split" in written:
+        show(f"which may be given, and which not (for yourself alone): {written['split']}")
+    if "warning" in written:
+        show(written["warning"])
 
 
 def _execution(

@@ -46,7 +46,7 @@ class Disclosure:
     def _part(self, held: Any, metadata: Mapping[Any, Any]) -> Any:
         """The public value of a field with this metadata."""
         withheld = metadata.get(WITHHELD) if not self.words else None
-        if withheld is None:
+        if withheld is None or held == "":  # of a text that is not there nothing is private
             return self.public(held)
         if isinstance(held, tuple):
             return tuple(self._stand_in(text, withheld(text)) for text in held)

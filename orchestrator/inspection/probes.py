@@ -20,15 +20,20 @@ from orchestrator.spec.resolve import pinned, wanted
 from orchestrator.spec.specification import Spec
 from orchestrator.store import DEFAULT_STORE, is_there, open_store
 from tasks.datasets.dataset import DatasetError
+from tasks.external import split
 
 
 def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
     """Write what the audit needs outputs for, images, records or questions, to this folder; return their number by set.
 
+    Where the auditor alone is to know which images are which, that is written beside the folder: `split` is the file,
+    and `warning`, if any, what should be known before the folder is given away.
+
     Raises SpecError for an audit without probes, and if the specification has more than one config; EngramError if
     data is missing or the folder cannot be written. A store is only read for known digests of data sets.
     """
-    probes = find(asked.audit).audit.probes
+    audit = find(asked.audit).audit
+    probes = audit.probes
     if probes is None:
         raise SpecError(f"{asked.audit} has no pictures to hand out: it asks no model about any")
     cells = wanted(asked)
@@ -39,14 +44,23 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
     known = open_store(place, create=False).digests() if is_there(place) else {}
     (cell,) = pinned(cells, known)
     try:
-        what, written = _written(folder, list(probes(cell.config)))
+        sets = list(probes(cell.config))
+        held = None if audit.split is None else audit.split(cell.config)
+        beside = split.path_beside(folder)
+        content = None if held is None else split.content_of(held, beside)
+        what, written = _written(folder, sets)
+        if content is not None:
+            split.write(content, beside)
     except DatasetError as error:  # data that has gone since it was pinned; a folder that holds something else
         raise EngramError(str(error)) from None
     except ValueError as error:
         raise SpecError(f"{asked.audit}: {error}") from None
     except OSError as error:
         raise EngramError(f"cannot write {folder}: {os.strerror(error.errno) if error.errno else error}") from None
-    return {"folder": str(folder), what: written.num_rows, "sets": dict(Counter(written["set"].to_pylist()))}
+    done = {"folder": str(folder), what: written.num_rows, "sets": dict(Counter(written["set"].to_pylist()))}
+    if held is not None:
+        done |= {"split": str(beside)} | ({"warning": held.warning} if held.warning else {})
+    return done
 
 
 def _written(folder: Path, sets: list[tuple[str, Any]]) -> tuple[str, pa.Table]:

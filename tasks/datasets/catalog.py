@@ -25,6 +25,7 @@ from tasks.datasets.content import Content, Source
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tasks.datasets.embedded import Digits
 from tasks.datasets.images import Images
+from tasks.datasets.labelled import LabelledContent
 from tasks.datasets.options import ALLOWED, AS_THEY_ARE, Options
 from tasks.datasets.picture_cache import cached, path_of
 from tasks.datasets.picture_rows import PictureSet
@@ -176,6 +177,15 @@ def load(dataset: Dataset) -> Images:
             _loaded[digest] = content.images()
             return _loaded[digest]
         return _loaded[dataset.digest]
+
+
+def files(dataset: Dataset) -> tuple[Path, ...]:
+    """The file of each training image, by rows; none where images have no files of their own."""
+    content = find(dataset.name)[1].read()
+    if not isinstance(content, LabelledContent):
+        return ()
+    check(dataset, content.digest())
+    return tuple(entry.path for entry in content.entries if entry.split == "train")
 
 
 def load_records(dataset: Dataset, schema: pa.Schema) -> Records:

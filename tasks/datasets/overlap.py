@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.datasets.images import Images, Pixels
-from tasks.datasets.mixtures import Rows
+from tasks.datasets.mixtures import Rows, groups_of
 
 Digests = NDArray[np.uint8]  # (n, 32): a SHA-256 in each row
 
@@ -32,6 +32,22 @@ def overlap(first: Images, first_rows: Rows, second: Images, second_rows: Rows) 
         if others:
             shared.append((row, min(others)))
     return shared
+
+
+def repeated(images: Images, rows: Rows) -> list[tuple[int, int]]:
+    """The images that are the same as an earlier one of another group: the row of each, and the first such row."""
+    groups = dict(zip(rows.tolist(), groups_of(images, rows).tolist(), strict=True))
+    rows_of: dict[bytes, list[int]] = {}
+    found = []
+    for row, known_as in zip(rows.tolist(), identities(images, rows), strict=True):
+        others = [other for digest in known_as for other in rows_of.get(digest, []) if groups[other] != groups[row]]
+        if others:
+            found.append((row, min(others)))
+        for digest in known_as:
+            there = rows_of.setdefault(digest, [])
+            if len(there) < 2 and all(groups[other] != groups[row] for other in there):  # of two groups, one is another
+                there.append(row)
+    return found
 
 
 def identities(images: Images, rows: Rows) -> list[tuple[bytes, ...]]:

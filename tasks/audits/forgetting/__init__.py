@@ -10,9 +10,9 @@ image with either, partial models on D_C and a known share of D_Q, query models 
 of scores that compare an image's rank with those of images as difficult to the calibration models (`exchangeability`).
 
 Reading it. A model that never saw D_Q cannot tell it from the control set, whatever else it holds. Not forgotten: it
-does, by a randomisation test at 2.5 % over all targets. Forgotten: it does not, and the largest share of D_Q that its
-effect allows, as partial models show it, is negligible. Not judged: no control set, or the target is unlike the
-calibration models on it. Undecided: else.
+does, by a randomisation test at 2.5 % over all targets, exact where chance said which images are control. Forgotten: it
+does not, and the largest share of D_Q that its effect allows, as partial models show it, is negligible. Not judged: no
+control set, or the target is unlike the calibration models on it. Undecided: else.
 
 Source. Liu & Tsaftaris 2020, "Have you forgotten? A method to assess if machine learning models have forgotten data":
 the question, the three kinds of models, and the published score, which stands beside the answer:
@@ -41,17 +41,19 @@ from tasks.audits.forgetting.about import About
 from tasks.audits.forgetting.config import Forgetting, tiny
 from tasks.audits.forgetting.measures import MEASURES
 from tasks.audits.forgetting.presets import PRESETS
-from tasks.audits.forgetting.probe_set import handed_out, probes_of
+from tasks.audits.forgetting.probe_set import handed_out, probes_of, split_table
 from tasks.audits.forgetting.published import repeats
+from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.audits.forgetting.summary import summary
 from tasks.audits.forgetting.target import Target
-from tasks.audits.forgetting.trainings import checked, trainings
+from tasks.audits.forgetting.trainings import check_distinct, checked, trainings
 from tasks.audits.forgetting.verdict import MEANINGS, verdict
 from tasks.datasets.images import Pixels
+from tasks.external.split import Split
 from tasks.job import Job, Roots
 from tasks.measure import roots
 
-__all__ = ["AUDIT", "PRESETS", "Forgetting", "Target", "plan", "probes", "tiny"]
+__all__ = ["AUDIT", "PRESETS", "Forgetting", "Target", "plan", "probes", "split", "tiny"]
 
 
 def plan(config: Forgetting) -> Roots:
@@ -62,9 +64,20 @@ def plan(config: Forgetting) -> Roots:
 
 
 def probes(config: Forgetting) -> Iterator[tuple[str, Pixels]]:
-    """D_Q and the control set in one set, shuffled, on which a model's owner evaluates the model."""
+    """D_Q and the control set in one set, shuffled, on which a model's owner evaluates the model.
+
+    A DatasetError where equal images make it none.
+    """
+    check_distinct(config)
     handed = handed_out(config.probes)
     yield handed.name, probes_of(config.probes).images[handed.order]
+
+
+def split(config: Forgetting) -> Split | None:
+    """Which images are D_Q, that may be given, and which the control set, that must not; None without a control set."""
+    if not config.query.is_controlled:
+        return None
+    return Split(split_table(config.probes), GUESSABLE if config.query.is_guessable else "")
 
 
 AUDIT = Audit(
@@ -75,5 +88,6 @@ AUDIT = Audit(
     tiny=tiny,
     verdict=verdict,
     probes=probes,
+    split=split,
     answers=MEANINGS,
 )

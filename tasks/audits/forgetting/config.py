@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tasks import seeds
 from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.external_targets import ExternalTargets
 from tasks.audits.forgetting.probe_set import ProbeSet
@@ -60,9 +59,11 @@ class Forgetting:
 
     Where there is a control set, models are trained on D_C and each share of D_Q in `partial`, too, from which it is
     learnt what a share looks like; a target of that kind serves as well. A target has not forgotten where it is surer
-    of D_Q than of the control set by more than chance, as `permutations` draws of who is control show; it has where it
-    may hold no more than `negligible` of D_Q. `seed` is the only source of chance, and says which images are held back:
-    an owner who is not to know them must not know it.
+    of D_Q than of the control set by more than chance, as `permutations` draws of who is control show, which is exact
+    where chance said who is control: of images that are held back, and of a `query.control` that was drawn at random
+    from the pool of D_Q. It has where it may hold no more than `negligible` of D_Q. `seed` is the only source of chance
+    but for `query.secret`, which says with it what is held back: an owner who is not to know that must not be able to
+    guess both.
     """
 
     query: QuerySet = QuerySet(Dataset("mnist"))
@@ -154,7 +155,7 @@ class Forgetting:
     @property
     def probes(self) -> ProbeSet:
         """D_Q and the control set, which every model is asked about."""
-        return ProbeSet(self.trained_on, self.query.control, seeds.derive(self.seed, "handed out"))
+        return ProbeSet(self.trained_on, self.query.control, self.query.derived(self.seed, "handed out"))
 
 
 def least_permutations(targets: int) -> int:
@@ -179,7 +180,12 @@ def tiny(config: Forgetting) -> Forgetting:
     count = 120 if plain else 40
     return replace(
         config,
-        query=QuerySet(Dataset(f"digits{size}"), 0, count, held_back=0.5 if config.query.is_controlled else 0.0),
+        query=QuerySet(
+            Dataset(f"digits{size}"),
+            examples=count,
+            held_back=0.5 if config.query.is_controlled else 0.0,
+            secret=config.query.secret,
+        ),
         calibration=Part(Dataset(f"digits-on-photos{size}"), count, count),
         outside=None if config.outside is None else Part(Dataset(f"photos{size}"), 0, count),
         crop=(4 if deep else 12) if config.crop else 0,

@@ -11,13 +11,15 @@ import json
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks import seeds
-from tasks.datasets.catalog import load
+from tasks.datasets.catalog import files, load
 from tasks.datasets.images import Labels, Pixels
 from tasks.datasets.mixtures import Part, Remainder, Rows, groups_of
 from tasks.external.handout import image_of
+from tasks.external.split import SCHEMA
 
 ALONE, TOGETHER = "query", "pictures"  # the set's name, without and with a control set
 REPEATED = 0.1  # of the images that are handed out twice where there is a control set
@@ -110,3 +112,28 @@ def handed_out(config: ProbeSet) -> HandedOut:
     chance = seeds.generator(config.seed, "handed out")
     twice = chance.permutation(count)[: max(1, round(REPEATED * count))]
     return HandedOut(name, chance.permutation(np.concatenate([np.arange(count), twice])))
+
+
+def split_table(config: ProbeSet) -> pa.Table:
+    """Each image of D_Q and of the control set, in which it is, where it lies and how it is handed out (SCHEMA)."""
+    probes, handed = probes_of(config), handed_out(config)
+    held = config.query.data if config.control is None else config.control.data
+    repeats = handed.repeats
+    at = {data.name: files(data) for data in (config.query.data, held)}
+    data = [held if control else config.query.data for control in probes.is_control]
+    return pa.Table.from_pylist(
+        [
+            {
+                "set": "control" if control else "query",
+                "data": of.name,
+                "row": row,
+                "file": str(paths[row]) if (paths := at[of.name]) else None,
+                "image": image,
+                "again": repeats.get(number),
+            }
+            for number, (control, of, row, image) in enumerate(
+                zip(probes.is_control, data, probes.rows.tolist(), handed.ids, strict=True)
+            )
+        ],
+        SCHEMA,
+    )

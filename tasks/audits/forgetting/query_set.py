@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tasks import seeds
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Remainder
+from tasks.files import WITHHELD
 from tasks.ranges import at_least, share
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
+
+LEAST_SECRET = 16  # characters; of hexadecimal digits these are 64 bits
+GUESSABLE = (
+    "Warning: which pictures are D_Q follows from the run's seed, and an owner who tries seeds can tell them apart: "
+    "set query.secret=$(openssl rand -hex 16) before any picture is given, and keep it."
+)
+
+
+def withheld(secret: str) -> str:
+    """What a page says of a secret."""
+    return f"secret of {len(secret)} characters"
 
 
 @dataclass(frozen=True)
@@ -21,7 +33,10 @@ class QuerySet:
     `data`, `first` and `examples` say which images there are, as in `Part`. Of them a random share `held_back`, whole
     groups such as patients where there are groups, is the control set, and D_Q the rest; 0: there is none, and what
     models say of D_Q cannot be told from what they say of any image of its source. `control` is a control set of its
-    own, drawn as D_Q was, of which all is then D_Q.
+    own, of which all is then D_Q: what is said of them is right if both were drawn at random from one pool.
+
+    `secret`, text that nobody can guess, says together with a run's seed what is held back and in which order the
+    images are handed out. Without one the seed alone says it, and who tries seeds finds it.
     """
 
     data: Dataset
@@ -29,12 +44,21 @@ class QuerySet:
     examples: int = 0
     control: Part | None = None
     held_back: float = 0.5
+    secret: str = field(default="", repr=False, metadata={WITHHELD: withheld})
 
     def __post_init__(self) -> None:
         at_least(self, {"first": 0, "examples": 0})
         share(self, "held_back", one=False)
+        if 0 < len(self.secret) < LEAST_SECRET:
+            raise ValueError(
+                f"secret has {len(self.secret)} characters; it must have at least {LEAST_SECRET}, which nobody can "
+                "guess: $(openssl rand -hex 16)"
+            )
         if self.control is not None:
             object.__setattr__(self, "held_back", 0.0)  # nothing of it is held back where control images are given
+
+        if not self.is_controlled:
+            object.__setattr__(self, "secret", "")  # there is nothing to tell apart, and so nothing to hide
 
     @property
     def pool(self) -> Part:
@@ -46,6 +70,11 @@ class QuerySet:
         """Whether there is a control set."""
         return self.control is not None or self.held_back > 0
 
+    @property
+    def is_guessable(self) -> bool:
+        """Whether who tries the seeds of runs can find out which images are the control set."""
+        return self.is_controlled and not self.secret
+
     def plainly(self, images: Images, control: Images | None) -> QuerySet:
         """The same images written as few numbers as need be, so that equal sets have equal keys."""
         given = self.control if self.control is None or control is None else self.control.plainly(control)
@@ -55,4 +84,11 @@ class QuerySet:
         """D_Q, of which a run with this seed trains."""
         if not self.held_back:
             return self.pool
-        return Remainder(self.pool, self.held_back, seeds.derive(seed, "control"))
+        return Remainder(self.pool, self.held_back, self.derived(seed, "control"))
+
+    def derived(self, seed: int, name: str) -> int:
+        """The seed of what an owner must not know: of a run's seed and the secret, which a SHA-256 does not give back.
+
+        That of the run's seed alone where there is no secret.
+        """
+        return seeds.derive(seed, name, *([self.secret] if self.secret else []))

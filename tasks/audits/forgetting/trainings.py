@@ -16,7 +16,7 @@ from tasks.audits.forgetting.target import NamedTarget, Target
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.mixtures import Part, Share
-from tasks.datasets.overlap import overlap
+from tasks.datasets.overlap import overlap, repeated
 from tasks.job import Job
 from tasks.training.chains import chain
 from tasks.training.mixed import Mixture, train
@@ -218,6 +218,7 @@ def check_data(config: Forgetting) -> None:
     if config.crop > min(query.shape[:2]):
         raise DatasetError(f"crop is {config.crop}; it must be at most {min(query.shape[:2])}, the side of the images")
     config.trained_on.rows(query)
+    check_distinct(config)
     others = {"calibration set": config.calibration, "set out of domain": config.outside}
     for name, other in others.items():
         if other is not None:
@@ -227,6 +228,32 @@ def check_data(config: Forgetting) -> None:
         for name, other in others.items():
             if other is not None:
                 apart(control, other, f"the {name}", "the control set")
+
+
+def check_distinct(config: Forgetting) -> None:
+    """DatasetError, naming the first, where images of D_Q and the control set are equal and of different groups.
+
+    Of two equal images one could be given and the other held back: who was given the one knows the other. None of the
+    pool may be, whatever the draw, which must not depend on how it came out.
+    """
+    if not config.query.is_controlled:
+        return
+    for part in (config.query.pool, config.query.control):
+        if part is not None and (equal := equal_images(part)):
+            first = ", ".join(f"{row} is {other}" for row, other in equal[:NAMED])
+            more = f", and {len(equal) - NAMED:,} more" if len(equal) > NAMED else ""
+            raise DatasetError(
+                f"{part.data.name} has {len(equal):,} image{'s' if len(equal) > 1 else ''} twice: training image "
+                f"{first}{more}; one of a pair could be in D_Q and the other in the control set: leave these out, or "
+                "give both one group"
+            )
+
+
+@cache
+def equal_images(part: Part) -> tuple[tuple[int, int], ...]:
+    """The part's images that equal an earlier one of another group: the row of each, and of the earlier one."""
+    images = load(part.data)
+    return tuple(repeated(images, part.rows(images)))
 
 
 def apart(query: Part, other: Part, named: str, of: str = "the query set") -> None:

@@ -18,6 +18,7 @@ from tasks.audits.forgetting.decision import ANSWERED, LEVEL, Decision, Evidence
 from tasks.audits.forgetting.likeness import UNKNOWN, Check
 from tasks.audits.forgetting.measures.decisions import LESS_SURE, SURER
 from tasks.audits.forgetting.measures.fits import ADEQUATE
+from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.statistics import Estimate
 
 Row = Mapping[str, Any]
@@ -25,6 +26,13 @@ MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("forgotten", "not forgotten", "undecided")},
     "not judged": Meaning("what the model says of images that nobody was given forbids any conclusion", "open"),
 }
+# The test is exact over draws of who is control, and images of `query.control` were not drawn by the audit.
+DRAWN = ", if D_Q and the control set were drawn from one pool at random"
+GIVEN_CONTROL = (
+    "The control images were named (query.control) and not held back by the audit's draw: the accusation holds if D_Q "
+    "and the control set were drawn from one pool at random before anything was given. Where they differ in any other "
+    "way, such as when or by whom they were taken, models that never saw D_Q can be accused."
+)
 LISTED = 12  # targets that are told one by one
 LIMITS = (
     "The audit speaks of the data set as a whole: a share below the limit that is told may be held. It takes for "
@@ -56,8 +64,8 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
         )
         sentence = f"{answer.capitalize()}: of {len(shares)} targets, {counts}. {listed}"
     about = [*rightly(rows, len(shares)), *error_rates(config, answers), *found(rows)]
-    warnings = [*unlearnt(rows), *uncontrolled(config)]
-    limits = " ".join([*published(rows, shares), LIMITS])
+    warnings = [*unlearnt(rows), *uncontrolled(config), *guessable(config)]
+    limits = " ".join([*published(rows, shares), *given_control(config, answer), LIMITS])
     return Verdict(
         answer,
         " ".join([f"{sentence}.", *about, *warnings]),
@@ -118,7 +126,7 @@ def error_rates(config: Forgetting, answers: Sequence[Forgot]) -> list[str]:
     if "not forgotten" in answers:
         told.append(
             f"Of 1,000 such audits of models that never saw D_Q at most {1000 * LEVEL:g} would call any of them not "
-            "forgotten, whatever else these hold."
+            f"forgotten, whatever else these hold{'' if config.query.control is None else DRAWN}."
         )
     if "forgotten" in answers:
         told.append(
@@ -149,6 +157,16 @@ def uncontrolled(config: Forgetting) -> list[str]:
         "Without a control set this run repeats the published score and judges nobody: hold images back "
         "(query.held_back=0.5) or give some of the same source (query.control.data=...)."
     ]
+
+
+def given_control(config: Forgetting, answer: Forgot) -> list[str]:
+    """What an accusation rests on where the control set was not held back by the audit's own draw."""
+    return [GIVEN_CONTROL] if config.query.control is not None and answer == "not forgotten" else []
+
+
+def guessable(config: Forgetting) -> list[str]:
+    """A warning where an owner could have found out which of the pictures that it answered for are D_Q."""
+    return [GUESSABLE] if config.given.there and config.query.is_guessable else []
 
 
 def rightly(rows: Mapping[tuple[str, str], Row], targets: int) -> list[str]:

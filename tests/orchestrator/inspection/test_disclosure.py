@@ -12,6 +12,7 @@ import pytest
 from orchestrator.inspection.disclosure import Disclosure, is_private
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.config_parts import plain
+from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.datasets.dataset import Dataset
@@ -55,6 +56,11 @@ def test_words_are_told_by_their_lengths(words: str, told: str) -> None:
         (Picture(File("/x/stamp.png"), File("/x/mask.png")), Picture(File("stamp.png"), File("mask.png"))),
         (JANE, Words("<4 and 3 letters>", File("hand.ttf", DIGEST), size=9)),
         (Glyph(), Glyph()),
+        (
+            QuerySet(Dataset("digits"), secret="b1946ac92492d2347c62"),
+            QuerySet(Dataset("digits"), secret="<secret of 20 characters>"),
+        ),
+        (QuerySet(Dataset("digits")), QuerySet(Dataset("digits"))),
         (Family("names", names=FONT), Family("names", names=File("hand.ttf", DIGEST))),
         (
             ExternalModels(outputs=(FONT,), shape=(8, 8, 1)),

@@ -9,7 +9,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images, Pixels
 from tasks.datasets.options import Options, Shaped
-from tasks.datasets.overlap import digests, origins, overlap
+from tasks.datasets.overlap import digests, origins, overlap, repeated
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (9, 4, 6, 1), dtype=np.uint8)
 
@@ -91,3 +91,21 @@ def test_another_shape_keeps_groups_and_what_images_were_made_of(digits: Images)
     small = Shaped(Content(), Options((14, 14))).images()
     assert grouped.train_origins is small.train_origins
     assert Shaped(Content(), Options((28, 28), channels=1)).images() is grouped
+
+
+@pytest.mark.parametrize(
+    ("groups", "equal"),
+    [(None, [(7, 6), (8, 6)]), ([0, 0, 1, 1, 2, 2, 3, 3, 3], []), ([0, 0, 1, 1, 2, 2, 3, 3, 4], [(8, 6)])],
+)
+def test_images_that_are_there_again_are_named_unless_they_are_of_one_group(
+    groups: list[int] | None, equal: list[tuple[int, int]]
+) -> None:
+    images = of(PIXELS[[0, 1, 2, 3, 4, 5, 6, 6, 6]])
+    grouped = replace(images, train_groups=None if groups is None else np.array(groups))
+    assert equal == repeated(grouped, every(grouped))
+    assert [] == repeated(grouped, np.arange(7))
+
+
+def test_images_made_of_one_image_are_the_same() -> None:
+    images = of(PIXELS, digests(of(PIXELS), np.array([0, 1, 2, 3, 4, 5, 6, 7, 0])))
+    assert [(8, 0)] == repeated(images, every(images))

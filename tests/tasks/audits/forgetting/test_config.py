@@ -8,16 +8,19 @@ from typing import Any
 
 import pytest
 
+from tasks import seeds
 from tasks.audits.forgetting.config import PUBLISHED, Forgetting, tiny
 from tasks.audits.forgetting.external_targets import ExternalTargets
 from tasks.audits.forgetting.presets import QUICKSTART, TABLE1, TABLE2
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import Target
+from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.mixtures import Part
+from tasks.datasets.mixtures import Part, Remainder
 from tasks.files import File
 from tasks.models.catalog import Network
 
+SMOKE = replace(QUICKSTART, query=QuerySet(Dataset("digits"), 1237, 200))
 THEIRS = ExternalTargets(outputs=(File("theirs.csv"),))
 
 
@@ -105,3 +108,40 @@ def test_a_control_set_of_its_own_leaves_all_of_the_pool_to_the_query_set() -> N
 def test_shares_that_targets_have_are_not_trained_again_and_without_a_control_set_none_are() -> None:
     assert (0.05, 0.25) == QUICKSTART.trained_partial
     assert () == TABLE1.trained_partial
+
+
+SECRET = "b1946ac92492d2347c6235b4d2611184"
+
+
+def test_with_a_secret_the_seed_does_not_say_what_is_held_back_nor_in_which_order_it_is_handed_out() -> None:
+    hidden = replace(SMOKE, query=replace(SMOKE.query, secret=SECRET))
+    known, digits = SMOKE.trained_on, load(Dataset("digits"))
+    drawn = hidden.trained_on
+    assert isinstance(known, Remainder)
+    assert isinstance(drawn, Remainder)
+    shared = set(known.held(digits).tolist()) & set(drawn.held(digits).tolist())
+    assert 30 < len(shared) < 70  # of 100, as of any two draws
+    assert SMOKE.probes.seed != hidden.probes.seed
+    assert hidden.trained_on != replace(hidden, query=replace(hidden.query, secret=SECRET[::-1])).trained_on
+    given = replace(hidden.query, held_back=0.0, control=Part(Dataset("digits"), 0, 100))
+    assert replace(hidden, query=given).probes.seed == hidden.probes.seed
+
+
+def test_without_a_secret_what_is_held_back_and_handed_out_stays_as_it_was() -> None:
+    assert Remainder(SMOKE.query.pool, 0.5, seeds.derive(SMOKE.seed, "control")) == SMOKE.trained_on
+    assert seeds.derive(SMOKE.seed, "handed out") == SMOKE.probes.seed
+
+
+def test_a_secret_that_could_be_guessed_is_refused_and_none_is_shown() -> None:
+    with pytest.raises(ValueError, match="secret has 4 characters; it must have at least 16") as caught:
+        QuerySet(Dataset("digits"), secret="1234")
+    assert "1234" not in str(caught.value)
+    assert SECRET not in repr(QuerySet(Dataset("digits"), secret=SECRET))
+
+
+def test_where_nothing_is_held_back_there_is_nothing_to_guess() -> None:
+    plain = QuerySet(Dataset("digits"), held_back=0.0, secret=SECRET)
+    assert ("", False) == (plain.secret, plain.is_guessable)
+    controlled = QuerySet(Dataset("digits"))
+    assert (True, False) == (controlled.is_guessable, replace(controlled, secret=SECRET).is_guessable)
+    assert SECRET == tiny(replace(QUICKSTART, query=replace(QUICKSTART.query, secret=SECRET))).query.secret

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from orchestrator.planning.plan import Plan
-from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target, plan, probes
+from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target, plan, probes, split
 from tasks.audits.forgetting.external_targets import ExternalTargets
-from tasks.audits.forgetting.query_set import QuerySet
+from tasks.audits.forgetting.query_set import GUESSABLE, QuerySet
 from tasks.audits.forgetting.trainings import named_targets
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.mixtures import Part
+from tasks.datasets.mixtures import Part, Remainder
 from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File
 from tasks.job import Job, marks
@@ -150,3 +150,22 @@ def test_with_a_control_set_an_owner_is_handed_both_shuffled_and_some_twice() ->
     assert 100 == len(held)
     first, last = ({row in held for row in part} for part in (order[:20], order[-20:]))
     assert {True, False} == first == last
+
+
+def test_the_split_says_of_each_picture_what_it_is_and_how_it_is_handed_out() -> None:
+    told = split(SMOKE)
+    assert told is not None
+    ((name, pixels),) = probes(SMOKE)
+    shown = {f"{name}/{place:06d}.png": image.tobytes() for place, image in enumerate(pixels)}
+    drawn, digits = SMOKE.trained_on, load(DIGITS)
+    assert isinstance(drawn, Remainder)
+    rows = told.table.to_pylist()
+    by_set = {kind: [row["row"] for row in rows if row["set"] == kind] for kind in ("query", "control")}
+    assert {"query": drawn.rows(digits).tolist(), "control": drawn.held(digits).tolist()} == by_set
+    assert {digits.train_images[row["row"]].tobytes() == shown[row["image"]] for row in rows} == {True}
+    again = [(row["image"], row["again"]) for row in rows if row["again"]]
+    assert (20, True) == (len(again), all(shown[first] == shown[second] for first, second in again))
+    secret = replace(SMOKE, query=replace(SMOKE.query, secret="b1946ac92492d2347c62"))
+    assert {("digits", None)} == {(row["data"], row["file"]) for row in rows}
+    assert (GUESSABLE, "") == (told.warning, getattr(split(secret), "warning", None))
+    assert split(replace(SMOKE, query=QuerySet(DIGITS, held_back=0.0))) is None

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tasks.audits.forgetting import probes
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.presets import QUICKSTART
 from tasks.audits.forgetting.query_set import QuerySet
@@ -18,6 +19,7 @@ from tasks.datasets import catalog
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import Part, Remainder
+from tasks.external.handout import png
 from tasks.training.mixed import Mixture
 from tasks.training.unlearning_config import UNLEARNING
 from tests.tasks.audits.forgetting import published_data
@@ -239,3 +241,25 @@ def test_another_seed_holds_back_other_images() -> None:
     first, second = (query.trained_on(seed).rows(load(DIGITS)).tolist() for seed in (0, 1))
     assert 100 == len(first) == len(second)
     assert 30 < len(set(first) & set(second)) < 70
+
+
+def folder_of(path: Path, rows: list[int]) -> Dataset:
+    """A folder with these digits in their classes."""
+    for place, row in enumerate(rows):
+        held = path / str(load(DIGITS).train_labels[row]) / f"{place:03d}.png"
+        held.parent.mkdir(parents=True, exist_ok=True)
+        held.write_bytes(png(load(DIGITS).train_images[row]))
+    return pin(Dataset(f"folder:{path}"))
+
+
+def test_pictures_that_are_there_twice_are_named_since_one_could_be_given_and_the_other_held_back(
+    tmp_path: Path,
+) -> None:
+    twice = folder_of(tmp_path / "twice", [*range(300, 340), *range(300, 340)])
+    config = replace(CONFIG, query=QuerySet(twice), calibration=Part(DIGITS, 0, 100), outside=None, targets=TARGETS[:2])
+    known = load(twice).train_images
+    pairs = len(known) - len({image.tobytes() for image in known})
+    for refused in (check_data, lambda asked: list(probes(asked))):
+        with pytest.raises(DatasetError, match=rf"twice has {pairs} images twice: training image \d+ is \d+, .* and "):
+            refused(config)
+    check_data(replace(config, query=QuerySet(twice, held_back=0.0)))  # of whom nobody is judged

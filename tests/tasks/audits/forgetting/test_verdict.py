@@ -11,10 +11,14 @@ from tasks.audit import Verdict
 from tasks.audits.forgetting import AUDIT
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import ANSWERED
+from tasks.audits.forgetting.external_targets import ExternalTargets
 from tasks.audits.forgetting.measures.decisions import SURER
 from tasks.audits.forgetting.presets import QUICKSTART, TABLE1
+from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.audits.forgetting.target import Target
-from tasks.audits.forgetting.verdict import LIMITS, LISTED, verdict
+from tasks.audits.forgetting.verdict import GIVEN_CONTROL, LIMITS, LISTED, verdict
+from tasks.datasets.mixtures import Part
+from tasks.files import File
 from tasks.schemas import SUMMARY
 from tasks.statistics import Estimate, proportion
 from tasks.summaries import Row, alone, row
@@ -180,3 +184,21 @@ def test_where_nothing_is_scored_nothing_is_decided() -> None:
 
 def test_every_answer_is_declared() -> None:
     assert set(ANSWERED) == set(AUDIT.answers)
+
+
+def test_an_accusation_by_control_images_that_were_not_drawn_here_says_on_what_it_rests() -> None:
+    named = replace(QUICKSTART, query=replace(QUICKSTART.query, control=Part(QUICKSTART.query.data, 1400, 30)))
+    held = said(*target("D_C", *HELD))
+    given = said(*target("D_C", *HELD), config=named)
+    rate = "whatever else these hold"
+    assert f"{rate}, if D_Q and the control set were drawn from one pool at random." in given.sentence
+    assert f"{rate}." in held.sentence
+    assert [True, False] == [GIVEN_CONTROL in found.limits for found in (given, held)]
+    assert GIVEN_CONTROL not in said(*target("D_C", *CLEARED), config=named).limits
+
+
+def test_an_owner_who_could_guess_what_is_held_back_is_warned_of() -> None:
+    given = replace(QUICKSTART, given=ExternalTargets(outputs=(File("table.csv"),)))
+    secret = replace(given, query=replace(given.query, secret="b1946ac92492d2347c62"))
+    warned = [GUESSABLE in said(*target("table.csv", *HELD), config=config).sentence for config in (given, secret)]
+    assert [True, False, False] == [*warned, GUESSABLE in said(*target("D_C", *HELD)).sentence]
