@@ -26,7 +26,7 @@ test: .venv/ready
 test-all: .venv/ready
 	@echo "lint, types, and in five parts all tests: each says at its end what it found (14 minutes on 2 quiet cores)"
 	@rm -f .coverage .coverage.*
-	@$(BESIDE) PYTEST='$(BIN)/coverage run -m pytest' ALONE='$(PYTEST)'
+	@$(BESIDE) PYTEST='$(BIN)/coverage run -m pytest --durations=15' ALONE='$(PYTEST) --durations=15'
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

@@ -28,6 +28,13 @@ def above_zero(config: Any, *names: str) -> None:
             raise ValueError(f"{name} is {getattr(config, name)}; it must be a finite number above 0")
 
 
+def not_negative(config: Any, *names: str) -> None:
+    """ValueError unless each of these fields is a finite number, 0 or above."""
+    for name in names:
+        if not 0 <= getattr(config, name) < math.inf:
+            raise ValueError(f"{name} is {getattr(config, name)}; it must be a finite number of at least 0")
+
+
 def share(config: Any, *names: str, zero: bool = True, one: bool = True) -> None:
     """ValueError unless each of these fields is a number from 0 to 1, these two included or not."""
     allowed = SHARES[zero, one]

@@ -7,6 +7,7 @@ be computed must not vanish in a mean.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -94,6 +95,25 @@ def proportion(successes: int, n: int, confidence: float = 0.95) -> Estimate:
 
     interval = stats.binomtest(successes, n).proportion_ci(confidence, method="wilson")
     return Estimate(successes / n, float(interval.low), float(interval.high), n)
+
+
+def clustered_proportion(rates: ArrayLike, per_cluster: int, confidence: float = 0.95) -> Estimate:
+    """The mean of the clusters' rates, of `per_cluster` answers each, with Wilson's interval; n counts the clusters.
+
+    Answers of one cluster are not independent. The interval is that of as many independent answers as would vary as
+    much as the mean over clusters does, p (1 - p) / (s^2 / n), at most all there are and at least one a cluster; one a
+    cluster where the rates do not vary. Korn & Graubard 1998, "Confidence intervals for proportions with small expected
+    number of positive counts estimated from survey data", section 2.
+    """
+    sample = _finite(rates)
+    n = len(sample)
+    if n == 0:
+        return Estimate(None, None, None, 0)
+    rate = float(sample.mean())
+    variance = float(sample.var(ddof=1)) / n if n > 1 else 0.0
+    effective = rate * (1 - rate) / variance if variance > 0 else float(n)
+    low, high = _wilson(rate, min(max(effective, float(n)), float(n * per_cluster)), confidence)
+    return Estimate(rate, low, high, n)
 
 
 def proportion_greater(successes: int, n: int, than: float) -> float | None:
@@ -238,11 +258,12 @@ def rank_correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.
     return Correlation(estimate, of_ranks.p_value)
 
 
-def false_discovery_adjusted(p_values: ArrayLike) -> Array:
+def false_discovery_adjusted(p_values: ArrayLike, dependent: bool = False) -> Array:
     """Benjamini-Hochberg adjusted p-values, in the order given; NaN (no test was made) stays and does not count.
 
     adjusted_(i) = min over j >= i of m p_(j) / j, at most 1, for the m p-values in rising order: rejecting those at
-    most q keeps the expected share of false rejections at q. Benjamini & Hochberg 1995.
+    most q keeps the expected share of false rejections at q. Benjamini & Hochberg 1995. For p-values that depend on one
+    another in any way they are larger by 1 + 1/2 + ... + 1/m: Benjamini & Yekutieli 2001, theorem 1.3.
     """
     values = np.asarray(p_values, dtype=np.float64)
     tested = ~np.isnan(values)
@@ -252,7 +273,7 @@ def false_discovery_adjusted(p_values: ArrayLike) -> Array:
     if tested.any():
         from scipy import stats
 
-        adjusted[tested] = stats.false_discovery_control(values[tested], method="bh")
+        adjusted[tested] = stats.false_discovery_control(values[tested], method="by" if dependent else "bh")
     return adjusted
 
 
@@ -271,6 +292,16 @@ def _reach(estimate: Estimate) -> tuple[float, float]:
     values = (estimate.value, estimate.low, estimate.high)
     value, low, high = (float("nan") if each is None else each for each in values)
     return value - low, high - value
+
+
+def _wilson(rate: float, n: float, confidence: float) -> tuple[float, float]:
+    """Wilson's interval of a rate over n independent answers, which need be no whole number."""
+    from scipy import stats
+
+    z = float(stats.norm.ppf((1 + confidence) / 2))
+    centre = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * math.sqrt(rate * (1 - rate) / n + z**2 / (4 * n**2))
+    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def _counts(successes: int, n: int) -> None:

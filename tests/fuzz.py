@@ -121,7 +121,19 @@ APART: Mapping[str, Sequence[str]] = {
     "trouble": ("", "raise", "nothing", "together", "other", "\udcff"),
     "scale": ("tiny", "full", "tny", "", "1"),
 }
-COUNTS = ("parts", "first", "canaries", "seeds", "models", "evaluations", "resamples", "members", "probes", "epochs")
+COUNTS = (
+    "parts",
+    "first",
+    "canaries",
+    "seeds",
+    "models",
+    "evaluations",
+    "resamples",
+    "permutations",
+    "members",
+    "probes",
+    "epochs",
+)
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def test_an_audit_of_classifiers_killed_in_mid_chain_ends_with_the_tables_of_the
     journal = Journal(tmp_path / "engram-store" / "runs" / ended["run"])
     jobs = journal.tasks()
     assert ("finished", len(before)) == (ended["state"], len(jobs) - ended["jobs"]["done"])
-    chains: dict[str, dict[int, str]] = {"classifier.train": {}, "unique_feature.train_ranked": {}}
+    chains: dict[str, dict[int, str]] = {"unique_feature.train_ranked": {}, "unique_feature.train_twin": {}}
     for key, task in jobs.items():
         if task in chains:
             config = store.record(key)["config"]

@@ -250,4 +250,4 @@ def test_a_sweep_is_drawn_together_and_two_of_its_cells_are_compared(here: Here)
     said = here("compare", first, second, "--out", "both.html").stdout
     assert ["config", "learning_rate", "0.01", "0.001"] in [line.split() for line in said.splitlines()]
     assert 2 == said.count("over 2 random partitions into 3 folds")
-    assert "gain of log p" in (here.folder / "both.html").read_text()
+    assert "generalisation gap of log p" in (here.folder / "both.html").read_text()

@@ -28,9 +28,11 @@ from orchestrator.spec.fields import coerce, text
 from orchestrator.spec.resolve import Cell, pinned
 from orchestrator.store import open_store
 from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target
+from tasks.audits.forgetting.probe_set import handed_out
 from tasks.audits.forgetting.trainings import trainings
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
+from tasks.external.handout import image_of
 from tasks.training.mixed import MIXED
 from tests.chaos import marked
 from tests.support.shell import Here, Shell
@@ -39,7 +41,7 @@ from tests.tasks.datasets import scans
 
 RUN = ("run", "forgetting", "--preset", "smoke", "scale=tiny", "--address", "none")
 TABLES: Mapping[str, set[str]] = {
-    "scores": {"ratios", "distances", "confidences", "fits"},
+    "scores": {"decisions", "ratios", "distances", "baselines", "confidences", "fits"},
     "examples": {"examples"},
 }
 OWN = (
@@ -80,7 +82,7 @@ def config(preset: str) -> Forgetting:
     return found
 
 
-def one_sided(rows: Sequence[Mapping[str, Any]], metric: str = "one-sided rho") -> dict[str, Mapping[str, Any]]:
+def shares(rows: Sequence[Mapping[str, Any]], metric: str = "share of D_Q held") -> dict[str, Mapping[str, Any]]:
     """The rows of a summary with this metric, by their targets."""
     return {json.loads(row["setting"])["target"]: row for row in rows if row["metric"] == metric}
 
@@ -97,13 +99,10 @@ def test_which_tables_there_are_follows_from_what_is_measured(preset: str, monke
 @pytest.mark.parametrize(
     ("lost", "models", "says"),
     [
-        (
-            [("target", 1, 1)],
-            {"D_C": 2, "D_C + D_Q": 1},
-            "one-sided rho {rho:.3g} (95 % interval {low:.3g} to {high:.3g}, 1 model)",
-        ),
-        ([("target", 1, 0), ("target", 1, 1)], {"D_C": 2}, "Undecided: "),
-        ([("query", None, 0), ("query", None, 1)], {}, "Undecided: "),
+        ([("target", 1, 1)], {"D_C": 2, "D_C + D_Q": 1}, "D_C + D_Q is "),
+        ([("target", 1, 0), ("target", 1, 1)], {"D_C": 2}, "D_C + D_Q is undecided: no model of it has answered"),
+        ([("query", None, 0), ("query", None, 1)], {"D_C": 2, "D_C + D_Q": 2}, "D_C + D_Q is "),
+        ([("calibration", None, 0), ("calibration", None, 1)], {"D_C": 2, "D_C + D_Q": 2}, "Not judged: "),
     ],
 )
 def test_missing_replicates_are_told_by_the_number_of_models(
@@ -117,25 +116,20 @@ def test_missing_replicates_are_told_by_the_number_of_models(
     gone = {key for key, model in named.items() if model in lost}
     weights = {key: table for key, table in done.items() if table.schema.equals(MIXED) and key not in gone}
     summary = tables(AUDIT.plan(asked), absent=lambda job: key_of(job, []) in gone, done=weights)["summary"]
-    rows = {name: row for name, row in one_sided(summary.to_pylist()).items() if row["n"]}
+    rows = {name: row for name, row in shares(summary.to_pylist()).items() if row["n"]}
     assert models == {name: row["n"] for name, row in rows.items()}
     assert AUDIT.verdict is not None
-    sentence = AUDIT.verdict(asked, summary).sentence
-    shown = rows.get("D_C + D_Q", {"estimate": 0, "low": 0, "high": 0})
-    assert says.format(rho=shown["estimate"], low=shown["low"], high=shown["high"]) in sentence
+    assert says in AUDIT.verdict(asked, summary).sentence
 
 
 @pytest.mark.slow
-def test_of_one_replicate_nothing_is_decided_and_it_is_said_why(here: Here) -> None:
-    run = here(*RUN, "replicates=1").stdout
-    assert "Undecided: of 2 targets, 2 undecided" in run
-    assert 2 == run.count("(no interval, 1 model: too few models, or images, to see how they vary)")
+def test_of_one_replicate_nobody_is_cleared_and_it_is_said_why(here: Here) -> None:
+    run = here(*RUN, "replicates=1", "targets=D_C").stdout
+    assert "too few models to see how they vary" in run
     (name,) = {path.name for path in (here.folder / "engram-store" / "runs").glob("[!.]*") if path.is_dir()}
-    rows = read(here.folder, name, "ratios")
-    assert {(1, None, None, "undecided")} == {
-        (row["models"], row["low"], row["high"], row["decision"]) for row in rows if row["score"] == "one-sided"
-    }
-    assert None not in {row["rho"] for row in rows}
+    (row,) = read(here.folder, name, "decisions")
+    assert (1, None, None, "undecided") == (row["models"], row["share"], row["effect_low"], row["decision"])
+    assert None not in {row["rho"] for row in read(here.folder, name, "ratios")}
 
 
 class Owner(NamedTuple):
@@ -150,11 +144,13 @@ class Owner(NamedTuple):
 def owner(here: Here) -> Owner:
     """A model trained on what an auditor's probes show, and asked about them as a picture's file has them."""
     said = here("probes", "forgetting", "--preset", "smoke", "scale=tiny", "--out", "probes").stdout
-    assert "120 pictures in probes, in 1 set: query" in said
+    assert "132 pictures in probes, in 1 set: pictures-" in said  # a tenth of them twice
     with (here.folder / "probes" / "images.csv").open(newline="") as file:
         names = [row["image"] for row in csv.DictReader(file)]
     pixels = np.stack([np.asarray(Image.open(here.folder / "probes" / name)) for name in names])
-    labels = catalog.load(Dataset("digits")).train_labels[: len(names)]
+    digits = catalog.load(Dataset("digits"))
+    row_of = {image.tobytes(): row for row, image in enumerate(digits.train_images[:120])}
+    labels = digits.train_labels[[row_of[image.tobytes()] for image in pixels[..., None]]]
     model = nn.Sequential(nn.Flatten(), nn.Linear(28 * 28, 10))
     images = torch.tensor(pixels)[:, None].float() / 255
     with torch.random.fork_rng():
@@ -173,7 +169,10 @@ def owner(here: Here) -> Owner:
     alone = p[np.arange(len(p)), labels]
     columns = {"image": names, "label": labels.astype(np.int64), "confidence": alone}
     pq.write_table(pa.table(columns), here.folder / "alone.parquet")
-    return Owner(here.folder, ("model.pt", "all.csv", "alone.parquet"), alone.tolist())
+    handed = handed_out(config("smoke").probes)
+    assert names == [image_of(handed.name, place) for place in range(132)]
+    by_image = [float(alone[names.index(name)]) for name in handed.ids]
+    return Owner(here.folder, ("model.pt", "all.csv", "alone.parquet"), by_image)
 
 
 def write(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -188,19 +187,23 @@ def test_a_model_its_probabilities_and_its_confidences_alone_are_judged_alike(he
     assert "finished" == ended["state"]
     asked = read(here.folder, ended["run"], "confidences")
     for target in range(3):
-        said = [row["confidence"] for row in asked if row["target"] == target]
+        said = [row["confidence"] for row in asked if (row["model"], row["target"]) == ("target", target)]
         assert owner.confidences == pytest.approx(said, abs=1e-6)
     rows = [row for row in read(here.folder, ended["run"], "ratios") if row["score"] == "published"]
     assert list(owner.files) == [row["name"] for row in rows]
     assert ["model", "outputs", "outputs"] == [row["source"] for row in rows]
     assert {(None, None, None, None)} == {
-        (row["query"], row["calibration"], row["outside"], row["right"]) for row in rows
+        (row["query"], row["calibration"], row["outside"], row["right"])
+        for row in read(here.folder, ended["run"], "decisions")
     }
+    effects = [row["effect"] for row in read(here.folder, ended["run"], "decisions")]
+    assert [effects[0]] * 3 == pytest.approx(effects, abs=0.2)
     assert [rows[0]["rho"]] * 3 == pytest.approx([row["rho"] for row in rows], abs=0.05)
 
 
 HEADER = ["image", *(f"p{k}" for k in range(10))]
-NAMES = [f"query/{row:06d}.png" for row in range(120)]
+SET = handed_out(config("smoke").probes).name
+NAMES = [f"{SET}/{row:06d}.png" for row in range(132)]
 EVEN = ["0.1"] * 10
 
 
@@ -213,10 +216,10 @@ EVEN = ["0.1"] * 10
             [[name, 0.2, 0.8] for name in NAMES],
             "no column image; it has name, p0, p1",
         ),
-        (HEADER, [[name, *EVEN] for name in NAMES[:-2]], "sent.csv has no row for 'query/000118.png'; 2 of 120 are"),
-        (["image", "label", "confidence"], [[name, 10, 0.1] for name in NAMES], "label of image 'query/000000.png' is"),
+        (HEADER, [[name, *EVEN] for name in NAMES[:-2]], "sent.csv has no row for 'pictures-"),
+        (["image", "label", "confidence"], [[name, 10, 0.1] for name in NAMES], "label of image 'pictures-"),
         (["image", "confidence"], [[name, 1] for name in NAMES], "has no decimals in its confidences; it must say how"),
-        (["image", "confidence"], [[name, 1.2] for name in NAMES], "is 1.2; it must be in [0, 1]; 120 of 120 are not"),
+        (["image", "confidence"], [[name, 1.2] for name in NAMES], "is 1.2; it must be in [0, 1]; 132 of 132 are not"),
         (["image", "confidence"], [], "sent.csv "),
     ],
 )
@@ -237,20 +240,30 @@ def test_a_table_that_says_something_else_is_refused_before_anything_is_trained(
         (("targets=2D_Q",), 2, "targets[0] is '2D_Q': query is 2.0; it must be a share from 0 to 1"),
         (("targets=D_C,D_C",), 2, "targets has D_C twice; each must be there once"),
         (("targets=D_C+D_X",), 2, "'D_X' is no share of a set; write D_Q, D_C or outside, or 0.1D_Q for a tenth"),
-        (("targets=[{qery: 1.0}]",), 2, "unknown field targets[0].qery: it has query, calibration, outside; did you"),
+        (
+            ("targets=[{qery: 1.0}]",),
+            2,
+            "unknown field targets[0].qery: it has query, calibration, outside, unlearning; did",
+        ),
         (("targets=[{query: 0}]",), 2, "a target is trained on nothing; one of query, calibration and outside must be"),
         (("targets=outside",), 2, "outside is none; it must be a data set for targets that are trained on it"),
-        (("margin=2",), 2, "margin is 2.0; it must be between 0 and 1"),
+        (("negligible=2",), 2, "negligible is 2.0; it must be between 0 and 1"),
+        (("query.held_back=1",), 2, "held_back is 1.0; it must be a share from 0 to below 1"),
+        (
+            ("query.control.data=digits",),
+            1,
+            "the query set digits and the control set digits have 120 images in common",
+        ),
         (("replicates=0",), 2, "replicates is 0; it must be at least 1"),
-        (("resamples=0",), 2, "resamples is 0; it must be at least 1"),
+        (("permutations=0",), 2, "permutations is 0; it must be at least 1"),
         (("learning_rate=0",), 2, "learning_rate is 0.0; it must be a finite number above 0"),
         (("optimiser=adamw",), 2, "optimiser is 'adamw'; allowed: "),
         (("measures=power",), 2, "measures[0] is 'power'; allowed: scores, examples"),
         (("crop=29",), 1, "crop is 29; it must be at most 28, the side of the images"),
         (("network=cnn",), 2, "network is 'cnn'; it must be one of mlp1, cnn1"),
         (("replicate=2",), 2, "did you mean 'replicates'?"),
-        (("query.share=1",), 2, "unknown field 'query.share': Part has data, first, examples"),
-        (("query=digits",), 2, "query is 'digits'; it takes data, first, examples"),
+        (("query.share=1",), 2, "unknown field 'query.share': QuerySet has data, first, examples, control, held_back"),
+        (("query=digits",), 2, "query is 'digits'; it takes data, first, examples, control, held_back"),
         (("query.examples=5000",), 1, "digits has the training images 0 to 1436, not those from 0 to 4999"),
         (("query.first=1500",), 1, "digits has the training images 0 to 1436, not those from 1500"),
         (("query.data=photos",), 1, "digits-on-photos has 10 classes, the query set photos 1; it must have no more"),
@@ -266,7 +279,11 @@ def test_a_table_that_says_something_else_is_refused_before_anything_is_trained(
             2,
             "unknown field 'given.output': ExternalTargets has models, outputs, interface, columns; did",
         ),
-        (("--preset", "table3"), 2, "unknown preset 'table3' of forgetting; it has quickstart, null, smoke, table1"),
+        (
+            ("--preset", "table3"),
+            2,
+            "unknown preset 'table3' of forgetting; it has quickstart, null, unlearning, smoke",
+        ),
     ],
 )
 def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, says: str, tmp_path: Path) -> None:
@@ -312,7 +329,7 @@ def test_trainings_that_all_fail_are_told_a_line_each_and_leave_no_answer(tmp_pa
     for tolerated in ([], ["--tolerate", "9"]):
         said = engram(*absurd, *tolerated, code=3)
         failed = {line for line in said.stderr.splitlines() if "mixed.train" in line}
-        assert 3 == len(failed), said.stderr
+        assert 6 == len(failed), said.stderr
         assert all("loss is not finite" in line and "try a lower learning rate" in line for line in failed)
         assert "Traceback" not in said.stderr
         assert "rho" not in said.stdout

@@ -5,8 +5,11 @@ python train_owner.py probes
     forgotten.csv    trained on D_C alone: what the owner says is true
     kept.csv         trained on D_C and on D_Q: it is not
 
+D_Q are the pictures that the provider once gave. The control pictures, which are in the folder too, nobody was given.
+
 Nobody could know this of a real owner, who sends one table; that both are here is what the example is for. Training is
-plain PyTorch; of Engram the script takes the embedded images, which stand for what was collected, and nothing else.
+plain PyTorch; of Engram the script takes the embedded images, which stand for what was collected, and which of them
+were given, and nothing else.
 It asks about the pictures in the auditor's folder as any owner does: by their list, images.csv.
 """
 
@@ -24,11 +27,11 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor, nn
 
+from tasks.audits.forgetting.presets import QUICKSTART
 from tasks.datasets import catalog
-from tasks.datasets.dataset import Dataset
+from tasks.datasets.mixtures import Part, Remainder
 
-QUERY, CALIBRATION = ("digits", slice(0, 700)), ("digits-on-photos", slice(700, 1400))
-MODELS = {"forgotten": [CALIBRATION], "kept": [CALIBRATION, QUERY]}
+MODELS = {"forgotten": [QUICKSTART.calibration], "kept": [QUICKSTART.calibration, QUICKSTART.trained_on]}
 WIDTHS = (28 * 28, 512, 256, 128, 10)
 
 
@@ -53,11 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{name}.csv: trained on {len(images)} images, {right:.3f} of them right")
 
 
-def collected(parts: Sequence[tuple[str, slice]]) -> tuple[Tensor, Tensor]:
+def collected(parts: Sequence[Part | Remainder]) -> tuple[Tensor, Tensor]:
     """Images (n, pixels) in [0, 1] with their labels."""
-    loaded = [(catalog.load(catalog.pin(Dataset(name))), rows) for name, rows in parts]
-    images = torch.cat([scaled(data.train_images[rows]) for data, rows in loaded])
-    return images, torch.cat([torch.tensor(data.train_labels[rows]) for data, rows in loaded])
+    loaded = [(part, catalog.load(catalog.pin(part.data))) for part in parts]
+    images = torch.cat([scaled(data.train_images[part.rows(data)]) for part, data in loaded])
+    return images, torch.cat([torch.tensor(data.train_labels[part.rows(data)]) for part, data in loaded])
 
 
 def scaled(images: NDArray[np.uint8]) -> Tensor:

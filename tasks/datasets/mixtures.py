@@ -45,10 +45,53 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Remainder:
+    """A part less a random share of its groups that is held back, on which nothing is trained; above 0 and below 1."""
+
+    part: Part
+    held_back: float
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        share(self, "held_back", zero=False, one=False)
+        at_least(self, {"seed": 0})
+
+    @property
+    def data(self) -> Dataset:
+        return self.part.data
+
+    def rows(self, images: Images) -> Rows:
+        """The rows that are left, ascending; a DatasetError where the part has a single group."""
+        return self._split(images)[0]
+
+    def held(self, images: Images) -> Rows:
+        """The rows that are held back, ascending: round(held_back x groups), at least one, and not all of them."""
+        return self._split(images)[1]
+
+    def _split(self, images: Images) -> tuple[Rows, Rows]:
+        rows = self.part.rows(images)
+        groups = groups_of(images, rows)
+        there = np.unique(groups)
+        if len(there) < 2:
+            raise DatasetError(
+                f"{self.data.name} has one image, or one group of images, from row {self.part.first} on; to hold some "
+                "back there must be two at least"
+            )
+        count = min(max(1, round(self.held_back * len(there))), len(there) - 1)
+        held = np.isin(groups, seeds.generator(self.seed, "held back").permutation(there)[:count])
+        return rows[~held], rows[held]
+
+
+def groups_of(images: Images, rows: Rows) -> Rows:
+    """The group of each of these training images; the row itself where images have none."""
+    return rows if images.train_groups is None else images.train_groups[rows]
+
+
+@dataclass(frozen=True)
 class Share:
     """A random share of a part, in (0, 1]; of all of it there is one, whose seed is 0."""
 
-    part: Part
+    part: Part | Remainder
     share: float = 1.0
     seed: int = 0
 
@@ -62,7 +105,7 @@ class Share:
         rows = self.part.rows(images)
         if self.share == 1:
             return rows
-        groups = rows if images.train_groups is None else images.train_groups[rows]
+        groups = groups_of(images, rows)
         there = np.unique(groups)
         count = max(1, round(self.share * len(there)))
         drawn = seeds.generator(self.seed, "share").permutation(there)[:count]

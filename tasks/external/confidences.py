@@ -36,6 +36,7 @@ class Confidences:
 
     values: Floats
     resolution: float  # the last place that is printed, 0 where all places are
+    right: NDArray[np.bool_] | None = None  # whether no class is likelier than the true one; None where not said
 
 
 def read(
@@ -52,9 +53,8 @@ def read(
     _check_labels(table, ids, labels)
     alone = _alone(table, columns, gives)
     if alone is None:
-        values, resolution = _of_classes(outputs.of_table(table, columns, gives), ids, labels)
-    else:
-        values, resolution = _of_column(table, *alone, ids)
+        return _of_classes(outputs.of_table(table, columns, gives), ids, labels)
+    values, resolution = _of_column(table, *alone, ids)
     return Confidences(rounded(values, resolution), resolution)
 
 
@@ -107,7 +107,7 @@ def _named(table: Sent, column: str, gives: Gives) -> str:
     return column
 
 
-def _of_classes(table: outputs.Outputs, ids: Sequence[str], labels: Labels) -> tuple[Floats, float]:
+def _of_classes(table: outputs.Outputs, ids: Sequence[str], labels: Labels) -> Confidences:
     rows = table.sent.rows(ids)
     if labels.max() >= table.classes:
         raise ValueError(
@@ -115,18 +115,23 @@ def _of_classes(table: outputs.Outputs, ids: Sequence[str], labels: Labels) -> t
             f"it must have {labels.max() + 1} or more"
         )
     _check_order(table, rows, labels)
+    several = table.values.shape[1] > 1
+    largest = table.values[rows].max(axis=1)
+    right = np.asarray(table.values[rows, labels] == largest) if several else None
     if table.gives == "logits":
         # A place of a logit moves p by p (1 - p) of it: however few there are, nothing is cut off at 1.
-        return np.exp(table.of(ids).log_p[np.arange(len(ids)), labels]), 0.0
+        values = np.exp(table.of(ids).log_p[np.arange(len(ids)), labels])
+        return Confidences(rounded(values, 0.0), 0.0, right)
     decimals = np.concatenate([sent_table.decimals(table.sent.column(column)) for column in table.columns])
     resolution = _resolution(
         table.name, table.values.ravel("F" if len(table.columns) > 1 else "C"), decimals, table.gives
     )
-    if table.values.shape[1] == 1:
-        return np.exp(table.of(ids).log_p[np.arange(len(ids)), labels]), resolution
-    # As printed: not divided by the sum of the row, nor lifted from 0.
-    values = table.values[rows, labels]
-    return np.clip(values if table.gives == "probabilities" else np.exp(values), 0, 1), resolution
+    if not several:
+        values = np.exp(table.of(ids).log_p[np.arange(len(ids)), labels])
+    else:  # as printed: not divided by the sum of the row, nor lifted from 0
+        printed = table.values[rows, labels]
+        values = np.clip(printed if table.gives == "probabilities" else np.exp(printed), 0, 1)
+    return Confidences(rounded(values, resolution), resolution, right)
 
 
 def _check_order(table: outputs.Outputs, rows: NDArray[np.int64], labels: Labels) -> None:

@@ -72,6 +72,10 @@ class CrossEntropy:
         return self.architecture.initial(seed)
 
     def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
+        return -self.log_p(tensors, self.seen(tensors, batch), batch.mode).gather(2, batch.labels[..., None])[..., 0]
+
+    def seen(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
+        """The pixels of a minibatch as training sees them: cropped, in [0, 1], changed."""
         draws = batch.mode.draws
         pixels = batch.pixels
         if self.crop:
@@ -81,7 +85,7 @@ class CrossEntropy:
         if self.augmentation:
             assert draws is not None
             pixels = augmented(pixels, self.architecture.shape, draws)
-        return -self.log_p(tensors, pixels, batch.mode).gather(2, batch.labels[..., None])[..., 0]
+        return pixels
 
     def assessed(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
         pixels = crops.central(batch.pixels, self.shape, self.crop) if self.crop else batch.pixels

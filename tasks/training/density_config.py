@@ -112,6 +112,21 @@ class DensityTraining:
         return Recipe(self.epochs, self.batch, self.learning_rate, epsilon=1e-8)
 
 
+@dataclass(frozen=True)
+class RefinedTraining(DensityTraining):
+    """The same, with the encoder's codes fitted to each observation by `refine` steps wherever log p is estimated."""
+
+    refine: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, {"refine": 1})
+        if is_own(self.model.name):
+            raise ValueError(
+                f"refine is {self.refine}; it must be 0 for a model of your own, which has no codes of ours"
+            )
+
+
 LEAST = {"seed": 0, "examples": 0, "samples": 1, "view": 0, "drawn": 0}
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.training.density_config import DensityTraining, Fold, Row, examples
+from tasks.training.density_config import DensityTraining, Fold, RefinedTraining, Row, examples
 
 if TYPE_CHECKING:
     import torch
@@ -40,6 +40,19 @@ FITTED = pa.schema(
 )
 
 
+# Of trainings whose codes are fitted to each observation: effective_samples is of these, and beside it stands what it
+# is with the encoder's own.
+REFINED = FITTED.append(pa.field("encoder_effective_samples", pa.large_list(pa.float32())))
+
+
+OF_OBSERVATIONS = ("log_p", "effective_samples", "encoder_effective_samples")
+
+
+def is_fitted(table: pa.Table) -> bool:
+    """Whether a table is of a training."""
+    return bool(table.num_rows) and (table.schema.equals(FITTED) or table.schema.equals(REFINED))
+
+
 @dataclass
 class Evaluation:
     """A model's results so far: log p of every observation and its effective number of samples, by epoch, and the
@@ -52,6 +65,7 @@ class Evaluation:
     samples: NDArray[np.float32] | None = None
     error: ValueError | None = None
     effective_samples: dict[int, NDArray[np.float32]] = field(default_factory=dict)
+    encoder_effective_samples: dict[int, NDArray[np.float32]] = field(default_factory=dict)
 
 
 class Evaluator:
@@ -66,7 +80,8 @@ class Evaluator:
         first = configs[0] if configs else None
         self.learning, self.configs, self.images = learning, configs, images
         self.evaluations: dict[int, Evaluation] = {}
-        self.sampling = Sampling(first.samples, first.view, first.afresh) if first else Sampling()
+        refine = first.refine if isinstance(first, RefinedTraining) else 0
+        self.sampling = Sampling(first.samples, first.view, first.afresh, refine=refine) if first else Sampling()
 
     def watch(self, seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
         """Evaluate the models of a stack that have reached an epoch at which they are evaluated."""
@@ -80,7 +95,7 @@ class Evaluator:
         if not chosen:
             return
         try:
-            log_p, effective = self._estimated(chosen, seen, tensors)
+            log_p, effective, encoders = self._estimated(chosen, seen, tensors)
         except ValueError as error:
             if len(chosen) == 1:
                 self._evaluation(seen[chosen[0]][0]).error = error
@@ -100,19 +115,25 @@ class Evaluator:
                 evaluation.log_p[epoch] = values.copy()
                 if effective is not None:
                     evaluation.effective_samples[epoch] = effective[number].copy()
+                if encoders is not None:
+                    evaluation.encoder_effective_samples[epoch] = encoders[number].copy()
 
     def _estimated(
         self, chosen: Sequence[int], seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
-        """log p of every observation by the chosen models, and effective numbers of samples: (chosen, observations)."""
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, NDArray[np.float32] | None]:
+        """log p of every observation by the chosen models, and effective numbers of samples, of fitted codes and of the
+        encoder's where these are two: (chosen, observations) each."""
         import torch
 
         some, members = self._of(chosen, seen, tensors)
         pixels = observations(self.configs[seen[chosen[0]][0]], self.images, members.device)
         rows = torch.arange(len(pixels), device=members.device)
         found = self.learning.estimated(some, pixels, rows, members, self.sampling)
-        effective = found.effective_samples
-        return found.log_p.float().cpu().numpy(), None if effective is None else effective.float().cpu().numpy()
+        effective, encoders = (
+            None if each is None else each.float().cpu().numpy()
+            for each in (found.effective_samples, found.encoder_effective_samples)
+        )
+        return found.log_p.float().cpu().numpy(), effective, encoders
 
     def _draw(self, place: int, seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
         evaluation, config = self._evaluation(seen[place][0]), self._config(seen[place])
@@ -155,7 +176,8 @@ def observations(config: DensityTraining, images: Images, device: torch.device) 
 def density_table(
     config: DensityTraining, history: Sequence[Epoch], evaluation: Evaluation, epsilons: Sequence[float] | None = None
 ) -> pa.Table:
-    """The FITTED table of a trained model; `epsilons` are the privacy spent by the end of each epoch."""
+    """The FITTED or REFINED table of a trained model; `epsilons` are the privacy spent by the end of each epoch."""
+    schema = REFINED if isinstance(config, RefinedTraining) else FITTED
     fold = config.held_out if isinstance(config.held_out, Fold) else None
     row = config.held_out.row if isinstance(config.held_out, Row) else None
     last = len(history)
@@ -171,10 +193,14 @@ def density_table(
     }
     samples = None if evaluation.samples is None else evaluation.samples.tobytes()
     columns["samples"] = [None] * (last - 1) + [samples]
-    arrays = [pa.array(columns[name], FITTED.field(name).type) if name in columns else None for name in FITTED.names]
-    for name, values in (("log_p", evaluation.log_p), ("effective_samples", evaluation.effective_samples)):
-        arrays[FITTED.get_field_index(name)] = lists([values.get(epoch.epoch) for epoch in history])
-    return pa.Table.from_arrays(arrays, schema=FITTED)
+    by_epoch = {name: getattr(evaluation, name) for name in schema.names if name in OF_OBSERVATIONS}
+    arrays = [
+        pa.array(columns[name], schema.field(name).type)
+        if name in columns
+        else lists([by_epoch[name].get(epoch.epoch) for epoch in history])
+        for name in schema.names
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def lists(arrays: Sequence[NDArray[np.float32] | None]) -> pa.Array:

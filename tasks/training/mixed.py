@@ -10,14 +10,14 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.datasets.mixtures import Rows, Share
+from tasks.datasets.mixtures import Part, Rows, Share
 from tasks.job import Inputs, task
 from tasks.models import catalog
 from tasks.models.catalog import Network
@@ -79,8 +79,8 @@ class Mixture:
 
 def batch_key(config: Mixture) -> Mixture:
     """What trainings must share to be computed together: all but the images, the seed and the learning rate."""
-    anything = Share(dataclasses.replace(config.shares[0].part, data=config.validation, first=0, examples=0))
-    return dataclasses.replace(config, shares=(anything,), seed=0, learning_rate=1.0)
+    anything = (Share(Part(config.validation)),)
+    return dataclasses.replace(config, shares=anything, seed=0, learning_rate=1.0)
 
 
 def train_many(
@@ -139,7 +139,17 @@ class Pool:
         return np.concatenate(rows)
 
 
-def pooled(data: tuple[Dataset, ...], config: Mixture) -> Pool:
+class Checked(Protocol):
+    """What says on which images a training is checked, and how many classes there are."""
+
+    @property
+    def validation(self) -> Dataset: ...
+
+    @property
+    def classes(self) -> int: ...
+
+
+def pooled(data: tuple[Dataset, ...], config: Checked) -> Pool:
     """The pool of these data sets, with the config's validation images as its test split.
 
     A DatasetError where one has images of another shape, or labels beyond the config's classes.
@@ -191,10 +201,14 @@ def spec_of(config: Mixture, images: Images) -> Spec:
 
 def mixed_table(config: Mixture, images: Images, rows: Rows, trained: Trained) -> pa.Table:
     """The MIXED table of a trained network: one row."""
-    network = architecture(config, images)
+    return table_of(config.seed, architecture(config, images), images, rows, trained)
+
+
+def table_of(seed: int, network: Architecture, images: Images, rows: Rows, trained: Trained) -> pa.Table:
+    """The MIXED table of a network that was trained on these rows with this seed: one row."""
     learnt = {name: values.astype(np.float32) for name, values in trained.weights.items()}
     right = accuracy(network, learnt, images, rows)
-    row = model_row(config.seed, network, trained) | {"examples": len(rows), "train_accuracy": right}
+    row = model_row(seed, network, trained) | {"examples": len(rows), "train_accuracy": right}
     return pa.Table.from_pylist([row], schema=MIXED)
 
 

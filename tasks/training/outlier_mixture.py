@@ -126,7 +126,7 @@ class OutlierMixture:
                 x = importance.seen(preparation, pixels[part], rows[part], members, sampling, dtype_of(tensors))
                 broad = self.broad.log_p(x.double()) + preparation.to_pixels(x)
                 log_p[:, part] = self._mixed(log_p[:, part], broad)
-        return Estimated(log_p, learned.effective_samples)
+        return Estimated(log_p, learned.effective_samples, learned.encoder_effective_samples)
 
     def check_drawn(self) -> None:
         """Images are drawn from the autoencoder."""

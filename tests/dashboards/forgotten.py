@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from tasks.audits.forgetting.config import PUBLISHED, Forgetting, tiny
 from tasks.audits.forgetting.kolmogorov_smirnov import SCORES
+from tasks.audits.forgetting.measures.baselines import BASELINES
+from tasks.audits.forgetting.measures.decisions import DECISIONS
 from tasks.audits.forgetting.measures.distances import DISTANCES
 from tasks.audits.forgetting.measures.fits import FITS
 from tasks.audits.forgetting.measures.power import POWER
@@ -60,6 +62,10 @@ def confidences(targets: int = 8, replicates: int = 3, images: int = 500, printe
         column |= {
             "confidence": asked(knows or 0.0, images, at, precise),
             "resolution": [0.0 if precise else 1e-3] * images,
+            "printed": [0.0 if precise else 1e-3] * images,
+            "set": ["query"] * images,
+            "right": [None] * images,
+            "again": [None] * images,
         }
         parts.append(
             pa.table({name: pa.array(column[name], CONFIDENCES.field(name).type) for name in CONFIDENCES.names})
@@ -94,7 +100,7 @@ def distances(targets: int = 8, replicates: int = 3, images: int = 500, floor: f
     return pa.Table.from_pylist(rows, DISTANCES)
 
 
-def ratios(targets: int = 8, replicates: int = 3, images: int = 500, margin: float = 0.1) -> pa.Table:
+def ratios(targets: int = 8, replicates: int = 3, images: int = 500) -> pa.Table:
     """The targets of table 1, over again where there are more, each with rho of the paper and an interval about it.
 
     One-sided, that of targets that are surer of the query set than query models is less.
@@ -105,21 +111,34 @@ def ratios(targets: int = 8, replicates: int = 3, images: int = 500, margin: flo
         ks *= SURER if score == "one-sided" and is_surer(target) else 1.0
         rho, again = ks / DISTANCE, at // len(TABLE)
         low, high = (0.88 * rho, 1.13 * rho) if replicates > 1 else (None, None)
-        decision = "undecided" if low is None or high is None else decided(low, high, margin)
-        answer = "forgotten" if not target.remembers else "not forgotten"
         row = {"target": at, "name": str(target) + (f", model {again + 1}" if again else ""), "source": "training"}
         row |= {"score": score}
         row |= {"query": target.query, "calibration": target.calibration, "outside": target.outside}
-        row |= {"models": replicates, "ks": ks, "rho": rho, "low": low, "high": high, "decision": decision}
-        row |= {"reason": None if low is not None else "one replicate has no interval"}
-        row |= {"right": "right" if decision == answer else "undecided" if decision == "undecided" else "wrong"}
+        row |= {"models": replicates, "ks": ks, "rho": rho, "low": low, "high": high}
         row |= {"rule_forgotten": round(replicates * min(1, max(0, rho - 0.5))), "rule_triples": replicates}
         rows.append(row | {"ks_calibration": DISTANCE, "floor": FLOOR if replicates > 1 else None, "images": images})
     return pa.Table.from_pylist(rows, RATIOS)
 
 
-def decided(low: float, high: float, margin: float) -> str:
-    return "forgotten" if low > 1 - margin else "not forgotten" if high < 1 - margin else "undecided"
+def decisions(targets: int = 8, replicates: int = 3, images: int = 500) -> pa.Table:
+    """The same targets with the answer that each deserves, and one that cannot be judged."""
+    rows = []
+    for at in range(targets):
+        target = list(TABLE)[at % len(TABLE)]
+        held = target.query
+        answer = "not forgotten" if held else "not judged" if target.outside else "forgotten"
+        row: Row = dict.fromkeys(DECISIONS.names) | {"target": at, "name": str(target), "source": "training"}
+        row |= {"query": held, "calibration": target.calibration, "outside": target.outside, "models": replicates}
+        row |= {
+            "effect": 12 * held,
+            "effect_low": 12 * held - 1,
+            "effect_high": 12 * held + 1,
+            "p": 0.001 if held else 0.4,
+        }
+        row |= {"p_adjusted": 0.004 if held else 1.0, "share": held, "share_low": 0.8 * held}
+        row |= {"share_high": min(1.0, held + 0.06), "decision": answer, "images": images, "controls": images}
+        rows.append(row)
+    return pa.Table.from_pylist(rows, DECISIONS)
 
 
 def changed(table: pa.Table, changes: Mapping[Any, Row], of: str = "target") -> pa.Table:
@@ -128,31 +147,23 @@ def changed(table: pa.Table, changes: Mapping[Any, Row], of: str = "target") -> 
     return pa.Table.from_pylist(rows, table.schema)
 
 
-UNDEFINED: Row = {
-    "rho": None, "low": None, "high": None, "decision": "undecided", "right": "undecided",
-    "reason": "query and calibration models say the same of every image", "rule_forgotten": None, "rule_triples": None,
-}  # fmt: skip
+UNDEFINED: Row = {"rho": None, "low": None, "high": None, "rule_forgotten": None, "rule_triples": None}
 # Somebody else's models: nobody knows what they were trained on.
-GIVEN: Row = {"source": "model", "query": None, "calibration": None, "outside": None, "right": None}
+GIVEN: Row = {"source": "model", "query": None, "calibration": None, "outside": None}
 
 
 def power(
     detected: tuple[int, ...] = (1, 2, 9, 17, 20, 20),
     shares: tuple[float, ...] = (0.0, 0.001, 0.01, 0.03, 0.1, 0.5),
     models: int = 20,
-    falls: float = 0.9,
 ) -> pa.Table:
-    """One-sided, so many are detected, and rho falls by so much; as published, by two thirds of it."""
+    """So many are detected, and the effect rises with the share."""
     rows: list[Row] = []
-    for (share, one_sided), score in itertools.product(zip(shares, detected, strict=True), SCORES):
-        part = 1.0 if score == "one-sided" else 2 / 3
-        found = int(part * one_sided)
-        rate = proportion(found, models)
-        rho = 1 - part * falls * share**0.3
-        low, high = 0.9 * rho, 1.08 * rho
-        row: Row = {"share": share, "score": score, "models": models, "detected": found, "power": rate.value}
-        row |= {"power_low": rate.low, "power_high": rate.high, "rho": rho, "low": low, "high": high}
-        rows.append(row | {"decision": decided(low, high, 0.1)})
+    for share, found in zip(shares, detected, strict=True):
+        rate, effect = proportion(found, models), 9 * share**0.5
+        row: Row = {"share": share, "models": models, "detected": found, "power": rate.value, "cleared": 0}
+        row |= {"power_low": rate.low, "power_high": rate.high, "effect": effect, "low": effect - 1, "high": effect + 1}
+        rows.append(row)
     return pa.Table.from_pylist(rows, POWER)
 
 
@@ -168,13 +179,29 @@ def fits(targets: int = 8, replicates: int = 3) -> pa.Table:
     return pa.Table.from_pylist(rows, FITS)
 
 
+def baselines(targets: int = 8, replicates: int = 3, images: int = 500) -> pa.Table:
+    """Of the targets of table 1, over again where there are more: the more of D_Q they know, the worse."""
+    rows = []
+    for at in range(targets):
+        target, ks = list(TABLE.items())[at % len(TABLE)]
+        knows = 1 - min(ks / DISTANCE, 1.0)
+        row: Row = {"target": at, "name": str(target), "models": replicates, "retrained": replicates}
+        row |= {"images": images, "control": images, "quality_null": 0.35, "quality_p": 0.1, "missing": None}
+        for name, value in (("u_lira", 0.5 + knows / 2), ("quality", 0.35 - knows / 3), ("privleak", -knows)):
+            row |= {name: value, f"{name}_low": value - 0.1, f"{name}_high": value + 0.1}
+        rows.append(row | {"u_lira_pairs": replicates, "quality_pairs": replicates})
+    return pa.Table.from_pylist(rows, BASELINES)
+
+
 def tables(targets: int = 8, replicates: int = 3, images: int = 500) -> dict[str, list[pa.Table]]:
     """All tables of a run that has these."""
     return {
         "summary": [],
+        "decisions": [decisions(targets, replicates, images)],
         "ratios": [ratios(targets, replicates, images)],
         "confidences": confidences(targets, replicates, images),
         "distances": [distances(targets, replicates, images)],
         "power": [power()],
+        "baselines": [baselines(targets, replicates, images)],
         "fits": [fits(targets, replicates)],
     }

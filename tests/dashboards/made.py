@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,11 +20,14 @@ from orchestrator.spec.config_parts import plain
 from orchestrator.store import Store
 from tasks.audits.unique_feature import PRESETS, UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES
+from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
 from tasks.audits.unique_feature.measures.history import HISTORY
 from tasks.audits.unique_feature.published import Repeated
+from tasks.audits.unique_feature.slope_ranks import cells
 from tasks.audits.unique_feature.summary import summary
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Glyph
 from tasks.job import Job
 from tasks.statistics import proportion
 
@@ -160,6 +164,23 @@ def curves(detected: Mapping[str, float], n: int = 20) -> pa.Table:
             row = {"estimator": name, "false_positive_rate": false, "detection_rate": found.value, "n": n}
             rows.append(row | {"low": found.low, "high": found.high})
     return pa.Table.from_pylist(rows)
+
+
+def exact_ranks(canaries: int, drawn: bool = True) -> pa.Table:
+    """Of so many canaries with the letter A four in five are first of all glyphs; 1 of 20 others has p of 0.02."""
+    ink = cells(Glyph())
+    read = {"inked": 14, "hits": 14, "hits_by_chance": 7.84, "height": 5, "width": 5}
+    read |= {"ink": ink.tolist(), "slopes": ink.astype(float).tolist()}
+    rows: list[Row] = []
+    for canary in range(canaries):
+        about = {"canary": canary, "label": 3, "seed": canary, "score": "pair", "among": 4457400}
+        p_value = 0.5 if canary % 5 == 0 else 1 / 4457400
+        rows.append(about | read | {"feature": "canary", "drawn": drawn, "p_value": p_value})
+        for at in range(2):
+            alarm = canary % 10 == 0 and at == 0
+            rows.append(about | {"feature": "other", "drawn": not drawn, "p_value": 0.02 if alarm else 0.5})
+    rows = [dict.fromkeys(EXACT_RANKS.names) | row | {"exposure": -math.log2(row["p_value"])} for row in rows]
+    return pa.Table.from_pylist(rows, EXACT_RANKS)
 
 
 def detection(called: Mapping[str, tuple[int, int]], n: int = 20) -> pa.Table:

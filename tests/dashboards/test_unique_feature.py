@@ -22,12 +22,16 @@ from dashboards.page import gallery
 from orchestrator.store import Store, open_store
 from tasks.audits.unique_feature import ranks
 from tasks.audits.unique_feature.feature_family import FAMILY
+from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS
+from tasks.datasets.features import Words
 from tasks.schemas import SUMMARY
+from tasks.statistics import proportion
 from tests.dashboards import made
 from tests.dashboards.test_figures import named
 
 TABLES = (
     "canary_scores",
+    "canary_verdicts",
     "history",
     "chosen",
     "traced",
@@ -37,6 +41,7 @@ TABLES = (
     "family",
     "detection",
     "curves",
+    "exact_ranks",
 )
 
 
@@ -56,6 +61,7 @@ def test_a_table_without_rows_or_with_other_columns_draws_nothing(store: Store, 
     assert {} == drawn(store, **{name: pa.table({"column": [1]})})
     whole = {"course": made.course(1), "latents": made.latents(1), "curves": made.curves({"a": 0.5})}
     whole |= {"family": made.family([("given", None, None)]), "influence": made.influence(10)}
+    whole |= {"exact_ranks": made.exact_ranks(3)}
     assert {} == drawn(store, **{name: whole.get(name, made.scores(1, 1, 1)).slice(0, 0)})
 
 
@@ -217,6 +223,19 @@ def test_pairs_are_ranked_side_by_side_and_the_twins_are_the_null(store: Store) 
     assert "The first 20 of 24 models" in found.caption
 
 
+def test_each_canary_has_its_rank_and_those_called_are_named(store: Store) -> None:
+    rows = [
+        {"canary": 100 + at, "label": 1, "pairs": 1, "shift": 1.0 - at / 10, "rank": 1 + 20 * at, "members": 201}
+        | {"p_value": (1 + 20 * at) / 201, "adjusted_p": 0.02 if at < 2 else 0.5, "called": at < 2}
+        for at in range(9)
+    ]
+    found = drawn(store, canary_verdicts=pa.Table.from_pylist(rows, CANARY_VERDICTS))["canaries"]
+    assert "2 of 9 canaries called memorised: rows 100, 101 of the training images" in found.alt
+    assert "1 of 9 p-values at most 0.05, smallest 0.00498" in found.alt
+    assert "among them as a p-value" in found.caption
+    assert "could not be called" not in found.caption  # 9 / (5 % of 201) is below 1
+
+
 def test_an_estimator_looks_the_same_in_every_figure() -> None:
     alone, beside = series(["M"]), series(["random against random", "M", "one of tomorrow"])
     assert alone["M"] == beside["M"]
@@ -262,6 +281,33 @@ def test_a_given_model_has_pictures_of_probe_images_alone(store: Store) -> None:
     assert found is not None
     assert 9 == len(found.pictures)
     assert all("probe image" in picture.title for picture in found.pictures)
+
+
+def test_every_scores_exact_ranks_stand_beside_those_of_features_that_were_not_carried(store: Store) -> None:
+    found = drawn(store, exact_ranks=made.exact_ranks(20))["exact-ranks"]
+    rate = proportion(16, 20)
+    words = f"pair: 0.8 [{drawing.number(rate.low)}, {drawing.number(rate.high)}] at p ≤ 0.05"
+    assert words in found.alt
+    assert "of 40 features not carried 0.05 at 0.05, 0 at 0.01, 0 at 0.001" in found.alt
+    assert "Share of 20 canaries" in found.caption
+    assert "drawn, so that p is exact" in found.caption
+    chosen = drawn(beside(store, "chosen"), exact_ranks=made.exact_ranks(20, drawn=False))["exact-ranks"]
+    assert "is not exact" in chosen.caption
+
+
+def test_the_strongest_pixels_are_pictures_beside_the_feature_and_private_as_the_images_are(store: Store) -> None:
+    tables = {"summary": [], "canary_scores": [made.scores(3, 1, 1)], "exact_ranks": [made.exact_ranks(3)]}
+    found = gallery(made.run(store, "unique_feature-1", tables, made.embedded(canaries=3)), False)
+    assert found is not None
+    titles = [picture.title for picture in found.pictures if picture.group]
+    assert 6 == len(titles)
+    assert "canary 0, read out of the models, 14 of 14 hit, 7.84 by chance" == titles[1]
+    pictures = [picture.png for picture in found.pictures if picture.group]
+    assert pictures[0] == pictures[1]
+    own = made.embedded(canaries=3, feature=Words("JANE DOE", size=8))
+    hidden = gallery(made.run(store, "unique_feature-2", tables, own), False)
+    assert hidden is not None
+    assert () == hidden.pictures
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 
-from tasks.ranges import above_zero, at_least, one_of, share, some_of
+from tasks.ranges import above_zero, at_least, not_negative, one_of, share, some_of
 
 Side = Literal["left", "right"]
 
@@ -25,6 +25,7 @@ class Walk:
 def test_the_ends_of_a_range_are_allowed() -> None:
     at_least(Walk(steps=0), {"steps": 0})
     above_zero(Walk(length=1e-300), "length")
+    not_negative(Walk(length=0.0), "length")
     one_of(Walk(side="right"), "side", Side)
     some_of(Walk(sides=("right", "left")), "sides", Side)
 
@@ -68,3 +69,9 @@ def test_a_share_lies_between_0_and_1_with_the_ends_that_are_allowed(zero: bool,
             share(Walk(length=length), "steps" if one else "length", "length", zero=zero, one=one)
     for length in {1e-9, 0.5, 1 - 1e-9, 0.0, 1.0} - set(refused):
         share(Walk(length=length), "length", zero=zero, one=one)
+
+
+@pytest.mark.parametrize("length", [-1e-300, math.inf, math.nan])
+def test_a_number_that_may_be_0_is_finite_and_not_below(length: float) -> None:
+    with pytest.raises(ValueError, match=f"length is {length}; it must be a finite number of at least 0"):
+        not_negative(Walk(length=length), "length")

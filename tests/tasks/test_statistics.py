@@ -11,6 +11,7 @@ from tasks.statistics import (
     Comparison,
     Correlation,
     Estimate,
+    clustered_proportion,
     correlation,
     difference,
     false_discovery_adjusted,
@@ -411,3 +412,25 @@ def test_a_difference_says_what_is_missing_where_there_is_too_little() -> None:
     assert Estimate(None, None, None, 2) == difference([1.0, 2.0], [])
     assert Estimate(0.5, None, None, 3) == difference([1.0, 2.0], [1.0])
     assert Comparison(None, None) == welch_two_sided([1.0, 2.0], [1.0])
+
+
+def test_the_interval_of_clustered_answers_is_wilsons_where_they_are_independent_and_wider_where_not() -> None:
+    rates = [0.2, 0.3, 0.1, 0.2, 0.25, 0.15, 0.35, 0.05]
+    found = clustered_proportion(rates, 20)
+    variance = np.var(rates, ddof=1) / 8
+    alike = proportion(round(0.2 * 0.16 / variance), round(0.16 / variance))
+    assert (0.2, 8) == (pytest.approx(found.value), found.n)
+    assert (alike.low, alike.high) == pytest.approx((found.low, found.high), abs=0.005)
+    none, one_each = clustered_proportion([0.0] * 8, 20), proportion(0, 8)
+    assert (one_each.low, one_each.high) == pytest.approx((none.low, none.high))
+    assert Estimate(None, None, None, 0) == clustered_proportion([], 20)
+
+
+def test_the_interval_of_clustered_answers_covers_as_often_as_it_says() -> None:
+    draws = np.random.default_rng(5)
+    covered = 0
+    for _ in range(400):
+        shares = draws.beta(0.5, 9.5, 30)  # clusters differ much: 0.05 in the mean
+        found = clustered_proportion(draws.binomial(20, shares) / 20, 20)
+        covered += found.low <= 0.05 <= found.high
+    assert covered >= 0.9 * 400

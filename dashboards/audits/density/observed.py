@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 # Each score with its column. The published one has more terms in favour of memory than against it.
 COLUMNS = {"published": "m", "matched": "m_matched"}
-HIGH = 0.95  # the quantile of the published score above which an observation is highly memorised
+HIGH = 0.95  # the quantile of the matched-count score above which an observation is highly memorised
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Observed:
 
     @property
     def high(self) -> NDArray[np.bool_]:
-        """Whether each observation is highly memorised; all false without published scores."""
-        values = self.column(COLUMNS["published"])
+        """Whether each observation is highly memorised; all false without matched-count scores."""
+        values = self.column(COLUMNS["matched"])
         there = values[~np.isnan(values)]
         return values > np.quantile(there, HIGH) if len(there) else np.zeros(len(values), np.bool_)
 

@@ -60,7 +60,7 @@ def outliers(table: pa.Table, seen: Observed) -> Figure | None:
     caption = (
         "U: log P of an observation to models trained on it; the outermost bins are open. Left: observations in each "
         f"bin, on a logarithmic scale, with the number of highly memorised ones (M above its {HIGH:.0%} quantile). "
-        "Right: their share, with 95 % Wilson intervals over observations; dashed: their share of all, which every "
+        "Right: their share, with 95 % intervals over repetitions (jackknife); dashed: their share of all, which every "
         "bin would have if memory had nothing to do with U. "
         f"{total['memorised']:,} highly memorised and {total['regular']:,} regular observations.{inside}"
     )

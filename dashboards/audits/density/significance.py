@@ -11,7 +11,6 @@ from dashboards import drawing, layout
 from dashboards.audits.density import kinds
 from dashboards.audits.density.observed import Array, Observed
 from dashboards.figure import Figure
-from tasks.statistics import proportion
 
 LEVEL = 0.05  # of false discoveries
 Groups = list[tuple[str, int, int]]  # name, significant and all observations of each
@@ -49,12 +48,12 @@ def about(p: Array) -> str:
     n, smallest = len(p), float(p.min())
     needed = math.ceil(n * smallest / LEVEL)
     return (
-        f"Above: p-values of {n:,} observations: how often M would be as large had other models held the "
-        f"observation out, drawn anew. Dashed: {n / BINS:,.4g} in each bar, where nothing is memorised. Below: the "
-        f"share significant at a false discovery rate of {LEVEL:.0%} (Benjamini-Hochberg) by where the published score "
-        "stands among all, with 95 % Wilson intervals over observations; dashed: of all. The smallest p found is "
-        f"{drawing.number(smallest)}; at this p {counted(needed)} would have to have it before any is significant. The "
-        "same models are asked of all observations, so p-values are not independent of one another."
+        f"Above: p-values of {n:,} observations: how often M, less what is negligible, would be as large had other "
+        f"models held the observation out, drawn anew. Dashed: {n / BINS:,.4g} in each bar, where training raises "
+        f"log p by just that. Below: the share significant at a false discovery rate of {LEVEL:.0%} by where the "
+        "published score stands among all, without intervals, since all are of the same models; dashed: of all. The "
+        f"smallest p found is {drawing.number(smallest)}; at this p {counted(needed)} would have to have it before any "
+        "is significant (Benjamini-Hochberg)."
     )
 
 
@@ -100,15 +99,11 @@ def histogram(axes: Any, p: Array) -> None:
 
 
 def by_score(axes: Any, groups: Groups) -> None:
-    """The share significant in each group, with its interval, over that of all."""
+    """The share significant in each group, over that of all."""
     places = np.arange(len(groups))
-    rates = [proportion(hits, of) for _, hits, of in groups]
-    value, low, high = (
-        np.array([getattr(rate, end) for rate in rates], np.float64) for end in ("value", "low", "high")
-    )
+    value = np.array([hits / of for _, hits, of in groups], np.float64)
     accent = drawing.light("accent")
     axes.axhline(sum(hits for _, hits, _ in groups) / max(1, sum(of for *_, of in groups)), **drawing.NULL)
-    axes.plot(*drawing.broken(places, low, high), color=accent, linewidth=2, solid_capstyle="butt")
     axes.plot(places, value, "o", color=accent, markersize=5.5)
     axes.set_xlim(-0.5, len(groups) - 0.5)
     axes.set_ylim(-0.03, 1.03)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dashboards.audits.forgetting.baselines import baselines
+from dashboards.audits.forgetting.decisions import decisions
 from dashboards.audits.forgetting.distances import distances
 from dashboards.audits.forgetting.examples import pictures
 from dashboards.audits.forgetting.fits import fits
@@ -11,21 +13,23 @@ from dashboards.audits.forgetting.power import power
 from dashboards.audits.forgetting.query_confidences import confidences
 from dashboards.audits.forgetting.ratios import ratios
 from dashboards.audits.forgetting.sweep_cells import cells
-from dashboards.audits.forgetting.targets import margin, targets
+from dashboards.audits.forgetting.targets import negligible, targets
 from dashboards.figure import Figure
 from dashboards.gallery import Gallery
 from dashboards.run import Run
 
 
 def figures(run: Run) -> Iterator[Figure]:
-    """The decisions first, then what they rest on: confidences, distances, power and training accuracy."""
+    """The decisions first, then what they rest on: confidences, distances, power, baselines and training accuracy."""
     of_targets = run.table("ratios")
     names = targets(of_targets)
     drawn = (
-        ratios(of_targets, run.table("distances"), run.summary, margin(run)),
+        decisions(run.table("decisions"), negligible(run)),
+        ratios(of_targets, run.table("distances"), run.summary),
         confidences(run.table("confidences"), names),
         distances(run.table("distances"), names),
-        power(run.table("power"), margin(run)),
+        power(run.table("power"), run.table("decisions")),
+        baselines(run.table("baselines")),
         fits(run.table("fits"), names),
     )
     yield from (figure for figure in drawn if figure is not None)

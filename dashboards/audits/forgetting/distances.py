@@ -75,12 +75,7 @@ def about(table: pa.Table, below: Distances) -> str:
         farthest, nearest = float(below["query", -1].max()), float(below["calibration", -1].min())
         power = (
             f"The nearest calibration model is {drawing.number(nearest)} away, the farthest two query models "
-            f"{drawing.number(farthest)}: "
-        )
-        power += (
-            "the audit can tell them apart. "
-            if nearest > farthest
-            else "the audit has no power, since models of D_C say of D_Q what its own do. "
+            f"{drawing.number(farthest)}. "
         )
     return (
         "Each mark is a pair: a query model and the model of the row, and how far the latter's confidences on D_Q lie "

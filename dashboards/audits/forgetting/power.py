@@ -13,23 +13,21 @@ from numpy.typing import NDArray
 from dashboards import drawing, layout, legend
 from dashboards.audits.forgetting import roles
 from dashboards.audits.forgetting.targets import span_of
-from dashboards.columns import integers, numbers, texts
+from dashboards.columns import integers, numbers
 from dashboards.figure import Figure
-from tasks.audits.forgetting.kolmogorov_smirnov import Score
-from tasks.audits.forgetting.measures.power import smallest_detected
+from tasks.audits.forgetting.measures.power import FOUND, smallest_found
 
 Array = NDArray[np.float64]
-NUMBERS = ("share", "power", "power_low", "power_high", "rho", "low", "high")
-NEEDED = {*NUMBERS, "models", "detected", "score", "decision"}
+NUMBERS = ("share", "power", "power_low", "power_high", "effect", "low", "high")
+NEEDED = {*NUMBERS, "models", "detected"}
 PANEL = 1.95  # inches
-BESIDE = 0.015  # of the axis: from the curve of one score to that of the other
 APART = 0.6  # decades from the smallest share to where none is, at least
 NEAR = 0.11  # of the axis: ticks that are closer have no words of their own
 
 
 @dataclass(frozen=True)
 class Power:
-    """Detection rates and rho by the share of D_Q that models were trained on, ascending."""
+    """Detection rates and effects by the share of D_Q that models were trained on, ascending."""
 
     share: Array
     models: NDArray[np.int64]
@@ -37,82 +35,68 @@ class Power:
     power: Array
     power_low: Array
     power_high: Array
-    rho: Array
+    effect: Array
     low: Array
     high: Array
-    decision: NDArray[np.str_]  # on all models of the share together
-
-    @property
-    def has_rho(self) -> bool:
-        """Whether any share has a rho."""
-        return bool((~np.isnan(self.rho)).any())
 
     @property
     def smallest(self) -> float | None:
-        """The smallest share detected, as the summary has it."""
-        decisions: Any = dict(zip(self.share.tolist(), self.decision.tolist(), strict=True))
-        return smallest_detected(decisions)
+        """The smallest share found, as the summary has it."""
+        return smallest_found(dict(zip(self.share.tolist(), self.power.tolist(), strict=True)))
 
     def in_words(self) -> str:
-        """The smallest share detected, in words."""
+        """The smallest share found, in words."""
         if self.smallest is None:
-            return "no share that was tried is detected by all of its models together"
-        return f"from {percent(self.smallest)} of D_Q on each share is detected by all of its models together"
+            return f"no share that was tried is found in {FOUND:.0%} of its models"
+        return f"from {percent(self.smallest)} of D_Q on at least {FOUND:.0%} of the models are found"
 
 
-def read(table: pa.Table, score: Score = "one-sided") -> Power | None:
-    """The rows of this score that have a share and a power; None without any."""
+def read(table: pa.Table) -> Power | None:
+    """The rows that have a share and a power; None without any."""
     if not set(table.column_names) >= NEEDED:
         return None
-    of_score = texts(table, "score") == score
     share, rate = numbers(table, "share"), numbers(table, "power")
-    there = np.flatnonzero(of_score & ~np.isnan(share) & ~np.isnan(rate))
+    there = np.flatnonzero(~np.isnan(share) & ~np.isnan(rate))
     if not len(there):
         return None
     order = there[np.argsort(share[there], kind="stable")]
     models, detected = (integers(table, name)[order] for name in ("models", "detected"))
     columns = {name: numbers(table, name)[order] for name in NUMBERS}
-    return Power(models=models, detected=detected, decision=texts(table, "decision")[order], **columns)
+    return Power(models=models, detected=detected, **columns)
 
 
-Curves = Sequence[tuple[Power, legend.Series]]
-
-
-def power(table: pa.Table, margin: float | None) -> Figure | None:
-    """The share of models detected over the share of D_Q, false alarms apart, and rho below; of both scores."""
-    one_sided, two_sided = read(table), read(table, "published")
-    if one_sided is None:
+def power(table: pa.Table, decisions: pa.Table) -> Figure | None:
+    """The share of models detected over the share of D_Q, false alarms apart; below, the effect with the targets'."""
+    found = read(table)
+    if found is None:
         return None
-    words = f"{capital(one_sided.in_words())}."
-    words += "" if two_sided is None else f" Two-sided, {two_sided.in_words()}."
-    alt = " ".join(points(one_sided))
-    alt += "" if two_sided is None else f" Two-sided: {' '.join(points(two_sided))}"
-    caption = about(one_sided, two_sided, margin, words)
+    words = f"{capital(found.in_words())}."
+    alt = " ".join(points(found))
+    targets = effects(decisions)
     title = "How little of the query set does the audit find?"
-    return Figure("power", title, caption, f"{words} {alt}", drawn(one_sided, two_sided, margin))
+    return Figure("power", title, about(found, words, bool(targets)), f"{words} {alt}", drawn(found, targets))
 
 
-def drawn(one_sided: Power, two_sided: Power | None, margin: float | None) -> str:
-    """The curves as SVG: models detected above, rho below."""
-    # What the answer rests on comes last, over the other.
-    curves = [(one_sided, drawing.SERIES[0])] if two_sided is None else [
-        (two_sided, drawing.SERIES[1]), (one_sided, drawing.SERIES[0])
-    ]  # fmt: skip
-    places = across([curve for curve, _ in curves])
-    beside = BESIDE * (max(places.values()) - min(places.values()) or 1.0)
-    offsets = [0.0] if two_sided is None else [beside / 2, -beside / 2]
-    handles = entries([curve for curve, _ in curves])
-    titles = ("models detected, share", "rho of all models together")[: 1 + one_sided.has_rho]
-    figure = drawing.canvas(PANEL * len(titles) + 0.32 + legend.height(len(handles)))
-    panels = layout.stacked(figure, len(titles), PANEL, foot=0.55)
-    for axes, title in zip(panels, titles, strict=True):
+def effects(decisions: pa.Table) -> list[float]:
+    """The effects of given targets, whose training is not known."""
+    if not {"effect", "source"} <= set(decisions.column_names):
+        return []
+    rows = decisions.to_pylist()
+    return [row["effect"] for row in rows if row["source"] != "training" and row["effect"] is not None]
+
+
+def drawn(found: Power, targets: Sequence[float]) -> str:
+    """The curves as SVG: models detected above, the effect below."""
+    places = across([found])
+    handles = entries(found, bool(targets))
+    figure = drawing.canvas(PANEL * 2 + 0.32 + legend.height(len(handles)))
+    panels = layout.stacked(figure, 2, PANEL, foot=0.55)
+    for axes, title in zip(panels, ("models detected, share", "effect, standard deviations of chance"), strict=True):
         axes.set_title(title, fontsize=drawing.TEXT)
-        if axes is panels[0]:
-            for (points, look), offset in zip(curves, offsets, strict=True):
-                curve(axes, points, places, *look, offset=offset)
-            axes.set_ylim(-0.03, 1.05)
-        else:
-            of_rho(axes, curves, places, margin, offsets)
+    curve(panels[0], found, places, *drawing.SERIES[0])
+    panels[0].set_ylim(-0.03, 1.05)
+    of_effect(panels[1], found, places, targets)
+    for axes in panels:
         drawing.ticks(axes, up=4)
         ticked(axes, places, axes is panels[-1])
     panels[-1].set_xlabel("share of D_Q trained on, beside all of D_C")
@@ -120,30 +104,26 @@ def drawn(one_sided: Power, two_sided: Power | None, margin: float | None) -> st
     return drawing.svg(figure, "power")
 
 
-def about(one_sided: Power, two_sided: Power | None, margin: float | None, words: str) -> str:
-    """The caption, with the smallest shares detected in words."""
-    caption = (
-        "Above: of models that were trained on so much of D_Q beside all of D_C, the share that the audit calls not "
-        "forgotten, each model audited alone, with 95 % Wilson intervals; hollow, none of D_Q: false alarms. "
+def about(found: Power, words: str, has_targets: bool) -> str:
+    """The caption, with the smallest share found in words."""
+    targets = " Level lines: the models that were given." if has_targets else ""
+    return (
+        "Above: of models that were trained on so much of D_Q beside all of D_C, the share that is found to be surer "
+        "of D_Q than of the control set, each audited alone, with 95 % Wilson intervals; hollow, none of D_Q: false "
+        "alarms. Below: by how much they are surer, the mean of the models with its 95 % interval over trainings; 0 is "
+        f"what chance gives on average.{targets} {words} The axis is logarithmic, with none apart. n: "
+        f"{span_of(found.models.tolist())} models of each share."
     )
-    if two_sided is not None:
-        caption += "The answer rests on the one-sided distance; dashed: with the published, two-sided one. "
-    if one_sided.has_rho:
-        caption += (
-            "Below: rho of all of them together, with its 95 % bootstrap interval over images and models. Dashed: 1"
-        )
-        caption += ". " if margin is None else f"; line: {1 - margin:g}, below which they are called not forgotten. "
-    caption += f"{words} The axis is logarithmic, with none apart. "
-    return f"{caption}n: {span_of(one_sided.models.tolist())} models of each share."
 
 
-def entries(curves: Sequence[Power]) -> list[Any]:
-    """The legend's entries: the scores, the main one first, and false alarms."""
-    labels = ("one-sided, 95 % interval", "two-sided, as published")[: len(curves)]
-    handles = legend.series(labels, linewidth=1.5, markersize=5.5)
-    if any((curve.share == 0).any() for curve in curves):
+def entries(found: Power, has_targets: bool) -> list[Any]:
+    """The legend's entries: only what occurs."""
+    handles = legend.series(["trained on a known share, 95 % interval"], linewidth=1.5, markersize=5.5)
+    if (found.share == 0).any():
         hollow = {"markerfacecolor": drawing.light("paper"), "marker": "o", "markersize": 5.5}
         handles.append(legend.line("none of D_Q: false alarms", color=drawing.light("accent"), linewidth=0, **hollow))
+    if has_targets:
+        handles.append(legend.line("models that were given", **roles.BOUND))
     return handles
 
 
@@ -157,8 +137,7 @@ def points(power: Power) -> Iterator[str]:
         what = "False alarms without D_Q" if share == 0 else f"With {percent(share)}"
         words = f"{what}: {power.detected[at]} of {power.models[at]}"
         words += interval(power.power_low[at], power.power_high[at])
-        if not np.isnan(power.rho[at]):
-            words += f", rho {drawing.number(float(power.rho[at]))}{interval(power.low[at], power.high[at])}"
+        words += f", effect {drawing.number(float(power.effect[at]))}{interval(power.low[at], power.high[at])}"
         yield f"{words}."
 
 
@@ -205,19 +184,17 @@ def marked(axes: Any, power: Power, x: Array, values: Array, colour: str, marker
     axes.plot(x[~some], values[~some], linestyle="none", markerfacecolor=drawing.light("paper"), zorder=3, **look)
 
 
-def of_rho(
-    axes: Any, curves: Curves, places: dict[float, float], margin: float | None, offsets: Sequence[float]
-) -> None:
-    """rho of all models of a share together, over the lines at 1 and at the bound of the decision."""
-    axes.axhline(1, **drawing.NULL)
-    if margin is not None:
-        axes.axhline(1 - margin, **roles.BOUND)
-    for (power, (colour, marker, dash)), offset in zip(curves, offsets, strict=True):
-        x = np.array([places[share] for share in power.share.tolist()]) + offset
-        bars(axes, x, power.low, power.high, colour)
-        marked(axes, power, x, power.rho, colour, marker, dash)
-    values = np.concatenate([part for power, _ in curves for part in (power.rho, power.low, power.high)])
-    axes.set_ylim(*drawing.span([0.0, 1.0, *values[~np.isnan(values)].tolist()], 0.05))
+def of_effect(axes: Any, found: Power, places: dict[float, float], targets: Sequence[float]) -> None:
+    """The mean effect of the models of each share, over the line at 0, with those of given targets as level lines."""
+    axes.axhline(0, **drawing.NULL)
+    for effect in targets:
+        axes.axhline(effect, **roles.BOUND)
+    x = np.array([places[share] for share in found.share.tolist()])
+    colour, marker, dash = drawing.SERIES[0]
+    bars(axes, x, found.low, found.high, colour)
+    marked(axes, found, x, found.effect, colour, marker, dash)
+    values = np.concatenate([found.effect, found.low, found.high, np.array(targets, np.float64)])
+    axes.set_ylim(*drawing.span([0.0, *values[~np.isnan(values)].tolist()], 0.05))
 
 
 def ticked(axes: Any, places: dict[float, float], worded: bool) -> None:

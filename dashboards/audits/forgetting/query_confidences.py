@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dashboards import drawing, layout, legend
@@ -20,7 +21,7 @@ from tasks.audits.forgetting import kolmogorov_smirnov
 from tasks.external.confidences import rounded
 
 Array = NDArray[np.float64]
-NEEDED = {"model", "target", "replicate", "confidence", "resolution"}
+NEEDED = {"model", "target", "replicate", "set", "confidence", "resolution"}
 TARGETS = 12  # in panels of their own
 LINES = 10  # models of one role
 ACROSS = 3  # panels beside one another
@@ -73,7 +74,8 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     asked = read(table)
     if not asked:
         return None
-    models = {who: [model for model in asked if model.who == who] for who in ordered(model.who for model in asked)}
+    everybody = ordered(model.who for model in asked if model.who[0] != "partial")
+    models = {who: [model for model in asked if model.who == who] for who in everybody}
     targets = [who for who in models if who[0] == "target"]
     shown = targets[:TARGETS]
     places = Axis.of(asked)
@@ -181,11 +183,15 @@ def in_words(models: ByWho, distances: Mapping[str, Farthest], names: Mapping[in
 
 
 def read(table: pa.Table) -> list[Asked]:
-    """Each model's confidences, read batch by batch, since there may be millions of rows."""
+    """Each model's confidences in D_Q, read batch by batch, since there may be millions of rows."""
     if not set(table.column_names) >= NEEDED:
         return []
     parts: dict[tuple[str, int, int], list[tuple[Array, float]]] = {}
     for batch in table.select(sorted(NEEDED)).to_batches():
+        of_query = pc.equal(batch.column("set"), "query")
+        batch = batch.filter(of_query)
+        if not batch.num_rows:
+            continue
         rows = pa.Table.from_batches([batch])
         role = batch.column("model").dictionary_encode()
         codes = numbers(pa.table({"code": role.indices}), "code")

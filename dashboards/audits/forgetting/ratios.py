@@ -1,9 +1,8 @@
-"""The answer: each target's rho with its interval, between those of models of D_Q and of D_C: tables 1 and 2."""
+"""The published score: each target's rho with its interval, between models of D_Q and of D_C: tables 1 and 2."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ from dashboards.estimates import finite, shortened
 from dashboards.figure import Figure
 from tasks.audits.forgetting.kolmogorov_smirnov import SCORES
 
-NEEDED = {"target", "name", "score", "rho", "low", "high", "decision", "models", "images"}
+NEEDED = {"target", "name", "score", "rho", "low", "high", "models", "images"}
 METRIC = "rho"
 ABOVE, BELOW = 0.13, -0.24  # of a row: where the one-sided rho stands, and the published of the run and of the paper
 STRETCHED = 2.0  # times the largest rho, beyond which an interval is cut
@@ -75,16 +74,13 @@ class Ratio:
         words = f"{self.name}: one-sided rho "
         words += "undefined" if self.rho is None else drawing.number(self.rho)
         words += drawing.interval(*self.ends) if self.ends else ""
-        words += f", {self.row['decision'] or 'not decided'}"
-        words += f" ({self.row['reason']})" if self.row.get("reason") else ""
-        words += f", {self.row['right']} by what it was trained on" if self.row.get("right") else ""
         words += "" if self.two_sided is None else f"; two-sided rho {drawing.number(self.two_sided)}"
         words += f", ≥ 1 in {self.rule} triples" if self.rule else ""
         words += "" if self.paper is None else f"; the paper's {drawing.number(self.paper)}"
         return f"{words}."
 
 
-def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row], margin: float | None) -> Figure | None:
+def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row]) -> Figure | None:
     """A row for each target: rho, its interval, and where models of D_Q and of D_C would lie."""
     if not set(table.column_names) >= NEEDED:
         return None
@@ -99,9 +95,9 @@ def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row], margin:
     if not targets:
         return None
     shown = targets[: layout.MOST]
-    caption = f"{about(shown, distances, margin)}{layout.rest(len(shown), len(targets), 'targets')}"
+    caption = f"{about(shown, distances)}{layout.rest(len(shown), len(targets), 'targets')}"
     alt = " ".join(ratio.in_words() for ratio in shown)
-    return Figure("ratios", "Have the models forgotten the query set?", caption, alt, drawn(shown, margin))
+    return Figure("ratios", "What does the published score say?", caption, alt, drawn(shown))
 
 
 def of_paper(summary: Sequence[Row]) -> dict[str, float]:
@@ -124,12 +120,12 @@ def limits(shown: Sequence[Ratio]) -> tuple[float, float]:
 
 def of_target(axes: Any, ratio: Ratio, y: float) -> None:
     """One row: the interval and the marks of each rho, with a thin line that joins them."""
-    colour, marker = roles.DECISIONS.get(ratio.row["decision"] or "", roles.DECISIONS["undecided"])
+    colour, marker, _ = roles.ROLES["target"]
     look = {"color": drawing.light(colour)}
     if ratio.floor is not None:
         axes.plot([ratio.floor] * 2, [y - 0.5, y + 0.5], **roles.FLOOR)
     if ratio.rho is None:
-        undefined(axes, ratio, y)
+        undefined(axes, y)
     if ratio.ends and ratio.rho is not None:
         low, high = ratio.ends
         limit = axes.get_xlim()[1]
@@ -147,26 +143,24 @@ def of_target(axes: Any, ratio: Ratio, y: float) -> None:
         axes.plot([ratio.rho], [y + ABOVE], marker, markersize=6.5, zorder=3, **look)
 
 
-def undefined(axes: Any, ratio: Ratio, y: float) -> None:
+def undefined(axes: Any, y: float) -> None:
     """Write why rho is undefined, shortened to fit."""
     fits = int(axes.get_position().width * drawing.WIDTH / LETTER)
-    reason = shortened(f"undefined: {ratio.row['reason']}" if ratio.row.get("reason") else "undefined", fits)
+    reason = shortened("undefined: no calibration model differs from the query models", fits)
     axes.annotate(
         reason, (0.02, y + ABOVE), xycoords=("axes fraction", "data"), va="center", fontsize=drawing.TEXT - 1,
         color=drawing.light("muted"), backgroundcolor=drawing.light("paper"),
     )  # fmt: skip
 
 
-def drawn(shown: Sequence[Ratio], margin: float | None) -> str:
+def drawn(shown: Sequence[Ratio]) -> str:
     """The ratios as SVG, a row for each."""
-    handles = entries(shown, margin)
+    handles = entries(shown)
     has_rule = any(ratio.rule for ratio in shown)
     above = roles.above(-(-len(handles) // 2))
     figure, axes, y = layout.rows([ratio.name for ratio in shown], above, layout.RIGHT + COLUMN * has_rule)
     axes.set_xlim(*limits(shown))
     axes.axvline(1, **drawing.NULL)
-    if margin is not None:
-        axes.axvline(1 - margin, **roles.BOUND)
     for ratio, height in zip(shown, y.tolist(), strict=True):
         of_target(axes, ratio, height)
     axes.set_xlabel("rho")
@@ -187,14 +181,10 @@ def ruled(axes: Any, shown: Sequence[Ratio], y: Sequence[float]) -> None:
     axes.annotate("two-sided\nrho ≥ 1 in", (1, -0.6), (COLUMN * 72 + 3, -16), ha="right", **look)
 
 
-def entries(shown: Sequence[Ratio], margin: float | None) -> list[Any]:
+def entries(shown: Sequence[Ratio]) -> list[Any]:
     """The legend's entries: only what occurs."""
-    present = {ratio.row["decision"] for ratio in shown}
-    handles = []
-    for decision, (colour, marker) in roles.DECISIONS.items():
-        if decision in present:
-            look = {"color": drawing.light(colour), "marker": marker, "markersize": 6.5, "linewidth": 2}
-            handles.append(legend.line(f"one-sided rho, {decision}", **look))
+    colour, marker, _ = roles.ROLES["target"]
+    handles = [legend.line("one-sided rho", color=drawing.light(colour), marker=marker, markersize=6.5, linewidth=2)]
     if any(ratio.two_sided is not None for ratio in shown):
         handles.append(legend.line("two-sided rho, same run", linewidth=0, **roles.two_sided(4.5)))
     if any(ratio.paper is not None for ratio in shown):
@@ -202,22 +192,20 @@ def entries(shown: Sequence[Ratio], margin: float | None) -> list[Any]:
         hollow = {"marker": "D", "markersize": 7, "markerfacecolor": "none", "linewidth": 0}
         handles.append(legend.line("rho printed in the paper", color=ink, **hollow))
     handles.append(legend.line("1: trained as on D_C", **drawing.NULL))
-    if margin is not None:
-        handles.append(legend.line(f"{1 - margin:g}: bound of the decision", **roles.BOUND))
     if any(ratio.floor is not None for ratio in shown):
         handles.append(legend.line("trained on all of D_Q", **roles.FLOOR))
     return handles
 
 
-def about(shown: Sequence[Ratio], distances: pa.Table, margin: float | None) -> str:
-    """The caption: what is estimated, how it is decided, and the numbers of models and images."""
+def about(shown: Sequence[Ratio], distances: pa.Table) -> str:
+    """The caption: what is estimated, and the numbers of models and images."""
     others = replicates(distances)
     models = f"{span_of([ratio.row['models'] or 0 for ratio in shown])} of each target"
     if others:
         counts = (things(others[role], f"{role} model") for role in ("query", "calibration"))
         models = f"{', '.join(counts)}, {models}"
     images = span_of([ratio.row["images"] or 0 for ratio in shown])
-    sentences = (*of_estimates(shown), *of_decisions(shown, margin), *of_references(shown))
+    sentences = (*of_estimates(shown), *of_references(shown))
     return f"{' '.join(sentences)} n: {models}, {images} images."
 
 
@@ -232,24 +220,13 @@ def of_estimates(shown: Sequence[Ratio]) -> Iterator[str]:
             "Hollow: the published rho of the same run. Its KS distance has no sign, so that a target that is surer of "
             "D_Q than query models counts as far from them, too."
         )
+    yield "It decides nothing: other data of the same kind lowers it as D_Q does."
     if any(ratio.ends for ratio in shown):
-        yield "Line: 95 % bootstrap interval over images and models, hidden where narrower than its mark."
-
-
-def of_decisions(shown: Sequence[Ratio], margin: float | None) -> Iterator[str]:
-    """How it is decided, and where it is not."""
-    without = sum(ratio.ends is None for ratio in shown)
-    if without:
-        yield f"{without} of {len(shown)} have no interval, and nothing is decided of them."
-    if margin is not None:
-        yield (
-            f"Forgotten: the interval lies above {1 - margin:g}; not forgotten: below; undecided else, with the reason "
-            "in the table."
-        )
+        yield "Line: 95 % interval over models, hidden where narrower than its mark."
 
 
 def of_references(shown: Sequence[Ratio]) -> Iterator[str]:
-    """What the estimates and decisions are compared with."""
+    """What the estimates are compared with."""
     floors = sorted({ratio.floor for ratio in shown if ratio.floor is not None})
     if floors:
         least, most = drawing.number(floors[0]), drawing.number(floors[-1])
@@ -261,12 +238,6 @@ def of_references(shown: Sequence[Ratio]) -> Iterator[str]:
         yield "Diamond: the paper's own number, two-sided and without an interval."
     if any(ratio.rule for ratio in shown):
         yield "On the right: single triples of models that the published rule, two-sided rho ≥ 1, calls forgotten."
-    known = Counter(ratio.row.get("right") for ratio in shown if ratio.row.get("right"))
-    if known:
-        yield (
-            f"By what they were trained on, {known['right']} of {known.total()} are decided rightly, "
-            f"{known['wrong']} wrongly, {known['undecided']} not at all."
-        )
     limit = limits(shown)[1]
     if any(ratio.rho is not None and ratio.ends and ratio.ends[1] > limit for ratio in shown):
         yield "An arrow: the interval goes on."

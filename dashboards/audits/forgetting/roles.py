@@ -11,9 +11,15 @@ from dashboards import drawing, legend
 ROLES: Mapping[str, legend.Series] = {
     "query": ("canary", "^", (0, (5, 1.5))),
     "calibration": ("twin", "o", (0, (1, 1.2))),
+    "partial": ("ochre", "s", (0, (4, 1, 1, 1))),
     "target": ("accent", "D", "-"),
 }
-DECISIONS = {"forgotten": ("twin", "o"), "undecided": ("ochre", "s"), "not forgotten": ("canary", "^")}
+DECISIONS = {
+    "forgotten": ("twin", "o"),
+    "undecided": ("ochre", "s"),
+    "not judged": ("violet", "X"),
+    "not forgotten": ("canary", "^"),
+}
 # The line that a decision compares intervals with, and that at what is seen of models trained like the query models.
 BOUND: Mapping[str, Any] = {"color": drawing.light("ink"), "linewidth": 1.0, "linestyle": "-"}
 FLOOR: Mapping[str, Any] = {"color": drawing.light("muted"), "linewidth": 1.4, "linestyle": (0, (1, 1.5))}

@@ -32,8 +32,8 @@ def powers(curves: list[tuple[str, Power]], what: str) -> Figure:
     """The curves over one another, a little apart at each share so that their intervals are seen."""
     shown = curves[: len(drawing.SERIES)]
     caption = (
-        "Of models that were trained on so much of D_Q beside all of D_C, the share that the audit calls not "
-        "forgotten, each model audited alone by its one-sided rho, with 95 % Wilson intervals; hollow, none of D_Q: "
+        "Of models that were trained on so much of D_Q beside all of D_C, the share that is found to be surer "
+        "of D_Q than of the control set, each audited alone, with 95 % Wilson intervals; hollow, none of D_Q: "
         "false alarms. Lines "
         "stand a little apart so that intervals do not hide one another; the axis is logarithmic, with none apart. "
         f"n: {span_of([int(n) for _, power in shown for n in power.models])} models of each share."

@@ -28,6 +28,8 @@ def targets(ratios: pa.Table) -> dict[int, str]:
 def called(who: Who, names: Mapping[int, str]) -> str:
     """The name of a role or a target."""
     role, number = who
+    if role == "partial":
+        return f"known share {number + 1}"
     return NAMES.get(role) or names.get(number) or f"target {number}"
 
 
@@ -50,7 +52,7 @@ def grouped(table: pa.Table, column: str) -> dict[Who, NDArray[np.float64]]:
 
 
 def ordered(everybody: Any) -> list[Who]:
-    roles = ("query", "calibration", "target")
+    roles = ("query", "calibration", "partial", "target")
     known = {who for who in everybody if who[0] in roles}
     return sorted(known, key=lambda who: (roles.index(who[0]), who[1]))
 
@@ -64,10 +66,10 @@ def replicates(distances: pa.Table) -> dict[str, int]:
     return {"query": len(query), "calibration": len(set(replicate[role == "calibration"].tolist()))}
 
 
-def margin(run: Run) -> float | None:
-    """The margin of the decision: how far below 1 the ratio of a forgotten target may lie; None if unknown."""
-    margin = sweep.at(run.about.get("config"), "margin")
-    return float(margin) if finite(margin) else None
+def negligible(run: Run) -> float | None:
+    """The share of D_Q that a forgotten target may hold at most; None if unknown."""
+    share = sweep.at(run.about.get("config"), "negligible")
+    return float(share) if finite(share) else None
 
 
 def things(number: int, name: str) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dashboards.audits.unique_feature.canaries import verdicts
 from dashboards.audits.unique_feature.detection import by_models, detection
 from dashboards.audits.unique_feature.effects import effect, separation
+from dashboards.audits.unique_feature.exact_ranks import exact_ranks
 from dashboards.audits.unique_feature.family import family
 from dashboards.audits.unique_feature.history import histories
 from dashboards.audits.unique_feature.influence import influence, influences, traced
@@ -26,6 +28,8 @@ def figures(run: Run) -> Iterator[Figure]:
     chosen, retraced = run.table("chosen"), run.table("traced")
     drawn = (
         effect(pairs, run.summary),
+        verdicts(run.table("canary_verdicts")),
+        exact_ranks(run.table("exact_ranks")),
         family(run.table("family")),
         separation(pairs),
         detection(run.table("curves"), run.table("detection")),

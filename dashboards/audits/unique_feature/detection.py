@@ -67,14 +67,14 @@ def detection(table: pa.Table, called: pa.Table) -> Figure | None:
         "Mark: where p ≤ 0.05 by the estimator's own test puts it; right of the upright line it calls too many twins. "
     )
     paired = (
-        "Of the paired family rank no twin is asked: its false positives are those of another member of the family, "
-        "drawn at random, which are about 5 % at p ≤ 0.05 by construction. "
+        "Of the paired family rank no twin is asked, but the same pair about a feature that its canary did not carry. "
         if any(curve.estimator == "paired family rank" for curve in known)
         else ""
     )
     caption = (
         "Share of canary models that an estimator calls, over the share of their twins, which never saw the feature, "
         f"that it then calls too. Dotted: chance; upright: {LEVEL:.0%} false positives. "
+        "The summary's rates at 5 % take each threshold from other canaries' twins. "
         f"{marks if operating else ''}{paired}Shade on the right: 95 % Wilson intervals. n: {sizes(known)} trainings "
         f"of each kind. The legend is ordered by the detection rate at {LEVEL:.0%}.{more}"
     )

@@ -114,7 +114,7 @@ def ranked(table: pa.Table) -> Iterator[Ranked]:
     log_p = table["log_p"].to_pylist()
     places = {pair: at for at, pair in enumerate(dict.fromkeys(name[1:] for name in names))}
     for name, at in sorted(index.items(), key=lambda item: (places[item[0][1:]], list(KINDS).index(item[0][0]))):
-        rows = np.flatnonzero(which == at)
+        rows = np.flatnonzero((which == at) & (member >= 0))  # without the feature that no canary carried
         rows = rows[np.argsort(member[rows], kind="stable")]
         values = np.array([log_p[row] for row in rows], np.float64)  # (members, classes)
         if len(rows) < 3 or member[rows[0]] != 0 or not np.isfinite(values).all():

@@ -8,6 +8,7 @@ import numpy as np
 
 from dashboards import drawing
 from dashboards.audits.unique_feature.pairs import Pairs
+from dashboards.audits.unique_feature.read_out import read_out
 from dashboards.gallery import Gallery, Picture, encoded, reason
 from dashboards.run import Run
 from orchestrator.inspection.disclosure import is_private
@@ -51,7 +52,8 @@ def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
     if not (show_images or are_public(config, config.trained_on)):
         return Gallery(caption, False, f"{hidden(config.trained_on)} Their rows, in that order: {ids}.")
     try:
-        return Gallery(caption, True, "", (*of_canaries(config, shown), *of_probe(config, show_images)))
+        found = (*of_canaries(config, shown), *of_probe(config, show_images), *read_out(run.table("exact_ranks")))
+        return Gallery(caption, True, "", found)
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
         return Gallery(caption, False, f"The pictures cannot be drawn{reason(run, error)}. Rows, in that order: {ids}.")
 

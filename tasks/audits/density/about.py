@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tasks.audits.density.config import Density
+from tasks.audits.density.config import Density, Estimator
 from tasks.audits.density.published import repeats
 from tasks.audits.density.reassignment import smallest_p_value
 from tasks.training.privacy import Privacy
@@ -14,15 +14,16 @@ from tasks.training.privacy import Privacy
 class About:
     """The facts about a run that its tables do not hold.
 
-    `planned` is the number of models planned for an observation, `smallest` the smallest p-value that it can have,
-    `published` the cell of the paper whose every setting the run has, if any, and `privacy` the guarantee of models
-    that left out a single row.
+    `estimator` says what was left out, `planned` is the number of models planned for an observation, `smallest` the
+    smallest p-value that it can have, `published` the cell of the paper whose every setting the run has, if any, and
+    `privacy` the guarantee of models that left out a single row.
     """
 
     planned: int
     smallest: float
     published: str = ""
     privacy: Privacy | None = None
+    estimator: Estimator = "kfold"
 
 
 def about(config: Density) -> About:
@@ -33,4 +34,5 @@ def about(config: Density) -> About:
         smallest=smallest_p_value(config.repetitions, models),
         published=repeats(config),
         privacy=config.privacy if pair else None,
+        estimator=config.estimator,
     )

@@ -7,8 +7,9 @@ from typing import Literal
 
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.released_partitions import FOLDS, REPETITIONS
+from tasks.models.custom import is_own
 from tasks.models.densities import DensityModel
-from tasks.ranges import above_zero, at_least, one_of, share, some_of
+from tasks.ranges import above_zero, at_least, not_negative, one_of, share, some_of
 from tasks.training.density_config import Split
 from tasks.training.privacy import Privacy
 from tasks.training.recipe import Recipe
@@ -30,6 +31,7 @@ LEAST = {
     "every": 0,
     "link": 0,
     "samples": 1,
+    "refine": 0,
     "permutations": 1,
     "draws": 1,
     "seed": 0,
@@ -50,14 +52,16 @@ class Density:
     and as many without each of `left_out` observations, drawn at random (0: of each).
 
     log p of every observation is estimated with `samples` codes after every `every` epochs (0: after the last alone),
-    from one view of it for all models or, as published, a view drawn `afresh` for each. `asked` train is the audit;
-    test scores images that no model was trained on as if they had been, which is a null. A training is a chain of links
-    of `link` epochs each, and continues from the last of them after an interruption; 0: one job.
+    from one view of it for all models or, as published, a view drawn `afresh` for each. With `refine` steps the codes
+    are first fitted to each observation, and are no longer the encoder's. `asked` train is the audit; test scores
+    images that no model was trained on as if they had been, which is a null. A training is a chain of links of `link`
+    epochs each, and continues from the last of them after an interruption; 0: one job.
 
-    The p-value of an observation compares its score with `permutations` others, or with all there are where hardly any
-    of these reaches it; the matched-count score is the mean of `draws`. `outlier_bin` and `score_bin` are widths of
-    bins, in nats, of log p and of the score. `outliers` is the share of an outlier component in the likelihood,
-    `privacy` has models trained with differential privacy. `seed` is the only source of chance.
+    An observation counts as memorised, and the generalisation gap as one, above `negligible` nats. The p-value of an
+    observation compares its score with `permutations` others, or with all there are where hardly any of these reaches
+    it; the matched-count score is the mean of `draws`. `outlier_bin` and `score_bin` are widths of bins, in nats, of
+    log p and of the score. `outliers` is the share of an outlier component in the likelihood, `privacy` has models
+    trained with differential privacy. `seed` is the only source of chance.
     """
 
     data: Dataset = Dataset("mnist")
@@ -77,6 +81,8 @@ class Density:
     learning_rate: float = 1e-3
     samples: int = 256
     afresh: bool = False
+    refine: int = 0
+    negligible: float = 0.1
     permutations: int = 99_999
     draws: int = 64
     outlier_bin: float = 10.0
@@ -94,6 +100,7 @@ class Density:
         one_of(self, "partitions", Partitions)
         some_of(self, "measures", MeasureName)
         share(self, "outliers", one=False)
+        not_negative(self, "negligible")
         if self.estimator == "loo" and self.asked == "test":
             raise ValueError("asked is test and estimator loo; a training image alone can be left out")
         if self.estimator == "loo" and "neighbours" in self.measures:
@@ -105,6 +112,10 @@ class Density:
         if self.partitions == "released":
             check_released(self)
         self.model.check()
+        if self.refine and is_own(self.model.name):
+            raise ValueError(
+                f"refine is {self.refine}; it must be 0 for a model of your own, which has no codes of ours"
+            )
 
     @property
     def recipe(self) -> Recipe:

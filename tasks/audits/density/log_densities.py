@@ -21,7 +21,7 @@ from tasks.datasets.released_partitions import SEED, released_fold_of
 from tasks.job import Inputs
 from tasks.ranges import at_least, one_of
 from tasks.training.density_config import Split
-from tasks.training.density_table import FITTED
+from tasks.training.density_table import OF_OBSERVATIONS, is_fitted
 
 # So many observations at a time. Chance is drawn per block, so that another number makes other draws.
 BLOCK = 1024
@@ -133,6 +133,7 @@ class Trained:
     seed: int
     log_p: Mapping[int, LogDensity]
     effective_samples: Mapping[int, LogDensity]
+    encoder_effective_samples: Mapping[int, LogDensity]
 
 
 def labels(models: Folds | LeaveOneOut) -> NDArray[np.int32] | None:
@@ -153,21 +154,22 @@ def trained(inputs: Inputs, observations: int) -> list[Trained]:
 
     ValueError where a table is none of a training, or a model was asked about another number of observations.
     """
-    by_training: dict[tuple[int | None, int | None, int | None, int], tuple[ByEpoch, ByEpoch]] = {}
+    by_training: dict[tuple[int | None, int | None, int | None, int], tuple[ByEpoch, ByEpoch, ByEpoch]] = {}
     for number, table in enumerate(inputs):
-        if not table.schema.equals(FITTED) or not table.num_rows:
+        if not is_fitted(table):
             raise ValueError(f"input {number} is not the table of a training")
         first = table.select(["partition", "fold", "row", "seed"]).slice(0, 1).to_pylist()[0]
-        both = by_training.setdefault((first["partition"], first["fold"], first["row"], first["seed"]), ({}, {}))
-        for by_epoch, name in zip(both, ("log_p", "effective_samples"), strict=True):
-            for epoch, values in recorded(table, name):
+        key = first["partition"], first["fold"], first["row"], first["seed"]
+        columns = by_training.setdefault(key, ({}, {}, {}))
+        for by_epoch, name in zip(columns, OF_OBSERVATIONS, strict=True):
+            for epoch, values in recorded(table, name) if name in table.column_names else ():
                 if len(values) != observations:
                     raise ValueError(
                         f"the training of seed {first['seed']} was asked about {len(values)} observations at epoch "
                         f"{epoch}; there are {observations}"
                     )
                 by_epoch[epoch] = values
-    return [Trained(*training, *both) for training, both in by_training.items()]
+    return [Trained(*training, *columns) for training, columns in by_training.items()]
 
 
 def recorded(table: pa.Table, name: str) -> Iterator[tuple[int, LogDensity]]:
@@ -209,12 +211,17 @@ class LogDensities:
                     fill(log_p[place : place + 1, repetition, 1], training, epoch, rows[alone])
             yield Block(number, places, log_p, folds[places])
 
-    def effective_samples(self, epoch: int) -> NDArray[np.float64]:
+    def effective_samples(self, epoch: int, of_encoder: bool = False) -> NDArray[np.float64]:
         """How many samples log p of each observation is effectively from: the median over its models, (n,).
 
-        NaN where there is none at the epoch, as with models that are not evaluated by importance sampling.
+        NaN where there is none at the epoch, as with models that are not evaluated by importance sampling. Where codes
+        are fitted to each observation, what it is with the codes of the encoder alone is that `of_encoder`.
         """
-        shared = [training.effective_samples for training in self.shared.values()]
+
+        def samples(training: Trained) -> Mapping[int, LogDensity]:
+            return training.encoder_effective_samples if of_encoder else training.effective_samples
+
+        shared = [samples(training) for training in self.shared.values()]
         medians = np.full(len(self.models.rows), np.nan)
         for start in range(0, len(medians), BLOCK):
             rows = self.models.rows[start : start + BLOCK]
@@ -222,8 +229,8 @@ class LogDensities:
             own = np.full((self.models.shape[0], len(rows)), np.nan, np.float32)
             for place, row in enumerate(rows.tolist()):
                 for repetition, training in self.by_row.get(row, {}).items():
-                    if epoch in training.effective_samples:
-                        own[repetition, place] = training.effective_samples[epoch][row]
+                    if epoch in samples(training):
+                        own[repetition, place] = samples(training)[epoch][row]
             both = np.concatenate([np.reshape(said, (len(said), len(rows))), own])
             some = ~np.isnan(both).all(axis=0)
             medians[start : start + BLOCK][some] = np.nanmedian(both[:, some], axis=0)

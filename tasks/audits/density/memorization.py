@@ -108,6 +108,18 @@ def sides(log_p: Array, held_out: Indices) -> tuple[Array, Array]:
     return trained, held
 
 
+def lowered(log_p: Array, held_out: Indices, nats: float) -> Array:
+    """log p with so many nats taken off by every model that trained on the observation, (n, L, K).
+
+    Where training is worth just as much, models answer alike again, whichever trained on the observation: a test of
+    nothing memorised, asked about this, is one of no more than `nats` memorised.
+    """
+    trained, held = sides(log_p, held_out)
+    trained -= nats
+    np.put_along_axis(trained, held_out[:, :, None], held[:, :, None], axis=2)
+    return trained
+
+
 def matched(
     log_p: Array, held_out: Indices, draws: int, chance: np.random.Generator, without_each: bool = True
 ) -> tuple[Array, Array]:

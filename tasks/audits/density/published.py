@@ -47,6 +47,7 @@ def stated(config: Density) -> Density:
         measures=like.measures,
         every=like.every,
         link=like.link,
+        negligible=like.negligible,
         permutations=like.permutations,
         draws=like.draws,
         outlier_bin=like.outlier_bin,

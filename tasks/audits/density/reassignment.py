@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.audits.density.memorization import Array, Indices, Mask, terms
+from tasks.audits.density.memorization import Array, Indices, Mask, lowered, terms
 from tasks.audits.density.sums_below import MOST, share_below
 
 # Equal sums may differ in their last places. What is closer than this counts as equal, which makes p larger if
@@ -32,9 +32,17 @@ FEW = 9  # draws that score as high as an observation, at most, for its p-value 
 
 
 def p_values(
-    log_p: Array, held_out: Indices, permutations: int, chance: np.random.Generator, most: int = MOST
+    log_p: Array,
+    held_out: Indices,
+    permutations: int,
+    chance: np.random.Generator,
+    most: int = MOST,
+    negligible: float = 0.0,
 ) -> Array:
     """P[M* >= M] of each observation, (n,), M* the published score with the models that hold it out drawn anew.
+
+    It tests that training on the observation raises its log p by no more than `negligible` nats, of which the models
+    that trained on it are first relieved (`lowered`). What raises log p by less makes p larger.
 
     The exact share of all assignments, the one there was among these, where there are no more of them than
     `permutations` + 1. Else p = (1 + b) / (1 + permutations), b the number of `permutations` draws with M* >= M; and
@@ -52,13 +60,10 @@ def p_values(
     least (1 + FEW) / (1 + permutations) b <= FEW means that p' <= a, too, so that p' <= a in all of them; for a smaller
     a nothing but p'' can be at most a. Each of the two happens with a probability of at most a.
     """
-    both = terms(log_p, held_out)
+    log_p = lowered(log_p, held_out, negligible) if negligible else log_p
     p = np.full(len(log_p), np.nan)
-    defined = ~np.isnan(both.score)
-    there = ~np.isnan(log_p)
-    relative = relative_to(both.v, log_p, there & (both.held_out_models > 0)[:, :, None])
-    observed = np.take_along_axis(relative, held_out[:, :, None], axis=2).sum(axis=(1, 2))
-    bound = (observed * (1 + TOLERANCE))[:, None]
+    defined, there = ~np.isnan(terms(log_p, held_out).score), ~np.isnan(log_p)
+    relative, bound = compared(log_p, held_out)
     for models, alike in patterns(there, defined):
         entries = relative[alike].reshape(len(alike), -1)
         below = np.zeros(len(alike), np.int64)
@@ -70,9 +75,51 @@ def p_values(
             continue
         p[alike] = (1 + below) / (1 + permutations)
         for row in alike[below <= FEW].tolist():
-            values = [relative[row, at, those] for at, those in enumerate(models) if those.any()]
-            p[row] = share_below(values, float(bound[row, 0]), most)
+            p[row] = share_of_all(relative[row], models, float(bound[row, 0]), most)
     return p
+
+
+def compared(log_p: Array, held_out: Indices) -> tuple[Array, Array]:
+    """p relative to exp V, (n, L, K), 0 where it has no say; and the sum over the models that hold out, (n, 1), but for
+    rounding: an assignment scores at least as high where its sum is no greater."""
+    both = terms(log_p, held_out)
+    relative = relative_to(both.v, log_p, ~np.isnan(log_p) & (both.held_out_models > 0)[:, :, None])
+    observed = np.take_along_axis(relative, held_out[:, :, None], axis=2).sum(axis=1)
+    return relative, observed * (1 + TOLERANCE)
+
+
+def share_of_all(relative: Array, models: Mask, bound: float, most: int = MOST) -> float:
+    """The share of all assignments of one observation, (L, K), whose sum is at most the bound."""
+    return share_below([each[those] for each, those in zip(relative, models, strict=True) if those.any()], bound, most)
+
+
+def least_found(log_p: Array, held_out: Indices, level: float, negligible: float = 0.0) -> Array:
+    """How far training would have to raise log p of each observation for its p-value to be `level`, in nats, (n,).
+
+    Were nothing of it memorised, and the model of each repetition that holds it out the one in `held_out`: the models
+    that trained on it are given as much more. To within 1 % of what is found. inf where no memory is enough, since no
+    p-value can be so small; NaN where the score is undefined, or a model holds the observation impossible.
+    """
+    there = ~np.isnan(log_p)
+    found = np.full(len(log_p), np.nan)
+    known = ~np.isnan(terms(log_p, held_out).score) & ~(log_p == -np.inf).any(axis=(1, 2))
+    for row in np.flatnonzero(known).tolist():
+        one, held = log_p[row : row + 1], held_out[row : row + 1]
+
+        def passes(nats: float, one: Array = one, held: Indices = held, row: int = row) -> bool:
+            relative, bound = compared(lowered(one, held, -nats), held)
+            return share_of_all(relative[0], there[row], float(bound[0, 0])) <= level
+
+        # So much that every other assignment's sum is greater, unless it is never enough.
+        low, high = 0.0, float(np.nanmax(one) - np.nanmin(one) + np.log(2 * one.size))
+        if not passes(high):
+            found[row] = np.inf
+            continue
+        while high - low > 0.01 * (high + negligible):
+            middle = (low + high) / 2
+            low, high = (low, middle) if passes(middle) else (middle, high)
+        found[row] = high + negligible
+    return found
 
 
 def smallest_p_value(repetitions: int, folds: int) -> float:

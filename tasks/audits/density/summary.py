@@ -1,7 +1,6 @@
 """The summary of the tables, in the schema that all audits share.
 
-Intervals are over repetitions or trainings; shares and correlations of observations, which the same trainings scored,
-say so by their unit.
+Intervals are over repetitions or trainings, since the same models score all observations.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from tasks.job import Inputs, task
 from tasks.measure import summarised
 
 
-@task(version=3, name="density.summary", gathers=True)
+@task(version=4, name="density.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
     """The rows of SUMMARY, the answer's first, from the tables that are present."""
     return summarised(MEASURES, inputs, config)

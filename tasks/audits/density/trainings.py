@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from tasks.job import Job
 from tasks.models.custom import is_own
 from tasks.training.chains import chain
 from tasks.training.density import fit
-from tasks.training.density_config import DensityTraining, Fold, ReleasedFold, Row
+from tasks.training.density_config import DensityTraining, Fold, RefinedTraining, ReleasedFold, Row
 
 Chain = tuple[Job, ...]  # the links of one training, first to last; one for most
 
@@ -122,7 +123,8 @@ def partition(config: Density, repetition: int) -> int:
 
 def fitting(config: Density) -> DensityTraining:
     """What all trainings share."""
-    return DensityTraining(
+    kind = partial(RefinedTraining, refine=config.refine) if config.refine else DensityTraining
+    return kind(
         data=config.data,
         model=config.model,
         asked=config.asked,

@@ -1,14 +1,23 @@
 """The audit's answer in words, read off its summary.
 
-It rests on one row that was chosen beforehand, the gain: by how much training on an observation raises its log p. The
-memorised observations and their scores are reported beside it; the published score, which is above 0 where nothing is
-memorised, does not enter the decision.
+It rests on the tail: on how many observations are memorised beyond chance, by more than is negligible. What the model
+fits better on average, the generalisation gap, stands beside it under its own name: it says nothing of any observation,
+and alone it never makes the answer *memorised*; nor does the published score enter, which is above 0 where nothing is
+memorised.
+
+**Rule.** Memorised: observations are called at 5 % false discoveries; or, with folds, so many have p-values of at most
+5 % that chance brings as many in one run of 1,000. Not seen: no observation is called; chance brings as many small
+p-values in one run of 20 or more; the 95 % interval of the gap lies below `negligible`; and a single memorised
+observation could be called, in 80 % of cases with a memory that the sentence names. Undecided: the rest. `negligible`
+is one for both: p-values are that training raises log p by no more than that.
+
+**Error.** Where nothing is memorised by more than is negligible, observations are called in 5 % of runs at most, and
+the second happens in 0.1 %.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,22 +25,24 @@ import pyarrow as pa
 
 from tasks.audit import Answer, Verdict
 from tasks.audits.density.config import Density
-from tasks.audits.density.measures.scores import FEW_SAMPLES, LEVEL
+from tasks.audits.density.measures.scores import BEYOND_CHANCE, FEW_SAMPLES, FOUND, LEAST_FOUND
+from tasks.audits.density.tail import LEVEL
 from tasks.training.privacy import Privacy
 
-SMALLEST = 0.1  # nats: a change of the density by about a tenth. Silence about more than that says nothing.
 SIGNIFICANT = 0.05
+SURELY = 0.001  # of all together: beside the 5 % of those that are called it is little
 LEAST = 1e-6  # p-value that is given: the tail of a normal approximation says little beyond
 FEW = 4  # repetitions: the t interval of three is 2.2 times as wide as that of many
 MEAN = json.dumps({"statistic": "mean"})
 WHOLE = json.dumps({"models": "whole", "split": "train"})
 MEDIAN = json.dumps({"statistic": "median"})
 ROWS = (
-    ("gain of log p", MEAN),
     ("observations memorised", json.dumps({"false discoveries": LEVEL})),
+    ("generalisation gap of log p", MEAN),
     ("matched-count M", MEDIAN),
     ("M", MEDIAN),
 )
+OF_CALLED = "matched-count M of the memorised"
 EFFECTIVE = ("effective samples of log p", MEDIAN)
 FEW_EFFECTIVE = ("effective samples of log p", json.dumps({"below": FEW_SAMPLES}))
 ROUGH = 0.1  # of the samples
@@ -49,17 +60,17 @@ Row = Mapping[str, Any]
 
 
 def verdict(config: Density, summary: pa.Table) -> Verdict:
-    """Memorised: the gain is above 0 with a p-value of at most 5 %, of the randomisation of partitions, or of t over
-    repetitions where observations were left out one by one. Not seen: it is not, and the gain's 95 % interval lies
-    below SMALLEST. Undecided: neither.
-    """
+    """The answer by the module's rule, and what it rests on in words."""
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
-    gain = rows.get(ROWS[0])
-    if gain is None or gain["estimate"] is None:
+    called, gap = rows.get(ROWS[0]), rows.get(ROWS[1])
+    if called is None or called["estimate"] is None:
         return unscored(config, rows)
-    answer, evidence = answered(gain, config)
-    beside = (*which(rows), *whole(config, rows), *rough(config, rows))
-    sentence = " ".join([f"{answer.capitalize()}: {evidence}.", *beside])
+    of_metric = {metric: row for (metric, _), row in rows.items()}
+    beyond, found = of_metric.get(BEYOND_CHANCE), of_metric.get(LEAST_FOUND)
+    answer = answered(config, called, beyond, gap, found)
+    evidence = "; ".join([*memorised(config, rows, called), *together(called, beyond), *of_gap(config, gap)])
+    beside = (*silent(answer, config, called, beyond, gap, found), *lacking(rows), *whole(config, rows))
+    sentence = " ".join([f"{answer.capitalize()}: {evidence}.", *beside, *rough(config, rows)])
     if config.privacy is not None:
         sentence += promised(config.privacy, rows)
     if config.asked == "test":
@@ -67,31 +78,62 @@ def verdict(config: Density, summary: pa.Table) -> Verdict:
     return Verdict(answer, sentence, " ".join([*published(rows), LIMITS]), tuple(name for name in ROWS if name in rows))
 
 
-def answered(gain: Row, config: Density) -> tuple[Answer, str]:
-    """The answer, and the evidence for it in words."""
-    nats, low, high, p_value = gain["estimate"], gain["low"], gain["high"], gain["p_value"]
+def answered(config: Density, called: Row, beyond: Row | None, gap: Row | None, found: Row | None) -> Answer:
+    """The answer by the module's rule."""
+    by_chance = 1.0 if beyond is None or beyond["p_value"] is None else beyond["p_value"]
+    if called["estimate"] > 0 or by_chance <= SURELY:
+        return "memorised"
+    negligible = gap is not None and gap["high"] is not None and gap["high"] < config.negligible
+    powerful = found is not None and found["estimate"] is not None
+    return "not seen" if negligible and powerful and by_chance > SIGNIFICANT else "undecided"
+
+
+def memorised(config: Density, rows: Mapping[tuple[str, str], Row], called: Row) -> list[str]:
+    """How many observations are called, and by how much they are memorised, in words."""
+    count, n = round(called["estimate"] * called["n"]), called["n"]
+    which = (
+        f"{count:,} of {n:,} observations are"
+        if count > 1
+        else f"{'one' if count else 'none'} of {n:,} observations is"
+    )
+    words = f"{which} memorised by more than {config.negligible:g} nats at {100 * LEVEL:g} % false discoveries"
+    median, highest = (rows.get((OF_CALLED, json.dumps({"statistic": name}))) for name in ("median", "highest"))
+    if not count or median is None or highest is None:
+        return [words]
+    typical, most = median["estimate"], highest["estimate"]
+    return [f"{words} (matched-count M {typical:.4g} nats at the median of these, {most:.4g} at most)"]
+
+
+def together(called: Row, beyond: Row | None) -> list[str]:
+    """How many observations are memorised beyond chance, whichever these are, in words."""
+    if beyond is None or beyond["p_value"] is None:
+        return []
+    if beyond["p_value"] > SURELY:
+        return [f"all together show no more than chance brings (p {shown(beyond['p_value'])})"]
+    n = called["n"]
+    return [f"of all together at least {round(beyond['low'] * n):,} are, beyond chance (p {shown(beyond['p_value'])})"]
+
+
+def of_gap(config: Density, gap: Row | None) -> list[str]:
+    """The generalisation gap in words; none where no observation has one."""
+    if gap is None or gap["estimate"] is None:
+        return []
+    nats, low, high = gap["estimate"], gap["low"], gap["high"]
     models = (
-        f"{gain['n']} random partition{'s' if gain['n'] > 1 else ''} into {config.folds} folds"
+        f"{gap['n']} random partition{'s' if gap['n'] > 1 else ''} into {config.folds} folds"
         if config.estimator == "kfold"
-        else f"{gain['n']} pair{'s' if gain['n'] > 1 else ''} of models with and without it"
+        else f"{gap['n']} pair{'s' if gap['n'] > 1 else ''} of models with and without it"
     )
-    few = ", wide for so few" if gain["n"] < FEW else ""
+    few = ", wide for so few" if gap["n"] < FEW else ""
     interval = "no interval" if low is None else f"95 % interval {low:.4g} to {high:.4g}{few}"
-    evidence = (
-        f"training on an image raises its log p by {nats:.4g} nats on average ({interval}, over {models}; "
-        f"{tested(p_value, config)}; 0 where nothing is memorised)"
-    )
-    if p_value is not None and p_value <= SIGNIFICANT and nats > 0:
-        return "memorised", evidence
-    if high is not None and high < SMALLEST:
-        return "not seen", f"{evidence}; more than {high:.4g} nats is unlikely"
-    if high is None:
-        return "undecided", f"{evidence}; one repetition has no interval: train more"
-    return "undecided", f"{evidence}; as much as {high:.4g} nats cannot be excluded: train more repetitions"
+    return [
+        f"the generalisation gap, by which training on an image raises its log p on average, is {nats:.4g} nats "
+        f"({interval}, over {models}; {tested(gap['p_value'], config)})"
+    ]
 
 
 def tested(p_value: float | None, config: Density) -> str:
-    """The p-value and its test in words.
+    """The p-value of the gap and its test in words.
 
     `p_value` is None where all models give the same, where there is one pair of models, or where observations differ in
     their models.
@@ -99,32 +141,53 @@ def tested(p_value: float | None, config: Density) -> str:
     if p_value is None:
         return "no p-value"
     test = "randomisation" if config.estimator == "kfold" else "one-tailed t-test"
-    return f"{test} p {f'= {p_value:.2g}' if p_value >= LEAST else f'< {LEAST:g}'}"
+    return f"{test} p {shown(p_value)} that it is at most {config.negligible:g}"
 
 
-def which(rows: Mapping[tuple[str, str], Row]) -> list[str]:
-    """Sentences on the number of memorised observations, and on what the p-values could not show."""
-    share = rows.get(ROWS[1])
-    if share is None or share["estimate"] is None:
-        return []
-    count, n = round(share["estimate"] * share["n"]), share["n"]
-    sentences = [f"{count:,} of {n:,} observations are memorised by themselves at 5 % false discoveries."]
-    smallest = rows.get(("smallest possible p-value", "{}"))
-    if smallest is not None:
-        needed = math.ceil(smallest["estimate"] * n / LEVEL)  # Benjamini & Hochberg: so many must reach it together
-        if needed > 1:
-            lost = f"fewer than {needed:,} memorised observations" if needed <= n else "no observation by itself"
-            sentences.append(
-                f"No p-value here can be below {smallest['estimate']:.2g}, so {lost} could "
-                f"{'not ' if needed <= n else ''}be told from chance."
-            )
-    lacking = next((row for (metric, _), row in rows.items() if metric == "models of an observation, at least"), None)
-    if lacking is not None:
+def shown(p_value: float) -> str:
+    return f"= {p_value:.2g}" if p_value >= LEAST else f"< {LEAST:g}"
+
+
+def silent(
+    answer: Answer, config: Density, called: Row, beyond: Row | None, gap: Row | None, found: Row | None
+) -> list[str]:
+    """What would have been found, and why nothing is decided, in sentences."""
+    sentences = []
+    if found is not None and found["estimate"] is not None:
         sentences.append(
-            f"Some trainings are missing: an observation has {lacking['estimate']:.0f} models or more of the "
-            f"{lacking['n']} planned."
+            f"A single observation that is memorised by {found['estimate']:.4g} nats would be found in "
+            f"{100 * FOUND:.0f} % of cases."
+        )
+    elif found is not None:
+        sentences.append(
+            f"A single memorised observation of {called['n']:,} could not be told from chance, by however much: train "
+            "more repetitions."
+        )
+    if answer != "undecided":
+        return sentences
+    if beyond is not None and beyond["p_value"] is not None and beyond["p_value"] <= SIGNIFICANT:
+        sentences.append(f"Chance brings as many small p-values in {100 * beyond['p_value']:.2g} % of runs alone.")
+    if gap is None or gap["estimate"] is None:
+        return sentences
+    if gap["high"] is None:
+        sentences.append("One repetition has no interval of the gap: train more.")
+    elif gap["high"] >= config.negligible:
+        sentences.append(
+            f"The gap may be as much as {gap['high']:.4g} nats, which is not negligible, and is no evidence that any "
+            "observation is memorised."
         )
     return sentences
+
+
+def lacking(rows: Mapping[tuple[str, str], Row]) -> list[str]:
+    """A sentence on missing trainings."""
+    fewest = next((row for (metric, _), row in rows.items() if metric == "models of an observation, at least"), None)
+    if fewest is None:
+        return []
+    return [
+        f"Some trainings are missing: an observation has {fewest['estimate']:.0f} models or more of the {fewest['n']} "
+        "planned."
+    ]
 
 
 def whole(config: Density, rows: Mapping[tuple[str, str], Row]) -> list[str]:
@@ -171,9 +234,9 @@ def published(rows: Mapping[tuple[str, str], Row]) -> list[str]:
 
 
 def unscored(config: Density, rows: Mapping[tuple[str, str], Row]) -> Verdict:
-    """The verdict without a gain: no model was evaluated, or the models' log p cannot be compared."""
+    """The verdict without a score: no model was evaluated, or the models' log p cannot be compared."""
     if config.trains:
-        why = "no observation has a finite log p by models that trained on it and by one that did not"
+        why = "no observation has log p by models that trained on it and by one that did not"
         return Verdict("undecided", f"Undecided: {why}.", LIMITS, tuple(rows)[:1])
     shown = " and ".join(what for measure, what in SHOWN.items() if measure in config.measures)
     limits = "Nothing is said of a model, since none was trained and asked about its observations."

@@ -1,33 +1,35 @@
 """Has a model forgotten a data set?
 
 A provider asks that its data, the query set D_Q, be forgotten. The audited model, the target, is known only by its
-confidences c, the probability of the true class of each of these images. Query models are trained on D_Q, calibration
-models on a set D_C of the same domain that shares no image with it.
+confidences c, the probability of the true class of each image. It is asked about D_Q and about a control set: images of
+the same source that nobody was given. Calibration models are trained on a set D_C of the same domain that shares no
+image with either, partial models on D_C and a known share of D_Q, query models on D_Q.
+
+    effect = (mean score of D_Q - mean score of the control set) / its standard error
+
+of scores that compare an image's rank with those of images as difficult to the calibration models (`exchangeability`).
+
+Reading it. A model that never saw D_Q cannot tell it from the control set, whatever else it holds. Not forgotten: it
+does, by a randomisation test at 2.5 % over all targets. Forgotten: it does not, and the largest share of D_Q that its
+effect allows, as partial models show it, is negligible. Not judged: no control set, or the target is unlike the
+calibration models on it. Undecided: else.
+
+Source. Liu & Tsaftaris 2020, "Have you forgotten? A method to assess if machine learning models have forgotten data":
+the question, the three kinds of models, and the published score, which stands beside the answer:
 
     KS(a, b) = sup |cdf of c by a - cdf of c by b| over the images of D_Q
     rho = mean KS(query model, target) / mean KS(query model, calibration model)
 
-Reading it. A target that never saw D_Q is as far from the query models as the calibration models are: rho is about 1.
-A target that remembers D_Q has the confidences of the query models: rho is near its floor, KS(query, query) / KS(query,
-calibration). Forgotten: the interval of rho lies above 1 - margin. Not forgotten: it lies below. Undecided: neither, or
-rho is undefined.
-
-Source. Liu & Tsaftaris 2020, "Have you forgotten? A method to assess if machine learning models have forgotten data":
 KS is eqs. 2 and 3, rho eq. 4 and algorithm 1.
 
-What is ours. KS has no sign: a target that trained on D_Q for longer than the query models, or on additional data, is
-more confident on D_Q than they are, hence far from them, and its published rho can reach 1 as if it had forgotten. The
-answer therefore rests on the one-sided distance, sup (cdf by the target - cdf by the query model): how far the target's
-confidence lies below that of models trained on D_Q. Both are computed; they agree where the target is less confident.
-KS depends on ranks alone, so that in float32 .9999 and .99999 are as far apart as .1 and .9; confidences are compared
-to two decimals unless `decimals` is set. The published rule, forgotten where rho >= 1, is a coin flip for a target that
-was trained like the calibration model, which is exactly where the answer is "forgotten"; every model is therefore
-trained with several seeds, rho has an interval over images and replicates, and the decision a margin. Read literally,
-the paper's equations compare each cdf at its own sorted values, which always gives 0; here the distance is taken on the
-pooled support. A calibration set that holds an image of the query set, or one made from it, is detected by content and
-refused. The power curve shows the share of D_Q in training that the audit detects.
+What is ours. The control set and the decision. rho accuses models that hold other images of the kind of D_Q, can be
+raised by a temperature, and says nothing of shares. It is computed as published and with a one-sided KS, how far the
+target's confidence lies below that of models trained on D_Q; confidences are compared to two decimals unless `decimals`
+is set. Read literally, the paper's equations compare each cdf at its own sorted values, which always gives 0; here the
+distance is taken on the pooled support. A set that holds an image of the query set, or one made from it, is detected by
+content and refused.
 
-Cost. Replicates x (2 + targets) trainings. `quickstart` takes about a minute of two cores.
+Cost. Replicates x (2 + targets + known shares) trainings. `quickstart` takes about a minute of two cores.
 """
 
 from __future__ import annotations
@@ -37,15 +39,14 @@ from collections.abc import Iterator
 from tasks.audit import Audit
 from tasks.audits.forgetting.about import About
 from tasks.audits.forgetting.config import Forgetting, tiny
-from tasks.audits.forgetting.external_targets import SET
 from tasks.audits.forgetting.measures import MEASURES
 from tasks.audits.forgetting.presets import PRESETS
+from tasks.audits.forgetting.probe_set import handed_out, probes_of
 from tasks.audits.forgetting.published import repeats
 from tasks.audits.forgetting.summary import summary
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import checked, trainings
-from tasks.audits.forgetting.verdict import verdict
-from tasks.datasets.catalog import load
+from tasks.audits.forgetting.verdict import MEANINGS, verdict
 from tasks.datasets.images import Pixels
 from tasks.job import Job, Roots
 from tasks.measure import roots
@@ -61,9 +62,9 @@ def plan(config: Forgetting) -> Roots:
 
 
 def probes(config: Forgetting) -> Iterator[tuple[str, Pixels]]:
-    """The query set, on which a model's owner evaluates the model."""
-    images = load(config.query.data)
-    yield SET, images.train_images[config.query.rows(images)]
+    """D_Q and the control set in one set, shuffled, on which a model's owner evaluates the model."""
+    handed = handed_out(config.probes)
+    yield handed.name, probes_of(config.probes).images[handed.order]
 
 
 AUDIT = Audit(
@@ -74,4 +75,5 @@ AUDIT = Audit(
     tiny=tiny,
     verdict=verdict,
     probes=probes,
+    answers=MEANINGS,
 )

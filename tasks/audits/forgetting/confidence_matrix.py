@@ -1,4 +1,4 @@
-"""The confidences of all models about the query set, model by model, from their tables.
+"""The confidences of all models about D_Q and the control set, model by model, from their tables.
 
 A table of CONFIDENCES is one model's answer; several may come as one. Which of them there are decides what can be
 compared: a training that failed is not there.
@@ -15,52 +15,77 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.forgetting.trainings import Kind, Model
-from tasks.external.confidences import Confidences, rounded
+from tasks.external.confidences import rounded
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class ConfidenceMatrix:
-    """All models' confidences about the same images; `groups` (n,) is None where each image is its own."""
+class Answered:
+    """What one model says of each image; all arrays (n,)."""
 
-    models: Mapping[Model, Confidences]
-    images: int
-    groups: NDArray[np.int64] | None
+    confidence: Array
+    right: NDArray[np.bool_] | None  # whether it names the true class; None where it does not say
+    again: Array  # of the same picture handed out a second time; NaN where it was not
+    resolution: float  # the last place that is compared; 0: float32
+    printed: float  # the last place that was printed; 0: float32
+
+
+@dataclass(frozen=True, eq=False)
+class ConfidenceMatrix:
+    """All models' answers about the same n images; `groups` and `is_control` are (n,)."""
+
+    models: Mapping[Model, Answered]
+    groups: NDArray[np.int64]
+    is_control: NDArray[np.bool_]
+
+    @property
+    def images(self) -> int:
+        """How many images D_Q has."""
+        return int((~self.is_control).sum())
 
     def replicates(self, kind: Kind, target: int | None = None) -> list[Model]:
         """The models of this kind, or of this target, by their replicates; those that are missing are left out."""
         models = (model for model in self.models if (model.kind, model.target) == (kind, target))
         return sorted(models, key=lambda model: model.replicate)
 
+    def confidences(self, models: Sequence[Model]) -> Array:
+        """The confidences of these models about all images, (models, n), as they were given."""
+        rows = [self.models[model].confidence for model in models]
+        return np.stack(rows) if rows else np.empty((0, len(self.groups)))
+
     def at_one_resolution(self, *parts: Sequence[Model]) -> Iterator[Array]:
-        """The confidences of each part, (models, n), all at the coarsest resolution among them."""
+        """The confidences of each part about D_Q, (models, images), all at the coarsest resolution among them."""
         coarsest = max(self.models[model].resolution for part in parts for model in part)
         for part in parts:
-            rows = [rounded(self.models[model].values, coarsest) for model in part]
-            yield np.stack(rows) if rows else np.empty((0, self.images))
+            yield rounded(self.confidences(part)[:, ~self.is_control], coarsest)
 
 
 def confidence_matrix(tables: Iterable[pa.Table]) -> ConfidenceMatrix:
     """The confidences of all models, from tables of CONFIDENCES in any order.
 
-    All have the rows of D_Q in the same order, or another task went wrong.
+    All have the same images in the same order, or another task went wrong.
     """
-    models: dict[Model, Confidences] = {}
+    models: dict[Model, Answered] = {}
     rows: NDArray[np.int64] | None = None
-    groups = np.empty(0, np.int64)
+    groups, is_control = np.empty(0, np.int64), np.empty(0, np.bool_)
     for table in tables:
         for model, answers in by_model(table):
             asked = answers["row"].to_numpy()
             if rows is None:
                 rows, groups = asked, answers["group"].to_numpy()
+                is_control = answers["set"].to_numpy() == "control"
             assert np.array_equal(rows, asked), f"{model} was asked about other images than the models before it"
             assert model not in models, f"{model} is there twice"
-            resolution = answers["resolution"][0].as_py()
-            models[model] = Confidences(answers["confidence"].to_numpy(), resolution)
-    if rows is None:
-        return ConfidenceMatrix({}, 0, None)
-    return ConfidenceMatrix(models, len(rows), None if np.array_equal(rows, groups) else groups)
+            right = answers["right"]
+            models[model] = Answered(
+                confidence=answers["confidence"].to_numpy(),
+                right=None if right.null_count else right.to_numpy(),
+                again=answers["again"].to_numpy(),
+                resolution=answers["resolution"][0].as_py(),
+                printed=answers["printed"][0].as_py(),
+            )
+    return ConfidenceMatrix(models, groups, is_control)
 
 
 def by_model(table: pa.Table) -> Iterator[tuple[Model, pa.Table]]:

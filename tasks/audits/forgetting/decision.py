@@ -1,56 +1,102 @@
-"""Whether a target has forgotten the query set, from the interval of its rho.
+"""Whether a target has forgotten D_Q: from the test of exchangeability, its share and its likeness, one rule.
 
-Forgotten where the interval lies above 1 - margin, not forgotten where it lies below, else undecided. The published
-rule, rho >= 1, is a coin flip for a model that never saw the query set: rho centres on 1 then.
+not forgotten   the test is refused: p, adjusted over targets, is at most LEVEL. Of targets that never saw D_Q, whatever
+                else they hold, at most LEVEL are called so.
+not judged      there is no control set; or repeats disagree; or on the control set the target is unlike the calibration
+                models, so that what they show of shares need not hold for it.
+forgotten       neither, and the upper limit of the share of D_Q that it holds is at most `negligible`. Of targets that
+                hold more, trained like the models that the limit was learnt from, at most 5 % are called so.
+undecided       else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Forgot = Literal["forgotten", "not forgotten", "undecided"]
+from tasks.audits.forgetting.likeness import Check
+from tasks.statistics import Estimate
+
+Forgot = Literal["forgotten", "not forgotten", "not judged", "undecided"]
 Right = Literal["right", "undecided", "wrong"]
+ANSWERED: tuple[Forgot, ...] = ("forgotten", "not forgotten", "not judged", "undecided")
+LEVEL = 0.025  # of the test of exchangeability, over all targets together
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of a target; `p` is adjusted, None without a control set. `share` is None where it is not known."""
+
+    p: float | None
+    share: Estimate | None
+    accuracy: Check
+    agreement: Check
+    disagreeing: int = 0
+    repeats: int = 0
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The answer, and in one clause why it is undecided; None where it is not."""
+    """The answer, and in one clause why it is none; None where it is one."""
 
     answer: Forgot
     reason: str | None = None
 
 
-def decided(
-    rho: float | None, low: float | None, high: float | None, separation: float | None, margin: float
-) -> Decision:
-    """The decision on a target from its rho, None where undefined, and the interval, None where there is none.
-
-    `separation` is the smallest KS between a query and a calibration model less the largest between two query models;
-    None where there are no such pairs. Unless it is above 0, D_C's models say of D_Q what its own models say, and no
-    target can be told to have forgotten it.
-    """
-    if rho is None:
-        return Decision("undecided", "no calibration model says anything else of the query set than query models do")
-    if separation is not None and separation <= 0:
+def decided(evidence: Evidence, negligible: float) -> Decision:
+    """The decision by the rule above."""
+    if evidence.p is None:
         return Decision(
-            "undecided",
-            f"a calibration model lies closer to a query model than query models may lie to one another (by KS "
-            f"{-separation:.3g}), so that the audit has no power",
+            "not judged",
+            "without a control set and calibration models knowing D_Q cannot be told from knowing its kind",
         )
-    if low is None or high is None:
-        return Decision("undecided", "too few models, or images, to see how they vary")
-    if low > 1 - margin:
-        return Decision("forgotten")
-    if high < 1 - margin:
+    if evidence.p <= LEVEL:
         return Decision("not forgotten")
-    return Decision("undecided", f"the interval includes {1 - margin:.4g}")
+    unlike = unlikeness(evidence)
+    if unlike is not None:
+        return Decision("not judged", unlike)
+    known = evidence.accuracy.is_alike is not None and evidence.agreement.is_alike is not None
+    if not known or evidence.share is None or evidence.share.high is None:
+        return Decision("undecided", "too few models to see how they vary")
+    if evidence.share.high <= negligible:
+        return Decision("forgotten")
+    most = "any share" if evidence.share.high >= 1 else f"up to {100 * evidence.share.high:.3g} %"
+    return Decision("undecided", f"{most} of D_Q might be held, more than {100 * negligible:.3g} %")
 
 
-def right(answer: Forgot, remembers: bool | None) -> Right | None:
-    """Whether the answer is right of a target that was trained on the query set or not; None where not known."""
-    if remembers is None:
+def unlikeness(evidence: Evidence) -> str | None:
+    """Why a target is not judged though it has a control set; None where nothing speaks against it."""
+    if evidence.disagreeing:
+        return f"{evidence.disagreeing} of {evidence.repeats} pictures that were handed out twice got two answers"
+    if evidence.accuracy.value is None:
+        return "its table says nothing of the other classes, so that its accuracy on the control set is unknown"
+    for name, check in (("accuracy", evidence.accuracy), ("agreement", evidence.agreement)):
+        if check.is_alike is False:
+            return (
+                f"its {name} on the control set is {check.value:.3g}, that of models that never saw D_Q "
+                f"{check.expected:.3g} (p = {check.p:.2g}): it knows other data, has another design or was changed"
+            )
+    return None
+
+
+def right(answer: Forgot, share: float | None, negligible: float) -> Right | None:
+    """Whether the answer is right of a target that was trained on this share of D_Q; None where it is not known."""
+    if share is None:
         return None
-    if answer == "undecided":
+    if answer in ("undecided", "not judged"):
         return "undecided"
-    return "right" if (answer == "not forgotten") == remembers else "wrong"
+    return "right" if (share > 0 if answer == "not forgotten" else share <= negligible) else "wrong"
+
+
+def adjusted(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjustment: at most LEVEL of runs have any p at most LEVEL where no target saw D_Q.
+
+    Holm 1979, "A simple sequentially rejective multiple test procedure".
+    """
+    order = sorted(range(len(p_values)), key=lambda at: p_values[at])
+    found, most = [0.0] * len(p_values), 0.0
+    for step, at in enumerate(order):
+        most = max(most, min(1.0, (len(p_values) - step) * p_values[at]))
+        found[at] = most
+    return found

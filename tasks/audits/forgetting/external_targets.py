@@ -6,23 +6,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tasks.datasets.catalog import load
-from tasks.datasets.mixtures import Part
-from tasks.external.confidences import Confidences, read
+import numpy as np
+
+from tasks.audits.forgetting.probe_set import HandedOut, ProbeSet, handed_out, probes_of
+from tasks.external.confidences import Confidences, Floats, read
 from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File, FileError
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Labels
 
-SET = "query"  # the name of the pictures that a model's owner is given
-
 
 @dataclass(frozen=True)
 class ExternalTargets:
     """Whom the audit asks where it trains no target. Each is a target of its own.
 
-    `models` are asked here about the query set; `outputs` hold what models said of it, one table for each model, whose
+    `models` are asked here about the probes; `outputs` hold what models said of them, one table for each model, whose
     columns of numbers are called `columns` where they have names of their own.
     """
 
@@ -43,20 +42,40 @@ class ExternalTargets:
         return bool(self.models or self.outputs)
 
 
-def table_confidences(outputs: File, labels: Labels, columns: tuple[str, ...], interface: Interface) -> Confidences:
-    """The confidences in a table of outputs; ValueError where it does not give them for every image."""
-    from tasks.external.handout import image_of
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a model says of each image: its confidences and, where it says that, whether it names the true class.
 
-    ids = [image_of(SET, row) for row in range(len(labels))]
-    return read(outputs, ids, labels, columns, interface.gives)
+    `again` is the confidence in the same picture handed out a second time, NaN where it was not, or need not be.
+    """
+
+    confidences: Confidences
+    again: Floats
 
 
-def check_tables(external: ExternalTargets, query: Part) -> None:
+def table_answers(
+    outputs: File, labels: Labels, handed: HandedOut, columns: tuple[str, ...], interface: Interface
+) -> Answers:
+    """The answers in a table of outputs; ValueError where it does not give them for every picture."""
+    repeats = handed.repeats
+    twice = list(repeats)
+    said = read(
+        outputs, [*handed.ids, *repeats.values()], np.concatenate([labels, labels[twice]]), columns, interface.gives
+    )
+    again = np.full(len(labels), np.nan)
+    again[twice] = said.values[len(labels) :]
+    right = None if said.right is None else said.right[: len(labels)]
+    return Answers(Confidences(said.values[: len(labels)], said.resolution, right), again)
+
+
+def check_tables(external: ExternalTargets, probes: ProbeSet) -> None:
     """ValueError where a table of outputs cannot be used: before anything is trained to be compared with it.
 
     One that has gone since it was pinned passes, since what is stored of the run can still be looked at.
     """
+    if not external.outputs:
+        return
+    labels, handed = probes_of(probes).labels, handed_out(probes)
     for outputs in external.outputs:
-        data = load(query.data)
         with suppress(FileError):
-            table_confidences(outputs, data.train_labels[query.rows(data)], external.columns, external.interface)
+            table_answers(outputs, labels, handed, external.columns, external.interface)

@@ -13,7 +13,7 @@ function at its own sorted values; of as many values without ties that is i / n 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -23,8 +23,6 @@ Array = NDArray[np.float64]
 Score = Literal["published", "one-sided"]
 SCORES: tuple[Score, ...] = ("published", "one-sided")
 METRIC_PREFIX: Mapping[Score, str] = {"one-sided": "one-sided ", "published": ""}  # in the summary, the answer's first
-
-POINTS = 256  # quantiles of all confidences at which, and where models differ most, resamples are looked at
 
 
 class Farthest(NamedTuple):
@@ -87,52 +85,3 @@ def apart(first: NDArray[Any], second: NDArray[Any], score: Score) -> NDArray[An
     """The differences of distribution functions, value by value; one-sided, the second minus the first."""
     gaps: NDArray[Any] = second - first
     return np.abs(gaps) if score == "published" else gaps
-
-
-def resampled(
-    first: NDArray[Any], second: NDArray[Any], weights: Iterable[NDArray[np.int32]], at: Array, score: Score
-) -> Array:
-    """KS of each row of `first` (a, n) and each of `second` (b, n) in resamples of the images: (resamples, a, b).
-
-    `weights` yields blocks (n, resamples): how often each image is in a resample, the same for all models, because they
-    were asked about the same images. Distribution functions are taken at all values if these are few, else at POINTS
-    quantiles of all and at the values `at`. With the places where KS is reached there, weights of 1 give KS itself.
-    """
-    points = looked_at(np.concatenate((first, second)), at)
-    below = np.searchsorted(points, np.concatenate((first, second)), "left")  # the first point that counts the value
-    cells = indicators(below, len(points))
-    blocks = [between(cells @ block, block.sum(axis=0), len(first), len(points), score) for block in weights]
-    return np.concatenate(blocks)
-
-
-def looked_at(values: NDArray[Any], at: Array) -> Array:
-    """The points, rising, at which distribution functions of the values are compared; the largest value is last."""
-    every = np.sort(values, axis=None)
-    distinct = every[np.concatenate(([True], every[1:] != every[:-1]))]
-    if len(distinct) <= POINTS + at.size:
-        return distinct
-    quantiles = every[np.linspace(0, len(every) - 1, POINTS).round().astype(np.intp)]
-    return np.unique(np.concatenate((quantiles, at.reshape(-1))))
-
-
-def indicators(below: NDArray[np.intp], points: int) -> Any:
-    """The sparse (models * points, n) matrix of which image lies in which cell of which model.
-
-    Its product with weights is a histogram of each model in each resample, several times as fast as counting them.
-    """
-    from scipy import sparse
-
-    models, images = below.shape
-    rows = below + points * np.arange(models)[:, None]
-    columns = np.broadcast_to(np.arange(images), below.shape)
-    ones = np.ones(below.size, np.int32)
-    return sparse.csr_matrix((ones, (rows.reshape(-1), columns.reshape(-1))), (models * points, images))
-
-
-def between(counts: NDArray[np.int32], totals: NDArray[np.int64], first: int, points: int, score: Score) -> Array:
-    """KS between the first models and the others from counts (models * points, resamples): (resamples, a, b)."""
-    histograms = counts.reshape(-1, points, counts.shape[1])  # (models, points, resamples)
-    functions = histograms.cumsum(axis=1, dtype=np.int32)
-    one, other = functions[:first], functions[first:]
-    gaps = np.array([[apart(a, b, score).max(axis=0) for b in other] for a in one], np.float64)
-    return np.moveaxis(gaps.reshape(first, len(other), -1) / totals, 2, 0)

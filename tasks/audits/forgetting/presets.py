@@ -6,15 +6,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tasks.audits.forgetting.config import PUBLISHED, SHARES, Forgetting
+from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import Target
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
 from tasks.models.catalog import Network
+from tasks.training.unlearning_config import UNLEARNING
 
-TABLE1 = Forgetting()
+# The published tables have no control set: they repeat the paper, and judge nobody.
+MNIST = QuerySet(Dataset("mnist"), held_back=0.0)
+TABLE1 = Forgetting(query=MNIST)
 # ResNet-18 on random squares of 128 pixels, as slices of a heart are larger than what is needed of them.
 TABLE2 = Forgetting(
-    query=Part(Dataset("acdc-3t")),
+    query=QuerySet(Dataset("acdc-3t"), held_back=0.0),
     calibration=Part(Dataset("acdc-1.5t")),
     outside=None,
     targets=PUBLISHED,
@@ -28,7 +32,7 @@ BELOW = tuple(Target(query=share, calibration=1.0) for share in SMALL)
 # MNIST's 60,000 training images are the query set's, and what the second source is made of, half each.
 WITHOUT_SVHN = replace(
     TABLE1,
-    query=Part(Dataset("mnist"), 0, 30_000),
+    query=QuerySet(Dataset("mnist"), 0, 30_000),
     calibration=Part(Dataset("mnist-on-photos"), 30_000, 30_000),
     outside=Part(Dataset("cifar10#28x28#grey"), 0, 30_000),
     targets=(*TABLE1.targets, *BELOW),
@@ -37,7 +41,7 @@ NULL = (Target(calibration=1.0),)
 CURVE = (*NULL, *(Target(query=share, calibration=1.0) for share in (0.001, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)))
 SIZES = (1_000, 10_000, 60_000)  # images of the query set
 QUICKSTART = Forgetting(
-    query=Part(Dataset("digits"), 0, 700),
+    query=QuerySet(Dataset("digits"), 0, 700),
     calibration=Part(Dataset("digits-on-photos"), 700, 700),
     outside=None,
     targets=(*NULL, *(Target(query=share, calibration=1.0) for share in SHARES)),
@@ -47,23 +51,28 @@ QUICKSTART = Forgetting(
     schedule=((48, 0.1),),
 )
 
+# The model that holds all of D_Q, and what each method of unlearning makes of it.
+HELD = Target(query=1.0, calibration=1.0)
+UNLEARNT = (HELD, *(replace(HELD, unlearning=method) for method in UNLEARNING))
+
 PRESETS: Mapping[str, Forgetting | tuple[Forgetting, ...]] = {
     "quickstart": QUICKSTART,
     "null": replace(QUICKSTART, targets=NULL),
+    "unlearning": replace(QUICKSTART, targets=UNLEARNT),
     "smoke": replace(
         QUICKSTART,
-        query=Part(Dataset("digits"), 0, 200),
+        query=QuerySet(Dataset("digits"), 0, 200),
         calibration=Part(Dataset("digits-on-photos"), 200, 200),
         targets=(*NULL, Target(query=1.0, calibration=1.0)),
         replicates=2,
         epochs=10,
-        resamples=200,
+        permutations=999,
     ),
     "table1": TABLE1,
     "table1-without-svhn": WITHOUT_SVHN,
     "table2": TABLE2,
     "figure2": replace(TABLE2, measures=("examples",)),
     "sensitivity": tuple(
-        replace(TABLE1, query=Part(Dataset("mnist"), 0, size), outside=None, targets=CURVE) for size in SIZES
+        replace(TABLE1, query=replace(MNIST, examples=size), outside=None, targets=CURVE) for size in SIZES
     ),
 }

@@ -67,15 +67,16 @@ def training(config: Forgetting) -> Forgetting:
     like = Forgetting()
     return replace(
         config,
-        query=named(config.query),
+        query=replace(config.query, data=Dataset(config.query.data.name)),
         calibration=named(config.calibration),
         targets=PUBLISHED,  # without any out of domain, which leaves out its data
         measures=like.measures,
         replicates=like.replicates,
         link=like.link,
         decimals=like.decimals,
-        margin=like.margin,
-        resamples=like.resamples,
+        partial=(),  # the paper's sets have no control set
+        negligible=like.negligible,
+        permutations=like.permutations,
         seed=like.seed,
     )
 

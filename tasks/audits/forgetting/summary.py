@@ -10,7 +10,7 @@ from tasks.job import Inputs, task
 from tasks.measure import summarised
 
 
-@task(version=2, name="forgetting.summary", gathers=True)
+@task(version=3, name="forgetting.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
     """The rows of SUMMARY, from whichever tables there are, the answer's first."""
     return summarised(MEASURES, inputs, config)

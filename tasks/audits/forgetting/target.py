@@ -6,11 +6,13 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from tasks.ranges import share
+from tasks.ranges import one_of, share
+from tasks.training.unlearning_config import UNLEARNING, UnlearningName
 
 Source = Literal["training", "model", "outputs"]
 
 SETS = {"calibration": "D_C", "query": "D_Q", "outside": "out of domain"}  # field -> as it is told and may be written
+UNLEARNT = re.compile(rf"(?P<shares>.*?)\s*-\s*(?P<unlearning>{'|'.join(UNLEARNING)})\s*", re.IGNORECASE)
 SHARE = re.compile(r"(?P<share>\d*\.?\d+(?:e-?\d+)?)?\s*\*?\s*(?P<name>[a-z_][a-z_ ]*)", re.IGNORECASE)
 
 
@@ -18,15 +20,26 @@ SHARE = re.compile(r"(?P<share>\d*\.?\d+(?:e-?\d+)?)?\s*\*?\s*(?P<name>[a-z_][a-
 class Target:
     """What an audited model is trained on: shares of the query set, of the calibration set and of one out of domain.
 
-    Written `D_C`, `D_C+0.1D_Q`, or with the fields' names `calibration+0.1query`.
+    With `unlearning` the model is then made to forget its share of the query set by that method, and keeps the rest;
+    `retraining` trains on the rest alone, from scratch.
+
+    Written `D_C`, `D_C+0.1D_Q`, `D_C+D_Q-fine-tuning`, or with the fields' names `calibration+0.1query`.
     """
 
     query: float = 0.0
     calibration: float = 0.0
     outside: float = 0.0
+    unlearning: UnlearningName | None = None
 
     def __post_init__(self) -> None:
         share(self, "query", "calibration", "outside")
+        if self.unlearning is not None:
+            one_of(self, "unlearning", UnlearningName)
+            if not self.query or not (self.calibration or self.outside):
+                raise ValueError(
+                    f"unlearning is {self.unlearning}; it forgets a share of D_Q and keeps one of D_C or outside: give "
+                    "both, as D_C+D_Q-" + self.unlearning
+                )
         if not (self.query or self.calibration or self.outside):
             raise ValueError("a target is trained on nothing; one of query, calibration and outside must be above 0")
 
@@ -34,27 +47,35 @@ class Target:
     def parse(cls, text: str) -> Target:
         shares: dict[str, float] = {}
         fields = {name.lower(): field for field, written in SETS.items() for name in (field, written)}
-        for term in text.split("+"):
+        unlearnt = UNLEARNT.fullmatch(text)
+        written = unlearnt["shares"] if unlearnt else text
+        for term in written.split("+"):
             match = SHARE.fullmatch(term.strip())
             field = fields.get(match["name"].strip().lower()) if match else None
             if match is None or field is None:
                 raise ValueError(
                     f"{term.strip()!r} is no share of a set; write D_Q, D_C or outside, or 0.1D_Q for a tenth, with + "
-                    "between them, as D_C+0.1D_Q"
+                    "between them, as D_C+0.1D_Q, and a method of unlearning after them, as D_C+D_Q-fine-tuning "
+                    f"({', '.join(UNLEARNING)})"
                 )
             if field in shares:
                 raise ValueError(f"{SETS[field]} is there twice; give its share once")
             shares[field] = float(match["share"] or 1)
-        return cls(**shares)
+        method = next((name for name in UNLEARNING if unlearnt and name == unlearnt["unlearning"].lower()), None)
+        return cls(**shares, unlearning=method)
 
     def __str__(self) -> str:
         shares = ((name, getattr(self, field)) for field, name in SETS.items())
-        return " + ".join(f"{share:.4g} {name}" if share < 1 else name for name, share in shares if share)
+        sets = " + ".join(f"{share:.4g} {name}" if share < 1 else name for name, share in shares if share)
+        return f"{sets} - {self.unlearning}" if self.unlearning else sets
 
     @property
-    def remembers(self) -> bool:
-        """Whether the query set, or some of it, is trained on: what the audit is to find."""
-        return self.query > 0
+    def remembers(self) -> bool | None:
+        """Whether the query set, or some of it, is trained on: what the audit is to find.
+
+        None after unlearning other than retraining: whether it is remembered is what is asked.
+        """
+        return remembered(self.query, self.unlearning)
 
 
 @dataclass(frozen=True)
@@ -66,13 +87,29 @@ class NamedTarget:
     query: float | None = None
     calibration: float | None = None
     outside: float | None = None
+    unlearning: UnlearningName | None = None
 
     @property
     def remembers(self) -> bool | None:
-        """Whether any of the query set was trained on; None where the training is not known."""
-        return None if self.query is None else self.query > 0
+        """Whether any of the query set was trained on; None where the training is not known, or was to be undone."""
+        return None if self.query is None else remembered(self.query, self.unlearning)
+
+    @property
+    def held(self) -> float | None:
+        """The share of the query set that it holds; None where that is not known or open."""
+        return None if self.remembers is None else self.query if self.remembers else 0.0
 
     @property
     def is_beside_all(self) -> bool:
-        """Whether it was trained on all of the calibration set and a known share of the query set, and nothing else."""
-        return self.calibration == 1 and self.query is not None and not self.outside
+        """Whether it was trained on all of the calibration set and a known share of the query set, and nothing else.
+
+        And was not made to forget any of it.
+        """
+        return self.calibration == 1 and self.query is not None and not self.outside and self.unlearning is None
+
+
+def remembered(query: float, unlearning: UnlearningName | None) -> bool | None:
+    """Whether a model holds some of the query set, of which it trained on this share; None where that is open."""
+    if unlearning is None or not query:
+        return query > 0
+    return False if unlearning == "retraining" else None

@@ -20,15 +20,16 @@ from tasks.datasets.overlap import overlap
 from tasks.job import Job
 from tasks.training.chains import chain
 from tasks.training.mixed import Mixture, train
+from tasks.training.unlearning import Unlearning, unlearn
 
-Kind = Literal["query", "calibration", "target"]
+Kind = Literal["query", "calibration", "partial", "target"]
 QUERY, CALIBRATION = Target(query=1.0), Target(calibration=1.0)
 NAMED = 5  # images that overlap, in an error
 
 
 @dataclass(frozen=True)
 class Model:
-    """What a model stands for: `target` is the number of the target that it is a replicate of."""
+    """What a model stands for: `target` is the number of the target, or of the known share, it is a replicate of."""
 
     kind: Kind
     target: int | None
@@ -54,24 +55,32 @@ def trainings(config: Forgetting) -> Trainings:
 
 
 def trained(config: Forgetting) -> Iterator[tuple[Model, Job]]:
-    """The query, calibration and target models, replicate by replicate, with the jobs that train them.
+    """The query, calibration, partial and target models, replicate by replicate, with the jobs that train them.
 
-    Replicates of all three are independent, also where a target is trained on what the query or the calibration models
+    Replicates of all are independent, also where a target is trained on what the query or the calibration models
     are: the target is never one of them.
     """
     for replicate in range(config.replicates):
         yield Model("query", None, replicate), training(config, QUERY, "query", replicate)
         yield Model("calibration", None, replicate), training(config, CALIBRATION, "calibration", replicate)
+        for number, share in enumerate(config.trained_partial):
+            beside = Target(query=share, calibration=1.0)
+            yield Model("partial", number, replicate), training(config, beside, "partial", replicate)
         for number, target in enumerate(config.targets):
             yield Model("target", number, replicate), training(config, target, "target", replicate)
 
 
 def training(config: Forgetting, target: Target, kind: Kind, replicate: int) -> Job:
-    """The last link of one training on the target's shares.
+    """The last link of one training on the target's shares, or its unlearning after it.
 
     Its seed depends on these, not on which targets there are beside it.
     """
     named = [repr(float(share)) for share in (target.query, target.calibration, target.outside)]
+    if target.unlearning == "retraining":
+        target = replace(target, query=0.0, unlearning=None)
+        named.append("retraining")
+    elif target.unlearning is not None:
+        return unlearning(config, target, kind, replicate)
     mixture = Mixture(
         shares=tuple(shares(config, target, replicate)),
         validation=config.query.data,
@@ -91,11 +100,34 @@ def training(config: Forgetting, target: Target, kind: Kind, replicate: int) -> 
     return chain(train, mixture, config.link)[-1]
 
 
+def unlearning(config: Forgetting, target: Target, kind: Kind, replicate: int) -> Job:
+    """The unlearning of the query set by the target's method, by the model that trained on all its shares.
+
+    That model is the one of the target without unlearning.
+    """
+    assert target.unlearning is not None
+    before = training(config, replace(target, unlearning=None), kind, replicate)
+    trained: Mixture = before.config
+    how = Unlearning(
+        kept=tuple(shares(config, replace(target, query=0.0, unlearning=None), replicate)),
+        forgotten=tuple(shares(config, Target(query=target.query), replicate)),
+        method=config.unlearning.of(target.unlearning),
+        validation=trained.validation,
+        classes=trained.classes,
+        augmentation=trained.augmentation,
+        crop=trained.crop,
+        seed=seeds.derive(trained.seed, target.unlearning),
+        optimiser=trained.optimiser,
+        batch=trained.batch,
+    )
+    return Job(unlearn, how, (before,))
+
+
 def shares(config: Forgetting, target: Target, replicate: int) -> Iterator[Share]:
     """The target's shares of the parts; those of one replicate are nested, those of another drawn anew."""
     for name, part, share in (
         ("calibration", config.calibration, target.calibration),
-        ("query", config.query, target.query),
+        ("query", config.trained_on, target.query),
         ("outside", config.outside, target.outside),
     ):
         if share:
@@ -115,7 +147,7 @@ def named_targets(config: Forgetting) -> tuple[NamedTarget, ...]:
     """
     targets = (
         *(
-            NamedTarget(str(target), "training", target.query, target.calibration, target.outside)
+            NamedTarget(str(target), "training", target.query, target.calibration, target.outside, target.unlearning)
             for target in config.targets
         ),
         *(NamedTarget(PurePath(file.path).name, "model") for file in config.given.models),
@@ -136,22 +168,26 @@ def checked(config: Forgetting) -> Forgetting:
     trained.
     """
     check_data(config)
-    check_tables(config.given, config.query)
+    check_tables(config.given, config.probes)
     parts = {
         name: part.plainly(load(part.data))
-        for name in ("query", "calibration", "outside")
+        for name in ("calibration", "outside")
         if (part := getattr(config, name)) is not None
     }
-    return replace(config, **parts)
+    control = config.query.control
+    query = config.query.plainly(load(config.query.data), None if control is None else load(control.data))
+    return replace(config, query=query, **parts)
 
 
 def check_data(config: Forgetting) -> None:
     """A DatasetError where the data cannot serve: too few images, other shapes or classes, or images in common.
 
-    No other set may hold an image of the query set, nor one made of it: the first such images are named.
+    No other set may hold an image of the query set or of the control set, nor one made of it: the first such images are
+    named.
     """
     query = load(config.query.data)
-    for part in config.parts:
+    control = config.query.control
+    for part in (*config.parts, *([] if control is None else [control])):
         images = load(part.data)
         part.rows(images)
         if images.shape != query.shape:
@@ -167,21 +203,28 @@ def check_data(config: Forgetting) -> None:
             )
     if config.crop > min(query.shape[:2]):
         raise DatasetError(f"crop is {config.crop}; it must be at most {min(query.shape[:2])}, the side of the images")
-    apart(config.query, config.calibration, "the calibration set")
-    if config.outside is not None:
-        apart(config.query, config.outside, "the set out of domain")
+    config.trained_on.rows(query)
+    others = {"calibration set": config.calibration, "set out of domain": config.outside}
+    for name, other in others.items():
+        if other is not None:
+            apart(config.query.pool, other, f"the {name}")
+    if control is not None:
+        apart(config.query.pool, control, "the control set")
+        for name, other in others.items():
+            if other is not None:
+                apart(control, other, f"the {name}", "the control set")
 
 
-def apart(query: Part, other: Part, named: str) -> None:
-    """DatasetError, naming the other part, where it shares an image with the query set, or one made from it."""
+def apart(query: Part, other: Part, named: str, of: str = "the query set") -> None:
+    """DatasetError, naming both parts, where the other shares an image with the set `of`, or one made from it."""
     common = in_common(query, other)
     if common:
         rows = ", ".join(f"{first} is {second}" for first, second in common[:NAMED])
         more = f", and {len(common) - NAMED:,} more" if len(common) > NAMED else ""
         raise DatasetError(
-            f"the query set {query.data.name} and {named} {other.data.name} have {len(common):,} "
+            f"{of} {query.data.name} and {named} {other.data.name} have {len(common):,} "
             f"image{'s' if len(common) > 1 else ''} in common: training image {rows}{more}; {named} must hold none of "
-            "the query set, nor any made of it: leave these out of it"
+            f"{of}, nor any made of it: leave these out of it"
         )
 
 

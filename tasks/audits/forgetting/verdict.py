@@ -1,8 +1,7 @@
-"""The audit's answer in words, read off its summary.
+"""The audit's answer in words, read off its summary and by the rule of `decision`.
 
-It rests on the one-sided rho of the targets, whose intervals are compared with 1 - margin; where there are several, on
-all of them together. That models trained on the query set can be told from calibration models is what it takes for
-granted, so without it nothing is decided.
+It rests on what a target says of D_Q beside what it says of the control set; where there are several targets, on all of
+them together.
 """
 
 from __future__ import annotations
@@ -13,107 +12,153 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audit import Answer, Verdict
+from tasks.audit import ANSWERS, Answer, Meaning, Verdict
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.decision import Decision, decided
+from tasks.audits.forgetting.decision import ANSWERED, LEVEL, Decision, Evidence, Forgot, decided
+from tasks.audits.forgetting.likeness import UNKNOWN, Check
+from tasks.audits.forgetting.measures.decisions import SURER
 from tasks.audits.forgetting.measures.fits import ADEQUATE
+from tasks.audits.forgetting.measures.power import FOUND
+from tasks.statistics import Estimate
 
 Row = Mapping[str, Any]
-SURER = 0.05  # of rho: what the two distances may differ by without being spoken of
-ONE_SIDED = json.dumps({"score": "one-sided"})
+MEANINGS: Mapping[Answer, Meaning] = {
+    **{name: ANSWERS[name] for name in ("forgotten", "not forgotten", "undecided")},
+    "not judged": Meaning("what the model says of images that nobody was given forbids any conclusion", "open"),
+}
 LISTED = 12  # targets that are told one by one
 LIMITS = (
-    "The audit compares what models say of the query set as a whole: a few of its images may be held without moving "
-    "rho. It is as good as the calibration set's likeness to what the target was trained on instead: a target of "
-    "another domain, or better trained, has another rho for reasons that are no memory."
+    "The audit speaks of the data set as a whole: a share below the limit that is told may be held. It takes for "
+    "granted that the control images come from the same source as the data set and were never given to anybody, and "
+    "that the answers are those of the model in use; the share, unlike the accusation, that the model was trained like "
+    "those it is compared with."
 )
 
 
 def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
-    """Forgotten: every target's rho lies above 1 - margin. Not forgotten: that of one at least lies below. Undecided:
-    neither, or nothing can be told.
+    """Not forgotten: a target at least is. Forgotten: every target is. Not judged: one at least cannot be, and none is
+    not forgotten. Undecided: else.
     """
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
-    rhos = [row for (metric, _), row in rows.items() if metric == "one-sided rho"]
-    if not rhos:
-        why = "this run shows images only" if "scores" not in config.measures else "no ratios have been computed"
+    shares = [row for (metric, _), row in rows.items() if metric == "share of D_Q held"]
+    if not shares:
+        why = "this run shows images only" if "scores" not in config.measures else "nothing has been decided"
         return Verdict("undecided", f"Undecided: {why}.", LIMITS, tuple(rows)[:1])
-    decisions = [decided_on(rows, row, config.margin) for row in rhos]
+    decisions = [decision_on(rows, row, config) for row in shares]
     answers = [decision.answer for decision in decisions]
-    answer: Answer = (
-        "not forgotten" if "not forgotten" in answers else "undecided" if "undecided" in answers else "forgotten"
-    )
-    if len(rhos) == 1:
-        sentence = f"{answer.capitalize()}: {evidence(rhos[0], decisions[0].reason)}"
+    answer = together(answers)
+    if len(shares) == 1:
+        sentence = f"{answer.capitalize()}: {evidence(rows, shares[0], decisions[0])}"
     else:
-        counts = ", ".join(
-            f"{answers.count(kind)} {kind}" for kind in ("forgotten", "not forgotten", "undecided") if kind in answers
-        )
+        counts = ", ".join(f"{answers.count(kind)} {kind}" for kind in ANSWERED if kind in answers)
         listed = "; ".join(
-            f"{name(row)} is {decision.answer}: {evidence(row, decision.reason)}"
-            for row, decision in list(zip(rhos, decisions, strict=True))[:LISTED]
+            f"{name(row)} is {decision.answer}: {evidence(rows, row, decision)}"
+            for row, decision in list(zip(shares, decisions, strict=True))[:LISTED]
         )
-        sentence = f"{answer.capitalize()}: of {len(rhos)} targets, {counts}. {listed}"
-    about = [*rightly(rows, len(rhos)), threshold(config), *smallest(rows)]
-    warnings = [*unlearnt(rows), *of_another_design(config)]
-    sentence = " ".join([f"{sentence}.", *about, *warnings])
-    limits = " ".join([*surer(rows, rhos), *published(rows, rhos), LIMITS])
-    return Verdict(answer, sentence, limits, tuple((row["metric"], row["setting"]) for row in rhos))
+        sentence = f"{answer.capitalize()}: of {len(shares)} targets, {counts}. {listed}"
+    about = [*rightly(rows, len(shares)), *error_rates(config, answers), *found(rows)]
+    warnings = [*unlearnt(rows), *uncontrolled(config)]
+    limits = " ".join([*published(rows, shares), LIMITS])
+    return Verdict(
+        answer,
+        " ".join([f"{sentence}.", *about, *warnings]),
+        limits,
+        tuple((row["metric"], row["setting"]) for row in shares),
+    )
+
+
+def together(answers: Sequence[Forgot]) -> Forgot:
+    """The answer on all targets: the first of these that any of them has, and forgotten where all are."""
+    order: tuple[Forgot, ...] = ("not forgotten", "not judged", "undecided", "forgotten")
+    return next(answer for answer in order if answer in answers)
 
 
 def name(row: Row) -> str:
     return str(json.loads(row["setting"])["target"])
 
 
-def decided_on(rows: Mapping[tuple[str, str], Row], row: Row, margin: float) -> Decision:
-    """The decision on the target of a row of rho, as its table of ratios has it."""
-    if not row["n"]:
-        return Decision("undecided", "no model of it, or no query model, has answered")
-    own = rows.get(("separation", json.dumps({"score": "one-sided", "target": name(row)})))
-    separation = own or rows.get(("separation", ONE_SIDED))
-    apart = None if separation is None else separation["estimate"]
-    return decided(row["estimate"], row["low"], row["high"], apart, margin)
+def decision_on(rows: Mapping[tuple[str, str], Row], share: Row, config: Forgetting) -> Decision:
+    """The decision on the target of this row, by the rule that its table of decisions follows."""
+    if not share["n"]:
+        return Decision("undecided", "no model of it has answered")
+    setting = share["setting"]
+    surer, repeated = (rows.get((metric, setting)) for metric in (SURER, "repeated pictures with two answers"))
+    held = None if share["estimate"] is None else Estimate(share["estimate"], share["low"], share["high"], share["n"])
+    checks = (rows.get((f"{of} on the control set", setting)) for of in ("accuracy", "agreement"))
+    accuracy, agreement = (UNKNOWN if of is None else Check(of["estimate"], of["null"], of["p_value"]) for of in checks)
+    repeats = 0 if repeated is None else repeated["n"]
+    disagreeing = 0 if repeated is None else round(repeated["estimate"] * repeats)
+    p = None if surer is None else surer["p_value"]
+    return decided(Evidence(p, held, accuracy, agreement, disagreeing, repeats), config.negligible)
 
 
-def evidence(row: Row, reason: str | None) -> str:
-    """rho in words, and why nothing is decided where nothing is."""
-    if not row["n"]:
-        return str(reason)
-    if row["estimate"] is None:
-        return f"rho is undefined ({reason})"
-    interval = "no interval" if row["low"] is None else f"95 % interval {row['low']:.3g} to {row['high']:.3g}"
-    models = f"{row['n']} model{'s' if row['n'] > 1 else ''}"
-    why = f": {reason}" if reason else ""
-    return f"one-sided rho {row['estimate']:.3g} ({interval}, {models}{why})"
+def evidence(rows: Mapping[tuple[str, str], Row], share: Row, decision: Decision) -> str:
+    """What the answer on a target rests on, in words."""
+    surer = rows.get((SURER, share["setting"]))
+    if surer is None:
+        return str(decision.reason)
+    models = f"p = {surer['p_value']:.2g}, {share['n']} model{'s' if share['n'] > 1 else ''}"
+    if decision.answer == "not forgotten":
+        least = share["low"] or 0.0
+        held = f", as models do that hold at least {percent(least)} of it" if least > 0 else ""
+        return f"it knows D_Q better than images of the same source that nobody was given ({models}){held}"
+    told = f"it knows D_Q no better than images of the same source that nobody was given ({models})"
+    if decision.answer == "forgotten":
+        return f"{told}, and holds at most {percent(share['high'])} of it (95 % limit)"
+    return f"{told}, but {decision.reason}"
 
 
-def threshold(config: Forgetting) -> str:
-    return (
-        "rho is about 1 where the query set D_Q was never trained on, as in models of the calibration set D_C, and "
-        f"about 0 in models of D_Q; an interval wholly below {1 - config.margin:.4g} counts as not forgotten, wholly "
-        "above it as forgotten."
-    )
+def percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if share < 0.995 else "100 %"
+
+
+def error_rates(config: Forgetting, answers: Sequence[Forgot]) -> list[str]:
+    """How often each answer that was given is wrong."""
+    told = []
+    if "not forgotten" in answers:
+        told.append(
+            f"Of 1,000 such audits of models that never saw D_Q at most {1000 * LEVEL:g} would call any of them not "
+            "forgotten, whatever else these hold."
+        )
+    if "forgotten" in answers:
+        told.append(
+            f"Of 100 models that hold more than {percent(config.negligible)} of D_Q, and were trained like those that "
+            "the limit was learnt from, at most 5 would be called forgotten."
+        )
+    return told
+
+
+def found(rows: Mapping[tuple[str, str], Row]) -> list[str]:
+    """Which shares would have been found, by models of known shares."""
+    powers = sorted((json.loads(setting)["share"], row) for (metric, setting), row in rows.items() if metric == "power")
+    counts = [
+        f"{percent(share)} in {round(row['estimate'] * row['n'])} of {row['n']}" for share, row in powers if share > 0
+    ]
+    if not counts:
+        return []
+    smallest = rows.get(("smallest share found", "{}"))
+    least = None if smallest is None else smallest["estimate"]
+    from_on = f", and at least {FOUND:.0%} from {percent(least)} on" if least else ""
+    return [f"Of single models trained on D_C and a known share of D_Q the test finds {', '.join(counts)}{from_on}."]
+
+
+def uncontrolled(config: Forgetting) -> list[str]:
+    if config.query.is_controlled:
+        return []
+    return [
+        "Without a control set this run repeats the published score and judges nobody: hold images back "
+        "(query.held_back=0.5) or give some of the same source (query.control.data=...)."
+    ]
 
 
 def rightly(rows: Mapping[tuple[str, str], Row], targets: int) -> list[str]:
     """How many of the targets whose training is known are decided as they were trained."""
-    right = rows.get(("targets decided rightly", ONE_SIDED))
+    right = rows.get(("targets decided rightly", "{}"))
     if right is None or targets < 2:
         return []
-    wrong = rows[("targets decided wrongly", ONE_SIDED)]
+    wrong = rows[("targets decided wrongly", "{}")]
     counts = [round(share["estimate"] * share["n"]) for share in (right, wrong)]
     return [f"By what they were trained on, {counts[0]} of {right['n']} are decided rightly and {counts[1]} wrongly."]
-
-
-def smallest(rows: Mapping[tuple[str, str], Row]) -> list[str]:
-    """From which share of the query set on the audit finds it."""
-    row = rows.get(("smallest share detected", ONE_SIDED))
-    if row is None:
-        return []
-    if row["estimate"] is None:
-        return ["Beside all of D_C, no share of D_Q that was tried is found."]
-    least = f"{row['estimate']:.3%}".rstrip("%").rstrip("0").rstrip(".")
-    return [f"Beside all of D_C, {least} % of D_Q {'or more ' if row['estimate'] < 1 else ''}is found."]
 
 
 def unlearnt(rows: Mapping[tuple[str, str], Row]) -> list[str]:
@@ -127,36 +172,9 @@ def unlearnt(rows: Mapping[tuple[str, str], Row]) -> list[str]:
     ]
 
 
-def of_another_design(config: Forgetting) -> list[str]:
-    """A warning where how the target was trained is unknown."""
-    if not config.given.there:
-        return []
-    return [
-        f"Warning: how the given targets were trained is not known here; the query and calibration models are "
-        f"{config.network.name}, and another design can move rho by itself."
-    ]
-
-
-def surer(rows: Mapping[tuple[str, str], Row], rhos: Sequence[Row]) -> list[str]:
-    """Where the published rho is far above the one-sided: the target is surer of the query set than its own models."""
-    both = [(row, rows.get(("rho", row["setting"]))) for row in rhos]
-    higher = [
-        f"{name(row)} {theirs['estimate']:.3g}"
-        for row, theirs in both
-        if theirs is not None and theirs["estimate"] is not None and row["estimate"] is not None
-        if theirs["estimate"] > row["estimate"] + SURER
-    ]
-    if not higher:
-        return []
-    return [
-        f"The published rho, whose distance has no sign, is larger ({', '.join(higher[:LISTED])}): these targets are "
-        "surer of the query set than models that were trained on it."
-    ]
-
-
-def published(rows: Mapping[tuple[str, str], Row], rhos: Sequence[Row]) -> list[str]:
-    """What the published rule says, a triple of models at a time."""
-    rules = [rows.get(("published rule says forgotten", row["setting"])) for row in rhos]
+def published(rows: Mapping[tuple[str, str], Row], shares: Sequence[Row]) -> list[str]:
+    """What the published score and its rule say, a triple of models at a time."""
+    rules = [rows.get(("published rule says forgotten", row["setting"])) for row in shares]
     triples = [
         f"{name(row)} {round(row['estimate'] * row['n'])} of {row['n']}"
         for row in rules

@@ -1,9 +1,9 @@
 """Is a feature that occurs in one single training image memorised?
 
 A canary is one training image with the feature burnt in (the letter A, 5 x 5 pixels, 1 pixel from the top and left
-edges). For each canary one network is trained with it, and a twin with the same seed and the clean image instead. Both
-are evaluated on images that are clean (x_c), carry the feature (x_u), or carry a random patch z_r in its place, drawn
-afresh for every image (x_r).
+edges). For each canary one network is trained with it, and a twin with the same seed and the clean image instead, to
+the epoch that the canary's network keeps, so that the two differ by that image alone. Both are evaluated on images that
+are clean (x_c), carry the feature (x_u), or carry a random patch z_r in its place, drawn afresh for every image (x_r).
 
     black box   M   = mean KL(f(x_c) || f(x_u)) - mean KL(f(x_c) || f(x_r))      over the probe images
     white box   M_w = mean log P(y | x_u) - log P(y | x_r)                       y: the canary's label
@@ -13,11 +13,18 @@ Reading it. The paper calls a feature memorised where M > 0 with a small p in a 
 The test is reported as published, but it does not measure memory: the letter is brighter than a random patch, and M
 depends on the training seed, so models that never saw the feature can be called memorised too. Their rate is reported
 as the null. The effect is what the canary caused: above 0, the model responds to the feature because it was trained on
-it. Its interval and p-value are over pairs of trainings. An interval that includes 0 means "not seen", not "safe".
+it. Its interval and p-value are over pairs of trainings. Beside the mean effect every canary is judged alone, by
+the rank of its feature among 200 others (`measures/canary_verdicts.py`). "Not seen" does not mean "safe".
+
+Errors. Where nothing is memorised the answer is "memorised" in at most 7.5 % of runs: `verdict.py` has the rule.
 
 Single models. A model trained elsewhere has no twin. It is evaluated on the feature and on 200 others of its family
 (the letter's cells permuted; other names in the same typeface), and the evidence is the feature's rank among them,
 which is exact where the feature was drawn from that family. `ranks.py` has the formulas.
+
+Exact ranks. What the canary did to the slopes of the label's logit in the feature's pixels ranks the feature among all
+of its kind, 4,457,400 glyphs for the letter A: exact where it was drawn. `measures/exact_ranks.py` has the three
+scores, of a pair, of one model beside clean ones, and of a pair's weights.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks": M is eq. 1 with
 section 2.3.2, M_w section 2.2, the canaries section 2.4, the training sections A.2 and A.3, Table 1 and section B.1.

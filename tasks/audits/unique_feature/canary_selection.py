@@ -89,13 +89,21 @@ def canaries(config: UniqueFeature) -> list[Canary]:
         images += [Ranked("lowest", rank) for rank in range(1, config.canaries - highest + 1)]
     else:
         rows = config.examples or len(load(config.trained_on).train_images)
-        order = seeds.generator(config.seed, "canaries").permutation(rows)
+        order = seeds.generator(config.seed, *stream(config, "canaries")).permutation(rows)
         images = [int(row) for row in order[: config.canaries]]
     selected = []
     for number, image in enumerate(images):
         own = own_feature(config, number) if config.drawn else None
         selected.append(Canary(number, image, own or config.carried, own or config.feature))
     return selected
+
+
+def stream(config: UniqueFeature, *path: str | int) -> tuple[str | int, ...]:
+    """The path of a stream of random numbers: canaries with features of their own are other images, of other seeds.
+
+    So those of a run with one feature and of a run with drawn ones are independent samples.
+    """
+    return ("drawn", *path) if config.drawn else path
 
 
 def own_feature(config: UniqueFeature, number: int) -> Feature:

@@ -16,7 +16,7 @@ from tasks.models.regularisers import Regularisers
 from tasks.ranges import at_least, one_of, some_of
 from tasks.training.recipe import OptimiserName, Recipe
 
-Measure = Literal["scores", "family", "course", "latents", "influence", "pictures"]
+Measure = Literal["scores", "family", "ranks", "course", "latents", "influence", "pictures"]
 Choice = Literal["random", "self-influence"]
 
 SLOW = ("cnn1", "cnn2", "densenet100", "resnet18")  # networks that take seconds for what mlp1 takes no time for
@@ -48,7 +48,8 @@ class UniqueFeature:
     rank of its score is then an exact p-value. The canaries are drawn at random or have the highest and the lowest
     self-influence (`choice`). Each is trained with `seeds` training seeds, its own unless `one_seed`, and every
     evaluation is drawn anew `evaluations` times. A random feature z_r is noise, or another member of the family
-    (`random`, footnote 1). The family's scores take the first `probes` probe images (0: all).
+    (`random`, footnote 1). The family's scores take the first `probes` probe images (0: all). With `ranks` measured the
+    feature is ranked among all of its kind by what it did to the slopes of its pixels.
 
     With `canaries=0` nothing is burnt in: `seeds` models are trained on the data as they stand. With `given` nothing is
     trained and there is no `data`: models of somebody else are asked. `beside_plain` compares a regularised network

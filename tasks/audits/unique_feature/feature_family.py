@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,10 @@ from tasks.audits.unique_feature.evaluation import Predictor
 from tasks.audits.unique_feature.probe_images import Pixels, ProbeSplit, probe_images, with_relatives
 from tasks.audits.unique_feature.scores import Array, divergence, log_odds
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family, Feature
+from tasks.datasets.features import Family, Feature, burn
+
+# A feature of the same family that the canary did not carry, asked about in its place: the null of the pair.
+UNCARRIED = -1
 
 FAMILY = pa.schema(
     [
@@ -26,7 +30,8 @@ FAMILY = pa.schema(
         ("label", pa.int32()),  # the canary's; null where it is not known
         ("seed", pa.int64()),
         ("model", pa.string()),  # canary, twin or given
-        ("member", pa.int32()),  # 0: the feature asked about; 1 and more: the others of its family
+        # 0: the feature asked about; 1 and more: the others of its family; UNCARRIED: the pair's null, if it has one.
+        ("member", pa.int32()),
         ("d", pa.float64()),  # mean over the probe images of KL(f(x_c) || f(x_f)), nats
         ("log_p", pa.list_(pa.float64())),  # mean over the probe images of log P(class | x_f), for every class
         ("log_odds", pa.list_(pa.float64())),  # and of log P / (1 - P)
@@ -57,11 +62,16 @@ def clean_images(config: Relatives, shape: tuple[int, int, int]) -> Pixels:
     return probe_images(config.probe, config.probe_split, shape, config.probes)
 
 
-def answers(config: Relatives, clean: Pixels, models: Sequence[Predictor]) -> list[list[dict[str, Any]]]:
+def answers(
+    config: Relatives, clean: Pixels, models: Sequence[Predictor], uncarried: Feature | None = None
+) -> list[list[dict[str, Any]]]:
     """For each model the rows of its family: member, d, log_p and log_odds. An image is drawn once for all models."""
     before = [predict("clean", clean) for predict in models]
     families: list[list[dict[str, Any]]] = [[] for _ in models]
-    for member, name, images in named(clean, config):
+    asked = named(clean, config)
+    if uncarried is not None:
+        asked = chain(asked, [(UNCARRIED, "uncarried", burn(clean, uncarried))])
+    for member, name, images in asked:
         for rows, predict, unchanged in zip(families, models, before, strict=True):
             log_p = predict(name, images)
             d = float(divergence(unchanged, log_p).mean())
@@ -78,12 +88,17 @@ def named(clean: Pixels, config: Relatives) -> Iterator[tuple[int, str, Pixels]]
 
 @dataclass(frozen=True, eq=False)
 class ModelFamily:
-    """One model's outputs for the members of a family, the evaluated feature first."""
+    """One model's outputs for the members of a family, the evaluated feature first.
+
+    `null` are those where the uncarried feature is evaluated in its place; None where there is none. Others that look
+    like that feature are left out of them.
+    """
 
     about: dict[str, Any]  # canary, label, seed, model
     d: Array  # (members,)
     log_p: Array  # (members, classes)
     log_odds: Array  # (members, classes)
+    null: ModelFamily | None = None
 
     @property
     def label(self) -> Any:
@@ -99,4 +114,15 @@ def by_model(table: pa.Table) -> Iterator[ModelFamily]:
     for (canary, label, seed, model), members in rows.items():
         members.sort(key=lambda row: row["member"])
         about = {"canary": canary, "label": label, "seed": seed, "model": model}
-        yield ModelFamily(about, *(np.array([row[name] for row in members]) for name in ("d", "log_p", "log_odds")))
+        uncarried = [row for row in members if row["member"] == UNCARRIED]
+        asked = [row for row in members if row["member"] != UNCARRIED]
+        null = None
+        if uncarried:
+            others = [row for row in asked[1:] if row["log_p"] != uncarried[0]["log_p"]]
+            null = of_rows(about, [*uncarried, *others])
+        yield of_rows(about, asked, null)
+
+
+def of_rows(about: dict[str, Any], rows: Sequence[dict[str, Any]], null: ModelFamily | None = None) -> ModelFamily:
+    d, log_p, log_odds = (np.array([row[name] for row in rows]) for name in ("d", "log_p", "log_odds"))
+    return ModelFamily(about, d, log_p, log_odds, null)

@@ -83,9 +83,10 @@ FIGURE_2 = tuple(
     for data, network in (("mnist", "mlp1"), ("fashion-mnist", "mlp1"), ("cifar10", "cnn2"))
 )
 ESTIMATORS = tuple(
-    replace(cell("mnist", "mlp1"), measures=("scores", "family"), evaluations=2, drawn=drawn) for drawn in (False, True)
+    replace(cell("mnist", "mlp1"), measures=("scores", "family", "ranks"), evaluations=2, drawn=drawn)
+    for drawn in (False, True)
 )
-QUICKSTART = UniqueFeature(data=Dataset("digits"), probe=Dataset("photos"), canaries=12)
+QUICKSTART = UniqueFeature(data=Dataset("digits"), probe=Dataset("photos"), canaries=12, probes=100)
 
 PRESETS: Mapping[str, UniqueFeature | tuple[UniqueFeature, ...]] = {
     "quickstart": QUICKSTART,

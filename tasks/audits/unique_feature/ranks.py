@@ -11,10 +11,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import seeds
 from tasks.statistics import Estimate
 
 Array = NDArray[np.float64]
+
+LEVEL = 0.05
 
 
 def rank_p_value(scores: Array) -> float:
@@ -73,9 +74,14 @@ def push(log_p: Array, log_odds: Array, label: int | None = None) -> tuple[Estim
     in nats; both arrays are (models, members, classes). The interval is that of shifts which the family does not
     contradict: e less the 97.5th and the 2.5th percentile of the others' own deviations. Of n others the p-th is the
     (n + 1) p-th in order, so that an untrained feature is as likely below it as p says; with fewer than 39 it is the
-    first or the last, and the interval covers (n - 1) / (n + 1). With the label unknown y is the favoured one (by log
-    P), and the second number, the mean over the others of the same taken for each of them, says what choosing it adds
-    where nothing is memorised; else it is 0.
+    first or the last, and the interval covers (n - 1) / (n + 1).
+
+    With the label unknown y is the favoured one (by log P), and each of the others is given the same choice. The
+    second number is the mean deviation of the others, each in the label that it favours: what choosing adds where
+    nothing is memorised; with a known label it is 0. A label was chosen because the feature stands high in it, so the
+    lower end takes the larger of two 97.5th percentiles: that of the others in the labels that they favour, and that of
+    the others in label y, which is right where the push is so large that there was no choice. The upper end takes the
+    2.5th of the others in label y. An untrained feature's interval then lies above 0 in at most 2.5 % of cases.
     """
     y = favoured(log_p, label)
     mean = log_odds.mean(axis=0)  # (members, classes)
@@ -84,20 +90,28 @@ def push(log_p: Array, log_odds: Array, label: int | None = None) -> tuple[Estim
     low, high = np.quantile(others[:, y], (0.025, 0.975), method="weibull")
     null = 0.0
     if label is None:
-        chosen = highest(standardised(log_p).mean(axis=0))[1][1:]
-        null = float(others[np.arange(len(others)), chosen].mean())
+        chosen = others[np.arange(len(others)), highest(standardised(log_p).mean(axis=0))[1][1:]]
+        null = float(chosen.mean())
+        high = max(high, np.quantile(chosen, 0.975, method="weibull"))
     return Estimate(effect, effect - float(high), effect - float(low), len(log_p)), null
+
+
+def found(log_p: Array, log_odds: Array, size: float, label: int | None = None) -> float:
+    """The share of the others that would be called at 5 % if they were pushed `size` nats (above 0) towards the label.
+
+    Each of the others in turn is held against the remaining ones, by its log odds in label y (unknown: in the label
+    that it favours, as are the remaining). What `push` could have found of the feature, whatever it did find.
+    """
+    mean = log_odds.mean(axis=0)[1:]
+    others = mean - mean.mean(axis=0)
+    if label is None:
+        others = others[np.arange(len(others)), highest(standardised(log_p).mean(axis=0))[1][1:]]
+    else:
+        others = others[:, label]
+    above = (others[None] >= others[:, None] + size).sum(axis=1)
+    return float(np.mean((1 + above) / (len(others) + 1) <= LEVEL))
 
 
 def paired(canary: Array, twin: Array, label: int) -> Array:
     """D(f) = L[f, y] of the canary's model minus L[f, y] of its twin, for every member: (members,)."""
     return np.asarray(canary[:, label] - twin[:, label])
-
-
-def untrained(scores: Array, seed: int) -> Array:
-    """The scores (members,) as if one of the others, drawn by the seed, had been asked about: no memory of it is there.
-
-    Drawn for each model anew, since a family that all models share has members that look like the trained one.
-    """
-    drawn = 1 + int(seeds.generator(seed, "untrained member").integers(len(scores) - 1))
-    return np.concatenate([scores[drawn : drawn + 1], np.delete(scores, [0, drawn])])

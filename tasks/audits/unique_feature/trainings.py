@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tasks import seeds
+from tasks.audits.unique_feature import twins
 from tasks.audits.unique_feature.canary_selection import (
     Canary,
     Choice,
@@ -14,11 +15,13 @@ from tasks.audits.unique_feature.canary_selection import (
     canaries,
     chosen,
     link,
+    stream,
     train_ranked,
 )
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.self_influence import Tracing, influence
 from tasks.audits.unique_feature.single_models import SingleModelConfig, single_model_config
+from tasks.audits.unique_feature.twins import train_twin, twin_of
 from tasks.datasets.catalog import load
 from tasks.datasets.features import check_fits
 from tasks.job import Job
@@ -30,7 +33,8 @@ from tasks.training.classifier import Burnt, Training, train
 class Pair:
     """A pair of trainings of one canary: its model, and the twin with the same seed that is `clean` of the feature.
 
-    `ranking` is the job, if any, that the canary's rank is read from.
+    Both have the weights of one epoch, that which the canary's model kept (`twins`). `ranking` is the job, if any, that
+    the canary's rank is read from.
     """
 
     canary: Canary
@@ -110,7 +114,17 @@ def pairs(config: UniqueFeature, ranking: Ranking | None) -> Iterator[Pair]:
                 model = chain(train_ranked, with_canary, config.link, chosen_ones, link)[-1]
             else:
                 model = trained(config, replace(clean, burnt=(Burnt(canary.image, canary.carried),)))
-            yield Pair(canary, clean, model, trained(config, clean), chosen_ones)
+            yield Pair(canary, clean, model, twin(config, clean, model), chosen_ones)
+
+
+def twin(config: UniqueFeature, clean: Training, model: Job) -> Job:
+    """The twin of the canary with this model, the last link of its chain.
+
+    Without patience every network keeps its last epoch, so the twin need not wait to be told which.
+    """
+    if not clean.patience:
+        return trained(config, clean)
+    return chain(train_twin, twin_of(clean), config.link, (model,), twins.link)[-1]
 
 
 def trained(config: UniqueFeature, training: Training) -> Job:
@@ -144,7 +158,7 @@ def single_models(config: UniqueFeature) -> Iterator[SingleModel]:
 def training_seed(config: UniqueFeature, number: int, replicate: int) -> int:
     """The seed of the canary's training with its replicate, counted from 0."""
     path = (0 if config.one_seed else number, *((replicate,) if replicate else ()))
-    return seeds.derive(config.seed, "training", *path)
+    return seeds.derive(config.seed, *stream(config, "training", *path))
 
 
 def training(config: UniqueFeature, seed: int) -> Training:

@@ -1,7 +1,8 @@
 """The independent units behind the table of canary scores: which rows are one observation, and what a unit is called.
 
 A pair that was evaluated several times is still one pair of trainings, and a canary that was trained with several seeds
-one canary: their rows are averaged before anything is counted.
+one canary: their rows are averaged before anything is counted. Canaries that share a training seed share what that seed
+does to every score, in their models and in their twins: they are one observation of a seed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ class Units:
 def units(scores: Sequence[Row]) -> Units:
     pairs = averaged(scores, ("canary", "seed"))
     canaries = averaged(pairs, ("canary",))
+    seeds = {pair["seed"] for pair in pairs}
+    if len(seeds) < len(canaries) or 1 < len(canaries) < len(pairs) > len(seeds):  # canaries share seeds
+        return Units(pairs, averaged(pairs, ("seed",)), "training seed", "training seed")
     if len(canaries) == len(pairs):
         return Units(pairs, pairs, "training", "pair of trainings")
     return Units(pairs, canaries, "canary", "canary")

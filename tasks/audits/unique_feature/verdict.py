@@ -1,8 +1,14 @@
 """The audit's answer in words, read off its summary.
 
-It rests on one row that was chosen beforehand: where pairs were trained, the canary's effect on M_w over the probe
-images; where single models were evaluated, the feature's push towards a label with its rank among the family. M, its
-published test and the training images are supporting evidence and do not enter the decision.
+It rests on rows that were chosen beforehand. Where pairs were trained: the canary's effect on M_w over the probe
+images, and the canaries that are called one by one by their paired ranks. Where single models were evaluated: the
+feature's push towards a label with its rank among the family. M, its published test and the training images are
+supporting evidence and do not enter the decision.
+
+Error rates where nothing is memorised. The interval of the effect lies above 0 in 2.5 % of runs, and any canary is
+called in at most 5 %: together at most 7.5 % (simulated: 2.8 % of 2,000 runs of 12 canaries, since ranks
+are discrete). An effect of SMALLEST is
+said to be not seen in at most 2.5 %. A single model's or panel's rank calls 5 %.
 """
 
 from __future__ import annotations
@@ -21,8 +27,10 @@ from tasks.datasets.features import Feature, called
 # power to see what would matter; where it does not, its silence means nothing.
 SMALLEST = 0.1
 LEVEL = 0.05
-# With fewer pairs of trainings no assumption-free test reaches 5 %, even if all of them agree: 2**-4 is above it.
-LEAST = 5
+FDR = 0.05  # of the canaries that are called one by one
+# The interval's lower end accuses at 2.5 %. With fewer pairs of trainings no assumption-free test reaches that, even if
+# all of them agree: 2**-5 is above it.
+LEAST = 6
 ROWS = (
     ("M_w effect", json.dumps({"images": "probe"})),
     ("M_w effect", json.dumps({"images": "train"})),
@@ -33,7 +41,11 @@ LIMITS = (
     "one given model. Not seen is not safe: another feature, place or score may show more."
 )
 
+CALLED = "share of canaries called memorised"
+BEYOND = "share of canaries found beyond chance"
 PUSH = "push towards a label"
+FOUND = "share of pushes that would be found"
+ENOUGH = 0.8  # of pushes of SMALLEST, without which a panel's silence means nothing
 PANEL_LIMITS = (
     "The rank is exact where the feature was drawn at random from its family; one that somebody chose may differ from "
     "it in more than having been trained on, so its p-value is as good as that likeness. Not seen is not safe: one "
@@ -44,14 +56,17 @@ Row = Mapping[str, Any]
 
 
 def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
-    """Memorised: the feature's rank among its family has p of at most 0.05. Not seen: it has not, and the push lies
-    below SMALLEST. Undecided: neither.
+    """Memorised: the feature's rank among its family has p of at most 0.05. Not seen: it has not, the push lies below
+    SMALLEST, and a push of SMALLEST would have been found in ENOUGH of the cases, by the family's own spread.
+    Undecided: neither. Without the last a family of wide spread would be cleared where chance put the feature low.
 
     The push is how much more the feature raises the log odds of a label than the others of its family do, in nats.
     Where the label is unknown, it is the one that the feature favours most, and the others are given the same choice.
     Log odds are used because log P of a label that models are nearly certain of cannot rise, however much is memorised.
     """
-    rows = [row for row in summary.to_pylist() if row["metric"] == PUSH]
+    every = summary.to_pylist()
+    rows = [row for row in every if row["metric"] == PUSH]
+    power = next((row["estimate"] for row in every if row["metric"] == FOUND), None) or 0.0
     if not rows or rows[0]["estimate"] is None:
         return Verdict("undecided", "Undecided: no model has been asked yet.", PANEL_LIMITS, ())
     row = rows[0]
@@ -66,32 +81,47 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
     )
     if p_value <= LEVEL:
         answer = "memorised"
-    elif row["high"] < SMALLEST:
+    elif row["high"] < SMALLEST and power >= ENOUGH:
         answer, evidence = "not seen", f"{evidence}; more than {row['high']:.4g} nats is unlikely"
     else:
         answer = "undecided"
-        evidence = f"{evidence}; as much as {row['high']:.4g} nats cannot be excluded: ask more models of the same data"
+        doubt = (
+            f"a push of {SMALLEST:g} nats would have been found in {power:.0%} of cases"
+            if row["high"] < SMALLEST
+            else f"as much as {row['high']:.4g} nats cannot be excluded"
+        )
+        evidence = f"{evidence}; {doubt}: ask more models of the same data"
     sentence = f"{answer.capitalize()}: {evidence}."
     return Verdict(answer, sentence, PANEL_LIMITS, ((row["metric"], row["setting"]),))
 
 
 def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool = False) -> Verdict:
-    """Memorised: the 95 % interval of the effect lies above 0. Not seen: it does not, and lies below SMALLEST.
-    Undecided: neither.
+    """Memorised: the 95 % interval of the effect lies above 0, or at least one canary is called one by one. Not seen:
+    neither, and the interval lies below SMALLEST and reaches less than SMALLEST to either side of the effect.
+    Undecided: neither of these.
 
     The effect is what one training image with the feature did to M_w = log P(y | feature) - log P(y | random patch),
     in nats, against the twin of the same seed; with `drawn` every canary had a feature of its own. With fewer than
-    LEAST pairs of trainings there is no decision: an interval over so few rests on the assumption of normality alone.
+    LEAST pairs of trainings it decides nothing: an interval over so few rests on the assumption of normality alone.
+    Canaries are called at a false discovery rate of FDR (`canary_verdicts`).
     """
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
     asked = f"a feature drawn from the family of {called(feature)}" if drawn else called(feature)
     answer, evidence = _answered(rows.get(ROWS[0], {}), asked, carried == feature)
+    calls = next((row for (metric, _), row in rows.items() if metric == CALLED and row["n"]), None)
+    if calls is not None:
+        called_ones, words = _called(calls, next((row for (m, _), row in rows.items() if m == BEYOND), None))
+        answer = "memorised" if called_ones else answer
+        evidence = f"{evidence}. {words}"
     null = (
         "" if carried == feature else f" The canaries carried another feature than {called(feature)}: this is a null."
     )
     sentence = f"{answer.capitalize()}: {evidence}.{null}"
     return Verdict(
-        answer, sentence, " ".join([*_published(rows), LIMITS]), tuple(name for name in ROWS if name in rows)
+        answer,
+        sentence,
+        " ".join([*_published(rows), LIMITS]),
+        tuple(name for name in (*ROWS, *(key for key in rows if key[0] in (CALLED, BEYOND))) if name in rows),
     )
 
 
@@ -107,7 +137,8 @@ def _answered(row: Row, asked: str, was_carried: bool) -> tuple[Answer, str]:
         f"saw, by {row['estimate']:.4g} nats"
     )
     if low is None or high is None:
-        return "undecided", f"{moved}; one pair of trainings has no interval: train at least {LEAST} canaries"
+        alone = "one training seed" if row["unit"] == "training seed" else "one pair of trainings"
+        return "undecided", f"{moved}; {alone} has no interval: train at least {LEAST} canaries, each with its own seed"
     factor = f"a factor of {math.exp(row['estimate']):.3g} in probability"
     over = f"95 % interval {low:.4g} to {high:.4g} over {n} {counted(row['unit'], n)}"
     evidence = f"{moved} ({over}; {factor}; 0 where nothing is memorised)"
@@ -115,9 +146,28 @@ def _answered(row: Row, asked: str, was_carried: bool) -> tuple[Answer, str]:
         return "undecided", f"{evidence}; so few decide nothing: train at least {LEAST} canaries"
     if low > 0:
         return "memorised", evidence
-    if high < SMALLEST:
-        return "not seen", f"{evidence}; more than {high:.4g} nats is unlikely"
-    return "undecided", f"{evidence}; as much as {high:.4g} nats cannot be excluded: train more canaries"
+    if high >= SMALLEST:
+        return "undecided", f"{evidence}; as much as {high:.4g} nats cannot be excluded: train more canaries"
+    if (high - low) / 2 >= SMALLEST:
+        return "undecided", f"{evidence}; an effect of {SMALLEST:g} nats might not have shown: train more canaries"
+    return "not seen", f"{evidence}; more than {high:.4g} nats is unlikely"
+
+
+def _called(calls: Row, beyond: Row | None) -> tuple[int, str]:
+    """How many canaries are called one by one, and that in words."""
+    n, others = calls["n"], json.loads(calls["setting"])["others"]
+    number = round(calls["estimate"] * n)
+    who = f"{number} of {n} {counted('canary', n)} {'is' if number == 1 else 'are'} called memorised one by one"
+    words = f"{who} (paired rank among {others} others, false discovery rate {FDR:.0%})"
+    if beyond is not None and beyond["estimate"] is not None:
+        words += (
+            f"; {beyond['estimate']:.0%} of all are found beyond chance at p of {LEVEL:g} "
+            f"(95 % interval {beyond['low']:.0%} to {beyond['high']:.0%})"
+        )
+    if not number:
+        least = math.ceil(n / (FDR * (others + 1)) - 1e-9)
+        words += f"; fewer than {least} could not have been called" if least > 1 else ""
+    return number, words
 
 
 def counted(unit: str, n: int) -> str:

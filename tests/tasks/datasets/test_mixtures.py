@@ -11,7 +11,7 @@ import pytest
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images
-from tasks.datasets.mixtures import Part, Share
+from tasks.datasets.mixtures import Part, Remainder, Share
 
 DIGITS = Part(Dataset("digits"), 100, 200)
 
@@ -48,6 +48,24 @@ def test_shares_of_one_seed_are_nested(images: Images) -> None:
 def test_shares_of_two_seeds_differ(images: Images) -> None:
     first, second = (set(Share(DIGITS, 0.5, seed).rows(images).tolist()) for seed in (7, 8))
     assert 0 < len(first & second) < 100
+
+
+def test_a_remainder_and_what_is_held_back_are_the_part(images: Images) -> None:
+    remainder = Remainder(DIGITS, 0.25, 7)
+    left, held = remainder.rows(images), remainder.held(images)
+    assert (150, 50) == (len(left), len(held))
+    assert list(range(100, 300)) == sorted([*left.tolist(), *held.tolist()])
+    assert left.tolist() != Remainder(DIGITS, 0.25, 8).rows(images).tolist()
+    assert set(Share(remainder, 0.5, 1).rows(images).tolist()) < set(left.tolist())
+
+
+def test_groups_are_held_back_whole_and_a_single_one_cannot_be_split(images: Images) -> None:
+    grouped = in_groups(images, 10)
+    left, held = Remainder(DIGITS, 0.3, 7).rows(grouped), Remainder(DIGITS, 0.3, 7).held(grouped)
+    assert (140, 60) == (len(left), len(held))
+    assert not set((left // 10).tolist()) & set((held // 10).tolist())
+    with pytest.raises(DatasetError, match="to hold some back there must be two at least"):
+        Remainder(Part(Dataset("digits"), 100, 10), 0.5).rows(grouped)
 
 
 def test_all_of_a_part_is_the_part(images: Images) -> None:

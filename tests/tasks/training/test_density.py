@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import struct
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,21 +19,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from orchestrator.planning.identity import key_of
 from tasks.compute_context import ComputeContext, under
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
 from tasks.datasets.partitions import fold_of
 from tasks.datasets.released_partitions import released_fold_of
-from tasks.job import marks
+from tasks.job import Job, marks
 from tasks.models.counter_rng import member_key
 from tasks.models.densities import DensityModel
 from tasks.models.importance import Estimated, Sampling, estimated
 from tasks.models.vae import mnist
 from tasks.training import density, trainer
 from tasks.training.density import batch_key, fit, train_many
-from tasks.training.density_config import DensityTraining, Fold, ReleasedFold, Row, Split
-from tasks.training.density_table import FITTED, Evaluation, Evaluator, density_table
+from tasks.training.density_config import DensityTraining, Fold, RefinedTraining, ReleasedFold, Row, Split
+from tasks.training.density_table import FITTED, REFINED, Evaluation, Evaluator, density_table
 from tasks.training.elbo import Elbo
 from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError
 from tasks.training.privacy import Privacy
@@ -460,3 +463,16 @@ def test_what_a_training_gives_changes_only_with_its_version() -> None:
     assert 2 == marks(fit).version
     # Processors differ in the last digit of a product, and the first steps of Adam make more of it.
     assert [702.8965, 672.8895, -667.1751, 5.8326, 0.034472] == pytest.approx(found, rel=2e-4)
+
+
+def test_refined_trainings_have_a_key_of_their_own_and_say_what_the_encoders_codes_were_worth() -> None:
+    fields: dict[str, Any] = {each.name: getattr(TINY, each.name) for each in dataclasses.fields(TINY)}
+    refined = RefinedTraining(**fields, refine=2)
+    assert key_of(Job(fit, TINY, ()), ()) != key_of(Job(fit, refined, ()), ())
+    plain, fitted = fit(TINY, ()), fit(refined, ())
+    assert (FITTED, REFINED) == (plain.schema, fitted.schema)
+    assert plain["effective_samples"].to_pylist() == fitted["encoder_effective_samples"].to_pylist()
+    assert plain["train_loss"].to_pylist() == fitted["train_loss"].to_pylist()
+    assert plain["log_p"].to_pylist() != fitted["log_p"].to_pylist()
+    with pytest.raises(ValueError, match="refine is 2; it must be 0 for a model of your own"):
+        RefinedTraining(**(fields | {"model": DensityModel("own:pixels")}), refine=2)

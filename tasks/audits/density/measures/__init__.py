@@ -16,13 +16,13 @@ from tasks.audits.density.measures import (
 from tasks.measure import Measure
 
 MEASURES: tuple[Measure, ...] = (
-    distribution.MEASURE,
     scores.MEASURE,
+    distribution.MEASURE,
     losses.MEASURE,
     outliers.MEASURE,
     nearest_neighbours.MEASURE,
     ratios.MEASURE,
     duplicates.MEASURE,
     *kernel_density.MEASURES,
-    fits.MEASURE,
+    *fits.MEASURES,
 )

@@ -1,11 +1,14 @@
-"""How the scores lie over all observations, at every recorded epoch; and the gain, on which the answer rests.
+"""How the scores lie over all observations, at every recorded epoch; and the generalisation gap.
 
     g_l = mean over i of (mean over the models of repetition l that trained on i of log p_i
                           - log p_i by the one that did not), in nats
 
-The gain is by how much training on an observation raises its log p; where nothing is memorised it is 0 on average,
-whatever the spread of log p. The other rows are statistics of M, as published and with matched counts, over the
-observations: mean, median, skewness, extremes and quantiles, which during training show when memory begins.
+The gain is by how much training on an observation raises its log p, and its mean the generalisation gap: 0 on average
+where nothing is memorised, whatever the spread of log p. It is of all observations together, so that one which is
+memorised by hundreds of nats does not show in it, and it is no evidence that any is: its p-value is that it is above
+what is negligible, and the answer does not rest on it. The other rows are statistics of M, as published and with
+matched counts, over the observations: mean, median, skewness, extremes and quantiles, which during training show when
+memory begins.
 
 After the last epoch each statistic comes with what it is where nothing is memorised: its mean over redrawings of which
 model held each observation out. Of the matched-count score only the mean is 0 there; its median is not, since V has
@@ -34,12 +37,12 @@ from tasks import seeds, statistics
 from tasks.audits.density import published
 from tasks.audits.density.config import Density
 from tasks.audits.density.log_densities import Block, Folds, LeaveOneOut, LogDensities, ReleasedFolds, labels
-from tasks.audits.density.memorization import Array, Indices, Mask, matched, sides, terms
+from tasks.audits.density.memorization import Array, Indices, Mask, lowered, matched, sides, terms
 from tasks.audits.density.reassignment import reassigned
 from tasks.audits.density.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.ranges import at_least
+from tasks.ranges import at_least, not_negative
 from tasks.statistics import Estimate
 from tasks.summaries import Row, row
 
@@ -50,7 +53,7 @@ REASSIGNMENTS = 20  # redrawings that a null is the mean of
 RESAMPLED = ("published", "matched")  # scores
 BEYOND = 5  # observations beyond a quantile, for it to have an interval
 SHARES = (0.05, 0.25, 0.75, 0.95, 0.999)
-METRICS = {"gain": "gain of log p", "matched": "matched-count M", "published": "M"}  # in the summary
+METRICS = {"gain": "generalisation gap of log p", "matched": "matched-count M", "published": "M"}  # in the summary
 PEAKS = ("quantile 0.95", "quantile 0.999")  # that figure 4b follows
 
 DISTRIBUTION = pa.schema(
@@ -65,7 +68,7 @@ DISTRIBUTION = pa.schema(
         ("n", pa.int64()),  # repetitions
         ("observations", pa.int64()),
         ("null", pa.float64()),  # where nothing is memorised; after the last epoch
-        ("p_value", pa.float64()),  # of the gain: among partitions; of leave-one-out by t over repetitions
+        ("p_value", pa.float64()),  # that the gain is negligible: among partitions; of leave-one-out by t
     ]
 )
 
@@ -78,14 +81,16 @@ class Distribution:
     epochs: tuple[int, ...]  # ascending
     draws: int = 64
     seed: int = 0
+    negligible: float = 0.0  # nats of the gain
 
     def __post_init__(self) -> None:
+        not_negative(self, "negligible")
         if not self.epochs or list(self.epochs) != sorted(set(self.epochs)) or self.epochs[0] < 1:
             raise ValueError(f"epochs is {self.epochs}; it must be at least one epoch from 1 on, ascending")
         at_least(self, {"draws": 1, "seed": 0})
 
 
-@task(version=1, name="density.distribution", gathers=True)
+@task(version=2, name="density.distribution", gathers=True)
 def distribution(config: Distribution, inputs: Inputs) -> pa.Table:
     """Every statistic of every score (DISTRIBUTION), by epoch, from the trainings' tables, in any order.
 
@@ -135,7 +140,7 @@ def resampled(
     """Both scores of every observation, the gain, and the repetitions with a model that was asked."""
     repetitions, folds = config.models.shape
     scores = {score: Resampled.empty(len(config.models.rows), repetitions, nulls) for score in RESAMPLED}
-    gain = Gain(repetitions, folds)
+    gain = Gain(repetitions, folds, config.negligible)
     any_asked = np.zeros(repetitions, np.bool_)
     for block in log_densities.blocks(epoch):
         any_asked |= ~np.isnan(block.log_p).all(axis=(0, 2))
@@ -237,25 +242,32 @@ class Gain:
     Where nothing is memorised each g_l is 0 on average, whatever the spread of log p: unlike the published score no log
     mean exp is in it. Repetitions are independent, so that their mean has a t interval.
 
-    Observations that any model holds impossible (-inf) have no gain and stay out, of every repetition; `observations`
-    counts those that are left.
+    A model that holds an observation impossible (-inf) is taken to give it as much as the lowest of the others does: an
+    observation that is impossible to those that held it out gains at least as much as it counts for, and which models
+    trained on it has no part in what takes the place. Observations that all hold impossible have no gain and stay out,
+    of every repetition; `observations` counts those that are left.
+
+    The p-values are that the gain is no more than `negligible` nats, of which the models that trained on an observation
+    are relieved.
     """
 
-    def __init__(self, repetitions: int, folds: int) -> None:
+    def __init__(self, repetitions: int, folds: int, negligible: float = 0.0) -> None:
         self.observations = 0
+        self.negligible = negligible
         self.models: Mask | None = None  # (L, K), that the first observation has
         self.alike = True  # whether all observations have these
         self.sizes = np.zeros((repetitions, folds))  # observations that each model held out
         self.gains = np.zeros(repetitions)  # sum over observations
-        # Of b = log p less its mean over the repetition's models: sums over observations, and of products.
+        # Of b = log p, but for what is negligible, less its mean over the repetition's models: sums over observations,
+        # and of products.
         self.sums = np.zeros((repetitions, folds))
         self.products = np.zeros((repetitions, folds, folds))
 
     def add(self, log_p: Array, held_out: Indices) -> None:
         """Add a block's observations."""
+        possible = np.isfinite(log_p).any(axis=(1, 2))
+        log_p, held_out = with_lowest(lowered(log_p, held_out, self.negligible)[possible]), held_out[possible]
         _, held = sides(log_p, held_out)
-        finite = ~(log_p == -np.inf).any(axis=(1, 2))
-        log_p, held_out, held = log_p[finite], held_out[finite], held[finite]
         there = ~np.isnan(log_p)
         if len(there):
             self.models = there[0] if self.models is None else self.models
@@ -276,7 +288,7 @@ class Gain:
     def by_repetition(self) -> Array:
         """g_l of every repetition; NaN where it has no observation with models of either kind."""
         number = self.sizes.sum(axis=1)
-        return np.where(number > 0, self.gains / np.maximum(number, 1), np.nan)
+        return np.where(number > 0, self.gains / np.maximum(number, 1) + self.negligible, np.nan)
 
     @property
     def estimate(self) -> Estimate:
@@ -285,7 +297,8 @@ class Gain:
         return statistics.mean(gains[~np.isnan(gains)])
 
     def p_value(self) -> float | None:
-        """P of a gain at least as large had each repetition's partition been another one, into folds of the same sizes.
+        """P of a gain at least as large, but for what is negligible, had each repetition's partition been another one,
+        into folds of the same sizes.
 
         The normal approximation with the exact mean and variance over all partitions: with a(i, k) = log p of
         observation i by model k, n_k the folds' sizes and d = a less its means over folds and over observations,
@@ -306,16 +319,18 @@ class Gain:
             return None
         from scipy import stats
 
-        return float(stats.norm.sf((self.by_repetition[usable].mean() - mean) / np.sqrt(variance)))
+        above = self.by_repetition[usable].mean() - self.negligible - mean
+        return float(stats.norm.sf(above / np.sqrt(variance)))
 
     def t_test(self) -> float | None:
-        """The one-tailed p-value that the repetitions' gains have a mean above 0; None with fewer than two.
+        """The one-tailed p-value that the repetitions' gains have a mean above what is negligible; None with fewer than
+        two.
 
         For leave-one-out, whose models of all data answer for every observation: these are not drawn anew one by one.
         """
         gains = self.by_repetition
         gains = gains[~np.isnan(gains)]
-        return statistics.paired_greater(gains, np.zeros(len(gains))).p_value
+        return statistics.paired_greater(gains, np.full(len(gains), self.negligible)).p_value
 
     def moments(self, repetition: int, scaled: float) -> tuple[float, float]:
         """The mean and the variance of g_l over all partitions into folds of the sizes there are."""
@@ -328,6 +343,12 @@ class Gain:
         return -factor * float(weights @ sums), max(0.0, factor**2 * float(sizes @ squares / (n - 1)))
 
 
+def with_lowest(log_p: Array) -> Array:
+    """log p with the lowest finite one of each observation's models in place of -inf."""
+    lowest = np.where(np.isfinite(log_p), log_p, np.inf).min(axis=(1, 2), keepdims=True, initial=np.inf)
+    return np.where(log_p == -np.inf, lowest, log_p)
+
+
 def scale(models: NDArray[np.int64]) -> Array:
     """c / (c - 1): what turns log p less the mean over all c models into that less the mean over the others."""
     return np.asarray(models / np.maximum(models - 1, 1))
@@ -337,7 +358,8 @@ def plan(config: Density, trainings: Trainings | None) -> Job | tuple[()]:
     if trainings is None:
         return ()
     epochs = config.recorded
-    return Job(distribution, Distribution(trainings.models, epochs, config.draws, trainings.seed), trainings.fits)
+    asked = Distribution(trainings.models, epochs, config.draws, trainings.seed, config.negligible)
+    return Job(distribution, asked, trainings.fits)
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:

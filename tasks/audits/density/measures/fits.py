@@ -10,11 +10,15 @@ from tasks.audits.density.config import Density
 from tasks.audits.density.trainings import Trainings
 from tasks.job import Job
 from tasks.measure import Measure
-from tasks.training.density_table import FITTED
+from tasks.training.density_table import FITTED, REFINED
 
 
-def plan(config: Density, trainings: Trainings | None) -> tuple[Job, ...]:  # noqa: ARG001
-    return trainings.all if trainings else ()
+def plan(config: Density, trainings: Trainings | None) -> tuple[Job, ...]:
+    return trainings.all if trainings and not config.refine else ()
 
 
-MEASURE = Measure("fits", FITTED, plan)
+def plan_refined(config: Density, trainings: Trainings | None) -> tuple[Job, ...]:
+    return trainings.all if trainings and config.refine else ()
+
+
+MEASURES = Measure("fits", FITTED, plan), Measure("refined_fits", REFINED, plan_refined)

@@ -17,7 +17,7 @@ from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.statistics import Estimate
 from tasks.summaries import Row, row
-from tasks.training.density_table import FITTED
+from tasks.training.density_table import is_fitted
 
 LOSSES = pa.schema(
     [
@@ -46,7 +46,7 @@ def losses(config: Losses, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """
     by_training: dict[tuple[str, int, str], dict[tuple[int | None, ...], float]] = {}
     for number, table in enumerate(inputs):
-        if not table.schema.equals(FITTED):
+        if not is_fitted(table):
             raise ValueError(f"input {number} is not the table of a training")
         for fit in table.drop_columns(["log_p", "samples"]).to_pylist():
             models = "whole" if fit["partition"] is None and fit["row"] is None else "folds"

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.density.closest_images import Closest, closest, closest_other, first_images, halved
 from tasks.audits.density.config import Density
-from tasks.audits.density.highly_memorised import Array, Mask, column, highly_memorised, scored
+from tasks.audits.density.highly_memorised import Array, Mask, OfAll, Scored, column, highly_memorised, of_all, scored
 from tasks.audits.density.measures.scores import SCORES
 from tasks.audits.density.trainings import Trainings
 from tasks.datasets.catalog import load
@@ -30,7 +30,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.ranges import at_least, one_of
-from tasks.statistics import Correlation, Estimate, correlation, proportion, rank_correlation
+from tasks.statistics import Estimate, proportion
 from tasks.summaries import Row, row
 from tasks.training.density_config import Split
 
@@ -124,8 +124,8 @@ def copied(table: pa.Table) -> Estimate:
     return proportion(table["ratio"].null_count, table.num_rows)
 
 
-def pairs(scores: pa.Table, neighbours: pa.Table) -> tuple[Array, Array, Mask]:
-    """M, rho, and who is highly memorised, of the observations that have both: (observations,) each.
+def pairs(scores: pa.Table, neighbours: pa.Table) -> tuple[Scored, Array, Mask]:
+    """Scores, rho, and who is highly memorised, of the observations that have both: (observations,) each.
 
     The quantile of M is that of all which have a score. ValueError for a score whose neighbours are not there.
     """
@@ -136,20 +136,38 @@ def pairs(scores: pa.Table, neighbours: pa.Table) -> tuple[Array, Array, Mask]:
         raise ValueError(f"observation {missing[0]} has a score, but its neighbours are not in their table")
     rho = np.array([rho_of[row] for row in observations.rows.tolist()], np.float64)
     known = ~np.isnan(rho)
-    return observations.m[known], rho[known], highly_memorised(observations.m)[known]
+    return observations.chosen(known), rho[known], highly_memorised(observations.m)[known]
 
 
-def correlations(scores: pa.Table, neighbours: pa.Table) -> Mapping[str, Correlation]:
-    """Pearson's and Spearman's correlation of M and rho, over the observations whose M is finite and that have rho.
+def correlations(scores: pa.Table, neighbours: pa.Table) -> Mapping[str, OfAll]:
+    """Pearson's and Spearman's correlation of M and rho, over the observations that have both.
 
-    The paper sees "no strong correlation". The intervals are over observations, of these models and these samples.
+    Pearson's is of those whose M is finite; in Spearman's an infinite one has its rank. The paper sees "no strong
+    correlation". Both are of these samples: the model of all data that drew them is one. The null is not 0: an image
+    that models disagree on may well be one that samples are far from.
     """
-    m, rho, _ = pairs(scores, neighbours)
-    finite = np.isfinite(m)
+    observations, rho, _ = pairs(scores, neighbours)
     return {
-        "Pearson": correlation(m[finite], rho[finite]),
-        "Spearman": rank_correlation(m[finite], rho[finite]),
+        "Pearson": of_all(lambda _, m: pearson(m, rho), observations),
+        "Spearman": of_all(lambda _, m: spearman(m, rho), observations),
     }
+
+
+def pearson(m: Array, rho: Array) -> float:
+    """r of the pairs whose M is finite; NaN of fewer than three, or where either has no variance."""
+    finite = np.isfinite(m)
+    m, rho = m[finite], rho[finite]
+    if len(m) < 3 or m.min() == m.max() or rho.min() == rho.max():
+        return np.nan
+    return float(np.corrcoef(m, rho)[0, 1])
+
+
+def spearman(m: Array, rho: Array) -> float:
+    """r of ranks, ties at their mean, of the pairs that have M; NaN of fewer than three, or without variance."""
+    from scipy import stats
+
+    known = ~np.isnan(m)
+    return pearson(stats.rankdata(m[known]), stats.rankdata(rho[known]))
 
 
 def plan(config: Density, trainings: Trainings | None) -> Job | tuple[()]:
@@ -169,7 +187,7 @@ def rows(tables: Tables, _: object) -> Iterator[Row]:
     by = correlations(scores, near) if scores is not None else {}
     for name, of in by.items():
         metric = "correlation of M and the neighbour ratio"
-        yield row(metric, {"by": name}, of.estimate, "observation", null=0.0, p_value=of.p_value)
+        yield row(metric, {"by": name}, of.estimate, "repetition", null=of.null, p_value=of.p_value)
     yield row("observations that a sample equals", {}, copied(near), "observation", null=0.0)
 
 

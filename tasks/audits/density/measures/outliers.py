@@ -1,8 +1,8 @@
 """Whether the highly memorised are outliers: how many there are where the model finds observations likely, or not.
 
-An observation is highly memorised where its score M is above the 95 % quantile. An outlier is unlikely even to models
-that were trained on it: its U = log p is low. If all highly memorised observations were outliers, they would all lie in
-the lowest bins; the paper finds more than half of them within the central 90 % of U.
+An observation is highly memorised where its matched-count score is above the 95 % quantile. An outlier is unlikely even
+to models that were trained on it: its U = log p is low. If all highly memorised observations were outliers, they would
+all lie in the lowest bins; the paper finds more than half of them within the central 90 % of U.
 
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 4.3, figures 3, 10
 and 11.
@@ -17,16 +17,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import seeds
+from tasks import seeds, statistics
 from tasks.audits.density.bins import bin_of
 from tasks.audits.density.config import Density
-from tasks.audits.density.highly_memorised import Array, highly_memorised, scored
+from tasks.audits.density.highly_memorised import Array, Scored, highly_memorised, scored
 from tasks.audits.density.measures import scores
 from tasks.audits.density.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure
 from tasks.ranges import above_zero, at_least
-from tasks.statistics import proportion
+from tasks.statistics import Estimate
 
 CLOSED = (0.005, 0.995)  # the quantiles of U between which bins have both their edges
 MOST = 10_000  # bins
@@ -37,7 +37,7 @@ OUTLIERS = pa.schema(
         ("high", pa.float64()),
         ("memorised", pa.int64()),  # observations
         ("regular", pa.int64()),
-        ("share", pa.float64()),  # of the bin's, highly memorised, with its Wilson interval; null where it is empty
+        ("share", pa.float64()),  # of the bin's, highly memorised, with its interval over repetitions; null: empty
         ("share_low", pa.float64()),
         ("share_high", pa.float64()),
         ("memorised_rows", pa.list_(pa.int64())),  # a few of them, drawn by the seed
@@ -62,24 +62,25 @@ class Outliers:
         at_least(self, {"shown": 0, "seed": 0})
 
 
-@task(version=1, name="density.outliers")
+@task(version=2, name="density.outliers")
 def outliers(config: Outliers, inputs: Inputs) -> pa.Table:
     """How many of the observations are highly memorised in every bin of U (OUTLIERS), from their SCORES.
 
     Edges are whole multiples of the width. The bins that hold the central 99 % of U, and those between, have two; what
     lies below and above is in two open ends, the first row and the last. Observations without a score are in none.
-    The intervals are over observations as if these were independent, which those that models share are not wholly.
+    Intervals are the jackknife's over repetitions; bins and their edges are those of all of them.
     """
     observations = scored(inputs[0])
     high = highly_memorised(observations.m)
     between = edges(observations.u, config.width)
     place = np.searchsorted(between, observations.u, side="right")
     ends = [None, *between.tolist(), None]
+    shares = shares_of(observations, place, len(between) + 1)
     rows = []
     for number in range(len(between) + 1):
         here = place == number
         memorised, regular = observations.rows[here & high], observations.rows[here & ~high]
-        rows.append(in_bin(config, number, ends[number], ends[number + 1], memorised, regular))
+        rows.append(in_bin(config, number, ends[number], ends[number + 1], memorised, regular, shares[number]))
     return pa.Table.from_pylist(rows, OUTLIERS)
 
 
@@ -90,19 +91,31 @@ def in_bin(
     high: float | None,
     memorised: NDArray[np.int64],
     regular: NDArray[np.int64],
+    share: Estimate,
 ) -> dict[str, Any]:
-    share = proportion(len(memorised), len(memorised) + len(regular))
     return {
         "low": low,
         "high": high,
         "memorised": len(memorised),
         "regular": len(regular),
         "share": share.value,
-        "share_low": share.low,
-        "share_high": share.high,
+        "share_low": None if share.low is None else max(0.0, share.low),
+        "share_high": None if share.high is None else min(1.0, share.high),
         "memorised_rows": examples(config, "memorised", number, memorised),
         "regular_rows": examples(config, "regular", number, regular),
     }
+
+
+def shares_of(observations: Scored, place: NDArray[np.int64], bins: int) -> list[Estimate]:
+    """The share of each bin's observations that are highly memorised, with its jackknife interval over repetitions."""
+    of_bin = np.bincount(place, minlength=bins)
+
+    def of(m: Array) -> Array:
+        with np.errstate(invalid="ignore"):
+            return np.asarray(np.bincount(place[highly_memorised(m)], minlength=bins) / of_bin)
+
+    whole, without = of(observations.m), [of(m) for m in observations.m_without.T]
+    return [statistics.jackknife(whole[number], [each[number] for each in without]) for number in range(bins)]
 
 
 def examples(config: Outliers, group: str, number: int, rows: NDArray[np.int64]) -> list[int]:

@@ -17,14 +17,15 @@ import pyarrow as pa
 
 from tasks.audits.density.bins import bin_of
 from tasks.audits.density.config import Density
-from tasks.audits.density.highly_memorised import Array, Mask
+from tasks.audits.density.highly_memorised import Array, Mask, highly_memorised, of_all
 from tasks.audits.density.measures import nearest_neighbours, scores
-from tasks.audits.density.measures.nearest_neighbours import pairs
+from tasks.audits.density.measures.nearest_neighbours import NEIGHBOURS, pairs
+from tasks.audits.density.measures.scores import SCORES
 from tasks.audits.density.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.ranges import above_zero
-from tasks.summaries import Row, alone, row
+from tasks.summaries import Row, row
 
 RATIOS = pa.schema(
     [
@@ -49,15 +50,15 @@ class Ratios:
         above_zero(self, "width")
 
 
-@task(version=2, name="density.ratios")
+@task(version=3, name="density.ratios")
 def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
     """The mean of rho in every bin of M that is not empty, and its distribution in both groups (RATIOS).
 
     The inputs are SCORES and NEIGHBOURS. Edges are whole multiples of the width. Observations without a score or
     without rho are left out; those with an infinite score are in a group and in no bin.
     """
-    m, rho, high = pairs(inputs[0], inputs[1])
-    return pa.Table.from_pylist([*of_bins(m, rho, config.width), *of_groups(rho, high)], RATIOS)
+    observations, rho, high = pairs(inputs[0], inputs[1])
+    return pa.Table.from_pylist([*of_bins(observations.m, rho, config.width), *of_groups(rho, high)], RATIOS)
 
 
 def of_bins(m: Array, rho: Array, width: float) -> Iterator[dict[str, Any]]:
@@ -91,15 +92,25 @@ def plan(config: Density, trainings: Trainings | None) -> Job | tuple[()]:
 
 
 def rows(tables: Tables, _: object) -> Iterator[Row]:
-    """The mean ratio of the highly memorised and of the others.
+    """The mean ratio of the highly memorised and of the others, where scores and ratios are there.
 
     It is 1 where samples are as close as images never seen; but a decoder's means are smoother than images, and that
     moves it, memory or no memory.
     """
-    for group in tables.rows(RATIOS):
-        if group["group"] != "bin":
-            mean = alone(group["mean"], group["n"])
-            yield row("neighbour ratio", {"observations": group["group"]}, mean, "observation")
+    scores, near = tables.one(SCORES), tables.one(NEIGHBOURS)
+    if scores is None or near is None or tables.one(RATIOS) is None:
+        return
+    observations, rho, _ = pairs(scores, near)
+    for group in ("memorised", "regular"):
+        mean = of_all(lambda _, m, group=group: of_group(m, rho, group), observations)  # type: ignore[misc]
+        yield row("neighbour ratio", {"observations": group}, mean.estimate, "repetition", mean.null, mean.p_value)
+
+
+def of_group(m: Array, rho: Array, group: str) -> float:
+    """The mean ratio of the observations above the 95 % quantile of M, or of the others; NaN without any."""
+    high = highly_memorised(m)
+    chosen = rho[high if group == "memorised" else ~high]
+    return float(chosen.mean()) if len(chosen) else np.nan
 
 
 MEASURE = Measure("ratios", RATIOS, plan, rows)

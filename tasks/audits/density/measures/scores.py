@@ -6,8 +6,12 @@
 
 M is the published score, which leans upwards; m_matched has as many models on either side, and is 0 on average where
 nothing is memorised (tasks.audits.density.memorization). The p-value of M is from redrawing which models held the
-observation out (tasks.audits.density.reassignment). By its p-value, corrected for false discoveries, an observation is
-called memorised; where single rows were left out of private trainings, M stands beside epsilon.
+observation out (tasks.audits.density.reassignment): it is that training raises log p by no more than is negligible. By
+its p-value, corrected for false discoveries, an observation is called memorised, and the answer rests on how many are;
+together they tell how many are memorised of which none can be called (tasks.audits.density.tail). How much memory of a
+single observation would have been found is asked of a few, drawn at random: were nothing of it memorised, and other
+models the ones that held it out, by how much more would it have to be likely to those that trained on it? Where single
+rows were left out of private trainings, M stands beside epsilon.
 
 log p is estimated from codes of the encoder, of which few may count (tasks.models.importance). It is then rough, and
 low by what the encoder misses; a score is of the encoder as well as of the density.
@@ -28,15 +32,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks import seeds, statistics
+from tasks.audits.density import tail
 from tasks.audits.density.config import Density, Estimator
-from tasks.audits.density.highly_memorised import column, within_central
+from tasks.audits.density.highly_memorised import column, lists, within_central
 from tasks.audits.density.log_densities import Block, Folds, LeaveOneOut, LogDensities, ReleasedFolds, labels
-from tasks.audits.density.memorization import Array, Terms, matched, terms
-from tasks.audits.density.reassignment import p_values
+from tasks.audits.density.memorization import Array, Mask, Terms, matched, terms
+from tasks.audits.density.reassignment import least_found, p_values, reassigned
+from tasks.audits.density.tail import LEVEL
 from tasks.audits.density.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.ranges import at_least
+from tasks.ranges import at_least, not_negative
 from tasks.statistics import Estimate
 from tasks.summaries import Row, alone, row
 from tasks.training.privacy import Privacy
@@ -44,8 +50,12 @@ from tasks.training.privacy import Privacy
 if TYPE_CHECKING:
     from tasks.audits.density.about import About
 
-LEVEL = 0.05  # of false discoveries, or of error
+PLANTED = 100  # observations of which it is asked how much memory would be found
+FOUND = 0.8  # of these
+REDRAWN = 20  # times that other models hold the observations out, for what statistics are without memory
 FEW_SAMPLES = 10  # effectively: the Monte-Carlo error of log p is then about 1 / sqrt(10) nats or more
+BEYOND_CHANCE = "observations memorised beyond chance"
+LEAST_FOUND = "memory of a single observation that is found"
 CENTRAL = 0.9  # of log p: where the paper finds more than half of CelebA's highly memorised
 
 SCORES = pa.schema(
@@ -56,8 +66,10 @@ SCORES = pa.schema(
         ("log_p_held_out", pa.float64()),  # V
         ("m", pa.float64()),  # the published score, U - V; null where it is undefined
         ("m_matched", pa.float64()),  # with as many models on either side
-        ("p_value", pa.float64()),  # of m, had others held the observation out
-        ("p_adjusted", pa.float64()),  # Benjamini and Hochberg's, over the observations
+        ("p_value", pa.float64()),  # of m, less what is negligible, had others held the observation out
+        # Over the observations: Benjamini and Hochberg's, or of rows left out one by one Benjamini and Yekutieli's.
+        ("p_adjusted", pa.float64()),
+        ("found_from", pa.float64()),  # nats of memory with which it would be called alone; null where not asked
         ("trained_models", pa.int32()),
         ("held_out_models", pa.int32()),
         # By repetition, null where there are no models: log mean exp over those that trained on the observation, and
@@ -66,6 +78,9 @@ SCORES = pa.schema(
         ("held_out", pa.list_(pa.float32())),
         # How many of the codes log p is effectively from, the median over the models; null of models without codes.
         ("effective_samples", pa.float64()),
+        ("encoder_effective_samples", pa.float64()),  # before codes were fitted to each observation; null where not
+        ("matched_without", pa.list_(pa.float32())),  # m_matched without each repetition
+        ("matched_redrawn", pa.list_(pa.float32())),  # m_matched had others held the observations out, draw by draw
     ]
 )
 
@@ -74,7 +89,7 @@ SCORES = pa.schema(
 class Scores:
     """Which models there are and when they are asked; `permutations` for a p-value, `draws` for a matched-count score.
 
-    The draws come from `seed`.
+    The draws come from `seed`. Memory of no more than `negligible` nats is none.
     """
 
     models: Folds | ReleasedFolds | LeaveOneOut
@@ -82,12 +97,14 @@ class Scores:
     permutations: int = 9999
     draws: int = 64
     seed: int = 0
+    negligible: float = 0.0
 
     def __post_init__(self) -> None:
+        not_negative(self, "negligible")
         at_least(self, {"epoch": 1, "permutations": 1, "draws": 1, "seed": 0})
 
 
-@task(version=3, name="density.scores", gathers=True)
+@task(version=4, name="density.scores", gathers=True)
 def scores(config: Scores, inputs: Inputs) -> pa.Table:
     """The scores of every observation (SCORES), by row, from the trainings' tables, in any order.
 
@@ -99,10 +116,13 @@ def scores(config: Scores, inputs: Inputs) -> pa.Table:
         raise ValueError(f"no training was asked about the observations at epoch {config.epoch}")
     rows = config.models.rows
     known = labels(config.models)
-    blocks = [of_block(config, block) for block in log_densities.blocks(config.epoch)]
+    asked = np.zeros(len(rows), np.bool_)
+    asked[seeds.generator(config.seed, "planted").choice(len(rows), min(PLANTED, len(rows)), replace=False)] = True
+    blocks = [of_block(config, block, asked[block.places]) for block in log_densities.blocks(config.epoch)]
     columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
     columns["effective_samples"] = log_densities.effective_samples(config.epoch)
-    adjusted = statistics.false_discovery_adjusted(columns["p_value"])
+    columns["encoder_effective_samples"] = log_densities.effective_samples(config.epoch, of_encoder=True)
+    adjusted = tail.adjusted(columns["p_value"], isinstance(config.models, LeaveOneOut))
     arrays = {
         "row": pa.array(rows),
         "label": pa.nulls(len(rows), pa.int32()) if known is None else pa.array(known),
@@ -111,25 +131,50 @@ def scores(config: Scores, inputs: Inputs) -> pa.Table:
     return pa.Table.from_arrays([arrays[name].cast(SCORES.field(name).type) for name in SCORES.names], schema=SCORES)
 
 
-def of_block(config: Scores, block: Block) -> dict[str, NDArray[Any]]:
-    """The columns of a block that need no other block."""
+def of_block(config: Scores, block: Block, asked: Mask) -> dict[str, NDArray[Any]]:
+    """The columns of a block that need no other block; `asked` are the observations whose found_from is wanted."""
 
     def chance(name: str) -> np.random.Generator:
         return seeds.generator(config.seed, name, config.epoch, block.number)
 
     both = terms(block.log_p, block.held_out)
     trained, held_out = (values.astype(np.float32) for values in both.by_repetition)
+    whole, without = matched(block.log_p, block.held_out, config.draws, chance("matched"))
+    permuted = chance("permutations")
     return {
         "log_p_trained": both.u,
         "log_p_held_out": both.v,
         "m": both.score,
-        "m_matched": matched(block.log_p, block.held_out, config.draws, chance("matched"), without_each=False)[0],
-        "p_value": p_values(block.log_p, block.held_out, config.permutations, chance("permutations")),
+        "m_matched": whole,
+        "p_value": p_values(block.log_p, block.held_out, config.permutations, permuted, negligible=config.negligible),
+        "found_from": found_from(config, block, asked, chance("planted")),
         "trained_models": both.trained_models.sum(axis=1, dtype=np.int32),
         "held_out_models": both.held_out_models.sum(axis=1, dtype=np.int32),
         "trained": trained,
         "held_out": held_out,
+        "matched_without": without.astype(np.float32),
+        "matched_redrawn": redrawn(config, block).astype(np.float32),
     }
+
+
+def found_from(config: Scores, block: Block, asked: Mask, chance: np.random.Generator) -> Array:
+    """The memory with which each observation asked would be called alone, in nats, (n,); NaN of the others."""
+    found = np.full(len(block.log_p), np.nan)
+    log_p = block.log_p[asked]
+    held_out = reassigned(log_p, block.held_out[asked], chance)
+    level = tail.alone(len(config.models.rows), isinstance(config.models, LeaveOneOut))
+    found[asked] = least_found(log_p, held_out, level, config.negligible)
+    return found
+
+
+def redrawn(config: Scores, block: Block) -> Array:
+    """The matched-count score had others held the observations out, draw by draw, (n, REDRAWN)."""
+    scores = []
+    for number in range(REDRAWN):
+        chance = seeds.generator(config.seed, "reassigned", config.epoch, number, block.number)
+        held_out = reassigned(block.log_p, block.held_out, chance)
+        scores.append(matched(block.log_p, held_out, config.draws, chance, without_each=False)[0])
+    return np.stack(scores, axis=1)
 
 
 def column_of(values: NDArray[Any]) -> pa.Array:
@@ -248,38 +293,48 @@ def plan(config: Density, trainings: Trainings | None) -> Job | tuple[()]:
 
 
 def job(config: Density, trainings: Trainings) -> Job:
-    drawn = config.permutations, config.draws, trainings.seed
+    drawn = config.permutations, config.draws, trainings.seed, config.negligible
     return Job(scores, Scores(trainings.models, config.epochs, *drawn), trainings.fits)
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """Who is memorised, from how many models; M beside epsilon; and how many of the highly memorised are no outliers.
-
-    Of the last, what it is where nothing is memorised depends on the models: the published score is higher where they
-    disagree more. In simulated nulls it was 0.84 to 0.91.
-    """
+    """Who is memorised, from how many models; M beside epsilon; how many of the highly memorised are no outliers."""
     table = tables.one(SCORES)
     if table is None:
         return
-    yield from significance(table, about.smallest)
+    yield from significance(table, about)
     yield from models(table, about.planned)
     yield from estimation(table)
     if about.privacy is not None:
         yield from privacy(table, about.privacy)
     central = within_central(table, CENTRAL)
-    yield row("highly memorised within the central log p", {"share": CENTRAL}, central, "observation")
+    about_central = central.estimate, "repetition", central.null, central.p_value
+    yield row("highly memorised within the central log p", {"share": CENTRAL}, *about_central)
 
 
-def significance(scores: pa.Table, smallest: float) -> Iterator[Row]:
-    """The share of observations that are memorised at 5 % false discoveries; the smallest p-value there could be.
+def significance(scores: pa.Table, about: About) -> Iterator[Row]:
+    """How many observations are memorised at 5 % false discoveries, and by how much; how many beyond chance, whichever
+    these are; the memory of one that would be found; the smallest p-value there could be.
 
-    The share has no interval: its observations were scored by the same trainings.
+    The first share has no interval: it is bounded by its rate of false discoveries. That of all together is of folds
+    alone, whose p-values are independent.
     """
-    p_adjusted = column(scores, "p_adjusted")
+    p_adjusted, matched = column(scores, "p_adjusted"), column(scores, "m_matched")
     tested = p_adjusted[np.isfinite(p_adjusted)]
     share = alone(float((tested <= LEVEL).mean()) if len(tested) else None, len(tested))
     yield row("observations memorised", {"false discoveries": LEVEL}, share, "observation", null=0.0)
-    yield row("smallest possible p-value", {}, alone(smallest), "observation")
+    called = matched[(p_adjusted <= LEVEL) & ~np.isnan(matched)]
+    for statistic, value in (("median", np.median), ("highest", np.max)) if len(called) else ():
+        of_called = alone(float(value(called)), len(called))
+        yield row("matched-count M of the memorised", {"statistic": statistic}, of_called, "observation")
+    if about.estimator == "kfold":
+        at = tail.counted_at(about.smallest)
+        beyond = tail.beyond_chance(column(scores, "p_value"), at)
+        setting = {"p-value at most": at}
+        yield row(BEYOND_CHANCE, setting, beyond.share, "observation", null=0.0, p_value=beyond.p_value)
+    found = tail.found_in(column(scores, "found_from"), FOUND)
+    yield row(LEAST_FOUND, {"share": FOUND}, found, "observation")
+    yield row("smallest possible p-value", {}, alone(about.smallest), "observation")
     missing = scores.num_rows - len(tested)
     if missing:
         yield row("observations without a score", {}, alone(float(missing), scores.num_rows), "observation")
@@ -294,32 +349,28 @@ def models(scores: pa.Table, planned: int) -> Iterator[Row]:
 
 
 def estimation(scores: pa.Table) -> Iterator[Row]:
-    """How many samples log p is effectively from: the median over observations, and the share with few."""
-    effective = column(scores, "effective_samples")
-    known = effective[~np.isnan(effective)]
-    if len(known):
-        median, few = float(np.median(known)), float((known < FEW_SAMPLES).mean())
-        yield row("effective samples of log p", {"statistic": "median"}, alone(median, len(known)), "observation")
-        yield row("effective samples of log p", {"below": FEW_SAMPLES}, alone(few, len(known)), "observation")
+    """How many samples log p is effectively from: the median over observations, and the share with few; and the same
+    before codes were fitted to each observation, where they were."""
+    for name, codes in (("effective_samples", {}), ("encoder_effective_samples", {"codes": "of the encoder"})):
+        effective = column(scores, name)
+        known = effective[~np.isnan(effective)]
+        if len(known):
+            median, few = float(np.median(known)), float((known < FEW_SAMPLES).mean())
+            metric, n = "effective samples of log p", len(known)
+            yield row(metric, codes | {"statistic": "median"}, alone(median, n), "observation")
+            yield row(metric, codes | {"below": FEW_SAMPLES}, alone(few, n), "observation")
 
 
 def privacy(scores: pa.Table, promised: Privacy) -> Iterator[Row]:
     """The largest score of a row left out, and how many lie above epsilon; nothing where no row has a score."""
     if scores["m"].null_count == scores.num_rows:
         return
-    trained, held_out = (by_trial(scores, name) for name in ("trained", "held_out"))
+    trained, held_out = (lists(scores, name) for name in ("trained", "held_out"))
     check = beside_epsilon(scores["row"].to_numpy(), trained, held_out, promised.epsilon, promised.delta)
     setting = {"delta": check.delta, "epsilon": check.epsilon}
     yield row("largest M of a row left out", setting | {"row": check.row}, check.largest, "trial")
     share = alone(check.above / check.rows, check.rows)
     yield row("rows above epsilon", setting, share, "observation", null=0.0, p_value=check.p_value)
-
-
-def by_trial(scores: pa.Table, name: str) -> Array:
-    """A column of lists as (rows, trials), NaN where there is none."""
-    flat = scores[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    values: Array = flat.astype(np.float64).reshape(scores.num_rows, -1)
-    return values
 
 
 MEASURE = Measure("scores", SCORES, plan, rows)

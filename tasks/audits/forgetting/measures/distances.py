@@ -2,9 +2,8 @@
 
     KS(a, b) = sup over x of |F_a(x) - F_b(x)|        KS below = sup over x of F_b(x) - F_a(x)
 
-of a query model a and another model b, both in [0, 1]. The distances among query models are the floor. Where
-calibration models come as close (separation not above 0), they cannot be distinguished from query models on D_Q, and no
-target can be shown to have forgotten it.
+of a query model a and another model b, both in [0, 1]. The distances among query models are the floor: where
+calibration models come as close, rho tells nothing.
 
 Liu & Tsaftaris 2020, "Have you forgotten?", eqs. 2 and 3; see `kolmogorov_smirnov`.
 """
@@ -94,10 +93,6 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
             if values:
                 mean = alone(sum(values) / len(values), len(values))
                 yield row(f"{prefix}KS to query models", {"models": kind}, mean, "pair of trainings")
-        if by_kind["calibration"] and by_kind["query"]:
-            least = min(by_kind["calibration"]) - max(by_kind["query"])
-            n = len(by_kind["calibration"]) + len(by_kind["query"])
-            yield row("separation", {"score": score}, alone(least, n), "pair of trainings", 0.0)
 
 
 MEASURE = Measure("distances", DISTANCES, plan, rows)

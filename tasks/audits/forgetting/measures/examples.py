@@ -18,7 +18,7 @@ from tasks import seeds
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.trainings import Trainings
 from tasks.datasets.catalog import load
-from tasks.datasets.mixtures import Part
+from tasks.datasets.mixtures import Part, Remainder
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.ranges import at_least
@@ -41,7 +41,7 @@ EXAMPLES = pa.schema(
 class Examples:
     """The parts from which one image of each class is drawn."""
 
-    query: Part
+    query: Part | Remainder
     calibration: Part
     outside: Part | None = None
     seed: int = 0
@@ -50,7 +50,7 @@ class Examples:
         at_least(self, {"seed": 0})
 
     @property
-    def parts(self) -> dict[str, Part]:
+    def parts(self) -> dict[str, Part | Remainder]:
         named = {"query": self.query, "calibration": self.calibration, "outside": self.outside}
         return {name: part for name, part in named.items() if part is not None}
 
@@ -62,7 +62,7 @@ def examples(config: Examples, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     return pa.Table.from_pylist(images, EXAMPLES)
 
 
-def drawn(name: str, part: Part, seed: int) -> Iterator[dict[str, Any]]:
+def drawn(name: str, part: Part | Remainder, seed: int) -> Iterator[dict[str, Any]]:
     """The part's rows of the table, classes ascending."""
     images = load(part.data)
     indices = part.rows(images)
@@ -85,7 +85,7 @@ def plan(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:  # noqa: 
     if "examples" not in config.measures:
         return ()
     seed = seeds.derive(config.seed, "examples")
-    return Job(examples, Examples(config.query, config.calibration, config.outside, seed))
+    return Job(examples, Examples(config.trained_on, config.calibration, config.outside, seed))
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

@@ -23,8 +23,8 @@ from tasks.summaries import Row, alone, row
 ADEQUATE = 0.95  # training accuracy, below which a result warns
 FITS = pa.schema(
     [
-        ("model", pa.string()),  # query, calibration, target
-        ("target", pa.int32()),  # its number; null for the others
+        ("model", pa.string()),  # query, calibration, partial, target
+        ("target", pa.int32()),  # its number, of a partial model that of its share; null for the others
         ("replicate", pa.int32()),
         ("seed", pa.int64()),
         ("examples", pa.int64()),  # images trained on
@@ -66,7 +66,7 @@ def plan(config: Forgetting, trainings: Trainings) -> tuple[Job, ...]:  # noqa: 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     """Training accuracy by the kind of model, and the lowest of all, which the result may warn of."""
     fits = tables.rows(FITS)
-    for kind in ("query", "calibration", "target"):
+    for kind in ("query", "calibration", "partial", "target"):
         accuracies = [fitted["train_accuracy"] for fitted in fits if fitted["model"] == kind]
         if accuracies:
             yield row("train accuracy", {"models": kind}, statistics.mean(accuracies), "training")

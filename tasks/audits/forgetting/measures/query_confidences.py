@@ -1,4 +1,4 @@
-"""What does each model say of the query set? The probability of the true class, one number per image.
+"""What does each model say of the query set and of the control set? The probability of the true class of each image.
 
     c = softmax(logits)[true class]
 
@@ -20,10 +20,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.external_targets import table_confidences
+from tasks.audits.forgetting.external_targets import Answers, table_answers
+from tasks.audits.forgetting.probe_set import Probes, ProbeSet, handed_out, probes_of
 from tasks.audits.forgetting.trainings import Model, Trainings
-from tasks.datasets.catalog import load
-from tasks.datasets.mixtures import Part
 from tasks.external.confidences import SINGLE, Confidences, rounded
 from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File
@@ -35,14 +34,18 @@ if TYPE_CHECKING:
 
 CONFIDENCES = pa.schema(
     [
-        ("model", pa.string()),  # query, calibration, target
-        ("target", pa.int32()),  # its number; null for the others
+        ("model", pa.string()),  # query, calibration, partial, target
+        ("target", pa.int32()),  # its number, of a partial model that of its share; null for the others
         ("replicate", pa.int32()),
-        ("row", pa.int64()),  # of the training split of the query set's data
+        ("set", pa.string()),  # query: D_Q; control
+        ("row", pa.int64()),  # of the training split of the set's data
         ("group", pa.int64()),  # such as the patient; the row where images have none
         ("label", pa.int32()),
         ("confidence", pa.float64()),
+        ("right", pa.bool_()),  # whether no class is more probable; null where a table says nothing of other classes
+        ("again", pa.float64()),  # of the same picture handed out a second time; null where it was not
         ("resolution", pa.float64()),  # the last place that was printed, or that is compared; 0: float32
+        ("printed", pa.float64()),  # the last place that was printed; 0: float32
     ]
 )
 
@@ -52,7 +55,7 @@ class Ask:
     """One model and what it is asked about. Without `file` and `outputs` it is the one trained for the (one) input."""
 
     model: Model
-    query: Part
+    probes: ProbeSet
     file: ModelFile | None = None
     outputs: File | None = None
     interface: Interface = Interface()
@@ -64,23 +67,25 @@ def batch_key(config: Ask) -> Ask:
     return replace(config, model=Model("query", None, 0), file=None, outputs=None)
 
 
-@task(version=1, name="forgetting.ask", batch_key=batch_key)
+@task(version=2, name="forgetting.ask", batch_key=batch_key)
 def ask(config: Ask, inputs: Inputs) -> pa.Table:
-    """The model's confidences (CONFIDENCES), image by image of the query set."""
-    data = load(config.query.data)
-    rows = config.query.rows(data)
-    labels = data.train_labels[rows]
-    answers = confidences(config, inputs, data.train_images[rows], labels)
-    n = len(rows)
+    """The model's confidences (CONFIDENCES), image by image: those of D_Q, then those of the control set."""
+    probes = probes_of(config.probes)
+    answers = answered(config, inputs, probes)
+    said, n = answers.confidences, len(probes.rows)
     columns = {
         "model": pa.repeat(config.model.kind, n),
         "target": pa.array([config.model.target] * n, pa.int32()),
         "replicate": pa.repeat(pa.scalar(config.model.replicate, pa.int32()), n),
-        "row": pa.array(rows),
-        "group": pa.array(rows if data.train_groups is None else data.train_groups[rows]),
-        "label": pa.array(labels.astype(np.int32)),
-        "confidence": pa.array(answers.values),
-        "resolution": pa.repeat(max(answers.resolution, last_place(config.decimals)), n),
+        "set": pa.array(np.where(probes.is_control, "control", "query")),
+        "row": pa.array(probes.rows),
+        "group": pa.array(probes.groups),
+        "label": pa.array(probes.labels.astype(np.int32)),
+        "confidence": pa.array(said.values),
+        "right": pa.nulls(n, pa.bool_()) if said.right is None else pa.array(said.right),
+        "again": pa.array(answers.again, from_pandas=True),
+        "resolution": pa.repeat(max(said.resolution, last_place(config.decimals)), n),
+        "printed": pa.repeat(said.resolution, n),
     }
     return pa.table(columns, CONFIDENCES)
 
@@ -90,10 +95,17 @@ def last_place(decimals: int) -> float:
     return 10.0**-decimals if decimals < SINGLE else 0.0
 
 
+def answered(config: Ask, inputs: Inputs, probes: Probes) -> Answers:
+    """What the model says of the probes; a model that is asked here says the same of the same picture."""
+    if config.outputs is not None:
+        handed = handed_out(config.probes)
+        return table_answers(config.outputs, probes.labels, handed, config.columns, config.interface)
+    said = confidences(config, inputs, probes.images, probes.labels)
+    return Answers(said, np.full(len(probes.labels), np.nan))
+
+
 def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> Confidences:
     """The probability that the model gives each image's label."""
-    if config.outputs is not None:
-        return table_confidences(config.outputs, labels, config.columns, config.interface)
     if config.file is not None:
         from tasks.external.loading import loaded
 
@@ -113,7 +125,8 @@ def of_labels(log_p: NDArray[np.float64], labels: Labels, name: str) -> Confiden
         raise ValueError(
             f"model {name} tells {log_p.shape[1]} classes apart; a label of the query set is {labels.max()}"
         )
-    return Confidences(rounded(np.exp(log_p[np.arange(len(labels)), labels]), 0.0), 0.0)
+    of_true = log_p[np.arange(len(labels)), labels]
+    return Confidences(rounded(np.exp(of_true), 0.0), 0.0, np.asarray(of_true == log_p.max(axis=1)))
 
 
 def plan(config: Forgetting, trainings: Trainings) -> tuple[Job, ...]:
@@ -121,7 +134,7 @@ def plan(config: Forgetting, trainings: Trainings) -> tuple[Job, ...]:
     if not trainings.targets:
         return ()
     asked = (
-        Job(ask, Ask(model, config.query, decimals=config.decimals), (job,)) for model, job in trainings.jobs.items()
+        Job(ask, Ask(model, config.probes, decimals=config.decimals), (job,)) for model, job in trainings.jobs.items()
     )
     return *asked, *external(config)
 
@@ -129,7 +142,7 @@ def plan(config: Forgetting, trainings: Trainings) -> tuple[Job, ...]:
 def external(config: Forgetting) -> Iterator[Job]:
     """What external targets are asked, each a target of its own."""
     given = config.given
-    asked = partial(Ask, query=config.query, decimals=config.decimals)
+    asked = partial(Ask, probes=config.probes, decimals=config.decimals)
     for number, file in enumerate(given.models):
         yield Job(ask, asked(Model("target", number, 0), file=file, interface=given.interface))
     gives = Interface(gives=given.interface.gives)  # what a table is read by; the rest says how a model is asked

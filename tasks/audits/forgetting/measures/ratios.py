@@ -1,10 +1,10 @@
-"""Has a target forgotten the query set? Its rho with the interval, the decision, and what the published rule says.
+"""What does the published score say of each target? Its rho with the interval, and what the published rule says.
 
     rho = mean over i, j of KS(q_i, t_j) / mean over i, k of KS(q_i, c_k)
 
 of query models q, calibration models c and the target's models t. About 1: as models that never saw D_Q; near the floor
-over the denominator: as models of D_Q. Forgotten: the interval of the one-sided rho lies above 1 - margin; not
-forgotten: below; undecided else. The published rule, a single triple's rho >= 1, is counted beside it.
+over the denominator: as models of D_Q. The published rule, a single triple's rho >= 1, is counted beside it. Neither
+decides: see `decisions`.
 
 Liu & Tsaftaris 2020, "Have you forgotten?", eq. 4 and algorithm 1; for the interval see `rho`.
 """
@@ -17,23 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tasks import seeds, statistics
+from tasks import statistics
 from tasks.audits.forgetting.comparison import compared
 from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix, confidence_matrix
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.decision import Right, right
 from tasks.audits.forgetting.kolmogorov_smirnov import METRIC_PREFIX, SCORES, Score
 from tasks.audits.forgetting.measures import query_confidences
-from tasks.audits.forgetting.measures.distances import DISTANCES
 from tasks.audits.forgetting.published import Printed, numbers
 from tasks.audits.forgetting.rho import Ratio
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import Model, Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.ranges import at_least, share
 from tasks.statistics import Estimate
-from tasks.summaries import Row, alone, row
+from tasks.summaries import Row, row
 
 if TYPE_CHECKING:
     from tasks.audits.forgetting.about import About
@@ -43,7 +40,7 @@ RATIOS = pa.schema(
     [
         ("target", pa.int32()),
         ("name", pa.string()),
-        ("score", pa.string()),  # of the distances: published, or one-sided, on which the answer rests
+        ("score", pa.string()),  # of the distances: published, one-sided
         ("source", pa.string()),  # training, model, outputs
         ("query", pa.float64()),  # shares trained on; null where they are not known
         ("calibration", pa.float64()),
@@ -55,41 +52,25 @@ RATIOS = pa.schema(
         ("rho", pa.float64()),  # null where it is undefined
         ("low", pa.float64()),
         ("high", pa.float64()),
-        ("decision", pa.string()),  # forgotten, not forgotten, undecided
-        ("reason", pa.string()),  # why undecided, else null
-        ("right", pa.string()),  # right, undecided, wrong; null where not known
         ("rule_forgotten", pa.int32()),  # of the triples, how many the published rule calls forgotten: rho >= 1
         ("rule_triples", pa.int32()),  # triples of a query, calibration and target model that it can be applied to
         ("ks_calibration", pa.float64()),  # B, at the target's resolution, with its 95 % interval
         ("ks_calibration_low", pa.float64()),
         ("ks_calibration_high", pa.float64()),
         ("floor", pa.float64()),  # the mean KS between query models, at the target's resolution
-        ("separation", pa.float64()),  # smallest KS(q_i, c_k) - largest KS(q_i, q_j), there too; above 0, or no power
         ("images", pa.int64()),
     ]
 )
-METRIC_OF_RIGHT: Mapping[Right, str] = {
-    "right": "targets decided rightly",
-    "undecided": "targets undecided",
-    "wrong": "targets decided wrongly",
-}
 
 
 @dataclass(frozen=True)
 class Ratios:
-    """The targets by their numbers, the margin of the decision, and how often images are resampled, from `seed`."""
+    """The targets by their numbers."""
 
     targets: tuple[NamedTarget, ...]
-    margin: float = 0.1
-    resamples: int = 1000
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        share(self, "margin", zero=False, one=False)
-        at_least(self, {"resamples": 1, "seed": 0})
 
 
-@task(version=2, name="forgetting.ratios", gathers=True)
+@task(version=3, name="forgetting.ratios", gathers=True)
 def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
     """What is said of each target (RATIOS), by its number, from tables of CONFIDENCES.
 
@@ -99,7 +80,7 @@ def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
     if not matrix.replicates("query"):
         return RATIOS.empty_table()
     judged = [
-        of_target(config, matrix, number, target, score)
+        of_target(matrix, number, target, score)
         for number, target in enumerate(config.targets)
         if matrix.replicates("target", number)
         for score in SCORES
@@ -107,12 +88,10 @@ def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist(judged, RATIOS)
 
 
-def of_target(
-    config: Ratios, matrix: ConfidenceMatrix, number: int, target: NamedTarget, score: Score
-) -> dict[str, Any]:
+def of_target(matrix: ConfidenceMatrix, number: int, target: NamedTarget, score: Score) -> dict[str, Any]:
     """The target's row of RATIOS."""
     models = matrix.replicates("target", number)
-    comparison = compared(matrix, models, score, config.margin, config.resamples, config.seed)
+    comparison = compared(matrix, models, score)
     forgotten, triples = published_rule(comparison.ratio, matrix, models, given=target.source != "training")
     a, b, rho = comparison.ratio.target, comparison.ratio.calibration, comparison.ratio.rho
     return {
@@ -130,16 +109,12 @@ def of_target(
         "rho": rho.value,
         "low": rho.low,
         "high": rho.high,
-        "decision": comparison.decision.answer,
-        "reason": comparison.decision.reason,
-        "right": right(comparison.decision.answer, target.remembers),
         "rule_forgotten": forgotten,
         "rule_triples": triples,
         "ks_calibration": b.value,
         "ks_calibration_low": b.low,
         "ks_calibration_high": b.high,
         "floor": comparison.floor,
-        "separation": comparison.separation,
         "images": matrix.images,
     }
 
@@ -164,16 +139,11 @@ def published_rule(ratio: Ratio, matrix: ConfidenceMatrix, models: Sequence[Mode
 
 def plan(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:
     asked = query_confidences.plan(config, trainings)
-    return Job(ratios, ratios_config(config, trainings), asked) if asked else ()
-
-
-def ratios_config(config: Forgetting, trainings: Trainings) -> Ratios:
-    """How targets are decided on, here and in the measure of power."""
-    return Ratios(trainings.targets, config.margin, config.resamples, seeds.derive(config.seed, "bootstrap"))
+    return Job(ratios, Ratios(trainings.targets), asked) if asked else ()
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """rho of each target and both of its distances, how many are decided how, and what the published rule says.
+    """rho of each target and both of its distances, and what the published rule says.
 
     A target that nothing is known of, since no model of it answered, has a row without a value.
     """
@@ -187,8 +157,6 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     for score in METRIC_PREFIX:
         of_score = [target for target in judged if target["score"] == score]
         yield from rhos_and_distances(score, of_score, unanswered, printed if score == "published" else {})
-        yield from counts(score, of_score)
-        yield from separations(score, of_score, tables.one(DISTANCES) is not None)
     for target in judged:
         if target["score"] == "published":
             rule = statistics.proportion(target["rule_forgotten"], target["rule_triples"])
@@ -210,27 +178,6 @@ def rhos_and_distances(
         ks = Estimate(target["ks"], target["ks_low"], target["ks_high"], target["models"])
         null, paper = target["ks_calibration"], printed.get(target["name"])
         yield row(f"{prefix}KS", {"target": target["name"]}, ks, "training", null, published=paper and paper.ks)
-
-
-def counts(score: Score, judged: Sequence[Row]) -> Iterator[Row]:
-    """How many of the targets whose training is known are decided as they were trained."""
-    known = [target["right"] for target in judged if target["right"] is not None]
-    if known:
-        for answer, metric in METRIC_OF_RIGHT.items():
-            share = statistics.proportion(known.count(answer), len(known))
-            yield row(metric, {"score": score}, share, "target")
-
-
-def separations(score: Score, judged: Sequence[Row], known: bool) -> Iterator[Row]:
-    """Of targets that are known by a table the separation of their own, at the precision of the table.
-
-    Unless that of all models is `known`, from the table of distances, every target has its own: nothing is decided of
-    a target without it.
-    """
-    for target in judged:
-        if target["source"] == "outputs" or not known:
-            setting = {"score": score, "target": target["name"]}
-            yield row("separation", setting, alone(target["separation"]), "pair of trainings", 0.0)
 
 
 MEASURE = Measure("ratios", RATIOS, plan, rows)

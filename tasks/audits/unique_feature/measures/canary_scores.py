@@ -220,14 +220,21 @@ def called_memorised(units: Units) -> Iterator[Row]:
     """How often the published test calls the feature memorised, and how often where no model ever saw it.
 
     Were images the right sample, it would call LEVEL of the twins so; the p-value beside the twins' rate asks that.
+    Trainings that share a canary or a seed are no independent sample: their rates have no interval and no p-value.
     """
+    independent = len(units.pairs) == len(units.rows)
     for test in TESTS:
         called = {model: significant(units.pairs, f"{prefix}m_{test}_p") for model, prefix in PREFIXES.items()}
-        rates = {model: proportion(sum(values), len(values)) for model, values in called.items()}
-        p_value = mcnemar_greater(called["canary"], called["twin"])
+        rates = {
+            model: proportion(sum(values), len(values))
+            if independent
+            else alone(sum(values) / len(values), len(values))
+            for model, values in called.items()
+        }
+        p_value = mcnemar_greater(called["canary"], called["twin"]) if independent else None
         setting = {"model": "canary", "test": test}
         yield row("rate called memorised", setting, rates["canary"], "training", rates["twin"].value, p_value)
-        p_value = proportion_greater(sum(called["twin"]), len(called["twin"]), LEVEL)
+        p_value = proportion_greater(sum(called["twin"]), len(called["twin"]), LEVEL) if independent else None
         yield row("rate called memorised", setting | {"model": "twin"}, rates["twin"], "training", LEVEL, p_value)
 
 

@@ -1,24 +1,25 @@
 """How often each estimator detects the feature at every rate of false positives: its receiver operating characteristic.
 
-The estimators of `detection` are compared where at most 5 % of the models without the feature are called memorised.
+These are the rates of the models at hand. Where one threshold is taken from some models and judged on others, at 5 %,
+is in `detection`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.measures.detection import LEVEL, detected
+from tasks.audits.unique_feature.measures.detection import detected
 from tasks.audits.unique_feature.ranks import Array
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.job import Inputs, Job, task
-from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate, proportion
-from tasks.summaries import Row, row
+from tasks.measure import Measure
+from tasks.statistics import proportion
+from tasks.summaries import Row
 
 CURVES = pa.schema(
     [
@@ -75,17 +76,4 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     return (Job(curves, Curves(), (detected(config, trainings),)),) if config.asks_for("family") else ()
 
 
-def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    yield from at_five_percent(tables.rows(CURVES))
-
-
-def at_five_percent(curves: Sequence[Row]) -> Iterator[Row]:
-    """The detection rate where at most 5 % of the models without the feature are called memorised."""
-    for estimator in dict.fromkeys(point["estimator"] for point in curves):
-        points = [p for p in curves if p["estimator"] == estimator and p["false_positive_rate"] <= LEVEL]
-        best = max(points, key=lambda point: point["detection_rate"])
-        estimate = Estimate(best["detection_rate"], best["low"], best["high"], best["n"])
-        yield row("detection rate at 5 % false positives", {"estimator": estimator}, estimate, "training", LEVEL)
-
-
-MEASURE = Measure("curves", CURVES, plan, rows)
+MEASURE = Measure("curves", CURVES, plan)

@@ -1,7 +1,13 @@
 """What each score says of every model, of those that saw the feature and of those that never did.
 
 A score is an estimator of memory only as far as it tells the two apart. Every estimator gives a statistic, the larger
-the more memorised, and where it is a test a p-value; a model is called memorised where that is at most 0.05.
+the more memorised, and where it is a test a p-value; a model is called memorised where that is at most 0.05. Twins
+never saw the feature. Of the paired rank there is no second pair of that seed: the same pair is asked about a feature
+that its canary did not carry (`family`).
+
+The detection rate at 5 % false positives sets each canary's model against the twins of the other canaries, and asks
+the same of its own twin: with n twins of others p = (1 + those that score as much) / (n + 1), detected where p <= 0.05.
+A threshold that the judged pair's own twin has set would follow that pair's seed.
 
     M, M_w                      the published scores
     published t-test            Welch's t of d_u against d_r over the probe images
@@ -30,15 +36,16 @@ from tasks.audits.unique_feature.ranks import Array
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.statistics import mcnemar_greater, proportion
-from tasks.summaries import Row, row
+from tasks.statistics import Estimate, mcnemar_greater, mean, proportion
+from tasks.summaries import Row, alone, row
 
 LEVEL = 0.05
+LEAST = 20  # canaries, below which no threshold of other twins has a false positive rate of 5 %
 
 DETECTION = pa.schema(
     [
         ("estimator", pa.string()),
-        ("model", pa.string()),  # canary, or twin: one that never saw what it is asked about
+        ("model", pa.string()),  # canary, or twin: never saw what it is asked about
         ("canary", pa.int64()),
         ("seed", pa.int64()),
         ("statistic", pa.float64()),  # larger: more memorised
@@ -53,7 +60,7 @@ class Detection:
     """Nothing but its inputs bears on the table."""
 
 
-@task(version=4, name="unique_feature.detection", gathers=True)
+@task(version=5, name="unique_feature.detection", gathers=True)
 def detection(config: Detection, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Every estimator's word on every model. The inputs are families and canary scores, in any order and number."""
     words: list[Row] = []
@@ -104,8 +111,10 @@ def of_families(table: pa.Table) -> Iterator[Row]:
             yield ranked(estimator, model, about, scores)
     differences = ranks.paired(pair["canary"].log_p, pair["twin"].log_p, label)
     yield ranked("paired family rank", "canary", about, differences)
-    # No second model of that seed never saw it; but of the family's others neither model saw any.
-    yield ranked("paired family rank", "twin", about, ranks.untrained(differences, about["seed"]))
+    nulls = [family.null for family in (pair["canary"], pair["twin"])]
+    if nulls[0] is not None and nulls[1] is not None:
+        unseen = ranks.paired(nulls[0].log_p, nulls[1].log_p, label)
+        yield ranked("paired family rank", "twin", about, unseen)
 
 
 def ranked(estimator: str, model: str, about: Row, scores: Array) -> Row:
@@ -134,11 +143,16 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    yield from called(tables.rows(DETECTION))
+    detection = tables.rows(DETECTION)
+    yield from called(detection)
+    yield from at_five_percent(detection)
 
 
 def called(detection: Sequence[Row]) -> Iterator[Row]:
-    """How often each test calls a model memorised at its own 5 %; null: how often where nothing was memorised."""
+    """How often each test calls a model memorised at its own 5 %; null: how often where nothing was memorised.
+
+    Trainings that share a canary or a seed are no independent sample: their rates have no interval and no p-value.
+    """
     for estimator in dict.fromkeys(word["estimator"] for word in detection):
         by_model = {
             model: {
@@ -151,9 +165,51 @@ def called(detection: Sequence[Row]) -> Iterator[Row]:
         both = [key for key in by_model["canary"] if key in by_model["twin"]]
         canary, twin = ([by_model[model][key] for key in both] for model in ("canary", "twin"))
         if both and None not in canary + twin:
-            rate, null = proportion(sum(canary), len(both)), proportion(sum(twin), len(both))
+            independent = all(len(set(names)) == len(both) for names in zip(*both, strict=True))
+            rate = proportion(sum(canary), len(both)) if independent else alone(sum(canary) / len(both), len(both))
+            p_value = mcnemar_greater(canary, twin) if independent else None
             setting = {"estimator": estimator}
-            yield row("rate called memorised", setting, rate, "training", null.value, mcnemar_greater(canary, twin))
+            yield row("rate called memorised", setting, rate, "training", sum(twin) / len(both), p_value)
+
+
+def at_five_percent(detection: Sequence[Row]) -> Iterator[Row]:
+    """The share of models detected by thresholds from other canaries' twins; null: the share of twins so detected.
+
+    Nothing of an estimator with fewer than 20 canaries, of whose twins none could be at a twentieth.
+    """
+    for estimator in dict.fromkeys(word["estimator"] for word in detection):
+        words = [word for word in detection if word["estimator"] == estimator]
+        canary, twin = (grouped([word for word in words if word["model"] == model]) for model in ("canary", "twin"))
+        there = [each for each in canary if each in twin]
+        if len(there) < LEAST:
+            continue
+        found, wrongly = (
+            [share(models[each], [s for other in there if other != each for s in twin[other]]) for each in there]
+            for models in (canary, twin)
+        )
+        setting = {"estimator": estimator}
+        yield row("detection rate at 5 % false positives", setting, over(found), "canary", over(wrongly).value)
+
+
+def grouped(words: Sequence[Row]) -> dict[int, list[float]]:
+    """The statistics of each canary's models, one for each training seed."""
+    found: dict[int, list[float]] = {}
+    for each in words:
+        found.setdefault(each["canary"], []).append(each["statistic"])
+    return found
+
+
+def share(statistics: Sequence[float], unseen: Sequence[float]) -> float:
+    """The share of a canary's models above at least 95 % of the twins of others, themselves counted among these."""
+    detected = [1 + sum(other >= one for other in unseen) <= LEVEL * (len(unseen) + 1) for one in statistics]
+    return sum(detected) / len(detected)
+
+
+def over(shares: Sequence[float]) -> Estimate:
+    """The mean over canaries with Wilson's interval, or a t interval where some of a canary's models are detected."""
+    if all(value in (0.0, 1.0) for value in shares):
+        return proportion(round(sum(shares)), len(shares))
+    return mean(shares)
 
 
 MEASURE = Measure("detection", DETECTION, plan, rows)

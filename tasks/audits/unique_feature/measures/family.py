@@ -1,7 +1,9 @@
 """What a canary's model and its twin say of the feature and of its family: one row per model and member.
 
 The family is the null that a single model has: features of the same kind, ink and place that it was not trained on.
-`detection` and `panels` rank the feature among it.
+`detection`, `panels` and `canary_verdicts` rank the feature among it. Each pair is asked about one more feature, which
+its canary did not carry: where canaries carry features drawn from a family, the feature whose family it is, and where
+they carry that, a drawn one. Ranked as the carried one is, it shows how often a rank calls what no model has seen.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tasks.audits.unique_feature.canary_selection import Ranked, row_of
+from tasks.audits.unique_feature.canary_selection import Canary, Ranked, own_feature, row_of
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import MODELS, trained
 from tasks.audits.unique_feature.feature_family import FAMILY, Relatives, answers, clean_images, relatives
@@ -18,17 +20,22 @@ from tasks.audits.unique_feature.probe_images import ProbeSplit
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Feature
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure
 
 
 @dataclass(frozen=True)
 class PairAsked:
-    """The canary, by its row or rank in the training images of `data`, whose model and twin are asked."""
+    """The canary, by its row or rank in the training images of `data`, whose model and twin are asked.
+
+    `uncarried` is a feature that the canary did not carry, None where the family has no second one.
+    """
 
     data: Dataset
     canary: int | Ranked
     relatives: Relatives
+    uncarried: Feature | None = None
 
 
 def batch_key(config: PairAsked) -> tuple[Dataset, Dataset, ProbeSplit, int, int]:
@@ -37,7 +44,7 @@ def batch_key(config: PairAsked) -> tuple[Dataset, Dataset, ProbeSplit, int, int
     return config.data, asked.probe, asked.probe_split, asked.probes, asked.family.count
 
 
-@task(version=2, name="unique_feature.family", batch_key=batch_key)
+@task(version=3, name="unique_feature.family", batch_key=batch_key)
 def pair_family(config: PairAsked, inputs: Inputs) -> pa.Table:
     """The family's scores (FAMILY) of the canary's model and of its twin (the first two inputs)."""
     data = load(config.data)
@@ -45,7 +52,7 @@ def pair_family(config: PairAsked, inputs: Inputs) -> pa.Table:
     about = {"canary": canary, "label": int(data.train_labels[canary])}
     clean = clean_images(config.relatives, data.shape)
     pair = list(zip(MODELS, inputs, strict=False))
-    answered = answers(config.relatives, clean, [trained(table) for _, table in pair])
+    answered = answers(config.relatives, clean, [trained(table) for _, table in pair], config.uncarried)
     rows = [
         about | {"seed": table["seed"][0].as_py(), "model": model} | row
         for (model, table), members in zip(pair, answered, strict=True)
@@ -54,12 +61,24 @@ def pair_family(config: PairAsked, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist(rows, FAMILY)
 
 
+def uncarried(config: UniqueFeature, canary: Canary) -> Feature | None:
+    """A feature that the canary did not carry and is not asked about; None where that has the looks of one of these."""
+    other = config.feature if config.drawn else own_feature(config, canary.number)
+    looks = {feature.patch().pixels() for feature in (canary.carried, canary.asked)}
+    return None if other.patch().pixels() in looks else other
+
+
 def families(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     """Every pair's family."""
     return tuple(
         Job(
             pair_family,
-            PairAsked(config.trained_on, pair.canary.image, relatives(config, pair.canary.asked, pair.canary.number)),
+            PairAsked(
+                config.trained_on,
+                pair.canary.image,
+                relatives(config, pair.canary.asked, pair.canary.number),
+                uncarried(config, pair.canary),
+            ),
             pair.inputs,
         )
         for pair in trainings.pairs

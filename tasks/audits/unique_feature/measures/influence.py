@@ -2,8 +2,10 @@
 
 `influence` lists all training images, `chosen` those of them that carry the feature, of the highest and of the lowest
 self-influence (`self_influence`, `canary_selection`): one list and its ends. The summary has Pearson's correlation of
-the canaries' self-influence with M and with what the canary did, and the effect at both ends. The twins' correlation
-with M is the null: they never saw the feature.
+the canaries' self-influence with M, which the paper prints, with a p-value by permutation and no interval: of the two
+ends of a distribution it is no estimate of the correlation over all images. Beside it are Spearman's, of these ends
+alone, with an interval by the bootstrap within each end, and the effect at both ends. The twins' correlation with M is
+the null: they never saw the feature.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", sections 3.1.1 and
 3.3.
@@ -13,6 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tasks import seeds
 from tasks.audits.unique_feature.canary_selection import CHOSEN
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES
@@ -22,8 +28,10 @@ from tasks.audits.unique_feature.trainings import Trainings
 from tasks.audits.unique_feature.units import Units, column, effect, units
 from tasks.job import Job
 from tasks.measure import Measure, Tables
-from tasks.statistics import correlation
-from tasks.summaries import Row, row
+from tasks.statistics import Estimate, correlation, rank_correlation
+from tasks.summaries import Row, alone, row
+
+DRAWS = 2000
 
 
 def plan_all(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
@@ -45,23 +53,68 @@ def rows(tables: Tables, about: Repeated) -> Iterator[Row]:
 
 
 def with_scores(canaries: Units, chosen: Sequence[Row], published: Numbers) -> Iterator[Row]:
-    """Pearson's correlation of the canaries' self-influence with M and with what the canary did; both ends apart."""
+    """Correlations of the canaries' self-influence with M and with what the canary did; both ends apart."""
     influence = {image["row"]: image["self_influence"] for image in chosen}
     there = [pair for pair in canaries.rows if pair["canary"] in influence]
     traced = [influence[pair["canary"]] for pair in there]
-    twin = correlation(traced, column(there, "twin_m")).estimate.value
-    for metric, name, null, number in (
-        ("correlation of self-influence and M", "m", twin, published.correlation),
-        ("correlation of self-influence and M effect", "m_effect", 0.0, None),
-        ("correlation of self-influence and M_w effect", "m_w_probe_effect", 0.0, None),
-    ):
-        correlated = correlation(traced, column(there, name))
-        yield row(metric, {}, correlated.estimate, "canary", null, correlated.p_value, number)
     end = {image["row"]: image["end"] for image in chosen}
+    ends = [end[pair["canary"]] for pair in there]
+    twin_m = column(there, "twin_m")
+    twin, twin_rank = correlation(traced, twin_m).estimate.value, rank_correlation(traced, twin_m).estimate.value
+    for metric, name, null, rank_null, number in (
+        ("M", "m", twin, twin_rank, published.correlation),
+        ("M effect", "m_effect", 0.0, 0.0, None),
+        ("M_w effect", "m_w_probe_effect", 0.0, 0.0, None),
+    ):
+        values = column(there, name)
+        pearson = correlation(traced, values).estimate.value
+        p_value = None if pearson is None else permuted(traced, values)
+        printed = f"correlation of self-influence and {metric}"
+        yield row(printed, {"of": "both ends"}, alone(pearson, len(values)), "canary", null, p_value, number)
+        spearman = of_ranks(traced, values, ends)
+        p_value = None if spearman.value is None else permuted(rankdata(traced), rankdata(values))
+        yield row(f"rank {printed}", {"of": "both ends"}, spearman, "canary", rank_null, p_value)
     for which in ("highest", "lowest"):
         pairs = [pair for pair in there if end[pair["canary"]] == which]
         if pairs:
             yield effect("M_w effect", {"images": "probe", "self-influence": which}, pairs, "m_w_probe", canaries.pair)
+
+
+def of_ranks(first: Sequence[float], second: Sequence[float], ends: Sequence[str], draws: int = DRAWS) -> Estimate:
+    """Spearman's rho with the 95 % percentile interval of bootstrap samples within each end; nothing below 4."""
+    value, n = rank_correlation(first, second).estimate.value, len(first)
+    if value is None:
+        return Estimate(None, None, None, n)
+    random = seeds.generator(0, "bootstrap of a rank correlation")
+    a, b = np.array(first), np.array(second)
+    groups = [np.flatnonzero(np.array(ends) == end) for end in dict.fromkeys(ends)]
+    rows = np.concatenate([random.choice(group, (draws, len(group))) for group in groups], axis=1)
+    rhos = pearson_of(rankdata(a[rows]), rankdata(b[rows]))
+    low, high = np.nanquantile(rhos, (0.025, 0.975))
+    return Estimate(value, float(low), float(high), n)
+
+
+def permuted(first: ArrayLike, second: ArrayLike) -> float:
+    """The two-tailed p-value of Pearson's correlation by DRAWS permutations: (1 + those as large) / (1 + DRAWS)."""
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    draws = seeds.generator(0, "permutations of a correlation")
+    shuffled = draws.permuted(np.tile(a, (DRAWS, 1)), axis=1)
+    found = np.abs(pearson_of(np.concatenate([a[None], shuffled]), b))
+    return float(np.mean(found >= found[0] - 1e-12))
+
+
+def pearson_of(firsts: NDArray[np.float64], seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Pearson's r of each row of (rows, n) with that of (rows, n), or with (n,); NaN where one has no variance."""
+    a, b = (values - values.mean(axis=-1, keepdims=True) for values in (firsts, seconds))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray((a * b).sum(axis=-1) / np.sqrt((a**2).sum(axis=-1) * (b**2).sum(axis=-1)))
+
+
+def rankdata(values: ArrayLike) -> NDArray[np.float64]:
+    """The ranks along the last axis, ties at their mean rank."""
+    from scipy import stats
+
+    return np.asarray(stats.rankdata(values, axis=-1), dtype=np.float64)
 
 
 ALL = Measure("influence", INFLUENCE, plan_all)

@@ -1,8 +1,8 @@
 """When memory begins: M and M_w after every epoch of one training, from epoch 0, before it.
 
 The scores are those of `canary_scores` over the probe images. The twin's curve beside the canary's shows M for a model
-that never saw the feature; the paper has none. The summary has both before training, after the first epoch and at the
-epoch whose weights are kept.
+that never saw the feature; the paper has none. A twin is followed for as many epochs as its canary's model and keeps
+the same one (`twins`). The summary has both before training, after the first epoch and at the epoch that is kept.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", section 3.3 and
 Figure 3c.
@@ -63,7 +63,7 @@ COURSE = pa.schema(
         ("average_d_r", pa.float64()),
         ("validation_loss", pa.float64()),
         ("validation_accuracy", pa.float64()),
-        ("kept", pa.bool_()),  # whether training keeps this epoch's weights
+        ("kept", pa.bool_()),  # whether the canary's training keeps this epoch's weights
     ]
 )
 
@@ -72,8 +72,8 @@ COURSE = pa.schema(
 class Course:
     """Which training is followed, and what its network is asked after every epoch.
 
-    A canary's `training` burns a feature into the canary's row, its twin's burns none. A canary that is named by its
-    rank has no row yet: its training burns none, and `carried` is the feature that it carries.
+    A canary's `training` burns a feature into the canary's row, its twin's burns none and has no patience. A canary
+    that is named by its rank has no row yet: its training burns none, and `carried` is the feature that it carries.
     """
 
     training: Training
@@ -111,6 +111,7 @@ class Followed:
     canary: int
     label: int
     member: Member
+    kept: int | None = None  # epoch, where the canary's course says which
     points: dict[int, Row] = field(default_factory=dict)  # by epoch
     error: ValueError | None = None
 
@@ -152,11 +153,12 @@ def course_many(configs: Sequence[Course], inputs: Sequence[Inputs]) -> Iterator
         yield index, ended if isinstance(ended, Exception) else course_table(courses[index], ended)
 
 
-@task(version=1, name="unique_feature.course", gpus=1.0, many=course_many, batch_key=batch_key, trains=1)
+@task(version=2, name="unique_feature.course", gpus=1.0, many=course_many, batch_key=batch_key, trains=1)
 def course(config: Course, inputs: Inputs) -> pa.Table:
     """M and M_w over the probe images after every epoch (COURSE); epoch 0 is before training.
 
-    The input, where the canary is named by its rank, is the table of the chosen ones.
+    The inputs are, where the canary is named by its rank, the table of the chosen ones; and, of a twin, the course of
+    its canary's model where that has patience.
     """
     ((_, outcome),) = course_many([config], [inputs])
     if isinstance(outcome, Exception):
@@ -173,6 +175,10 @@ def begun(config: Course, inputs: Inputs, images: Images, network: Architecture,
     if canary >= len(member.rows):
         raise ValueError(f"canary is {canary}; the rows trained on are 0 to {len(member.rows) - 1}")
     followed = Followed(config, canary, int(images.train_labels[canary]), member)
+    for model in (table for table in inputs if table.schema == COURSE):
+        (kept,) = (epoch["epoch"] for epoch in model.select(["epoch", "kept"]).to_pylist() if epoch["kept"])
+        until = min(training.epochs, model.num_rows - 1)  # epoch 0 has a row, too
+        followed = replace(followed, member=replace(member, until=until), kept=kept)
     weights = network.initial(training.seed)
     followed.note(0, *(logits[0] for logits in asked(network, [weights], probe)))
     followed.points[0] |= validated(network, weights, images)
@@ -225,8 +231,9 @@ def course_table(followed: Followed, trained: Trained) -> pa.Table:
         epoch.epoch: {"validation_loss": epoch.validation_loss, "validation_accuracy": epoch.validation_accuracy}
         for epoch in trained.history
     }
+    kept = followed.kept or trained.best_epoch
     rows = [
-        fixed | followed.points[epoch] | measured.get(epoch, {}) | {"epoch": epoch, "kept": epoch == trained.best_epoch}
+        fixed | followed.points[epoch] | measured.get(epoch, {}) | {"epoch": epoch, "kept": epoch == kept}
         for epoch in sorted(followed.points)
     ]
     return pa.Table.from_pylist(rows, COURSE)
@@ -240,10 +247,12 @@ def followed(config: UniqueFeature, pair: Pair) -> Iterator[Job]:
     """The trainings of the pair again, asked after every epoch."""
     canary, clean, about = pair.canary, pair.clean, evaluation(config, pair.canary, 0)
     if isinstance(canary.image, Ranked):
-        yield Job(course, Course(clean, about, "canary", canary.carried), pair.ranking)
+        model = Job(course, Course(clean, about, "canary", canary.carried), pair.ranking)
     else:
-        yield Job(course, Course(replace(clean, burnt=(Burnt(canary.image, canary.carried),)), about, "canary"))
-    yield Job(course, Course(clean, about, "twin"), pair.ranking)
+        model = Job(course, Course(replace(clean, burnt=(Burnt(canary.image, canary.carried),)), about, "canary"))
+    yield model
+    told = (model,) if clean.patience else ()
+    yield Job(course, Course(replace(clean, patience=0), about, "twin"), (*pair.ranking, *told))
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

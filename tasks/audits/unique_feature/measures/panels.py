@@ -54,12 +54,12 @@ class Pair:
     """What the models of a canary say of the family."""
 
     label: int
-    seed: int
     canary: Array  # log_p (members, classes)
     twin: Array
+    unseen: Array | None  # difference (members,) where both are asked about a feature that the canary did not carry
 
 
-@task(version=3, name="unique_feature.panels", gathers=True)
+@task(version=4, name="unique_feature.panels", gathers=True)
 def panels(config: Panels, inputs: Inputs) -> pa.Table:
     """The rate at which panels of a size call the feature memorised (PANELS). The inputs are families, in any order.
 
@@ -76,7 +76,10 @@ def pairs_of(table: pa.Table) -> Iterator[Pair]:
     models = {model.about["model"]: model for model in by_model(table)}
     if set(models) == {"canary", "twin"}:
         canary, twin = models["canary"], models["twin"]
-        yield Pair(canary.label, canary.about["seed"], canary.log_p, twin.log_p)
+        unseen = None
+        if canary.null is not None and twin.null is not None:
+            unseen = ranks.paired(canary.null.log_p, twin.null.log_p, canary.label)
+        yield Pair(canary.label, canary.log_p, twin.log_p, unseen)
 
 
 def of_size(pairs: Sequence[Pair], size: int) -> Iterator[Row]:
@@ -91,7 +94,8 @@ def of_size(pairs: Sequence[Pair], size: int) -> Iterator[Row]:
         yield from rate(
             "label-directed rank, label unknown", model, size, [unknown(group, model) for group in by_label]
         )
-        yield from rate("paired family rank", model, size, [against_twins(group, model) for group in mixed])
+        asked = [group for group in mixed if model == "canary" or all(pair.unseen is not None for pair in group)]
+        yield from rate("paired family rank", model, size, [against_twins(group, model) for group in asked])
 
 
 def groups(pairs: Sequence[Pair], size: int) -> list[Sequence[Pair]]:
@@ -109,10 +113,13 @@ def unknown(group: Sequence[Pair], model: str) -> float:
 
 
 def against_twins(group: Sequence[Pair], model: str) -> float:
-    """The rank of the mean of the standardised differences; the twins' is that of a feature nobody trained on."""
-    scores = [ranks.paired(pair.canary, pair.twin, pair.label) for pair in group]
-    mean = np.mean([ranks.standardised(score[:, None])[:, 0] for score in scores], axis=0)
-    return ranks.rank_p_value(mean if model == "canary" else ranks.untrained(mean, group[0].seed))
+    """The rank of the mean of the standardised differences; the twins' is that of a feature that no canary carried."""
+    if model == "canary":
+        scores = [ranks.paired(pair.canary, pair.twin, pair.label) for pair in group]
+    else:
+        scores = [pair.unseen for pair in group if pair.unseen is not None]
+    members = min(len(score) for score in scores)  # others that look like the feature were left out
+    return ranks.rank_p_value(np.mean([ranks.standardised(s[:members, None])[:, 0] for s in scores], axis=0))
 
 
 def rate(estimator: str, model: str, size: int, p_values: Sequence[float]) -> Iterator[Row]:

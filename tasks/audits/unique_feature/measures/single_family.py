@@ -20,6 +20,7 @@ from tasks.audits.unique_feature.evaluation import check_label
 from tasks.audits.unique_feature.feature_family import FAMILY, ModelFamily, answers, by_model, clean_images
 from tasks.audits.unique_feature.single_models import SingleModelConfig, batch_key, predictor
 from tasks.audits.unique_feature.trainings import Trainings
+from tasks.audits.unique_feature.verdict import FOUND, SMALLEST
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.summaries import Row, alone, row
@@ -49,12 +50,15 @@ def among_family(models: Sequence[ModelFamily]) -> Iterator[Row]:
         return
     label = models[0].label
     log_p = np.stack([model.log_p for model in models])
+    log_odds = np.stack([model.log_odds for model in models])
     d = np.stack([model.d for model in models])
     members = log_p.shape[1]
-    estimate, null = ranks.push(log_p, np.stack([model.log_odds for model in models]), label)
+    estimate, null = ranks.push(log_p, log_odds, label)
     p_value = ranks.rank_p_value(ranks.label_directed(log_p, label))
     asked = {"label": ranks.favoured(log_p, label), "label known": label is not None}
     yield row("push towards a label", asked, estimate, "model", null, p_value)
+    power = ranks.found(log_p, log_odds, SMALLEST, label)
+    yield row(FOUND, {"nats": SMALLEST}, alone(power, len(models)), "model")
     yield row("rank among the family", {}, alone(p_value * members, len(models)), "model", (members + 1) / 2, p_value)
     kl = ranks.standardised(d[..., None]).mean(axis=0)[:, 0]
     above = float((d[:, 0] - d[:, 1:].mean(axis=1)).mean())

@@ -15,9 +15,10 @@ from tasks.training.density_table import FITTED
 
 
 def scores(u: Sequence[float | None], m: Sequence[float | None], rows: Sequence[int] | None = None) -> pa.Table:
-    """A SCORES table of these U and M, with nothing else in it."""
+    """A SCORES table of these U and M, published and with matched counts alike, with nothing else in it."""
     numbers = range(len(u)) if rows is None else rows
-    known = {"row": pa.array(numbers), "log_p_trained": pa.array(u, pa.float64()), "m": pa.array(m, pa.float64())}
+    both = pa.array(m, pa.float64())
+    known = {"row": pa.array(numbers), "log_p_trained": pa.array(u, pa.float64()), "m": both, "m_matched": both}
     columns = [known.get(field.name, pa.nulls(len(u), field.type)) for field in SCORES]
     return pa.Table.from_arrays(columns, schema=SCORES)
 

@@ -37,6 +37,9 @@ def test_a_number_that_is_not_above_0_is_named(name: str, value: float) -> None:
         ({"measures": ()}, r"measures is \(\); it must be some of scores, outliers, neighbours, duplicates, kernel"),
         ({"measures": ("scores", "gain")}, r"measures is \('scores', 'gain'\); it must be some of scores, outliers"),
         ({"outliers": 1.0}, "outliers is 1.0; it must be a share from 0 to below 1"),
+        ({"negligible": -0.1}, "negligible is -0.1; it must be a finite number of at least 0"),
+        ({"negligible": math.inf}, "negligible is inf; it must be a finite number of at least 0"),
+        ({"model": DensityModel("own:flow"), "refine": 5}, "refine is 5; it must be 0 for a model of your own"),
         ({"outliers": -0.5}, "outliers is -0.5; it must be a share from 0 to below 1"),
         ({"estimator": "loo", "asked": "test"}, "asked is test and estimator loo; a training image alone can be left"),
         (

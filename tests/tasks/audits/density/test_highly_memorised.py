@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+from scipy import stats
 
-from tasks.audits.density.highly_memorised import highly_memorised, within_central
-from tasks.statistics import proportion
+from tasks import statistics
+from tasks.audits.density.highly_memorised import Scored, highly_memorised, of_all, within_central
+from tasks.audits.density.measures.nearest_neighbours import pearson
+from tasks.audits.density.memorization import matched, terms
+from tasks.audits.density.reassignment import reassigned
+from tests.tasks.audits.density.made_up import noise, partitions
 from tests.tasks.audits.density.made_up_scores import scores
 
 
@@ -22,16 +28,49 @@ def test_the_share_within_the_central_90_percent_is_counted_among_the_highly_mem
     m = [0.0] * 1000
     for row in (*range(20), *range(500, 530)):  # 20 of the 50 are below the 5 % quantile of U
         m[row] = 1.0
-    assert proportion(30, 50) == within_central(scores(u, m))
-    everywhere = np.random.default_rng(0).permutation(1000).astype(float).tolist()
-    low, high = within_central(scores(u, everywhere)).low, within_central(scores(u, everywhere)).high
-    assert low is not None
-    assert high is not None
-    assert low <= 0.9 <= high
+    found = within_central(scores(u, m))
+    assert (30 / 50, None, None, None) == (found.estimate.value, found.estimate.low, found.null, found.p_value)
 
 
-def test_a_score_that_has_nothing_to_do_with_log_p_has_its_null_inside_the_interval() -> None:
-    rng = np.random.default_rng(3)
-    found = [within_central(scores(rng.normal(size=400), rng.normal(size=400))) for _ in range(200)]
-    inside = [each.low <= 0.9 <= each.high for each in found if each.low is not None and each.high is not None]
-    assert sum(inside) >= 180
+def of(log_p: np.ndarray, out: np.ndarray, chance: np.random.Generator) -> Scored:
+    """What the table of scores says of such log densities."""
+    both = terms(log_p, out)
+    m, without = matched(log_p, out, 16, chance)
+    redrawn = [matched(log_p, reassigned(log_p, out, chance), 16, chance, False)[0] for _ in range(20)]
+    rows = np.arange(len(m))
+    return Scored(rows, both.u, m, 0, np.zeros((len(m), log_p.shape[1])), without, np.stack(redrawn, axis=1))
+
+
+def test_the_unit_of_a_statistic_of_all_is_the_repetition() -> None:
+    chance = np.random.default_rng(0)
+    observations = of(noise(chance, 50, 4, 3, 2.0), partitions(chance, 50, 4, 3), chance)
+    found = of_all(lambda _, m: float(m.mean()), observations)
+    expected = statistics.jackknife(float(observations.m.mean()), observations.m_without.mean(axis=0).tolist())
+    assert expected == found.estimate
+    redrawn = observations.redrawn.mean(axis=0)
+    assert redrawn.mean() == pytest.approx(found.null)
+    apart = abs(observations.m.mean() - redrawn.mean()) / (redrawn.std(ddof=1) * np.sqrt(1 + 1 / 20))
+    assert 2 * stats.t.sf(apart, 19) == pytest.approx(found.p_value)
+
+
+@pytest.mark.slow  # 300 runs of 21 scores of 200 observations
+def test_a_correlation_that_is_there_without_memory_is_no_finding_and_intervals_cover() -> None:
+    # What M is correlated with raises the disagreement of models, and so the tail of M: r is not 0 without memory.
+    chance, rho = np.random.default_rng(1), np.random.default_rng(2).gamma(2, 1, 200)
+    values, covered, small, nulls = [], [], 0, []
+    for _ in range(300):
+        log_p = -100 + (1 + rho[:, None, None]) * chance.standard_normal((200, 6, 5))
+        out = partitions(chance, 200, 6, 5)
+        log_p += np.where(np.arange(5) == out[:, :, None], 0.0, 1.0)  # of each as much: rho has no part in it
+        found = of_all(lambda _, m: pearson(m, rho), of(log_p, out, chance))
+        assert found.estimate.low is not None
+        assert found.estimate.high is not None
+        assert found.p_value is not None
+        values.append(found.estimate.value)
+        covered.append((found.estimate.low, found.estimate.high))
+        nulls.append(found.null)
+        small += found.p_value <= 0.05
+    true = float(np.mean(np.array(values, float)))
+    assert sum(low <= true <= high for low, high in covered) >= 0.9 * 300
+    assert small <= 0.09 * 300
+    assert abs(true - float(np.mean(np.array(nulls, float)))) < 0.05

@@ -1,4 +1,4 @@
-"""The answer in words follows from the gain alone, and says what it does not decide."""
+"""The answer in words follows from the tail, and says what it does not decide."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.density import AUDIT, Density
-from tasks.audits.density.verdict import EFFECTIVE, FEW_EFFECTIVE, LIMITS, ROWS, SMALLEST, verdict
+from tasks.audits.density.measures.scores import BEYOND_CHANCE, LEAST_FOUND
+from tasks.audits.density.verdict import EFFECTIVE, FEW_EFFECTIVE, LIMITS, OF_CALLED, ROWS, verdict
 from tasks.schemas import SUMMARY
 from tasks.training.privacy import Privacy
 
 ALONE = Density(estimator="loo", left_out=10)
-GAIN, SHARE, MATCHED, PUBLISHED = ROWS
+CALLED, GAP, MATCHED, PUBLISHED = ROWS
+BEYOND = (BEYOND_CHANCE, json.dumps({"p-value at most": 0.05}))
+FOUND = (LEAST_FOUND, json.dumps({"share": 0.8}))
 
 
 def row(metric: tuple[str, str], estimate: float | None, **numbers: Any) -> dict[str, Any]:
@@ -23,10 +26,24 @@ def row(metric: tuple[str, str], estimate: float | None, **numbers: Any) -> dict
     return dict.fromkeys(SUMMARY.names) | named | numbers
 
 
-def gain(
-    estimate: float | None, low: float | None, high: float | None, p_value: float | None, n: int = 10
-) -> dict[str, Any]:
-    return row(GAIN, estimate, low=low, high=high, p_value=p_value, n=n, null=0.0)
+def gap(estimate: float | None, low: float | None, high: float | None, p_value: float | None, n: int = 10) -> Any:
+    return row(GAP, estimate, low=low, high=high, p_value=p_value, n=n, null=0.0)
+
+
+def called(count: int = 0, n: int = 60_000) -> dict[str, Any]:
+    return row(CALLED, count / n, n=n)
+
+
+def beyond(p_value: float | None = 0.5, low: float = 0.0) -> dict[str, Any]:
+    return row(BEYOND, low, low=low, high=1.0, p_value=p_value)
+
+
+def found(nats: float | None = 12.5) -> dict[str, Any]:
+    return row(FOUND, nats, n=100)
+
+
+NONE = gap(0.01, -0.05, 0.099, 0.4)  # nothing on average
+MEMORISED = (called(3), beyond(), NONE, found())
 
 
 def table(*rows: dict[str, Any]) -> pa.Table:
@@ -34,97 +51,103 @@ def table(*rows: dict[str, Any]) -> pa.Table:
 
 
 @pytest.mark.parametrize(
-    ("estimate", "low", "high", "p_value", "answer"),
+    ("answer", "rows"),
     [
-        (2.5, 2.0, 3.0, 1e-9, "memorised"),
-        (2.5, 2.0, 3.0, 0.05, "memorised"),
-        (2.5, -1.0, 6.0, 0.01, "memorised"),  # partitions tell more than an interval of few repetitions
-        (2.5, 2.0, 3.0, 0.051, "undecided"),
-        (0.01, -0.05, 0.099, 0.4, "not seen"),
-        (0.01, -0.05, SMALLEST, 0.4, "undecided"),  # an effect that would matter is not excluded at the bound itself
-        (-0.5, -0.8, -0.2, 0.999, "not seen"),
-        (0.0, 0.0, 0.0, None, "not seen"),  # every model says the same: no partition would give another gain
-        (-0.5, -0.8, -0.2, 0.01, "not seen"),
+        ("memorised", (called(1), beyond(), NONE, found())),  # one of 60,000, which no mean shows
+        ("memorised", (called(), beyond(0.001, 0.01), NONE, found())),  # many, of whom none can be named
+        ("undecided", (called(), beyond(0.0011, 0.01), NONE, found())),
+        ("undecided", (called(), beyond(0.05), NONE, found())),
+        ("not seen", (called(), beyond(0.051), NONE, found())),
+        ("not seen", (called(), beyond(), gap(-0.5, -0.8, -0.2, 0.01), found())),
+        ("not seen", (called(), beyond(), gap(0.0, 0.0, 0.0, None), found())),
+        ("undecided", (called(), beyond(), NONE, found(None))),  # one that is memorised could not have been found
+        ("undecided", (called(), beyond(), gap(0.01, -0.05, 0.1, 0.4), found())),  # what is not negligible itself
+        ("undecided", (called(), beyond(), gap(2.5, 2.0, 3.0, 1e-9), found())),  # a gap is no memory of any observation
+        ("not seen", (called(), beyond(), gap(0.01, 0.005, 0.015, 0.99), found())),  # sure, and negligible
+        ("undecided", (called(), beyond(), gap(0.01, None, None, 0.4, 1), found())),
+        ("undecided", (called(), beyond(), found())),
     ],
 )
-def test_the_gain_decides(estimate: float, low: float, high: float, p_value: float | None, answer: str) -> None:
-    said = verdict(Density(), table(gain(estimate, low, high, p_value)))
+def test_the_tail_decides(answer: str, rows: tuple[dict[str, Any], ...]) -> None:
+    said = verdict(Density(), table(*rows))
     assert answer == said.answer
-    assert said.sentence.lower().startswith(f"{answer}: training on an image raises its log p by {estimate:.4g} nats")
-    assert f"95 % interval {low:.4g} to {high:.4g}, over 10 random partitions into 10 folds" in said.sentence
-    assert ((GAIN,), LIMITS) == (said.rows, said.limits)
+    assert said.sentence.startswith(answer.capitalize() + ": ")
+    assert (CALLED, LIMITS) == (said.rows[0], said.limits)
+
+
+def test_negligible_is_one_number_for_observations_and_for_the_gap() -> None:
+    rows = called(), beyond(), gap(0.2, 0.1, 0.4, 0.3), found()
+    assert ["undecided", "not seen"] == [verdict(Density(negligible=n), table(*rows)).answer for n in (0.4, 0.5)]
+    said = verdict(Density(negligible=0.5), table(*rows)).sentence
+    assert "none of 60,000 observations is memorised by more than 0.5 nats at 5 % false discoveries" in said
+    assert "randomisation p = 0.3 that it is at most 0.5" in said
+
+
+def test_it_says_how_many_are_memorised_and_by_how_much() -> None:
+    of_called = [
+        row((OF_CALLED, json.dumps({"statistic": name})), of) for name, of in (("median", 33.5), ("highest", 80))
+    ]
+    said = verdict(Density(), table(*MEMORISED, *of_called)).sentence
+    assert "3 of 60,000 observations are memorised by more than 0.1 nats at 5 % false discoveries" in said
+    assert "(matched-count M 33.5 nats at the median of these, 80 at most)" in said
+    assert "all together show no more than chance brings (p = 0.5)" in said
+    assert "one of 60,000 observations is" in verdict(Density(), table(called(1), NONE)).sentence
+    many = verdict(Density(), table(called(), beyond(1e-9, 0.0125), NONE)).sentence
+    assert "of all together at least 750 are, beyond chance (p < 1e-06)" in many
+
+
+def test_the_gap_stands_under_its_own_name() -> None:
+    said = verdict(Density(), table(called(), beyond(), gap(2.5, 2.0, 3.0, 0.01), found())).sentence
+    assert "the generalisation gap, by which training on an image raises its log p on average, is 2.5 nats" in said
+    assert "(95 % interval 2 to 3, over 10 random partitions into 10 folds; randomisation p = 0.01 that" in said
+    assert "The gap may be as much as 3 nats, which is not negligible, and is no evidence" in said
 
 
 def test_the_tests_name_is_that_of_the_estimator() -> None:
-    given = table(gain(2.5, 2.0, 3.0, 0.01))
-    assert "randomisation p = 0.01" in verdict(Density(), given).sentence
-    said = verdict(ALONE, given).sentence
-    assert "t-test p = 0.01" in said
+    said = verdict(ALONE, table(called(), gap(2.5, 2.0, 3.0, 0.01))).sentence
+    assert "one-tailed t-test p = 0.01" in said
     assert "randomisation" not in said
     assert "over 10 pairs of models with and without it" in said
 
 
 def test_a_tiny_p_value_is_a_bound() -> None:
-    sentences = [verdict(Density(), table(gain(2.5, 2.0, 3.0, p_value))).sentence for p_value in (0.0, 1e-7, 1e-6)]
-    assert ["p < 1e-06", "p < 1e-06", "p = 1e-06"] == [each.split("randomisation ")[1][:9] for each in sentences]
+    of_gap = [verdict(Density(), table(called(), gap(2.5, 2.0, 3.0, p))).sentence for p in (0.0, 1e-7, 1e-6)]
+    assert ["p < 1e-06", "p < 1e-06", "p = 1e-06"] == [each.split("randomisation ")[1][:9] for each in of_gap]
 
 
-def test_one_partition_has_no_interval_and_may_yet_show_memory() -> None:
-    sure = verdict(Density(), table(gain(2.5, None, None, 0.001, n=1)))
-    assert "memorised" == sure.answer
-    assert "(no interval, over 1 random partition into 10 folds;" in sure.sentence
-    unsure = verdict(Density(), table(gain(0.01, None, None, 0.4, n=1)))
+def test_one_partition_has_no_interval_of_the_gap_and_may_yet_show_memory() -> None:
+    alone = gap(2.5, None, None, 0.001, n=1)
+    assert "memorised" == verdict(Density(), table(called(4), alone)).answer
+    unsure = verdict(Density(), table(called(), beyond(), alone, found()))
     assert "undecided" == unsure.answer
-    assert "one repetition has no interval: train more" in unsure.sentence
-
-
-def test_one_pair_of_models_without_a_row_decides_nothing() -> None:
-    said = verdict(replace(ALONE, repetitions=1), table(gain(2.5, None, None, None, n=1)))
-    assert "undecided" == said.answer
-    assert "over 1 pair of models with and without it; no p-value;" in said.sentence
+    assert "(no interval, over 1 random partition into 10 folds;" in unsure.sentence
+    assert "One repetition has no interval of the gap: train more." in unsure.sentence
+    pair = verdict(replace(ALONE, repetitions=1), table(called(), gap(2.5, None, None, None, n=1))).sentence
+    assert "over 1 pair of models with and without it; no p-value)" in pair
 
 
 def test_few_repetitions_are_called_few() -> None:
-    assert ["wide for so few" in verdict(Density(), table(gain(2.5, 1, 4, 0.01, n))).sentence for n in (3, 4)] == [
-        True,
-        False,
-    ]
+    said = [verdict(Density(), table(called(), gap(2.5, 1, 4, 0.01, n))).sentence for n in (3, 4)]
+    assert [True, False] == ["wide for so few" in each for each in said]
+
+
+@pytest.mark.parametrize("answer", ["memorised", "not seen", "undecided"])
+def test_it_says_which_memory_would_have_been_found(answer: str) -> None:
+    rows = called(int(answer == "memorised")), beyond(0.01 if answer == "undecided" else 0.5), NONE
+    said = verdict(Density(), table(*rows, found()))
+    assert answer == said.answer
+    assert "A single observation that is memorised by 12.5 nats would be found in 80 % of cases." in said.sentence
+    none = verdict(Density(), table(*rows, found(None)))
+    assert "A single memorised observation of 60,000 could not be told from chance, by however much" in none.sentence
 
 
 # What stands beside the answer
 
 
-def smallest(estimate: float) -> dict[str, Any]:
-    return row(("smallest possible p-value", "{}"), estimate, n=1)
-
-
-def test_it_says_how_many_observations_are_memorised_by_themselves() -> None:
-    said = verdict(Density(), table(gain(2.5, 2.0, 3.0, 0.001), row(SHARE, 0.025, n=60_000), smallest(1e-7)))
-    assert "1,500 of 60,000 observations are memorised by themselves at 5 % false discoveries." in said.sentence
-    assert "No p-value" not in said.sentence
-    assert (GAIN, SHARE) == said.rows
-
-
-@pytest.mark.parametrize(
-    ("p_value", "lost"),
-    [
-        (0.25, "no observation by itself could be told from chance"),
-        (0.01, "so fewer than 200 memorised observations could not be told from chance"),
-        (1e-4, "so fewer than 2 memorised observations could not be told from chance"),
-        (5e-5, ""),
-    ],
-)
-def test_it_says_what_the_p_values_could_not_have_shown(p_value: float, lost: str) -> None:
-    given = table(gain(2.5, 2.0, 3.0, 0.001), row(SHARE, 0.0, n=1000), smallest(p_value))
-    sentence = verdict(Density(), given).sentence
-    assert bool(lost) == ("No p-value here can be below" in sentence)
-    assert lost in sentence
-
-
 @pytest.mark.parametrize(("median", "samples", "rough"), [(6.2, 256, True), (25.5, 256, True), (25.6, 256, False)])
 def test_it_warns_where_log_p_is_effectively_from_few_samples(median: float, samples: int, rough: bool) -> None:
     told = row(EFFECTIVE, median, n=60_000), row(FEW_EFFECTIVE, 0.625, n=60_000)
-    plain, said = (verdict(Density(samples=samples), table(gain(2.5, 2.0, 3.0, 0.01), *each)) for each in ((), told))
+    plain, said = (verdict(Density(samples=samples), table(*MEMORISED, *each)) for each in ((), told))
     warning = (
         f" Log p is rough: of the 256 codes that it is estimated with half of the observations effectively have "
         f"{median:.3g} or fewer, and 62 % fewer than 10 (median over an observation's models, n = 60,000); a score is "
@@ -136,30 +159,30 @@ def test_it_warns_where_log_p_is_effectively_from_few_samples(median: float, sam
 
 def test_it_says_that_trainings_are_missing() -> None:
     lacking = row(("models of an observation, at least", json.dumps({"planned": 100})), 97.0, n=100)
-    said = verdict(Density(), table(gain(2.5, 2.0, 3.0, 0.001), row(SHARE, 0.0, n=10), lacking))
+    said = verdict(Density(), table(*MEMORISED, lacking))
     assert "Some trainings are missing: an observation has 97 models or more of the 100 planned." in said.sentence
 
 
 def test_the_published_score_stands_beside_what_it_is_without_memory() -> None:
-    rows = gain(0.0, -0.05, 0.05, 0.5), row(MATCHED, 0.125), row(PUBLISHED, 4.5, null=4.25)
+    rows = called(), row(MATCHED, 0.125), row(PUBLISHED, 4.5, null=4.25)
     said = verdict(Density(), table(*rows))
     assert "The published score has a median of 4.5 nats, and of 4.25 where nothing is memorised" in said.limits
     assert "with as many models on either side it is 0.125" in said.limits
     assert said.limits.endswith(LIMITS)
-    assert (GAIN, MATCHED, PUBLISHED) == said.rows
+    assert (CALLED, MATCHED, PUBLISHED) == said.rows
     for lacking in (rows[:2], rows[::2]):
         assert LIMITS == verdict(Density(), table(*lacking)).limits
 
 
 def test_a_null_run_says_that_it_is_one() -> None:
-    given = table(gain(0.0, -0.05, 0.05, 0.5))
+    given = table(*MEMORISED)
     assert "this is a null" in verdict(Density(asked="test"), given).sentence
     assert "this is a null" not in verdict(Density(), given).sentence
 
 
 def test_differential_privacy_is_said_to_bound_no_single_score() -> None:
     private = replace(ALONE, privacy=Privacy(8.0, 1e-5))
-    given = gain(0.0, -0.05, 0.05, 0.5)
+    given = called()
     promise = "Training was (8, 1e-05)-differentially private, which bounds no single score"
     assert verdict(private, table(given)).sentence.endswith(f"{promise}.")
     found = table(
@@ -173,7 +196,7 @@ def test_differential_privacy_is_said_to_bound_no_single_score() -> None:
     assert "private" not in verdict(ALONE, found).sentence
 
 
-# No gain
+# No score
 
 
 @pytest.mark.parametrize(
@@ -192,17 +215,17 @@ def test_where_nothing_was_trained_it_says_what_is_shown(measures: Any, shown: s
     assert "Nothing is said of a model" in said.limits
 
 
-@pytest.mark.parametrize("rows", [[], [gain(None, None, None, None, 0), row(SHARE, None, n=0)]])
+@pytest.mark.parametrize("rows", [[], [gap(None, None, None, None, 0), row(CALLED, None, n=0)]])
 def test_where_models_of_one_kind_are_missing_it_does_not_say_that_nothing_was_trained(
     rows: list[dict[str, Any]],
 ) -> None:
     said = verdict(Density(), table(*rows))
     assert "undecided" == said.answer
-    assert "no observation has a finite log p by models that trained on it and by one that did not" in said.sentence
+    assert "no observation has log p by models that trained on it and by one that did not" in said.sentence
     assert "no model has been asked" not in said.sentence
     assert LIMITS == said.limits
 
 
 def test_the_audit_offers_its_verdict() -> None:
     assert AUDIT.verdict is not None
-    assert "memorised" == AUDIT.verdict(Density(), table(gain(2.5, 2.0, 3.0, 0.001))).answer
+    assert "memorised" == AUDIT.verdict(Density(), table(*MEMORISED)).answer

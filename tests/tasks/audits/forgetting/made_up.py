@@ -53,18 +53,24 @@ def table(
     values: Array,
     groups: Array | None = None,
     resolution: float = 0.0,
+    control: int = 0,
+    again: Array | None = None,
 ) -> pa.Table:
-    """What one model said, as the audit stores it."""
+    """What one model said, as the audit stores it; the last images are `control` ones. It is right above one half."""
     n = len(values)
     rows = np.arange(n)
     columns = [
         pa.array([model] * n),
         pa.array([target] * n, pa.int32()),
         pa.array([replicate] * n, pa.int32()),
+        pa.array(np.where(rows < n - control, "query", "control")),
         pa.array(rows),
         pa.array(rows if groups is None else groups, pa.int64()),
         pa.array([0] * n, pa.int32()),
         pa.array(values, pa.float64()),
+        pa.array(values > 0.5),
+        pa.array(np.full(n, np.nan) if again is None else again, from_pandas=True),
+        pa.array([resolution] * n),
         pa.array([resolution] * n),
     ]
     return pa.Table.from_arrays(columns, schema=CONFIDENCES)
@@ -77,3 +83,25 @@ def tables(query: Array, calibration: Array, *targets: Array) -> list[pa.Table]:
     for number, target in enumerate(targets):
         found += [table("target", number, r, values) for r, values in enumerate(target)]
     return found
+
+
+def audit(
+    chance: np.random.Generator,
+    shares: tuple[float, ...] = (0.0,),
+    replicates: int = 5,
+    images: int = 400,
+    other: float = 0.0,
+) -> list[Array]:
+    """Models (replicates, 2 x images) of which the first half of the images is D_Q and the rest control.
+
+    The calibration models, then targets that hold these shares of D_Q; all targets are the surer of everything by
+    `other`, as models are that hold other data of the domain. An image that is held has log-odds 4 higher.
+    """
+    difficulty = 3 * chance.normal(size=2 * images)
+
+    def trained(share: float, surer: float) -> Array:
+        held = np.zeros((replicates, 2 * images))
+        held[:, :images] = 4 * (chance.random((replicates, images)) < share)
+        return confidences(0.5 + surer + difficulty + chance.normal(size=held.shape) + held)
+
+    return [trained(0.0, 0.0), *(trained(share, other) for share in shares)]

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tasks.audits.forgetting.kolmogorov_smirnov import Score
+from tasks.audits.forgetting.measures.decisions import Decisions
 from tasks.audits.forgetting.measures.ratios import Ratios
 from tasks.audits.forgetting.target import NamedTarget
-from tests.tasks.audits.forgetting.made_up import models, table, tables
+from tests.tasks.audits.forgetting.made_up import audit, models, table, tables
 
 QUERY, CALIBRATION, NULL = models(np.random.default_rng(0), 3, 3, 400)
 REMEMBERED = NULL.copy()
@@ -20,7 +22,7 @@ TARGETS = (
     NamedTarget("D_C + 0.75 D_Q", "training", 0.75, 1.0, 0.0),
     NamedTarget("theirs", "outputs"),
 )
-CONFIG = Ratios(TARGETS, resamples=50)
+CONFIG = Ratios(TARGETS)
 THEIRS = table("target", 2, 0, REMEMBERED[0].round(2), resolution=0.01)
 INPUTS = [*tables(QUERY, CALIBRATION, NULL, REMEMBERED), THEIRS]
 
@@ -28,3 +30,34 @@ INPUTS = [*tables(QUERY, CALIBRATION, NULL, REMEMBERED), THEIRS]
 def by(score: Score, table: pa.Table) -> list[dict[str, Any]]:
     """The rows of this score."""
     return [row for row in table.to_pylist() if row["score"] == score]
+
+
+# The same with a control set: calibration models, a target that never saw D_Q, one that holds half of it, one whose
+# table is all that is known, and models of two known shares.
+SHARES = (0.1, 0.25)
+KNOWN, *HOLDING = audit(np.random.default_rng(4), (0.0, 0.5, 0.0, *SHARES), replicates=4, images=300)
+CONTROLS = KNOWN.shape[1] // 2
+ABOUT = Decisions(
+    (
+        NamedTarget("D_C", "training", 0.0, 1.0, 0.0),
+        NamedTarget("D_C + 0.5 D_Q", "training", 0.5, 1.0, 0.0),
+        TARGETS[2],
+    ),
+    SHARES,
+    permutations=199,
+)
+
+
+def controlled(kind: str, number: int | None, values: NDArray[np.float64]) -> list[pa.Table]:
+    return [table(kind, number, replicate, said, control=CONTROLS) for replicate, said in enumerate(values)]
+
+
+CONTROLLED = [
+    *controlled("query", None, KNOWN),
+    *controlled("calibration", None, KNOWN),
+    *controlled("target", 0, HOLDING[0]),
+    *controlled("target", 1, HOLDING[1]),
+    *controlled("target", 2, HOLDING[2][:1]),
+    *controlled("partial", 0, HOLDING[3]),
+    *controlled("partial", 1, HOLDING[4]),
+]

@@ -15,7 +15,7 @@ def test_models_are_found_in_any_order_and_in_tables_of_several() -> None:
     assert [Model("query", None, 0), Model("query", None, 1)] == matrix.replicates("query")
     assert [Model("target", 3, 0)] == matrix.replicates("target", 3)
     assert [] == matrix.replicates("target", 0) == matrix.replicates("calibration")
-    assert (3, None) == (matrix.images, matrix.groups)
+    assert (3, [0, 1, 2]) == (matrix.images, matrix.groups.tolist())
     assert (0, 0) == (confidence_matrix([]).images, len(confidence_matrix([]).models))
 
 
@@ -35,8 +35,15 @@ def test_nothing_is_finer_than_float32() -> None:
 
 def test_groups_are_known_where_images_have_them() -> None:
     matrix = confidence_matrix([table("query", None, 0, VALUES, groups=np.array([4, 4, 7]))])
-    assert matrix.groups is not None
     assert [4, 4, 7] == matrix.groups.tolist()
+
+
+def test_what_models_say_of_the_control_set_is_known_beside_d_q() -> None:
+    matrix = confidence_matrix([table("query", None, 0, VALUES, control=1)])
+    assert ([False, False, True], 2) == (matrix.is_control.tolist(), matrix.images)
+    query = matrix.replicates("query")
+    assert [VALUES.tolist()] == matrix.confidences(query).tolist()
+    assert [(1, 2)] == [part.shape for part in matrix.at_one_resolution(query)]
 
 
 def test_models_of_other_images_or_twice_the_same_are_our_own_error() -> None:

@@ -11,6 +11,7 @@ import pytest
 from tasks.audits.forgetting.config import PUBLISHED, Forgetting, tiny
 from tasks.audits.forgetting.external_targets import ExternalTargets
 from tasks.audits.forgetting.presets import QUICKSTART, TABLE1, TABLE2
+from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import Target
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
@@ -27,13 +28,15 @@ THEIRS = ExternalTargets(outputs=(File("theirs.csv"),))
         ({"epochs": 0}, "epochs is 0; it must be at least 1"),
         ({"batch": 0}, "batch is 0; it must be at least 1"),
         ({"link": -1}, "link is -1; it must be at least 0"),
-        ({"resamples": 0}, "resamples is 0; it must be at least 1"),
+        ({"permutations": 0}, "permutations is 0; it must be at least 1"),
         ({"crop": -1}, "crop is -1; it must be at least 0"),
         ({"seed": -1}, "seed is -1; it must be at least 0"),
         ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be a finite number above 0"),
         ({"learning_rate": float("nan")}, "learning_rate is nan; it must be a finite number above 0"),
         ({"schedule": ((5, 0.1), (2, 0.5))}, "it must be pairs of an epoch from 1, ascending, and a factor above 0"),
-        ({"margin": 1.0}, "margin is 1.0; it must be between 0 and 1"),
+        ({"negligible": 1.0}, "negligible is 1.0; it must be between 0 and 1"),
+        ({"partial": (0.0,)}, "partial has 0.0; each must be above 0 and at most 1"),
+        ({"partial": (0.1, 0.1)}, "partial has 0.1 twice; each must be there once"),
         ({"optimiser": "best"}, "optimiser is 'best'; it must be one of"),
         ({"measures": ("all",)}, "it must be some of scores, examples"),
         ({"measures": ()}, "it must be some of scores, examples"),
@@ -77,7 +80,7 @@ def test_given_models_are_audited_in_place_of_targets() -> None:
 
 def test_a_set_out_of_domain_has_to_be_there_only_for_targets_that_train_on_it() -> None:
     assert Part(Dataset("cifar10#28x28#grey")) == TABLE1.outside
-    assert [TABLE1.query, TABLE1.calibration] == list(replace(TABLE1, targets=PUBLISHED).parts)
+    assert [TABLE1.query.pool, TABLE1.calibration] == list(replace(TABLE1, targets=PUBLISHED).parts)
 
 
 @pytest.mark.parametrize("config", [TABLE1, TABLE2, QUICKSTART])
@@ -86,3 +89,15 @@ def test_the_tiny_audit_has_the_same_targets_on_embedded_data(config: Forgetting
     assert (config.targets, config.network, bool(config.crop)) == (small.targets, small.network, bool(small.crop))
     assert {"digits", "photos", "digits-on-photos"} >= {part.data.name.partition("#")[0] for part in small.parts}
     assert (small.replicates, small.epochs) <= (2, 2)
+
+
+def test_a_control_set_of_its_own_leaves_all_of_the_pool_to_the_query_set() -> None:
+    given = QuerySet(Dataset("digits"), control=Part(Dataset("digits"), 700, 100))
+    assert (0.0, True, given.pool) == (given.held_back, given.is_controlled, given.trained_on(0))
+    with pytest.raises(ValueError, match=r"held_back is 1\.0; it must be a share from 0 to below 1"):
+        QuerySet(Dataset("digits"), held_back=1.0)
+
+
+def test_shares_that_targets_have_are_not_trained_again_and_without_a_control_set_none_are() -> None:
+    assert (0.05, 0.25) == QUICKSTART.trained_partial
+    assert () == TABLE1.trained_partial

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tasks.audits.forgetting.kolmogorov_smirnov import POINTS, SCORES, Score, among, distances, ks, resampled
+from tasks.audits.forgetting.kolmogorov_smirnov import SCORES, Score, among, distances, ks
 from tests.tasks.audits.forgetting.made_up import models
 
 
@@ -76,21 +76,3 @@ def test_the_published_distances_among_models_are_the_larger_of_the_one_sided_on
     assert np.maximum(below, below.T).tolist() == among(query, "published").tolist()
     assert [0.0] * 4 == np.diag(below).tolist()
     assert (below != below.T).any()
-
-
-@pytest.mark.parametrize("score", SCORES)
-@pytest.mark.parametrize("images", [40, 3000])
-def test_resamples_give_the_distances_of_repeated_images(images: int, score: Score) -> None:
-    chance = np.random.default_rng(0)
-    query, calibration, _ = models(chance, 2, 1, images)
-    weights = chance.integers(0, 4, (images, 3), dtype=np.int32)
-    weights[:, 0] = 1
-    exact, at = distances(query, calibration, score)
-    found = resampled(query, calibration, iter([weights[:, :2], weights[:, 2:]]), at, score)
-    assert (3, 2, 2) == found.shape
-    assert exact == pytest.approx(found[0], abs=1e-15)  # where all count once, however many images
-    for number in (1, 2):
-        times = weights[:, number]
-        expected = [[ks(np.repeat(q, times), np.repeat(c, times), score) for c in calibration] for q in query]
-        # Few values are all looked at; of many, points between which at most 1 / POINTS of all lie.
-        assert found[number] == pytest.approx(np.array(expected), abs=1e-15 if images < 100 else 4 / POINTS)

@@ -12,6 +12,7 @@ import pytest
 from orchestrator.planning.plan import Plan
 from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target, plan, probes
 from tasks.audits.forgetting.external_targets import ExternalTargets
+from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.trainings import named_targets
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
@@ -23,7 +24,7 @@ from tasks.job import Job, marks
 DIGITS, ON_PHOTOS = (pin(Dataset(name)) for name in ("digits", "digits-on-photos"))
 smoke = PRESETS["smoke"]
 assert isinstance(smoke, Forgetting)
-SMOKE = replace(smoke, query=Part(DIGITS, 1237, 200), calibration=Part(ON_PHOTOS, 0, 200))
+SMOKE = replace(smoke, query=QuerySet(DIGITS, 1237, 200), calibration=Part(ON_PHOTOS, 0, 200))
 THEIRS = ExternalTargets(
     models=(ModelFile("theirs/model.pt", "a" * 64), ModelFile("others/model.pt", "b" * 64)),
     outputs=(File("theirs/said.csv", "c" * 64),),
@@ -41,17 +42,36 @@ def keys(config: Forgetting) -> set[str]:
 
 
 def test_each_measure_has_its_tables() -> None:
-    assert {"ratios", "distances", "confidences", "fits", "power", "summary"} == set(plan(SMOKE))
+    assert {"decisions", "ratios", "distances", "confidences", "fits", "power", "baselines", "summary"} == set(
+        plan(SMOKE)
+    )
     assert {"examples", "summary"} == set(plan(replace(SMOKE, measures=("examples",))))
     both = plan(replace(SMOKE, measures=("scores", "examples")))
-    assert {"ratios", "distances", "confidences", "fits", "power", "examples", "summary"} == set(both)
+    assert {
+        "decisions",
+        "ratios",
+        "distances",
+        "confidences",
+        "fits",
+        "power",
+        "baselines",
+        "examples",
+        "summary",
+    } == set(both)
 
 
 def test_the_summary_reads_what_was_made_of_the_confidences_and_neither_these_nor_weights() -> None:
     summary = plan(SMOKE)["summary"]
     assert isinstance(summary, Job)
     read = {marks(job.function).name for job in summary.inputs}
-    assert {"forgetting.ratios", "forgetting.distances", "forgetting.power", "forgetting.fit"} == read
+    assert {
+        "forgetting.decisions",
+        "forgetting.ratios",
+        "forgetting.distances",
+        "forgetting.power",
+        "forgetting.baselines",
+        "forgetting.fit",
+    } == read
 
 
 def test_a_training_in_links_has_the_key_of_the_unbroken_one_and_waits_for_those_before() -> None:
@@ -64,7 +84,7 @@ def test_a_training_in_links_has_the_key_of_the_unbroken_one_and_waits_for_those
 
 
 def test_one_part_of_the_data_has_one_key_however_it_is_written() -> None:
-    query, whole = replace(SMOKE, query=Part(DIGITS, 1237)), replace(SMOKE, outside=None)
+    query, whole = replace(SMOKE, query=QuerySet(DIGITS, 1237)), replace(SMOKE, outside=None)
     assert keys(SMOKE) == keys(query) == keys(whole)
 
 
@@ -73,13 +93,13 @@ def test_one_part_of_the_data_has_one_key_however_it_is_written() -> None:
     [
         ({"seed": 1}, False, False),
         ({"epochs": 3}, False, False),
-        ({"margin": 0.2}, True, False),
-        ({"resamples": 7}, True, False),
+        ({"negligible": 0.2}, True, False),
+        ({"permutations": 7}, True, False),
     ],
 )
 def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trained: bool, ratios: bool) -> None:
     before, after = Plan.below(plan(SMOKE)), Plan.below(plan(replace(SMOKE, **fields)))
-    for name, same in (("mixed.train", trained), ("forgetting.ratios", ratios)):
+    for name, same in (("mixed.train", trained), ("forgetting.decisions", ratios)):
         found = [
             {key for key, job in each.jobs.items() if marks(job.function).name == name} for each in (before, after)
         ]
@@ -89,7 +109,7 @@ def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trai
 def test_a_given_model_or_table_is_a_target_of_its_own() -> None:
     config = replace(SMOKE, given=THEIRS)
     roots = plan(config)
-    assert {"ratios", "distances", "confidences", "fits", "summary"} == set(roots)
+    assert {"decisions", "ratios", "distances", "confidences", "fits", "power", "baselines", "summary"} == set(roots)
     expected = [("model.pt", "model"), ("model.pt (2)", "model"), ("said.csv", "outputs")]
     assert expected == [(each.name, each.source) for each in named_targets(config)]
     assert [None] * 3 == [each.remembers for each in named_targets(config)]
@@ -112,8 +132,21 @@ def test_the_ratios_know_the_targets_in_their_order() -> None:
     assert ["D_C", "D_C + D_Q"] == [each.name for each in named_targets(SMOKE)]
 
 
-def test_an_owner_is_handed_the_query_set_alone() -> None:
-    ((name, pixels),) = probes(SMOKE)
+def test_without_a_control_set_an_owner_is_handed_the_query_set_alone() -> None:
+    ((name, pixels),) = probes(replace(SMOKE, query=QuerySet(DIGITS, 1237, held_back=0.0)))
     assert "query" == name
     assert np.array_equal(load(DIGITS).train_images[1237:], pixels)
     assert AUDIT.probes is probes
+
+
+def test_with_a_control_set_an_owner_is_handed_both_shuffled_and_some_twice() -> None:
+    ((name, pixels),) = probes(SMOKE)
+    assert name.startswith("pictures-")
+    assert 220 == len(pixels)
+    known = {image.tobytes(): row for row, image in enumerate(load(DIGITS).train_images[1237:])}
+    order = [known[image.tobytes()] for image in pixels]
+    assert set(range(200)) == set(order)
+    held = set((SMOKE.query.trained_on(SMOKE.seed).held(load(DIGITS)) - 1237).tolist())  # type: ignore[union-attr]
+    assert 100 == len(held)
+    first, last = ({row in held for row in part} for part in (order[:20], order[-20:]))
+    assert {True, False} == first == last

@@ -5,6 +5,7 @@ import pytest
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.presets import TABLE1, TABLE2
 from tasks.audits.forgetting.published import CALIBRATION, columns, numbers, repeats
+from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import Target
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
@@ -26,11 +27,12 @@ def test_numbers_are_known_by_the_names_of_targets() -> None:
 
 def test_a_run_repeats_the_table_whose_data_and_training_it_has() -> None:
     assert "table 1" == repeats(TABLE1)
-    assert "table 1" == repeats(replace(TABLE1, targets=(CALIBRATION,), replicates=2, seed=3, margin=0.2, link=5))
-    assert "table 1" == repeats(replace(TABLE1, query=Part(Dataset("mnist", "0f"))))
+    assert "table 1" == repeats(replace(TABLE1, targets=(CALIBRATION,), replicates=2, seed=3, negligible=0.2, link=5))
+    assert "table 1" == repeats(replace(TABLE1, query=QuerySet(Dataset("mnist", "0f"), held_back=0.0)))
     assert "table 2" == repeats(TABLE2)
     assert "" == repeats(replace(TABLE1, measures=("examples",)))
     assert "" == repeats(replace(TABLE1, epochs=3))
-    assert "" == repeats(replace(TABLE1, query=Part(Dataset("mnist"), 0, 1000)))
+    assert "" == repeats(replace(TABLE1, query=QuerySet(Dataset("mnist"))))
+    assert "" == repeats(replace(TABLE1, query=QuerySet(Dataset("mnist"), 0, 1000, held_back=0.0)))
     assert "" == repeats(replace(TABLE1, outside=Part(Dataset("photos"))))
-    assert "" == repeats(Forgetting(query=Part(Dataset("digits"))))
+    assert "" == repeats(Forgetting(query=QuerySet(Dataset("digits"))))

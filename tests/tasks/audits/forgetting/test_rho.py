@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from tasks.audits.forgetting.kolmogorov_smirnov import SCORES, Score, ks, resampled
-from tasks.audits.forgetting.rho import Part, Ratio, Term, half, quotient, ratio, weights
-from tests.support.calibration import assert_rate, bounds
+from tasks.audits.forgetting.kolmogorov_smirnov import SCORES, Score, ks
+from tasks.audits.forgetting.rho import Part, Ratio, Term, half, quotient, ratio
+from tests.support.calibration import assert_rate
 from tests.tasks.audits.forgetting.made_up import models
 
 NULLS = 500
@@ -18,41 +18,24 @@ def simulated(
 ) -> list[Ratio]:
     source = chance(1)
     worlds = (models(source, replicates, targets, 100, share, crossing) for _ in range(runs))
-    return [ratio(*world, None, 40, source, score) for world in worlds]
+    return [ratio(*world, score) for world in worlds]
 
 
-@pytest.mark.slow  # 3,000 intervals, each of which resamples images
+@pytest.mark.slow  # 3,000 intervals
 @pytest.mark.parametrize("score", SCORES)
-@pytest.mark.parametrize(("replicates", "targets", "covered"), [(3, 3, 0.969), (5, 5, 0.970), (5, 1, 0.955)])
+@pytest.mark.parametrize(("replicates", "targets", "covered"), [(3, 3, 0.962), (5, 5, 0.956), (5, 1, 0.949)])
 def test_the_interval_covers_1_where_the_target_is_trained_as_the_calibration_models_are(
     replicates: int, targets: int, covered: float, score: Score
 ) -> None:
-    # Where calibration models are the less sure throughout, both scores are one. The interval is of 95 % and covers up
-    # to 2 % more, as Welch's does of so few; the rates are of 6,000 simulations with another seed.
+    # Where calibration models are the less sure throughout, both scores are one. The interval is of 95 %; the rates are
+    # of 2,000 simulations with another seed. It does not count that other images would give another KS.
     found = [each.rho for each in simulated(replicates, targets, score, crossing=score == "one-sided")]
     assert_rate(covered, sum(each.low <= 1 <= each.high for each in found), NULLS)
-    assert sum(each.high < 0.9 for each in found) <= bounds(0.0013, NULLS)[1]  # false decisions at a margin of 0.1
-
-
-def test_the_interval_lies_below_the_margin_where_a_quarter_is_remembered() -> None:
-    # KS of so few images is a little too large where it is small. The rates are of 2,000 simulations with another seed.
-    runs = 200
-    found = [each.rho for each in simulated(5, 5, "one-sided", share=0.25, runs=runs)]
-    assert 0.765 == pytest.approx(np.mean([each.value for each in found]), abs=0.01)
-    assert_rate(0.795, sum(each.high < 0.9 for each in found), runs)
-    assert_rate(0.9675, sum(each.low <= 0.75 <= each.high for each in found), runs)
-
-
-def test_the_interval_lies_below_the_margin_and_not_below_0_where_the_target_says_what_query_models_say() -> None:
-    found = [each.rho for each in simulated(5, 5, "one-sided", share=1.0, runs=30)]
-    assert all(0 <= each.low < each.value < each.high < 0.9 for each in found)
-    expected = np.mean([each.value for each in found])
-    assert 0.8 <= np.mean([each.low <= expected <= each.high for each in found])  # so near 0 they are too short
 
 
 def test_a_target_surer_than_the_query_models_is_far_from_them_but_not_below_them() -> None:
     grid = np.linspace(0.4, 0.6, 50) + np.linspace(0, 0.01, 3)[:, None]  # (models, images)
-    published, sided = (ratio(grid, grid - 0.3, grid + 0.3, None, 20, chance(), score) for score in SCORES)
+    published, sided = (ratio(grid, grid - 0.3, grid + 0.3, score) for score in SCORES)
     assert (1.0, 1.0, 1.0) == (published.rho.value, published.target.value, published.calibration.value)
     assert (0.0, 0.0, 1.0) == (sided.rho.value, sided.target.value, sided.calibration.value)
     assert (0.0, pytest.approx(1 / 50)) == (sided.rho.low, sided.rho.high)  # up to one image
@@ -61,7 +44,7 @@ def test_a_target_surer_than_the_query_models_is_far_from_them_but_not_below_the
 @pytest.mark.parametrize("score", SCORES)
 def test_rho_is_the_quotient_of_the_mean_distances(score: Score) -> None:
     query, calibration, target = models(chance(), 2, 3, 50)
-    found = ratio(query, calibration, target, None, 20, chance(), score)
+    found = ratio(query, calibration, target, score)
     a = np.mean([ks(q, t, score) for q in query for t in target])
     b = np.mean([ks(q, c, score) for q in query for c in calibration])
     values = (found.target.value, found.calibration.value, found.rho.value)
@@ -72,24 +55,22 @@ def test_rho_is_the_quotient_of_the_mean_distances(score: Score) -> None:
     assert 0 < found.target.low < found.target.high < 1
 
 
-def test_the_interval_adds_the_variances_of_models_and_images_by_hand() -> None:
-    # u = 0.9, 1.1; v = 0.8, 1.2; w = (1.1 - 1), (0.9 - 1); images: 1.1 - 1, 0.9 - 1, 1 - 1.
-    target = Part(np.array([[0.50, 0.60], [0.40, 0.50]]), np.array([0.55, 0.45, 0.5]).reshape(3, 1, 1), 1000)
-    calibration = Part(np.array([[0.20, 0.30], [0.20, 0.30]]), np.full((3, 1, 1), 0.25), 1000)
-    variances = [0.02 / 2, 0.08 / 2, 0.02 / 2, 0.01]
-    freedom = sum(variances) ** 2 / sum(
-        variance**2 / each for variance, each in zip(variances, (1, 1, 1, 999), strict=True)
-    )
+def test_the_interval_adds_the_variances_of_models_by_hand() -> None:
+    # u = 0.9, 1.1; v = 0.8, 1.2; w = (1.1 - 1), (0.9 - 1).
+    target = Part(np.array([[0.50, 0.60], [0.40, 0.50]]))
+    calibration = Part(np.array([[0.20, 0.30], [0.20, 0.30]]))
+    variances = [0.02 / 2, 0.08 / 2, 0.02 / 2]
+    freedom = sum(variances) ** 2 / sum(variance**2 / each for variance, each in zip(variances, (1, 1, 1), strict=True))
     from scipy import stats
 
     reach = stats.t.ppf(0.975, freedom) * np.sqrt(sum(variances))
     found = quotient(target, calibration, 50)
-    assert (2.0, 2 * (1 - reach), 2 * (1 + reach)) == pytest.approx((found.value, found.low, found.high))
+    assert (2.0, max(0.0, 2 * (1 - reach)), 2 * (1 + reach)) == pytest.approx((found.value, found.low, found.high))
 
 
 def test_one_given_model_is_taken_to_vary_as_the_calibration_models_do() -> None:
-    alone = Part(np.array([[0.5], [0.5]]), np.full((3, 1, 1), 0.5), 1000)
-    calibration = Part(np.array([[0.20, 0.30], [0.20, 0.30]]), np.full((3, 1, 1), 0.25), 1000)
+    alone = Part(np.array([[0.5], [0.5]]))
+    calibration = Part(np.array([[0.20, 0.30], [0.20, 0.30]]))
     found = quotient(alone, calibration, 50)
     # Of v = 0.8, 1.2 the variance is 0.08: of one model, and half of it for the mean of two, on one degree of freedom.
     from scipy import stats
@@ -108,33 +89,30 @@ def test_the_degrees_of_freedom_are_satterthwaites() -> None:
 def test_rho_is_undefined_where_the_calibration_models_are_0_away_or_missing() -> None:
     query, calibration, target = models(chance(), 1, 2, 30)
     same = np.repeat(query, 2, axis=0)
-    found = ratio(same, same, target, None, 20, chance())
+    found = ratio(same, same, target)
     assert (None, None, None) == (found.rho.value, found.rho.low, found.rho.high)
     assert (0.0, None) == (found.calibration.value, found.calibration.low)
     assert found.target.value > 0
-    missing = ratio(same, calibration[:0], target, None, 20, chance())
+    missing = ratio(same, calibration[:0], target)
     assert (None, None, 0) == (missing.rho.value, missing.calibration.value, missing.calibration.n)
 
 
 def test_a_target_0_away_has_rho_0_and_an_interval_from_there() -> None:
     query, calibration, _ = models(chance(), 3, 1, 200)
     same = query[:1]
-    found = ratio(np.repeat(same, 2, axis=0), calibration, same, None, 50, chance())
+    found = ratio(np.repeat(same, 2, axis=0), calibration, same)
     assert (0.0, 0.0) == (found.rho.value, found.rho.low)
     assert 1 / 200 / found.calibration.value < found.rho.high < 0.1
     assert (0.0, None) == (found.target.value, found.target.low)
 
 
-@pytest.mark.parametrize("lacking", ["query", "calibration", "images", "resamples"])
+@pytest.mark.parametrize("lacking", ["query", "calibration"])
 def test_there_is_no_interval_where_nothing_shows_how_things_vary(lacking: str) -> None:
     query, calibration, target = models(chance(), 3, 3, 50)
     found = ratio(
         query[: 1 if lacking == "query" else 3],
         calibration[: 1 if lacking == "calibration" else 3],
         target,
-        np.zeros(50, np.int64) if lacking == "images" else None,
-        1 if lacking == "resamples" else 20,
-        chance(),
     )
     assert found.rho.value > 0
     assert (None, None) == (found.rho.low, found.rho.high)
@@ -143,30 +121,4 @@ def test_there_is_no_interval_where_nothing_shows_how_things_vary(lacking: str) 
 def test_without_query_models_there_is_nothing_to_compare_with() -> None:
     query, calibration, target = models(chance(), 1, 1, 9)
     with pytest.raises(ValueError, match="there are 0 query and 1 target models; rho needs at least 1 of each"):
-        ratio(query[:0], calibration, target, None, 20, chance())
-
-
-def test_images_of_a_group_are_resampled_together() -> None:
-    units = np.array([0, 0, 1, 2, 2, 2])
-    blocks = list(weights(units, 100, chance()))
-    drawn = np.concatenate(blocks, axis=1)
-    assert (6, 100) == drawn.shape
-    assert drawn[0].tolist() == drawn[1].tolist()
-    assert {2} == set((drawn[0] + drawn[2] + drawn[3]).tolist())  # 2 of 3 groups
-
-
-def test_copies_of_images_say_no_more_than_one_where_they_are_a_group() -> None:
-    plain = models(chance(), 3, 3, 50)
-    copied = [np.repeat(each, 4, axis=1) for each in plain]
-    groups = np.repeat(np.arange(50), 4)
-    once = ratio(*plain, None, 400, chance())
-    grouped = ratio(*copied, groups, 400, chance())
-    assert (50, 50) == (once.units, grouped.units)
-    assert grouped.rho.value == pytest.approx(once.rho.value)
-    assert grouped.rho.high == pytest.approx(once.rho.high, rel=1e-3)
-
-    def variance(units: np.ndarray) -> float:
-        resamples = resampled(copied[0], copied[1], weights(units, 400, chance()), np.empty(0), "published")
-        return float(resamples.mean(axis=(1, 2)).var())
-
-    assert 4 == pytest.approx(variance(groups) / variance(np.arange(200)), rel=0.25)
+        ratio(query[:0], calibration, target)

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
 
 import pyarrow as pa
 import pytest
 
 from tasks.audits.forgetting.about import About
-from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.measures import MEASURES
+from tasks.audits.forgetting.measures.baselines import Baselines, baselines
+from tasks.audits.forgetting.measures.decisions import decisions
 from tasks.audits.forgetting.measures.distances import Distances, distances
 from tasks.audits.forgetting.measures.examples import Examples, examples
 from tasks.audits.forgetting.measures.fits import FITS
 from tasks.audits.forgetting.measures.power import Power, power
 from tasks.audits.forgetting.measures.ratios import ratios
-from tasks.audits.forgetting.summary import summary
-from tasks.audits.forgetting.verdict import verdict
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
-from tests.tasks.audits.forgetting import made_up
-from tests.tasks.audits.forgetting.small_run import CONFIG, INPUTS, NULL, QUERY, REMEMBERED, TARGETS
+from tests.tasks.audits.forgetting.small_run import ABOUT as DECIDED
+from tests.tasks.audits.forgetting.small_run import CONFIG, CONTROLLED, INPUTS, TARGETS
 from tests.tasks.audits.forgetting.summarised import Row, rows
 
 ABOUT = About(TARGETS)
@@ -35,9 +33,11 @@ def tables() -> dict[str, pa.Table]:
     digits = Part(pin(Dataset("digits")), 0, 40)
     fitted = dict.fromkeys(FITS.names) | {"model": "query", "replicate": 0, "train_accuracy": 0.9}
     return {
+        "decisions": decisions(DECIDED, CONTROLLED),
         "ratios": ratios(CONFIG, INPUTS),
         "distances": distances(Distances(), INPUTS),
-        "power": power(Power(CONFIG), INPUTS),
+        "power": power(Power(DECIDED), CONTROLLED),
+        "baselines": baselines(Baselines(TARGETS), INPUTS),
         "fits": pa.Table.from_pylist([fitted], FITS),
         "examples": examples(Examples(digits, digits), []),
     }
@@ -55,7 +55,7 @@ def test_every_table_that_is_read_has_rows() -> None:
 
 def test_the_answers_rows_come_first_in_whatever_order_the_tables_are() -> None:
     every = told(*READ)
-    assert "one-sided rho" == next(iter(every))[0]
+    assert "share of D_Q held" == next(iter(every))[0]
     assert list(every.items()) == list(told(*reversed(READ)).items())
 
 
@@ -65,20 +65,8 @@ def test_without_one_of_the_tables_the_rows_of_the_others_are_there(missing: str
     left = told(*(name for name in READ if name != missing))
     kept = {name: row for name, row in every.items() if name not in gone}
     assert len(kept) < len(every)
-    assert kept == {name: left[name] for name in kept}
-    # Without the distances every target has its own separation, as one that is known by a table has anyway.
-    own = {("separation", at) for metric, at in left if metric == "separation" and "target" in json.loads(at)}
-    assert left.keys() - kept.keys() == (own - kept.keys() if missing == "distances" else set())
-    assert (6 if missing == "distances" else 0 if missing == "ratios" else 2) == len(own)
+    assert kept == left
 
 
 def test_without_any_table_there_is_no_row() -> None:
     assert {} == told()
-
-
-def test_without_the_distances_targets_are_decided_on_as_with_them() -> None:
-    inputs = made_up.tables(QUERY, QUERY[[1, 2, 0]], NULL, REMEMBERED)  # an audit without power
-    judged, apart = ratios(CONFIG, inputs), distances(Distances(), inputs)
-    with_them, without = (verdict(Forgetting(), summary(ABOUT, read)) for read in ([judged, apart], [judged]))
-    assert "the audit has no power" in without.sentence
-    assert with_them == without

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tasks.audits.forgetting.config import PUBLISHED
-from tasks.audits.forgetting.target import Target
+from tasks.audits.forgetting.presets import UNLEARNT
+from tasks.audits.forgetting.target import NamedTarget, Target
+from tasks.training.unlearning_config import UnlearningName
 
 
 @pytest.mark.parametrize(
@@ -16,13 +18,15 @@ from tasks.audits.forgetting.target import Target
         ("0.5 D_C + .25*D_Q", Target(query=0.25, calibration=0.5)),
         ("calibration+1e-3query", Target(query=0.001, calibration=1.0)),
         ("outside", Target(outside=1.0)),
+        ("D_C+D_Q-fine-tuning", Target(query=1.0, calibration=1.0, unlearning="fine-tuning")),
+        ("D_C + 1e-1D_Q - Retraining", Target(query=0.1, calibration=1.0, unlearning="retraining")),
     ],
 )
 def test_a_target_is_written_as_the_sum_of_its_shares(text: str, expected: Target) -> None:
     assert expected == Target.parse(text)
 
 
-@pytest.mark.parametrize("target", [*PUBLISHED, Target(outside=1.0), Target(query=0.1, outside=0.5)])
+@pytest.mark.parametrize("target", [*PUBLISHED, Target(outside=1.0), Target(query=0.1, outside=0.5), *UNLEARNT])
 def test_a_target_may_be_written_as_it_is_told(target: Target) -> None:
     assert target == Target.parse(str(target))
 
@@ -35,8 +39,30 @@ def test_a_target_may_be_written_as_it_is_told(target: Target) -> None:
         ("D_Q+0.1D_Q", "D_Q is there twice; give its share once"),
         ("1.5D_C", "calibration is 1.5; it must be a share from 0 to 1"),
         ("0D_C", "a target is trained on nothing"),
+        ("D_Q-distillation", "unlearning is distillation; it forgets a share of D_Q and keeps one of D_C or outside"),
+        ("D_C+D_Q-amnesia", "'D_Q-amnesia' is no share of a set"),
     ],
 )
 def test_what_is_no_target_is_refused_in_words(text: str, says: str) -> None:
     with pytest.raises(ValueError, match="^" + says.replace(".", r"\.")):
         Target.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("query", "method", "remembers"),
+    [
+        (0.0, None, False),
+        (0.1, None, True),
+        (1.0, "retraining", False),
+        (1.0, "fine-tuning", None),
+        (1.0, "random-labels", None),
+    ],
+)
+def test_whether_it_remembers_is_open_after_unlearning_other_than_retraining(
+    query: float, method: UnlearningName | None, remembers: bool | None
+) -> None:
+    assert remembers == Target(query, 1.0, 0.0, method).remembers
+    named = NamedTarget("it", "training", query, 1.0, 0.0, method)
+    assert remembers == named.remembers
+    assert (None if remembers is None else query if remembers else 0.0) == named.held
+    assert named.is_beside_all == (method is None)

@@ -10,13 +10,15 @@ import pytest
 
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.presets import QUICKSTART
+from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import Model, check_data, trainings
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.datasets.mixtures import Part
+from tasks.datasets.mixtures import Part, Remainder
 from tasks.training.mixed import Mixture
+from tasks.training.unlearning_config import UNLEARNING
 from tests.tasks.audits.forgetting import published_data
 
 DIGITS, ON_PHOTOS, PHOTOS = (pin(Dataset(name)) for name in ("digits", "digits-on-photos", "photos"))
@@ -30,7 +32,7 @@ TARGETS = (
 )
 CONFIG = replace(
     QUICKSTART,
-    query=Part(DIGITS, 0, 200),
+    query=QuerySet(DIGITS, 0, 200, held_back=0.0),
     calibration=Part(ON_PHOTOS, 200, 200),
     outside=Part(PHOTOS),
     targets=TARGETS,
@@ -47,6 +49,7 @@ def by_name(config: Forgetting) -> dict[tuple[str, str, int], Mixture]:
     return {
         (model.kind, "" if model.target is None else str(config.targets[model.target]), model.replicate): mixture
         for model, mixture in mixtures(config).items()
+        if model.kind != "partial"
     }
 
 
@@ -107,6 +110,26 @@ def test_shares_are_nested_within_a_replicate_and_drawn_anew_for_the_next(
     assert small[0] != small[1]
 
 
+def test_unlearning_starts_from_the_target_that_trained_on_all_of_its_shares() -> None:
+    held = Target(query=0.5, calibration=1.0)
+    config = replace(CONFIG, targets=(held, *(replace(held, unlearning=name) for name in UNLEARNING)))
+    found = trainings(config).jobs
+    for number, name in enumerate(UNLEARNING, start=1):
+        for replicate in (0, 1):
+            before, after = (found[Model("target", place, replicate)] for place in (0, number))
+            if name == "retraining":
+                whole = found[Model("calibration", None, replicate)].config
+                assert after.config == replace(whole, seed=after.config.seed)
+                assert len({after.config.seed, whole.seed, before.config.seed}) == 3
+                continue
+            (start,) = after.inputs
+            assert start.config == before.config
+            assert (*after.config.kept, *after.config.forgotten) == before.config.shares
+            assert [0.5] == [share.share for share in after.config.forgotten]
+            assert config.unlearning.of(name) == after.config.method
+            assert after.config.seed != before.config.seed
+
+
 def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "_loaded", {})
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
@@ -114,7 +137,12 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
     three, one_and_a_half = (pin(Dataset(name)) for name in ("acdc-3t", "acdc-1.5t"))
     half = Target(calibration=0.5)
     config = replace(
-        CONFIG, query=Part(three), calibration=Part(one_and_a_half), outside=None, targets=(half,), replicates=4
+        CONFIG,
+        query=QuerySet(three, held_back=0.0),
+        calibration=Part(one_and_a_half),
+        outside=None,
+        targets=(half,),
+        replicates=4,
     )
     check_data(config)
     patients = load(one_and_a_half).train_groups
@@ -137,7 +165,7 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
             "of one shape: add #28x28, or another height x width, and #grey or #rgb",
         ),
         (
-            {"query": Part(PHOTOS), "outside": None, "targets": TARGETS[:2]},
+            {"query": QuerySet(PHOTOS), "outside": None, "targets": TARGETS[:2]},
             "digits-on-photos has 10 classes, the query set photos 1; it must have no more",
         ),
         (
@@ -172,3 +200,35 @@ def test_data_that_cannot_serve_is_refused(fields: dict[str, Any], told: str) ->
 
 def test_data_that_can_serve_is_not_refused() -> None:
     check_data(CONFIG)
+    check_data(replace(CONFIG, query=QuerySet(DIGITS, 0, 200, control=Part(DIGITS, 400, 100))))
+
+
+@pytest.mark.parametrize(
+    ("control", "told"),
+    [
+        (Part(DIGITS, 150, 100), "the query set digits and the control set digits have 50 images in common"),
+        (Part(DIGITS, 390, 30), "the control set digits and the calibration set digits-on-photos have 10 images in "),
+        (Part(Dataset("digits#16x16"), 500, 50), "all must be of one shape"),
+    ],
+)
+def test_control_images_that_any_other_set_holds_are_refused(control: Part, told: str) -> None:
+    with pytest.raises(DatasetError, match=told):
+        check_data(replace(CONFIG, query=QuerySet(DIGITS, 0, 200, control=control), outside=None, targets=TARGETS[:2]))
+
+
+def test_nothing_is_trained_on_what_is_held_back() -> None:
+    config = replace(CONFIG, query=QuerySet(DIGITS, 0, 200, held_back=0.3))
+    kept = config.trained_on
+    assert isinstance(kept, Remainder)
+    held = set(kept.held(load(DIGITS)).tolist())
+    trained = set().union(*(rows(mixture, DIGITS) for mixture in mixtures(config).values()))
+    assert (60, 140) == (len(held), len(trained))
+    assert not held & trained
+    assert 14 == len(rows(by_name(config)["target", "D_C + 0.1 D_Q", 0], DIGITS))
+
+
+def test_another_seed_holds_back_other_images() -> None:
+    query = QuerySet(DIGITS, 0, 200)
+    first, second = (query.trained_on(seed).rows(load(DIGITS)).tolist() for seed in (0, 1))
+    assert 100 == len(first) == len(second)
+    assert 30 < len(set(first) & set(second)) < 70

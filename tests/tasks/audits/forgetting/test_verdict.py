@@ -2,211 +2,171 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from tasks.audit import Verdict
+from tasks.audits.forgetting import AUDIT
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.external_targets import ExternalTargets
-from tasks.audits.forgetting.presets import QUICKSTART
+from tasks.audits.forgetting.decision import ANSWERED
+from tasks.audits.forgetting.measures.decisions import SURER
+from tasks.audits.forgetting.presets import QUICKSTART, TABLE1
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.verdict import LIMITS, LISTED, verdict
-from tasks.files import File
 from tasks.schemas import SUMMARY
 from tasks.statistics import Estimate, proportion
 from tasks.summaries import Row, alone, row
 
-GIVEN = replace(QUICKSTART, given=ExternalTargets(outputs=(File("said.csv"),)))
-RULE = (
-    "rho is about 1 where the query set D_Q was never trained on, as in models of the calibration set D_C, and about 0 "
-    "in models of D_Q; an interval wholly below 0.9 counts as not forgotten, wholly above it as forgotten."
-)
-ANOTHER = (
-    "Warning: how the given targets were trained is not known here; the query and calibration models are mlp1, and "
-    "another design can move rho by itself."
-)
-FORGOTTEN, HELD, BETWEEN = (1.0, 0.95, 1.05), (0.5, 0.4, 0.6), (0.9, 0.8, 1.0)
+CLEARED, HELD, OPEN = (0.5, 0.0, 0.06), (0.001, 0.08, 1.0), (0.3, 0.0, 0.2)
 
 
-def rho(target: str, value: float | None, low: float | None, high: float | None, n: int = 5, prefix: str = "") -> Row:
-    return row(f"{prefix}rho", {"target": target}, Estimate(value, low, high, n), "training", 1.0)
-
-
-def one_sided(target: str, *estimate: float | None, n: int = 5) -> Row:
-    value, low, high = estimate
-    return rho(target, value, low, high, n, "one-sided ")
-
-
-def separation(value: float, **target: str) -> Row:
-    return row("separation", {"score": "one-sided", **target}, alone(value), "pair of trainings", 0.0)
+def target(name: str, p: float, low: float, high: float, accuracy_p: float = 0.5, n: int = 1) -> list[Row]:
+    """The rows of a target: p of the test, the limits of its share, and p of its accuracy."""
+    about = {"target": name}
+    return [
+        row("share of D_Q held", about, Estimate(low, low, high, n), "training", 0.0),
+        row(SURER, about, Estimate(1.0, 0.0, 2.0, n), "training", 0.0, p_value=p),
+        row("accuracy on the control set", about, alone(0.9), "training", 0.91, p_value=accuracy_p),
+        row("agreement on the control set", about, alone(0.8), "training", 0.8, p_value=0.5),
+    ]
 
 
 def said(*rows: Row, config: Forgetting = QUICKSTART) -> Verdict:
     return verdict(config, pa.Table.from_pylist(list(rows), SUMMARY))
 
 
-def ends(found: Verdict, *warnings: str) -> bool:
-    """Whether these are its limits, before those that every answer has."""
-    return found.limits == " ".join([*warnings, LIMITS])
-
-
 @pytest.mark.parametrize(
-    ("estimate", "answer", "evidence"),
+    ("values", "answer", "evidence"),
     [
-        (FORGOTTEN, "forgotten", "Forgotten: one-sided rho 1 (95 % interval 0.95 to 1.05, 5 models)."),
-        (HELD, "not forgotten", "Not forgotten: one-sided rho 0.5 (95 % interval 0.4 to 0.6, 5 models)."),
         (
-            BETWEEN,
+            CLEARED,
+            "forgotten",
+            "Forgotten: it knows D_Q no better than images of the same source that nobody was given (p = 0.5, 1 model)"
+            ", and holds at most 6 % of it (95 % limit). Of 100 models that hold more than 10 % of D_Q, and were "
+            "trained like those that the limit was learnt from, at most 5 would be called forgotten.",
+        ),
+        (
+            HELD,
+            "not forgotten",
+            "Not forgotten: it knows D_Q better than images of the same source that nobody was given (p = 0.001, 1 "
+            "model), as models do that hold at least 8 % of it. Of 1,000 such audits of models that never saw D_Q at "
+            "most 25 would call any of them not forgotten, whatever else these hold.",
+        ),
+        (
+            OPEN,
             "undecided",
-            "Undecided: one-sided rho 0.9 (95 % interval 0.8 to 1, 5 models: the interval includes 0.9).",
+            "Undecided: it knows D_Q no better than images of the same source that nobody was given (p = 0.3, 1 model)"
+            ", but up to 20 % of D_Q might be held, more than 10 %.",
+        ),
+        (
+            (0.5, 0.0, 0.06, 0.001),
+            "not judged",
+            "Not judged: it knows D_Q no better than images of the same source that nobody was given (p = 0.5, 1 model)"
+            ", but its accuracy on the control set is 0.9, that of models that never saw D_Q 0.91 (p = 0.001): it "
+            "knows other data, has another design or was changed.",
         ),
     ],
 )
-def test_one_target_is_judged_by_the_interval_of_its_rho(
-    estimate: tuple[float, ...], answer: str, evidence: str
+def test_one_target_is_judged_by_the_rule_and_told_with_its_error_rate(
+    values: tuple[float, ...], answer: str, evidence: str
 ) -> None:
-    found = said(one_sided("D_C", *estimate), separation(0.3))
-    assert (answer, f"{evidence} {RULE}") == (found.answer, found.sentence)
-    assert (("one-sided rho", '{"target": "D_C"}'),) == found.rows
-    assert ends(found)
-
-
-def test_the_margin_is_the_runs() -> None:
-    found = said(one_sided("D_C", *BETWEEN), separation(0.3), config=replace(QUICKSTART, margin=0.25))
-    assert "forgotten" == found.answer
-    assert "an interval wholly below 0.75 counts as not forgotten" in found.sentence
-
-
-def test_the_answer_rests_on_the_one_sided_rho() -> None:
-    found = said(one_sided("D_C + D_Q", *HELD), separation(0.3), rho("D_C + D_Q", *FORGOTTEN))
-    assert "not forgotten" == found.answer
-    assert ends(
-        found,
-        "The published rho, whose distance has no sign, is larger (D_C + D_Q 1): these targets are surer of the query "
-        "set than models that were trained on it.",
-    )
-
-
-def test_a_published_rho_that_is_much_the_same_is_not_spoken_of() -> None:
-    assert ends(said(one_sided("D_C", *HELD), separation(0.3), rho("D_C", 0.54, 0.5, 0.6)))
-    assert ends(said(one_sided("D_C", None, None, None), rho("D_C", None, None, None)))
+    found = said(*target("D_C", *values))
+    assert (answer, evidence) == (found.answer, found.sentence)
+    assert (("share of D_Q held", '{"target": "D_C"}'),) == found.rows
+    assert LIMITS == found.limits
+    assert answer in AUDIT.answers
 
 
 @pytest.mark.parametrize(
-    ("estimates", "answer", "counts"),
+    ("several", "answer", "counts"),
     [
-        ((FORGOTTEN, FORGOTTEN), "forgotten", "Forgotten: of 2 targets, 2 forgotten. "),
-        ((FORGOTTEN, BETWEEN), "undecided", "Undecided: of 2 targets, 1 forgotten, 1 undecided. "),
+        ((CLEARED, CLEARED), "forgotten", "Forgotten: of 2 targets, 2 forgotten. "),
+        ((CLEARED, OPEN), "undecided", "Undecided: of 2 targets, 1 forgotten, 1 undecided. "),
         (
-            (FORGOTTEN, HELD, BETWEEN),
+            (CLEARED, HELD, OPEN),
             "not forgotten",
             "Not forgotten: of 3 targets, 1 forgotten, 1 not forgotten, 1 undecided. ",
         ),
+        ((OPEN, (0.5, 0.0, 0.06, 0.001)), "not judged", "Not judged: of 2 targets, 1 not judged, 1 undecided. "),
     ],
 )
-def test_several_targets_are_judged_together(estimates: Iterable[Any], answer: str, counts: str) -> None:
-    rows = [one_sided(f"target {at}", *each) for at, each in enumerate(estimates)]
-    found = said(*rows, separation(0.3))
+def test_several_targets_are_judged_together(several: tuple[tuple[float, ...], ...], answer: str, counts: str) -> None:
+    rows = [each for at, values in enumerate(several) for each in target(f"target {at}", *values)]
+    found = said(*rows)
     assert answer == found.answer
-    first = "target 0 is forgotten: one-sided rho 1 (95 % interval 0.95 to 1.05, 5 models); target 1 "
-    assert found.sentence.startswith(counts + first)
-    assert [f'{{"target": "target {at}"}}' for at in range(len(rows))] == [setting for _, setting in found.rows]
+    assert found.sentence.startswith(counts)
+    assert [f'{{"target": "target {at}"}}' for at in range(len(several))] == [setting for _, setting in found.rows]
 
 
 def test_of_many_targets_the_first_are_told_one_by_one() -> None:
-    found = said(*(one_sided(f"target {at}", *HELD) for at in range(LISTED + 3)), separation(0.3))
+    found = said(*(each for at in range(LISTED + 3) for each in target(f"target {at}", *HELD)))
     assert f"of {LISTED + 3} targets" in found.sentence
-    assert LISTED == found.sentence.count("one-sided rho")
+    assert LISTED == found.sentence.count("it knows D_Q better")
 
 
-def test_without_a_calibration_model_that_differs_rho_is_undefined() -> None:
-    found = said(one_sided("D_C", None, None, None), separation(-0.2))
-    why = "no calibration model says anything else of the query set than query models do"
-    assert ("undecided", f"Undecided: rho is undefined ({why}). {RULE}") == (found.answer, found.sentence)
+def test_negligible_is_the_runs() -> None:
+    found = said(*target("D_C", *OPEN), config=replace(QUICKSTART, negligible=0.25))
+    assert "forgotten" == found.answer
 
 
-def test_where_calibration_models_say_what_query_models_say_nothing_is_decided() -> None:
-    found = said(one_sided("D_C", *FORGOTTEN), separation(-0.02))
-    why = (
-        "a calibration model lies closer to a query model than query models may lie to one another (by KS 0.02), so "
-        "that the audit has no power"
-    )
-    evidence = "Undecided: one-sided rho 1 (95 % interval 0.95 to 1.05, 5 models"
-    assert ("undecided", f"{evidence}: {why}). {RULE}") == (found.answer, found.sentence)
-
-
-def test_a_coarse_table_is_decided_on_by_what_can_be_told_apart_at_its_precision() -> None:
-    rows = one_sided("said.csv", *FORGOTTEN, n=1), one_sided("fine.csv", *FORGOTTEN, n=1)
-    found = said(*rows, separation(0.3), separation(-0.02, target="said.csv"), separation(0.3, target="fine.csv"))
-    assert "undecided" == found.answer
-    assert "said.csv is undecided: " in found.sentence
-    assert "fine.csv is forgotten: " in found.sentence
-
-
-def test_one_replicate_has_no_interval() -> None:
-    found = said(one_sided("D_C", 1.0, None, None, n=1))
-    expected = "Undecided: one-sided rho 1 (no interval, 1 model: too few models, or images, to see how they vary)."
-    assert ("undecided", f"{expected} {RULE}") == (found.answer, found.sentence)
+def test_without_a_control_set_nobody_is_judged_and_it_is_said_what_to_do() -> None:
+    share = row("share of D_Q held", {"target": "D_C"}, Estimate(None, None, None, 5), "training", 0.0)
+    found = said(share, config=TABLE1)
+    assert "not judged" == found.answer
+    assert "Not judged: without a control set" in found.sentence
+    assert "hold images back (query.held_back=0.5) or give some of the same source" in found.sentence
 
 
 def test_a_target_that_has_not_answered_keeps_all_from_being_forgotten() -> None:
-    found = said(one_sided("first", *FORGOTTEN), one_sided("second", None, None, None, n=0), separation(0.3))
+    lost = row("share of D_Q held", {"target": "second"}, Estimate(None, None, None, 0), "training", 0.0)
+    found = said(*target("first", *CLEARED), lost)
     assert "undecided" == found.answer
-    assert "second is undecided: no model of it, or no query model, has answered. " in found.sentence
+    assert "second is undecided: no model of it has answered" in found.sentence
+
+
+def test_pictures_with_two_answers_forbid_a_judgement() -> None:
+    twice = row("repeated pictures with two answers", {"target": "D_C"}, proportion(3, 40), "picture", 0.0)
+    found = said(*target("D_C", *CLEARED), twice)
+    assert "not judged" == found.answer
+    assert "3 of 40 pictures that were handed out twice got two answers" in found.sentence
+
+
+def test_what_would_have_been_found_is_told() -> None:
+    powers = [
+        row("power", {"share": share}, proportion(found, 5), "training")
+        for share, found in ((0.0, 0), (0.05, 2), (0.1, 5))
+    ]
+    smallest = row("smallest share found", {}, alone(0.1, 3), "share of D_Q")
+    told = (
+        "Of single models trained on D_C and a known share of D_Q the test finds 5 % in 2 of 5, 10 % in 5 of 5, and at "
+        "least 80% from 10 % on."
+    )
+    assert told in said(*target("D_C", *CLEARED), *powers, smallest).sentence
 
 
 def test_how_many_targets_are_decided_as_they_were_trained_is_told() -> None:
-    score = {"score": "one-sided"}
     counts = [
-        row("targets decided rightly", score, proportion(1, 2), "target"),
-        row("targets decided wrongly", score, proportion(0, 2), "target"),
+        row("targets decided rightly", {}, proportion(1, 2), "target"),
+        row("targets decided wrongly", {}, proportion(0, 2), "target"),
     ]
-    found = said(one_sided("first", *FORGOTTEN), one_sided("second", *BETWEEN), separation(0.3), *counts)
+    found = said(*target("first", *CLEARED), *target("second", *OPEN), *counts)
     assert "By what they were trained on, 1 of 2 are decided rightly and 0 wrongly." in found.sentence
-    assert "By what they were trained on" not in said(one_sided("first", *FORGOTTEN), *counts).sentence
-
-
-@pytest.mark.parametrize(
-    ("smallest", "told"),
-    [
-        (0.05, "Beside all of D_C, 5 % of D_Q or more is found."),
-        (1.0, "Beside all of D_C, 100 % of D_Q is found."),
-        (None, "Beside all of D_C, no share of D_Q that was tried is found."),
-    ],
-)
-def test_the_smallest_share_that_is_found_is_told(smallest: float | None, told: str) -> None:
-    share = row("smallest share detected", {"score": "one-sided"}, alone(smallest), "share of the query set")
-    found = said(one_sided("D_C", *FORGOTTEN), separation(0.3), share)
-    assert found.sentence.endswith(f"{RULE} {told}")
+    assert "By what they were trained on" not in said(*target("first", *CLEARED), *counts).sentence
 
 
 @pytest.mark.parametrize(("accuracy", "warned"), [(0.9, True), (0.95, False)])
 def test_trainings_that_learnt_too_little_are_warned_of(accuracy: float, warned: bool) -> None:
     lowest = row("lowest train accuracy", {}, alone(accuracy, 10), "training")
-    warning = (
-        "Warning: a training gets only 90 % of its own images right; below 95 % what models say is no good likeness "
-        "of their data: train longer."
+    assert warned == (
+        "Warning: a training gets only 90 % of its own images right" in said(*target("D_C", *CLEARED), lowest).sentence
     )
-    found = said(one_sided("D_C", *FORGOTTEN), lowest)
-    assert found.sentence.endswith(" ".join([RULE, *[warning] * warned]))
-
-
-def test_that_nobody_knows_how_a_given_model_was_trained_is_warned_of() -> None:
-    found = said(one_sided("said.csv", *FORGOTTEN, n=1), separation(0.3), config=GIVEN)
-    assert found.sentence.endswith(f"{RULE} {ANOTHER}")
 
 
 def test_what_the_published_rule_says_of_each_triple_stands_beside_the_answer() -> None:
     rule = row("published rule says forgotten", {"target": "D_C"}, proportion(3, 5), "triple of trainings")
-    told = (
-        "The published rule, two-sided rho >= 1 of one query, one calibration and one target model, calls forgotten so "
-        "many of these triples: D_C 3 of 5."
-    )
-    assert ends(said(one_sided("D_C", *FORGOTTEN), separation(0.3), rule), told)
+    assert "calls forgotten so many of these triples: D_C 3 of 5." in said(*target("D_C", *CLEARED), rule).limits
 
 
 def test_where_nothing_is_scored_nothing_is_decided() -> None:
@@ -216,4 +176,8 @@ def test_where_nothing_is_scored_nothing_is_decided() -> None:
     assert ("undecided", "Undecided: this run shows images only.") == (found.answer, found.sentence)
     assert (("images", images["setting"]),) == found.rows
     nobody = said()
-    assert ("Undecided: no ratios have been computed.", ()) == (nobody.sentence, nobody.rows)
+    assert ("Undecided: nothing has been decided.", ()) == (nobody.sentence, nobody.rows)
+
+
+def test_every_answer_is_declared() -> None:
+    assert set(ANSWERED) == set(AUDIT.answers)

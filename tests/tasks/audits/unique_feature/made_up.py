@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from tasks.audits.unique_feature.feature_family import FAMILY
+from tasks.audits.unique_feature.feature_family import FAMILY, UNCARRIED
 from tasks.audits.unique_feature.measures.divergences import DIVERGENCES
 from tasks.audits.unique_feature.measures.history import HISTORY
 from tasks.audits.unique_feature.published import Repeated
@@ -100,11 +100,19 @@ def pair(canary: int, m: float, twin_m: float, n: int = 40, seed: int | None = N
 
 
 def family(
-    canary: int | None, models: Mapping[str, NDArray[np.float64]], label: int | None = 1, seed: int | None = None
+    canary: int | None,
+    models: Mapping[str, NDArray[np.float64]],
+    label: int | None = 1,
+    seed: int | None = None,
+    uncarried: bool = False,
 ) -> pa.Table:
-    """`models` holds log_p (members, classes) per model, and log_odds are equal; d is minus the mean of a member's."""
+    """`models` holds log_p (members, classes) per model, and log_odds are equal; d is minus the mean of a member's.
+
+    With `uncarried` the last member is the feature that the canary did not carry.
+    """
     rows = [
-        {"canary": canary, "label": label, "seed": seed, "model": model, "member": member}
+        {"canary": canary, "label": label, "seed": seed, "model": model}
+        | {"member": UNCARRIED if uncarried and member == len(log_p) - 1 else member}
         | {"d": -float(values.mean()), "log_p": values.tolist(), "log_odds": values.tolist()}
         for model, log_p in models.items()
         for member, values in enumerate(log_p)
@@ -121,7 +129,7 @@ def summary_rows(tables: list[pa.Table], published: str = "") -> dict[tuple[str,
 def trained_family(canary: int, push: float, label: int = 1) -> pa.Table:
     """A pair whose canary model favours member 0 of 41 by `push` standard deviations towards its label, of three."""
     rng = np.random.default_rng(canary)
-    twin = rng.normal(0, 1, (41, 3))
-    model = twin + rng.normal(0, 0.2, (41, 3))
+    twin = rng.normal(0, 1, (42, 3))
+    model = twin + rng.normal(0, 0.2, (42, 3))
     model[0, label] += push
-    return family(canary, {"canary": model, "twin": twin}, label, 1000 + canary)
+    return family(canary, {"canary": model, "twin": twin}, label, 1000 + canary, uncarried=True)

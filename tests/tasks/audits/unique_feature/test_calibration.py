@@ -52,8 +52,9 @@ def test_a_canary_without_effect_is_called_memorised_in_one_run_of_forty() -> No
     assert_rate(0.025, found["memorised"])
     edge = stats.t.ppf(0.975, PAIRS - 1)
     means, errors = effects.mean(axis=1), effects.std(axis=1, ddof=1) / np.sqrt(PAIRS)
-    small = (means - edge * errors > 0) & (means + edge * errors < SMALLEST)
-    assert_rate(stats.nct.cdf(-edge, PAIRS - 1, -4.0), found["not seen"] + int(small.sum()))
+    below, narrow = means + edge * errors < SMALLEST, edge * errors < SMALLEST
+    assert_rate(stats.nct.cdf(-edge, PAIRS - 1, -4.0), int(below.sum()))
+    assert found["not seen"] == int((below & narrow & (means - edge * errors <= 0)).sum())
     assert DRAWS == found.total()
 
 

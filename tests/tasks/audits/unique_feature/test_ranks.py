@@ -89,6 +89,45 @@ def test_a_feature_that_nobody_trained_on_is_called_as_often_as_the_level_says(l
     assert_rate(0.5, int((p_values <= 0.5).sum()))
 
 
+@pytest.mark.parametrize("push", [0.0, 2.0, 6.0])
+def test_with_the_label_unknown_the_interval_covers_the_push_towards_the_chosen_label(push: float) -> None:
+    # One class in ten is pushed, by nats or not at all; where another one is chosen, nothing pushes towards that.
+    rng = np.random.default_rng(11)
+    covered, below, draws = 0, 0, 300
+    for _ in range(draws):
+        odds = rng.normal(0, 1, (1, 121, 10))
+        odds[0, 0, 3] += push
+        log_p = -np.logaddexp(0, -odds)
+        estimate, _ = ranks.push(log_p, odds)
+        true = push if ranks.favoured(log_p) == 3 else 0.0
+        assert estimate.low is not None
+        assert estimate.high is not None
+        covered += estimate.low <= true <= estimate.high
+        below += estimate.low > true
+    assert covered / draws >= 0.93
+    assert below / draws <= 0.05
+
+
+def test_the_share_of_pushes_that_would_be_found_is_that_of_the_others_that_would_stand_first() -> None:
+    # 39 others, 1 apart: called are the first two of 40. Pushed by 2.5 the highest four would be.
+    odds = np.arange(40.0)[::-1].reshape(1, 40, 1)
+    log_p = -np.logaddexp(0, -odds)
+    assert 2 / 39 == pytest.approx(ranks.found(log_p, odds, 0.5, 0))
+    assert 4 / 39 == pytest.approx(ranks.found(log_p, odds, 2.5, 0))
+    assert 1.0 == ranks.found(log_p, odds, 50.0, 0) == ranks.found(log_p, odds, 50.0)
+
+
+def test_what_is_said_to_be_found_of_pushes_is_found() -> None:
+    rng = np.random.default_rng(12)
+    said, found = [], []
+    for _ in range(400):
+        odds = rng.normal(0, 1, (1, 201, 1))
+        said.append(ranks.found(-np.logaddexp(0, -odds), odds, 2.0, 0))
+        odds[0, 0] += 2.0
+        found.append(ranks.rank_p_value(odds[0, :, 0]) <= 0.05)
+    assert np.mean(said) == pytest.approx(np.mean(found), abs=0.06)
+
+
 @pytest.mark.parametrize(("others", "coverage"), [(19, 18 / 20), (39, 0.95), (119, 0.95)])
 def test_the_push_interval_covers_zero_as_often_as_it_says_where_nothing_is_memorised(
     others: int, coverage: float
@@ -118,11 +157,3 @@ def test_a_push_towards_a_label_that_is_nearly_certain_shows_in_its_odds() -> No
     estimate, _ = ranks.push(log_p, odds, 0)
     assert estimate.value == pytest.approx(3.0, abs=0.1)
     assert log_p[0, 0, 0] - log_p[0, 1:, 0].mean() < 0.001
-
-
-def test_an_untrained_member_is_drawn_and_ranked_among_the_other_untrained_ones() -> None:
-    scores = np.arange(10.0)
-    found = [ranks.untrained(scores, seed) for seed in range(60)]
-    assert all(sorted(each) == list(range(1, 10)) for each in found)
-    assert set(range(1, 10)) == {int(each[0]) for each in found}
-    assert found[3].tolist() == ranks.untrained(scores, 3).tolist()

@@ -18,7 +18,17 @@ from tasks.measure import Measure, Tables
 from tests.tasks.audits.unique_feature.depth_first import tables
 
 # By what is trained, the tables that the summary reads.
-PAIRS = ("canary_scores", "chosen", "regularised", "traced", "detection", "curves", "panels", "course", "latents")
+PAIRS = (
+    "canary_scores",
+    "chosen",
+    "regularised",
+    "traced",
+    "canary_verdicts",
+    "detection",
+    "panels",
+    "course",
+    "latents",
+)
 READ = {"pairs": (*PAIRS, "contrast"), "single models": ("family", "divergences")}
 # The tables beside its own that a measure's rows cannot do without.
 NEEDED = {"chosen": "canary_scores"}

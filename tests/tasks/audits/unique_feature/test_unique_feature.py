@@ -10,10 +10,13 @@ from scipy import stats
 from orchestrator.planning.plan import Plan
 from tasks.audits.unique_feature import AUDIT, PRESETS, UniqueFeature, plan, tiny
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, canary_scores
+from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS, canary_verdicts
 from tasks.audits.unique_feature.measures.divergences import DIVERGENCES, score
+from tasks.audits.unique_feature.measures.family import pair_family
 from tasks.audits.unique_feature.measures.history import HISTORY, history
 from tasks.audits.unique_feature.published import Repeated
 from tasks.audits.unique_feature.summary import summary
+from tasks.audits.unique_feature.twins import TwinTraining, train_twin, twin_of
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, pixels
@@ -39,7 +42,7 @@ def configs(roots: Roots, function: object) -> list[Any]:
     return [job.config for job in jobs(roots) if job.function is function]
 
 
-def models(root: Job) -> tuple[Training, Training]:
+def models(root: Job) -> tuple[Training, TwinTraining]:
     canary, twin = (job.config for job in root.inputs)
     return canary, twin
 
@@ -51,13 +54,13 @@ def smoke() -> Mapping[str, pa.Table]:
 
 def test_quickstart_plans_a_twin_for_each_of_twelve_canaries() -> None:
     roots = plan(pinned(PRESETS["quickstart"]))
-    assert {"summary", "canary_scores", "divergences", "history"} == roots.keys()
+    assert {"summary", "canary_scores", "canary_verdicts", "divergences", "history"} == roots.keys()
     functions = [job.function for job in jobs(roots)]
-    counted = [functions.count(f) for f in (train, score, history, canary_scores, summary)]
-    assert [24, 12, 12, 1, 1] == counted
-    trainings = configs(roots, train)
-    assert len(set(trainings)) == 24
-    assert len({training.seed for training in trainings}) == 12
+    asked = (train, train_twin, score, history, pair_family, canary_scores, canary_verdicts, summary)
+    assert [12, 12, 12, 12, 12, 1, 1, 1] == [functions.count(function) for function in asked]
+    trainings, twins = configs(roots, train), [twin.training for twin in configs(roots, train_twin)]
+    assert len(set(trainings)) == len(set(twins)) == 12
+    assert len({training.seed for training in (*trainings, *twins)}) == 12
 
 
 def test_a_twin_differs_from_its_canarys_model_by_the_canary_alone() -> None:
@@ -67,7 +70,7 @@ def test_a_twin_differs_from_its_canarys_model_by_the_canary_alone() -> None:
         canary, twin = models(root)
         (burnt,) = canary.burnt
         assert (root.config.canary, Glyph()) == (burnt.row, burnt.feature)
-        assert replace(canary, burnt=()) == twin
+        assert twin_of(replace(canary, burnt=())) == twin
 
 
 def test_canaries_are_distinct_and_fewer_are_the_first_of_more() -> None:
@@ -76,7 +79,7 @@ def test_canaries_are_distinct_and_fewer_are_the_first_of_more() -> None:
     few = configs(plan(config), score)
     assert few == many[:3]
     assert sorted(e.canary for e in many) == list(range(300))
-    assert configs(plan(config), train) == configs(plan(replace(config, canaries=300)), train)[:6]
+    assert configs(plan(config), train) == configs(plan(replace(config, canaries=300)), train)[:3]
     assert few != configs(plan(replace(config, seed=1)), score)
 
 
@@ -100,7 +103,7 @@ def test_trainings_in_links_have_the_keys_of_unbroken_ones_and_the_same_tables_a
     trained = {
         task: 2 * count for task, count in unbroken.count().items() if task.rpartition(".")[2].startswith("train")
     }
-    assert {"classifier.train", "unique_feature.train_ranked"} == set(trained)
+    assert {"unique_feature.train_ranked", "unique_feature.train_twin"} == set(trained)
     assert trained == dict(more)
 
 
@@ -110,9 +113,11 @@ def test_the_null_preset_burns_another_feature_than_it_asks_for() -> None:
     carried = {burnt.feature for training in configs(roots, train) for burnt in training.burnt}
     assert {Glyph(kind="random", seed=1)} == carried
     assert pixels(carried.pop()).sum() == pixels(Glyph()).sum()
-    # All else is quickstart's, so their canary-free twins are the same trainings.
-    quickstart = set(configs(plan(pinned(PRESETS["quickstart"])), train))
-    assert len(quickstart & set(configs(roots, train))) == 12
+    # All else is quickstart's.
+    quickstart = configs(plan(pinned(PRESETS["quickstart"])), train)
+    assert {replace(training, burnt=()) for training in quickstart} == {
+        replace(training, burnt=()) for training in configs(roots, train)
+    }
 
 
 @pytest.mark.parametrize(
@@ -126,7 +131,10 @@ def test_the_null_preset_burns_another_feature_than_it_asks_for() -> None:
             {"schedule": ((5, 0.1), (2, 0.5))},
             "schedule is ((5, 0.1), (2, 0.5)); it must be pairs of an epoch from 1, ascending, and a factor above 0",
         ),
-        ({"measures": ()}, "measures is (); it must be some of scores, family, course, latents, influence, pictures"),
+        (
+            {"measures": ()},
+            "measures is (); it must be some of scores, family, ranks, course, latents, influence, pictures",
+        ),
         (
             {"measures": ("latents",), "network": Network("cnn1")},
             "measures has latents; network is cnn1, and must be mlp1 for it",
@@ -214,12 +222,13 @@ def test_the_published_preset_is_the_default() -> None:
     assert ("mnist", "cifar10", Glyph()) == (config.data.name, config.probe.name, config.feature)
 
 
-def test_smoke_gives_its_four_tables(smoke: Mapping[str, pa.Table]) -> None:
+def test_smoke_gives_its_five_tables(smoke: Mapping[str, pa.Table]) -> None:
     schemas = {"summary": SUMMARY, "canary_scores": CANARY_SCORES, "divergences": DIVERGENCES, "history": HISTORY}
+    schemas |= {"canary_verdicts": CANARY_VERDICTS}
     assert schemas.keys() == smoke.keys()
     for name, schema in schemas.items():
         assert smoke[name].schema.equals(schema)
-    assert smoke["canary_scores"].num_rows == 3
+    assert smoke["canary_scores"].num_rows == smoke["canary_verdicts"].num_rows == 3
     assert smoke["canary_scores"]["validation_accuracy"].null_count == 0
     assert {"canary", "twin"} == set(smoke["history"]["model"].to_pylist())
     # Probe patches for each of six models, and the training images of the canary's label.
@@ -273,10 +282,11 @@ def test_the_summary_is_what_its_divergences_say(smoke: Mapping[str, pa.Table]) 
 
 def test_the_history_names_the_epoch_that_was_kept(smoke: Mapping[str, pa.Table]) -> None:
     h = smoke["history"].to_pandas()
-    for _, epochs in h.groupby(["canary", "model"]):
+    for _, pair in h.groupby("canary"):
+        epochs, twin = (pair[pair.model == model] for model in ("canary", "twin"))
         assert [1, 2, 3] == epochs.epoch.tolist()
         assert epochs.validation_loss.idxmin() == epochs.index[epochs.kept][0]
-        assert epochs.kept.sum() == 1
+        assert epochs.epoch[epochs.kept].tolist() == twin.epoch[twin.kept].tolist() == [len(twin)]
 
 
 def test_a_lost_model_costs_its_canary_and_no_other(smoke: Mapping[str, pa.Table]) -> None:
@@ -294,8 +304,9 @@ def test_a_lost_model_costs_its_canary_and_no_other(smoke: Mapping[str, pa.Table
 
 # What is measured -> the tables that there are beside the summary.
 TABLES = {
-    "scores": {"canary_scores", "divergences", "history"},
-    "family": {"family", "detection", "curves", "panels"},
+    "scores": {"canary_scores", "canary_verdicts", "divergences", "history"},
+    "family": {"canary_verdicts", "family", "detection", "curves", "panels"},
+    "ranks": {"exact_ranks", "exact_panels"},
     "course": {"course"},
     "latents": {"latents"},
     "influence": {"influence", "chosen", "traced"},

@@ -7,7 +7,18 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.unique_feature import AUDIT, UniqueFeature
-from tasks.audits.unique_feature.verdict import PANEL_LIMITS, PUSH, ROWS, SMALLEST, counted, panel_verdict, verdict
+from tasks.audits.unique_feature.verdict import (
+    BEYOND,
+    CALLED,
+    FOUND,
+    PANEL_LIMITS,
+    PUSH,
+    ROWS,
+    SMALLEST,
+    counted,
+    panel_verdict,
+    verdict,
+)
 from tasks.datasets.features import Glyph
 from tasks.datasets.features import called as name_of
 from tasks.schemas import SUMMARY
@@ -33,7 +44,8 @@ def called(model: str, rate: float) -> dict[str, Any]:
     [
         (0.366, 0.193, 0.540, "memorised"),
         (0.021, -0.031, 0.073, "not seen"),
-        (-0.2, -0.3, -0.1, "not seen"),
+        (-0.05, -0.14, 0.04, "not seen"),
+        (-0.2, -0.35, -0.05, "undecided"),  # below the bound by chance: an effect at it would hardly have shown
         (0.05, -0.1, 0.2, "undecided"),  # an effect that would matter cannot be excluded
         (0.0, -0.2, 0.1, "undecided"),  # nor at the bound itself
         (0.0, 0.0, 0.0, "not seen"),
@@ -57,8 +69,8 @@ def test_one_training_has_no_interval_and_decides_nothing() -> None:
 
 
 def test_a_few_trainings_decide_nothing_however_well_they_agree() -> None:
-    assert ["undecided", "memorised"] == [verdict(A, A, table(0.3, 0.2, 0.4, n)).answer for n in (4, 5)]
-    assert ["undecided", "not seen"] == [verdict(A, A, table(0.0, -0.01, 0.01, n)).answer for n in (4, 5)]
+    assert ["undecided", "memorised"] == [verdict(A, A, table(0.3, 0.2, 0.4, n)).answer for n in (5, 6)]
+    assert ["undecided", "not seen"] == [verdict(A, A, table(0.0, -0.01, 0.01, n)).answer for n in (5, 6)]
 
 
 @pytest.mark.parametrize("nothing", [table(None, None, None, 0), SUMMARY.empty_table()])
@@ -96,6 +108,36 @@ def test_it_names_the_feature_that_was_in_the_image_and_the_one_asked_about(
     assert said.startswith(f"Memorised: {told}")
 
 
+def calls(share: float, n: int, others: int = 200) -> list[dict[str, Any]]:
+    setting = json.dumps({"false discovery rate": 0.05, "others": others})
+    row = dict.fromkeys(SUMMARY.names) | {"metric": CALLED, "setting": setting, "estimate": share, "n": n}
+    small = {"metric": BEYOND, "setting": '{"p": 0.05}', "estimate": 0.2, "low": 0.1, "high": 0.4, "n": n}
+    return [row, dict.fromkeys(SUMMARY.names) | small]
+
+
+def test_a_minority_that_is_called_is_never_said_to_be_not_seen() -> None:
+    said = verdict(A, A, table(0.02, -0.03, 0.07, 20, *calls(0.15, 20)))
+    assert "memorised" == said.answer
+    assert "3 of 20 canaries are called memorised one by one (paired rank among 200 others" in said.sentence
+    assert "20% of all are found beyond chance at p of 0.05 (95 % interval 10% to 40%)" in said.sentence
+    assert [ROWS[0][0], CALLED, BEYOND] == [metric for metric, _ in said.rows]
+
+
+def test_where_none_is_called_the_effect_decides_and_what_could_not_be_called_is_said() -> None:
+    said = verdict(A, A, table(0.02, -0.03, 0.07, 100, *calls(0.0, 100)))
+    assert "not seen" == said.answer
+    assert "0 of 100 canaries are called memorised" in said.sentence
+    assert "fewer than 10 could not have been called" in said.sentence
+    assert "fewer than" not in verdict(A, A, table(0.02, -0.03, 0.07, 10, *calls(0.0, 10))).sentence
+
+
+def test_canaries_of_one_training_seed_are_one_observation() -> None:
+    rows = table(5.0, None, None, 1).to_pylist()
+    said = verdict(A, A, pa.Table.from_pylist([rows[0] | {"unit": "training seed"}], SUMMARY))
+    assert "undecided" == said.answer
+    assert "one training seed has no interval" in said.sentence
+
+
 def test_the_audit_offers_its_verdict() -> None:
     assert AUDIT.verdict is not None
     assert "memorised" == AUDIT.verdict(UniqueFeature(), table(0.4, 0.2, 0.6)).answer
@@ -124,12 +166,21 @@ def test_what_the_published_test_calls_is_told_of_both_kinds_of_models_or_of_non
 # Models that were asked alone
 
 
-def pushed(estimate: float | None, low: float, high: float, p_value: float, n: int = 1, known: bool = True) -> pa.Table:
+def pushed(
+    estimate: float | None,
+    low: float,
+    high: float,
+    p_value: float,
+    n: int = 1,
+    known: bool = True,
+    power: float = 0.8,
+) -> pa.Table:
     other = dict.fromkeys(SUMMARY.names) | {"metric": "M", "setting": "{}", "estimate": 9.0}
     setting = json.dumps({"label": 3, "label known": known})
     row = dict.fromkeys(SUMMARY.names) | {"metric": PUSH, "setting": setting, "estimate": estimate, "n": n}
     row |= {"low": low, "high": high, "p_value": p_value, "null": 0.25}
-    return pa.Table.from_pylist([other, row], SUMMARY)
+    found = dict.fromkeys(SUMMARY.names) | {"metric": FOUND, "setting": '{"nats": 0.1}', "estimate": power}
+    return pa.Table.from_pylist([other, row, found], SUMMARY)
 
 
 @pytest.mark.parametrize(
@@ -149,6 +200,12 @@ def test_the_rank_decides_of_a_model_that_is_asked_alone(low: float, high: float
     assert f"(95 % interval {low:.4g} to {high:.4g} by the family's own spread; 0.25 where nothing" in said.sentence
     assert f"rank p = {p_value:.3g}" in said.sentence
     assert (((PUSH, '{"label": 3, "label known": true}'),), PANEL_LIMITS) == (said.rows, said.limits)
+
+
+def test_a_family_too_wide_to_show_a_push_clears_nothing() -> None:
+    said = panel_verdict(A, pushed(-0.6, -1.0, 0.09, 0.9, power=0.1))
+    assert "undecided" == said.answer
+    assert "a push of 0.1 nats would have been found in 10% of cases" in said.sentence
 
 
 def test_the_first_push_of_a_summary_decides() -> None:

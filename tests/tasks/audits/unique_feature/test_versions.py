@@ -14,10 +14,13 @@ from tasks.audits.unique_feature.canary_selection import Choice, Ranked, RankedT
 from tasks.audits.unique_feature.evaluation import Evaluation
 from tasks.audits.unique_feature.feature_family import Relatives
 from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
+from tasks.audits.unique_feature.measures.canary_verdicts import CanaryVerdicts, canary_verdicts
 from tasks.audits.unique_feature.measures.contrast import Contrast, contrast
 from tasks.audits.unique_feature.measures.curves import Curves, curves
 from tasks.audits.unique_feature.measures.detection import Detection, detection
 from tasks.audits.unique_feature.measures.divergences import score
+from tasks.audits.unique_feature.measures.exact_panels import ExactPanels, exact_panels
+from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, PairRanked, exact_ranks
 from tasks.audits.unique_feature.measures.family import PairAsked, pair_family
 from tasks.audits.unique_feature.measures.history import History, history
 from tasks.audits.unique_feature.measures.latents import Latents, latents
@@ -74,8 +77,20 @@ def relatives() -> Relatives:
 
 
 def of_the_family() -> pa.Table:
-    config = PairAsked(pin(Dataset("digits")), 3, relatives())
+    config = PairAsked(pin(Dataset("digits")), 3, relatives(), Glyph(kind="random", seed=2))
     return pair_family(config, [made_up.reads_the_letter(3.0), made_up.reads_the_letter(1.0)])
+
+
+def of_exact_ranks() -> pa.Table:
+    config = PairRanked(pin(Dataset("digits")), 3, 100, relatives(), False, 1)
+    models = [made_up.reads_the_letter(3.0), made_up.reads_the_letter(1.0), made_up.reads_the_letter(0.0)]
+    return exact_ranks(config, models)
+
+
+def of_exact_panels() -> pa.Table:
+    ranks = of_exact_ranks().to_pylist()
+    rows = [row | {"canary": canary} for canary in range(6) for row in ranks]
+    return exact_panels(ExactPanels(5), [pa.Table.from_pylist(rows, EXACT_RANKS)])
 
 
 def of_one_alone() -> pa.Table:
@@ -90,12 +105,16 @@ def of_ones_family() -> pa.Table:
 
 def families() -> list[pa.Table]:
     draws = np.random.default_rng(8)
-    log_p = {model: draws.normal(-2, 1, (6, 21, 3)) for model in ("canary", "twin")}
-    return [made_up.family(c, {model: values[c] for model, values in log_p.items()}, 1, c) for c in range(6)]
+    log_p = {model: draws.normal(-2, 1, (6, 22, 3)) for model in ("canary", "twin")}
+    return [made_up.family(c, {model: values[c] for model, values in log_p.items()}, 1, c, True) for c in range(6)]
 
 
 def of_detection() -> pa.Table:
     return detection(Detection(), [*families(), of_each_canary()])
+
+
+def of_canaries() -> pa.Table:
+    return canary_verdicts(CanaryVerdicts(), families())
 
 
 def of_curves() -> pa.Table:
@@ -147,14 +166,17 @@ def followed() -> pa.Table:
         (score, 2, scored, 1076, -9023.31372),
         (history, 1, of_each_epoch, 4, 11.0),
         (canary_scores, 3, of_each_canary, 4, -2138.928316),
-        (summary, 5, of_all, 48, 736.254311),
-        (summary, 5, of_those_asked_alone, 3, 63.140094532),
-        (pair_family, 2, of_the_family, 20, 0.84927062),
+        (summary, 6, of_all, 48, 736.254311),
+        (summary, 6, of_those_asked_alone, 4, 66.29085784),
+        (pair_family, 3, of_the_family, 22, 1.018536575),
+        (exact_ranks, 1, of_exact_ranks, 81, 415.7897367),
+        (exact_panels, 1, of_exact_panels, 6, 23.0481687),
         (ask, 1, of_one_alone, 50, -233.7207815),
         (ask_family, 2, of_ones_family, 10, 0.7917960758),
-        (detection, 4, of_detection, 72, 99.79363574),
-        (curves, 1, of_curves, 39, 207.7472364713625),
-        (panels, 3, of_panels, 12, 19.7743691),
+        (detection, 5, of_detection, 72, 100.8245881),
+        (canary_verdicts, 1, of_canaries, 6, 19.3368669),
+        (curves, 1, of_curves, 41, 199.8436972),
+        (panels, 4, of_panels, 12, 17.87924276),
         (regularised, 1, of_a_regulariser, 3, 10.6312439941),
         (contrast, 1, of_contrast, 528, 3827.0295989),
         (retrace, 1, retraced, 2, 148.2),
@@ -175,7 +197,7 @@ def test_a_task_computes_what_its_version_says(
     [
         (influence, 1, traced, 48, 24367.37),
         (train_ranked, 2, trained, 2, 13.66777),
-        (course, 1, followed, 3, 36.05177),
+        (course, 2, followed, 3, 36.05177),
     ],
 )
 def test_a_task_that_trains_computes_what_its_version_says(

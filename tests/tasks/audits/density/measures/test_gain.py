@@ -35,9 +35,9 @@ def test_the_gain_is_the_mean_of_those_that_trained_on_it_less_the_one_that_did_
     assert 2 == gain.observations
 
 
-def test_observations_that_a_model_holds_impossible_and_missing_models_stay_out() -> None:
+def test_missing_models_stay_out_and_so_do_observations_that_all_hold_impossible() -> None:
     log_p = np.array([[[-1.0, -3.0, NAN], [NAN, NAN, NAN]]] * 3)
-    log_p[1, 0, 0] = -INF
+    log_p[1, 0, :2] = -INF
     gain = gained(log_p, np.array([[1, 0], [1, 0], [2, 0]]))  # the third was held out by the missing one
     assert [2.0, NAN] == pytest.approx(gain.by_repetition, nan_ok=True)
     assert [2.0, 1, 1] == pytest.approx([gain.estimate.value, gain.estimate.n, gain.observations])
@@ -49,6 +49,29 @@ def test_observations_that_a_model_holds_impossible_and_missing_models_stay_out(
         none.t_test(),
         none.observations,
     )
+
+
+def test_what_a_model_holds_impossible_counts_as_the_lowest_of_the_others() -> None:
+    # Of the most memorised those that held it out give -inf: they stay in, with no more than is sure.
+    log_p = np.array([[[-1.0, -4.0, -INF], [-2.0, -INF, -2.0]], [[-1.0, -1.0, -1.0], [-1.0, -1.0, -1.0]]])
+    out = np.array([[2, 1], [0, 0]])
+    gain = gained(log_p, out)
+    assert [(-2.5 + 4) / 2, (-2.0 + 4) / 2] == pytest.approx(gain.by_repetition)
+    assert 2 == gain.observations
+    # It has no part in who trained on it: of all partitions the mean gain is 0.
+    every = [gained(log_p[:1], np.array([[a, b]])).by_repetition for a in range(3) for b in range(3)]
+    assert [0.0, 0.0] == pytest.approx(np.mean(every, axis=0))
+
+
+def test_the_p_value_is_of_more_than_is_negligible() -> None:
+    log_p, held_out = noise(chance(4), 400, 3, 4, 1.0), partitions(chance(5), 400, 3, 4)
+    raised = log_p + np.where(np.arange(4) == held_out[:, :, None], 0.0, 0.25)
+    plain, shifted = gained(log_p, held_out), Gain(3, 4, 0.25)
+    shifted.add(raised, held_out)
+    assert plain.by_repetition + 0.25 == pytest.approx(shifted.by_repetition)
+    assert plain.p_value() == pytest.approx(shifted.p_value())
+    assert plain.t_test() == pytest.approx(shifted.t_test())
+    assert (gained(raised, held_out).p_value() or 1.0) < 1e-6
 
 
 @pytest.mark.parametrize("sizes", [(3, 3), (2, 4), (2, 2, 2), (3, 2, 1)])

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tasks.audits.density.highly_memorised import highly_memorised, scored, within_central
 from tasks.audits.density.measures.outliers import OUTLIERS, Outliers, edges, outliers
-from tasks.statistics import proportion
+from tasks.statistics import jackknife
 from tests.tasks.audits.density.made_up_scores import scores
 
 # 40 observations, U from -40 to -1, whose two largest scores belong to U = -40 and U = -15.
@@ -26,18 +27,23 @@ def test_bins_count_who_is_highly_memorised_and_who_is_not() -> None:
     found = table.to_pylist()
     assert expected == [(row["low"], row["high"], row["memorised"], row["regular"]) for row in found]
     assert [[], [0], [], [25], [], []] == [row["memorised_rows"] for row in found]
-    interval = proportion(1, 10)
-    assert (0.1, interval.low, interval.high) == tuple(found[1][name] for name in ("share", "share_low", "share_high"))
+    assert (0.1, None, None) == tuple(found[1][name] for name in ("share", "share_low", "share_high"))
     assert (None, None, None) == tuple(found[0][name] for name in ("share", "share_low", "share_high"))
 
 
-def test_the_wilson_interval_is_that_of_its_formula() -> None:
-    # (p + z^2 / 2n +- z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n) for p = 1 / 10.
-    z, n, p = 1.959963984540054, 10, 0.1
-    half = z * math.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
-    expected = [(p + z**2 / (2 * n) + sign * half) / (1 + z**2 / n) for sign in (-1, 1)]
-    row = outliers(Outliers(width=10), [scores(U, M)]).to_pylist()[1]
-    assert expected == pytest.approx([row["share_low"], row["share_high"]])
+def test_the_share_of_a_bin_has_its_jackknife_interval_over_repetitions() -> None:
+    table, chance = scores(U, M), np.random.default_rng(0)
+    without = np.array(M)[:, None] + chance.normal(0, 1.0, (40, 4))
+    column = pa.array(without.astype(np.float32).tolist(), pa.list_(pa.float32()))
+    known = table.set_column(table.schema.get_field_index("matched_without"), "matched_without", column)
+    trained = pa.array([[u] * 4 for u in U], pa.list_(pa.float32()))
+    known = known.set_column(table.schema.get_field_index("trained"), "trained", trained)
+    row = outliers(Outliers(width=10), [known]).to_pylist()[1]
+    shares = [float(highly_memorised(m.astype(np.float32))[:10].mean()) for m in without.T]
+    expected = jackknife(0.1, shares)
+    assert expected.low is not None
+    assert expected.high is not None
+    assert [max(0.0, expected.low), min(1.0, expected.high)] == pytest.approx([row["share_low"], row["share_high"]])
 
 
 def test_the_open_ends_begin_where_the_central_99_percent_of_log_p_end() -> None:
@@ -93,7 +99,7 @@ def test_a_width_that_would_give_too_many_bins_is_refused() -> None:
 def test_no_observation_gives_no_bins_but_the_open_one() -> None:
     table = outliers(Outliers(), [scores([None], [None])])
     assert [(None, None, 0, 0)] == [tuple(row.values())[:4] for row in table.to_pylist()]
-    assert proportion(0, 0) == within_central(scores([None], [None]))
+    assert within_central(scores([None], [None])).estimate.value is None
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from tasks.audits.density.measures.ratios import RATIOS, Ratios, ratios, rows
@@ -64,10 +63,12 @@ def test_scores_without_neighbours_are_refused() -> None:
         Ratios(0)
 
 
-def test_the_mean_ratio_is_told_of_both_groups_and_of_no_bin() -> None:
-    table = [{"group": group, "mean": mean, "n": n} for group, mean, n in (("bin", 1.0, 4), ("memorised", 1.5, 5))]
-    table.append({"group": "regular", "mean": None, "n": 0})
+def test_the_mean_ratio_is_told_of_both_groups() -> None:
+    given = scores([0.0] * 40, [float(row) for row in range(40)])
+    near = neighbours([1.0] * 38 + [1.5, 2.0])
+    found = by_name(rows(Tables([given, near, ratios(Ratios(), [given, near])]), None))
     assert {
-        ("neighbour ratio", '{"observations": "memorised"}'): [1.5, None, None, 5, "observation", *[None] * 3],
-        ("neighbour ratio", '{"observations": "regular"}'): [None, None, None, 0, "observation", *[None] * 3],
-    } == by_name(rows(Tables([pa.Table.from_pylist(table, RATIOS)]), None))
+        ("neighbour ratio", '{"observations": "memorised"}'): [1.75, None, None, 0, "repetition", *[None] * 3],
+        ("neighbour ratio", '{"observations": "regular"}'): [1.0, None, None, 0, "repetition", *[None] * 3],
+    } == found
+    assert {} == by_name(rows(Tables([given, near]), None))

@@ -24,7 +24,7 @@ from tasks.measure import Tables
 from tasks.training.density import fit
 from tasks.training.density_config import Fold
 from tests.tasks.audits.density import made_up, made_up_scores
-from tests.tasks.summary_rows import by_name, with_wilson
+from tests.tasks.summary_rows import by_name
 
 NAN, INF = float("nan"), float("inf")
 MODELS = made_up.folds(200, 5, 4)
@@ -114,7 +114,7 @@ def test_an_infinite_score_is_a_number() -> None:
     assert (INF, None, 200) == tuple(found["highest"][name] for name in ("estimate", "low", "observations"))
     assert 199 == found["mean"]["observations"]
     assert np.isfinite(found["mean"]["estimate"])
-    assert [199] == [row["observations"] for row in rows if row["score"] == "gain"]
+    assert [200] == [row["observations"] for row in rows if row["score"] == "gain"]
 
 
 def test_data_without_classes_have_no_labels() -> None:
@@ -180,8 +180,8 @@ def test_the_highly_memorised_within_the_central_nine_tenths_are_counted() -> No
         found = by_name(rows(Tables([table]), About(planned=0, smallest=0.5)))
         return found["highly memorised within the central log p", '{"share": 0.9}']
 
-    assert [*with_wilson(2, 2), "observation", None, None, None] == pytest.approx(central(2, 37))
-    assert [*with_wilson(1, 2), "observation", None, None, None] == pytest.approx(central(20, 39))
+    assert [1.0, None, None, 0, "repetition", None, None, None] == pytest.approx(central(2, 37))
+    assert [0.5, None, None, 0, "repetition", None, None, None] == pytest.approx(central(20, 39))
 
 
 @pytest.mark.slow

@@ -1,68 +1,52 @@
-"""What is found by the share of the query set trained on, from the formulas to the rows of the summary."""
+"""What is found by the share of D_Q trained on, from the confidences of all models to the rows of the summary."""
 
 from __future__ import annotations
 
-import pyarrow as pa
-
-from tasks.audits.forgetting.measures.power import POWER, Power, detections, power, smallest_detected
-from tasks.audits.forgetting.measures.ratios import ratios
-from tasks.statistics import proportion
-from tests.tasks.audits.forgetting.made_up import tables
-from tests.tasks.audits.forgetting.small_run import CALIBRATION, CONFIG, INPUTS, NULL, QUERY, REMEMBERED, by
-from tests.tasks.audits.forgetting.summarised import Row, numbers, rows, setting
+from tasks.audits.forgetting.measures.decisions import Decisions
+from tasks.audits.forgetting.measures.power import POWER, Power, power, smallest_found
+from tasks.statistics import mean, proportion
+from tests.tasks.audits.forgetting.small_run import ABOUT, CONTROLLED, INPUTS, TARGETS
+from tests.tasks.audits.forgetting.summarised import numbers, rows, setting
 
 
-def test_detections_are_the_models_found_not_to_have_forgotten() -> None:
-    assert 2 == detections(["forgotten", "not forgotten", "undecided", "not forgotten"])
-    assert 0 == detections([])
+def test_the_smallest_share_is_the_one_from_which_on_most_are_found() -> None:
+    assert 0.1 == smallest_found({1.0: 1.0, 0.0: 0.0, 0.1: 0.8, 0.5: 0.9, 0.01: 0.7})
+    assert 0.5 == smallest_found({0.1: 1.0, 0.2: 0.4, 0.5: 1.0})
+    assert smallest_found({0.1: 1.0, 0.5: 0.0}) is None
+    assert 0.1 == smallest_found({0.0: 1.0, 0.1: 1.0})  # a false alarm is no share
+    assert smallest_found({}) is None
 
 
-def test_the_smallest_share_is_the_one_from_which_on_all_are_found() -> None:
-    no, yes, unknown = "forgotten", "not forgotten", "undecided"
-    assert 0.1 == smallest_detected({1.0: yes, 0.0: no, 0.1: yes, 0.5: yes, 0.01: unknown})
-    assert 0.5 == smallest_detected({0.1: yes, 0.2: no, 0.5: yes})
-    assert smallest_detected({0.1: yes, 0.5: no}) is None
-    assert 0.1 == smallest_detected({0.0: yes, 0.1: yes})  # a false alarm is no share
-    assert smallest_detected({}) is None
-
-
-def test_the_power_counts_models_that_are_found_alone_beside_all_of_the_calibration_set() -> None:
-    table = power(Power(CONFIG), INPUTS)
+def test_models_of_known_shares_are_audited_one_by_one() -> None:
+    table = power(Power(ABOUT), CONTROLLED)
     assert POWER == table.schema
-    assert ["published", "one-sided"] * 2 == table["score"].to_pylist()
-    none, most = by("one-sided", table)
-    assert (0.0, 3, 0, 0.0) == tuple(none[name] for name in ("share", "models", "detected", "power"))
-    for each in (none, most):
-        expected = proportion(each["detected"], 3)
-        assert (expected.value, expected.low, expected.high) == (each["power"], each["power_low"], each["power_high"])
-    assert (0.75, 3) == (most["share"], most["models"])
-    alone = [
-        by("one-sided", ratios(CONFIG, tables(QUERY, CALIBRATION, NULL[:0], REMEMBERED[[r]])))[0]["decision"]
-        for r in range(3)
-    ]
-    assert alone.count("not forgotten") == most["detected"] == 3
-    assert by("one-sided", ratios(CONFIG, INPUTS))[1]["high"] == most["high"]
-    assert "not forgotten" == most["decision"]
+    none, tenth, quarter, half = table.to_pylist()
+    assert [0.0, 0.1, 0.25, 0.5] == table["share"].to_pylist()
+    assert [4] * 4 == table["models"].to_pylist()
+    assert (0, 4) == (none["detected"], half["detected"])
+    assert none["effect"] < tenth["effect"] < quarter["effect"] < half["effect"]
+    assert 0 == quarter["cleared"] == half["cleared"]
+    assert none["cleared"] > 0
+    for row in (none, half):
+        expected = proportion(row["detected"], 4)
+        assert (expected.value, expected.low, expected.high) == (row["power"], row["power_low"], row["power_high"])
+    assert mean([none["effect"]]).value == none["effect"]
+
+
+def test_without_a_control_set_or_with_a_single_calibration_model_false_alarms_are_unknown() -> None:
+    assert 0 == power(Power(Decisions(TARGETS)), INPUTS).num_rows
+    single = [one for one in CONTROLLED if one["model"][0].as_py() != "calibration" or not one["replicate"][0].as_py()]
+    found = power(Power(ABOUT), single)
+    assert [0.1, 0.25, 0.5] == found["share"].to_pylist()
+    assert {0} == set(found["cleared"].to_pylist())  # no limit is known
 
 
 def test_power_is_told_share_by_share_and_the_smallest_share_found() -> None:
-    def at_share(share: float, score: str, detected: int, decision: str) -> Row:
-        found = proportion(detected, 5)
-        about: Row = {"share": share, "score": score, "models": 5, "detected": detected, "decision": decision}
-        return about | {"power": found.value, "power_low": found.low, "power_high": found.high}
-
-    table = pa.Table.from_pylist(
-        [
-            *(at_share(0.0, score, 0, "forgotten") for score in ("published", "one-sided")),
-            at_share(0.1, "published", 1, "undecided"),
-            at_share(0.1, "one-sided", 4, "not forgotten"),
-            *(at_share(1.0, score, 5, "not forgotten") for score in ("published", "one-sided")),
-        ],
-        POWER,
-    )
+    table = power(Power(ABOUT), CONTROLLED)
     found = rows(table)
-    row = found["power", setting(score="one-sided", share=0.1)]
-    expected = proportion(4, 5)
-    assert (expected.value, expected.low, expected.high, 5) == numbers(row)[:4]
-    smallest = [found["smallest share detected", setting(score=score)] for score in ("one-sided", "published")]
-    assert [(0.1, 3), (1.0, 3)] == [(each["estimate"], each["n"]) for each in smallest]
+    row = found["power", setting(share=0.5)]
+    expected = proportion(4, 4)
+    assert (expected.value, expected.low, expected.high, 4) == numbers(row)[:4]
+    powers = dict(zip(table["share"].to_pylist(), table["power"].to_pylist(), strict=True))
+    smallest = found["smallest share found", "{}"]
+    assert (smallest_found(powers), 4) == (smallest["estimate"], smallest["n"])

@@ -13,11 +13,12 @@ import torch
 from numpy.typing import NDArray
 
 from tasks.audits.forgetting.measures.query_confidences import CONFIDENCES, Ask, ask
+from tasks.audits.forgetting.probe_set import ProbeSet, handed_out
 from tasks.audits.forgetting.trainings import Model
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.mixtures import Part, Share
+from tasks.datasets.mixtures import Part, Remainder, Share
 from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File
 from tasks.models.catalog import Network
@@ -28,7 +29,7 @@ from tests.tasks.audits.forgetting import published_data
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:FutureWarning")
 
 DIGITS = pin(Dataset("digits"))
-QUERY = Part(DIGITS, 10, 30)
+QUERY = ProbeSet(Part(DIGITS, 10, 30))
 ROWS = range(10, 40)
 PICTURES, LABELS = load(DIGITS).train_images[10:40], load(DIGITS).train_labels[10:40]
 
@@ -65,6 +66,9 @@ def test_a_trained_model_says_the_float32_softmax_of_its_logits() -> None:
     assert in_single(softmax(said)) == table["confidence"].to_pylist()
     assert CONFIDENCES == table.schema
     about = {name: set(table[name].to_pylist()) for name in ("model", "target", "replicate", "resolution")}
+    assert {"query"} == set(table["set"].to_pylist())
+    assert (said.argmax(axis=1) == LABELS).tolist() == table["right"].to_pylist()
+    assert 30 == table["again"].null_count
     assert {"model": {"calibration"}, "target": {None}, "replicate": {3}, "resolution": {0.0}} == about
     assert [list(ROWS)] * 2 == [table[name].to_pylist() for name in ("row", "group")]
     assert LABELS.tolist() == table["label"].to_pylist()
@@ -117,6 +121,36 @@ def test_a_column_of_ones_own_is_read_as_the_interface_says(tmp_path: Path) -> N
     assert pytest.approx(np.exp(values).tolist(), rel=1e-6) == table["confidence"].to_pylist()
 
 
+def test_a_table_about_d_q_and_the_control_set_is_read_by_the_names_that_were_handed_out(tmp_path: Path) -> None:
+    probes = ProbeSet(Remainder(Part(DIGITS, 10, 40), 0.25, 3), seed=5)
+    handed = handed_out(probes)
+    assert 44 == len(handed.order) == len({*handed.ids, *handed.repeats.values()})
+    chance = np.random.default_rng(0)
+    said, later = chance.random(40), chance.random(40)
+    lines = [f"{name},{value:.17g}" for name, value in zip(handed.ids, said, strict=True)]
+    lines += [f"{name},{later[image]:.17g}" for image, name in handed.repeats.items()]
+    path = tmp_path / "said.csv"
+    path.write_text("\n".join(["image,confidence", *sorted(lines), ""]))
+    table = ask(Ask(Model("target", 0, 0), probes, outputs=File(str(path))), [])
+    assert ["query"] * 30 + ["control"] * 10 == table["set"].to_pylist()
+    assert list(range(10, 50)) == sorted(table["row"].to_pylist())
+    assert said.astype(np.float32).tolist() == table["confidence"].to_pylist()
+    again = table["again"].to_pylist()
+    assert {image: float(np.float32(later[image])) for image in handed.repeats} == {
+        image: value for image, value in enumerate(again) if value is not None
+    }
+    assert 40 == table["right"].null_count  # confidences alone do not say it
+
+
+def test_a_table_for_another_order_is_refused(tmp_path: Path) -> None:
+    held = Remainder(Part(DIGITS, 10, 40), 0.25, 3)
+    handed = handed_out(ProbeSet(held, seed=1))
+    names = [*handed.ids, *handed.repeats.values()]
+    (tmp_path / "said.csv").write_text("\n".join(["image,confidence", *(f"{name},0.25" for name in names), ""]))
+    with pytest.raises(ValueError, match="no row for 'pictures-"):
+        ask(Ask(Model("target", 0, 0), ProbeSet(held, seed=2), outputs=File(str(tmp_path / "said.csv"))), [])
+
+
 def test_a_table_without_all_of_the_query_set_is_refused(tmp_path: Path) -> None:
     file = csv(tmp_path / "said.csv", "image,confidence", ["0.25"] * 29)
     with pytest.raises(ValueError, match=r"said\.csv") as caught:
@@ -132,7 +166,7 @@ def test_images_of_one_patient_have_one_group(tmp_path: Path, monkeypatch: pytes
     patients = load(hearts).train_groups
     assert patients is not None
     file = csv(tmp_path / "said.csv", "image,confidence", ["0.25"] * 5)
-    table = ask(Ask(Model("target", 0, 0), Part(hearts, 3, 5), outputs=file), [])
+    table = ask(Ask(Model("target", 0, 0), ProbeSet(Part(hearts, 3, 5)), outputs=file), [])
     assert patients[3:8].tolist() == table["group"].to_pylist()
     assert list(range(3, 8)) == table["row"].to_pylist()
     assert 2 == len(set(table["group"].to_pylist()))

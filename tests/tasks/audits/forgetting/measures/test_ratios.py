@@ -8,16 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks import seeds
 from tasks.audits.forgetting.about import About
 from tasks.audits.forgetting.kolmogorov_smirnov import SCORES, Score, among, ks
 from tasks.audits.forgetting.measures.distances import DISTANCES, Distances, distances
-from tasks.audits.forgetting.measures.power import Power, power
-from tasks.audits.forgetting.measures.ratios import RATIOS, Ratios, ratios
+from tasks.audits.forgetting.measures.ratios import RATIOS, ratios
 from tasks.audits.forgetting.rho import ratio as rho
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.statistics import proportion
-from tests.tasks.audits.forgetting.small_run import CALIBRATION, CONFIG, INPUTS, NULL, QUERY, TARGETS, by
+from tests.tasks.audits.forgetting.small_run import CALIBRATION, CONFIG, INPUTS, NULL, QUERY, by
 from tests.tasks.audits.forgetting.summarised import Row, numbers, rows, setting
 
 HELD, CLEAN = "D_C + 0.1 D_Q", "D_C"
@@ -28,15 +26,14 @@ def test_every_target_has_a_row_that_holds_what_the_formula_gives(score: Score) 
     table = ratios(CONFIG, INPUTS)
     assert (RATIOS, 6) == (table.schema, table.num_rows)
     null, remembered, theirs = by(score, table)
-    expected = rho(QUERY, CALIBRATION, NULL, None, 50, seeds.generator(0, "resamples of images"), score)
+    expected = rho(QUERY, CALIBRATION, NULL, score)
     assert (expected.rho.value, expected.rho.low, expected.rho.high) == (null["rho"], null["low"], null["high"])
     assert (expected.target.value, expected.calibration.value) == (null["ks"], null["ks_calibration"])
     assert among(QUERY, score)[~np.eye(3, dtype=bool)].mean() == null["floor"]
     assert ("D_C", "training", 1.0, 3, 400) == tuple(
         null[name] for name in ("name", "source", "calibration", "models", "images")
     )
-    assert ["not forgotten", "not forgotten"] == [remembered["decision"], theirs["decision"]]
-    assert ("right", None, None) == (remembered["right"], remembered["reason"], theirs["right"])
+    assert remembered["high"] < null["low"]
     assert (1, None) == (theirs["models"], theirs["query"])
 
 
@@ -61,23 +58,16 @@ def test_missing_models_leave_out_what_they_would_have_held() -> None:
     assert (2, 2) == (null["models"], null["rule_triples"])
     uncalibrated = [table for table in INPUTS if table["model"][0].as_py() != "calibration"]
     for row in ratios(CONFIG, uncalibrated).to_pylist():
-        assert (None, "undecided", 0) == (row["rho"], row["decision"], row["rule_triples"])
+        assert (None, 0) == (row["rho"], row["rule_triples"])
         assert row["ks"] > 0
     unasked = [table for table in INPUTS if table["model"][0].as_py() != "query"]
-    assert 0 == ratios(CONFIG, unasked).num_rows == power(Power(CONFIG), unasked).num_rows
+    assert 0 == ratios(CONFIG, unasked).num_rows
     assert 0 == distances(Distances(), []).num_rows == ratios(CONFIG, []).num_rows
 
 
 def test_the_order_of_the_inputs_makes_no_difference() -> None:
-    for task, config in ((ratios, CONFIG), (power, Power(CONFIG)), (distances, Distances())):
+    for task, config in ((ratios, CONFIG), (distances, Distances())):
         assert task(config, INPUTS).equals(task(config, INPUTS[::-1]))
-
-
-def test_what_cannot_be_decided_with_is_refused() -> None:
-    with pytest.raises(ValueError, match="margin is 1; it must be between 0 and 1"):
-        Ratios(TARGETS, margin=1)
-    with pytest.raises(ValueError, match="resamples is 0; it must be at least 1"):
-        Ratios(TARGETS, resamples=0)
 
 
 def ratio(name: str, score: str, ks: float, rho: float | None, **more: Any) -> Row:
@@ -93,17 +83,16 @@ def judged(*rows: Row) -> pa.Table:
 
 
 RATIO = judged(
-    ratio(CLEAN, "published", 0.5, 1.0, right="right"),
-    ratio(CLEAN, "one-sided", 0.45, 0.9, right="undecided"),
-    ratio(HELD, "published", 0.2, 0.4, right="right"),
-    ratio(HELD, "one-sided", 0.1, 0.2, right="right"),
+    ratio(CLEAN, "published", 0.5, 1.0),
+    ratio(CLEAN, "one-sided", 0.45, 0.9),
+    ratio(HELD, "published", 0.2, 0.4),
+    ratio(HELD, "one-sided", 0.1, 0.2),
 )
 
 
 def test_the_one_sided_rows_come_first() -> None:
     metrics = list(dict.fromkeys(metric for metric, _ in rows(RATIO, DISTANCES.empty_table())))
-    counted = ["targets decided rightly", "targets undecided", "targets decided wrongly"]
-    assert ["one-sided rho", "one-sided KS", *counted, "rho", "KS", "published rule says forgotten"] == metrics
+    assert ["one-sided rho", "one-sided KS", "rho", "KS", "published rule says forgotten"] == metrics
 
 
 def test_each_target_has_both_rhos_and_distances_with_their_intervals() -> None:
@@ -126,23 +115,6 @@ def test_the_papers_numbers_stand_beside_the_published_score_alone() -> None:
     assert {"rho": [1.0, 0.094], "KS": [0.596, 0.056], "one-sided rho": none, "one-sided KS": none} == printed
 
 
-def test_targets_are_counted_by_whether_they_are_decided_as_they_were_trained() -> None:
-    found = rows(RATIO)
-    for score, counts in {"one-sided": (1, 1, 0), "published": (2, 0, 0)}.items():
-        for metric, count in zip(
-            ("targets decided rightly", "targets undecided", "targets decided wrongly"), counts, strict=True
-        ):
-            expected = proportion(count, 2)
-            row = found[metric, setting(score=score)]
-            assert (expected.value, expected.low, expected.high, 2) == numbers(row)[:4]
-            assert "target" == row["unit"]
-
-
-def test_nothing_is_counted_of_targets_whose_training_nobody_knows() -> None:
-    given = judged(ratio("theirs.pt", "one-sided", 0.1, 0.2, source="model"))
-    assert not [metric for metric, _ in rows(given) if metric.startswith("targets")]
-
-
 def test_the_published_rule_is_a_share_of_the_triples() -> None:
     expected = proportion(1, 3)
     row = rows(RATIO)["published rule says forgotten", setting(target=HELD)]
@@ -158,14 +130,3 @@ def test_a_target_that_no_model_answered_for_has_a_row_of_no_models() -> None:
     found = rows(RATIO, config=About((NamedTarget(CLEAN, "training"), NamedTarget("lost", "training"))))
     assert (None, None, None, 0, 1.0, None) == numbers(found["one-sided rho", setting(target="lost")])
     assert 0.9 == found["one-sided rho", setting(target=CLEAN)]["estimate"]
-
-
-def test_a_table_has_its_own_separation_and_others_that_of_all() -> None:
-    printed = ratio("said.csv", "one-sided", 0.1, 0.2, source="outputs", separation=-0.02)
-    table = judged(printed, ratio("theirs.pt", "one-sided", 0.1, 0.2, source="model", separation=0.3))
-    found = rows(table, DISTANCES.empty_table())
-    said, theirs = (setting(score="one-sided", target=name) for name in ("said.csv", "theirs.pt"))
-    assert [said] == [at for metric, at in found if metric == "separation"]
-    assert -0.02 == found["separation", said]["estimate"]
-    alone = rows(table)  # that of all is not known
-    assert [-0.02, 0.3] == [alone["separation", at]["estimate"] for at in (said, theirs)]

@@ -10,6 +10,7 @@ from scipy import stats
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, CanaryScores, canary_scores
 from tasks.audits.unique_feature.published import Repeated, numbers
 from tasks.audits.unique_feature.summary import summary
+from tasks.audits.unique_feature.units import effect, units
 from tasks.schemas import SUMMARY
 from tasks.statistics import false_discovery_adjusted, paired_greater, welch_greater
 from tests.tasks.audits.unique_feature.made_up import Columns, divergences, history, pair
@@ -256,15 +257,43 @@ def test_table_2_stands_beside_the_three_canaries_with_the_largest_m_and_the_mea
 
 
 def test_several_seeds_of_one_canary_are_one_unit() -> None:
-    inputs = [pair(canary, m, 0.0, seed=seed) for canary in (1, 2, 3) for seed, m in ((5, 0.1), (6, -0.3))]
+    inputs = [
+        pair(canary, m, 0.0, seed=10 * canary + seed) for canary in (1, 2, 3) for seed, m in ((5, 0.1), (6, -0.3))
+    ]
     table = rows(inputs)
     row = table["M", setting(model="canary")]
     assert [-0.1, 3, "canary"] == pytest.approx([row["estimate"], row["n"], row["unit"]], abs=1e-6)
-    assert 6 == table["rate called memorised", setting(model="canary", test="welch")]["n"]
+    called = table["rate called memorised", setting(model="canary", test="welch")]
+    assert (6, None, None) == (called["n"], called["low"], called["p_value"])
     width = table["range of M over seeds", "{}"]
     assert [0.4, 3] == pytest.approx([width["estimate"], width["n"]], abs=1e-6)
     both = table["rate of M on both sides of 0", "{}"]
     assert [1.0, 0.0] == [both["estimate"], both["null"]]
+
+
+def test_canaries_that_share_a_training_seed_are_one_observation_of_it() -> None:
+    one = rows([pair(canary, 0.1 * canary, 0.0, seed=5) for canary in (1, 2, 3)])["M effect", "{}"]
+    assert (1, "training seed", None, None) == (one["n"], one["unit"], one["low"], one["p_value"])
+    inputs = [pair(canary, 0.1 * canary + 0.01 * seed, 0.0, seed=seed) for canary in (1, 2, 3) for seed in (5, 6, 9)]
+    several = rows(inputs)["M effect", "{}"]
+    assert [0.2 + 0.2 / 3, 3, "training seed"] == pytest.approx([several["estimate"], several["n"], several["unit"]])
+
+
+def test_an_interval_over_seeds_covers_where_canaries_share_what_a_seed_does() -> None:
+    # Each canary with each of six seeds; a seed moves the effects of all its canaries alike.
+    rng = np.random.default_rng(4)
+    covered, nulls = 0, 300
+    for _ in range(nulls):
+        effects = rng.normal(0, 1, (1, 6)) + rng.normal(0, 1, (5, 6))
+        found = [
+            {"canary": c, "seed": s, "evaluation": 0, "m": e, "twin_m": 0.0, "m_effect": e}
+            for (c, s), e in np.ndenumerate(effects)
+        ]
+        of_seeds = units(found)
+        row = effect("M effect", {}, of_seeds.rows, "m", of_seeds.pair)
+        assert (6, "training seed") == (row["n"], row["unit"])
+        covered += row["low"] <= 0 <= row["high"]
+    assert covered / nulls >= 0.9
 
 
 def test_several_evaluations_of_one_pair_are_one_unit_with_a_spread() -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature.measures.curves import Curves, at_five_percent, curve, curves
+from tasks.audits.unique_feature.measures.curves import Curves, curve, curves
 from tasks.audits.unique_feature.measures.detection import DETECTION
 from tasks.statistics import proportion
-from tests.tasks.summary_rows import by_name
 
 
 def test_a_curve_has_the_rates_counted_by_hand() -> None:
@@ -27,20 +26,3 @@ def test_a_score_that_nothing_moves_detects_what_chance_does() -> None:
     ]
     found = curves(Curves(), [pa.Table.from_pylist(rows, DETECTION)]).to_pylist()
     assert [(0.0, 0.0), (1.0, 1.0)] == [(row["false_positive_rate"], row["detection_rate"]) for row in found]
-
-
-def test_the_detection_rate_is_the_best_at_which_at_most_five_percent_are_called_wrongly() -> None:
-    names = ("estimator", "false_positive_rate", "detection_rate", "low", "high", "n")
-    points = [
-        ("M", 0.0, 0.1, 0.01, 0.2, 40),
-        ("M", 0.05, 0.3, 0.2, 0.5, 40),
-        ("M", 0.051, 0.9, 0.8, 0.95, 40),
-        ("rank", 0.0, 0.7, 0.6, 0.8, 30),
-        ("rank", 0.04, 0.6, 0.5, 0.75, 30),
-    ]
-    found = by_name(at_five_percent([dict(zip(names, point, strict=True)) for point in points]))
-    metric = "detection rate at 5 % false positives"
-    assert {
-        (metric, '{"estimator": "M"}'): [0.3, 0.2, 0.5, 40, "training", 0.05, None, None],
-        (metric, '{"estimator": "rank"}'): [0.7, 0.6, 0.8, 30, "training", 0.05, None, None],
-    } == found

@@ -1,12 +1,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
-from tasks.audits.unique_feature.measures.curves import Curves, curves
-from tasks.audits.unique_feature.measures.detection import Detection, called, detection
+from tasks.audits.unique_feature.measures.detection import Detection, at_five_percent, called, detection
 from tasks.audits.unique_feature.measures.panels import Panels, panels
 from tests.tasks.audits.unique_feature.made_up import pair, summary_rows, trained_family
 from tests.tasks.summary_rows import by_name as rows_by_name
@@ -46,21 +46,20 @@ def test_the_summary_says_what_each_estimator_detects_and_how_many_models_it_tak
     families = [trained_family(canary, 2.0) for canary in range(20)]
     scores = canary_scores(CanaryScores(), [pair(canary, 0.1, 0.1) for canary in range(20)])
     detected = detection(Detection(), [*families, scores])
-    rates = summary_rows([detected, curves(Curves(), [detected]), panels(Panels(0), families)])
+    rates = summary_rows([detected, panels(Panels(0), families)])
     paired = rates["rate called memorised", '{"estimator": "paired family rank"}']
     assert paired["estimate"] > 0.9 > 0.3 > paired["null"]
     assert paired["p_value"] < 1e-4
     assert ("rate called memorised", '{"estimator": "M"}') not in rates  # no test
     at_level = rates["detection rate at 5 % false positives", '{"estimator": "M"}']
-    assert 0.05 == at_level["null"]
-    assert 20 == at_level["n"]
+    assert (20, "canary") == (at_level["n"], at_level["unit"])
     several = rates["detection rate by number of models", '{"estimator": "label-directed rank", "models": 5}']
     assert (4, "panel of models") == (several["n"], several["unit"])
 
 
 def words(model: str, calls: Sequence[bool | None], estimator: str = "test") -> list[dict[str, Any]]:
     about = {"estimator": estimator, "model": model}
-    return [about | {"canary": at // 2, "seed": at % 2, "called": call} for at, call in enumerate(calls)]
+    return [about | {"canary": at, "seed": 100 + at, "called": call} for at, call in enumerate(calls)]
 
 
 def test_models_called_memorised_are_counted_beside_their_twins_pair_by_pair() -> None:
@@ -68,6 +67,14 @@ def test_models_called_memorised_are_counted_beside_their_twins_pair_by_pair() -
     rows = words("canary", canary) + words("twin", twin)[::-1]
     expected = [*with_wilson(4, 5), "training", 0.4, 5 / 16, None]  # of 4 pairs that differ 3 or 4 this way
     assert expected == pytest.approx(rows_by_name(called(rows))["rate called memorised", '{"estimator": "test"}'])
+
+
+def test_trainings_that_share_a_canary_or_a_seed_have_a_rate_and_no_interval() -> None:
+    rows = words("canary", [True, True, False]) + words("twin", [False, False, True])
+    for name in ("canary", "seed"):
+        (found,) = called([row | ({name: 7} if row["canary"] < 2 else {}) for row in rows])
+        assert pytest.approx(2 / 3) == found["estimate"]
+        assert (None, None, 3) == (found["low"], found["p_value"], found["n"])
 
 
 def test_a_model_without_its_twin_is_not_counted() -> None:
@@ -79,3 +86,45 @@ def test_a_model_without_its_twin_is_not_counted() -> None:
 def test_an_estimator_that_is_no_test_calls_nothing() -> None:
     rows = words("canary", [True, None], "M") + words("twin", [False, None], "M") + words("canary", [True], "alone")
     assert {} == rows_by_name(called(rows))
+
+
+def statistics(canary: Sequence[Sequence[float]], twin: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
+    """Words of one estimator: by canary, a statistic for each training seed."""
+    return [
+        {"estimator": "M", "model": model, "canary": number, "seed": seed, "statistic": value}
+        for model, canaries in (("canary", canary), ("twin", twin))
+        for number, seeds in enumerate(canaries)
+        for seed, value in enumerate(seeds)
+    ]
+
+
+def test_a_models_threshold_is_set_by_the_twins_of_other_canaries() -> None:
+    # Of 20 canaries the threshold is the largest of 19 others' twins: p = 1 / 20. Twin 3 is the largest of all, so
+    # canary 3 is held against 18 and the others against 30; twin 3 itself is above all others.
+    twin = [[float(number)] for number in range(20)]
+    twin[3] = [30.0]
+    canary = [[25.0] if number in (3, 4) else [0.5] for number in range(20)]
+    found = rows_by_name(at_five_percent(statistics(canary, twin)))
+    setting = "detection rate at 5 % false positives", '{"estimator": "M"}'
+    assert pytest.approx([*with_wilson(1, 20), "canary", 1 / 20, None, None]) == found[setting]
+    assert {} == rows_by_name(at_five_percent(statistics(canary[:19], twin[:19])))
+
+
+def test_the_seeds_of_a_canary_are_one_unit() -> None:
+    twin = [[float(number), float(number) + 0.5] for number in range(20)]
+    canary = [[99.0, 0.1 * (number % 2)] for number in range(20)]
+    (row,) = at_five_percent(statistics(canary, twin))
+    assert (0.5, 20, "canary", 0.05) == (row["estimate"], row["n"], row["unit"], row["null"])
+
+
+def test_where_nothing_is_memorised_five_percent_are_detected_and_intervals_cover_that() -> None:
+    # A pair shares its seed's part of the score, as trainings do.
+    rng = np.random.default_rng(3)
+    rates, covered, nulls = [], 0, 300
+    for _ in range(nulls):
+        canary, twin = (rng.normal(0, 1, 40) + 0.6 * rng.normal(0, 1, (2, 40))).tolist()
+        (row,) = at_five_percent(statistics([[v] for v in canary], [[v] for v in twin]))
+        rates.append(row["estimate"])
+        covered += row["low"] <= 0.05 <= row["high"]
+    assert np.mean(rates) == pytest.approx(0.05, abs=0.01)
+    assert covered / nulls >= 0.9

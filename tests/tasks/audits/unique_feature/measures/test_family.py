@@ -1,13 +1,19 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from tasks.audits.unique_feature.canary_selection import Canary, canaries, own_feature
+from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.feature_family import Relatives, by_model
-from tasks.audits.unique_feature.measures.family import PairAsked, pair_family
+from tasks.audits.unique_feature.measures.family import PairAsked, pair_family, uncarried
 from tasks.audits.unique_feature.probe_images import Burning, of_probe, probe_images, with_relatives
+from tasks.audits.unique_feature.trainings import trainings
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, burn, family, pixels
 from tests.tasks.audits.unique_feature.made_up import INK, LABEL, reads_the_letter
+from tests.tasks.audits.unique_feature.made_up import family as made_family
 
 STRENGTH, MEMBERS, PROBES = 3.0, 15, 40
 SHAPE = (28, 28, 1)
@@ -56,3 +62,43 @@ def test_a_random_patch_may_be_another_member_of_the_family() -> None:
     # An image's patch depends on its row, not on which others are there.
     again = of_probe(clean, Burning(Glyph(), "family", 3)).random
     assert (again == found).all()
+
+
+def test_each_pair_is_asked_about_one_feature_that_its_canary_did_not_carry() -> None:
+    data = pin(Dataset("digits"))
+    # The letter's own brightness at its ink is 1: the uncarried feature scores what the letter scored above.
+    config = PairAsked(data, 3, asked(Glyph(kind="random", seed=8)), uncarried=Glyph())
+    said, _ = by_model(pair_family(config, [reads_the_letter(STRENGTH), reads_the_letter(0.0)]))
+    assert said.null is not None
+    expected = STRENGTH - np.log(np.exp(STRENGTH) + 9)
+    assert expected == pytest.approx(said.null.log_p[0, LABEL], abs=1e-5)
+    assert (said.log_p[1:] == said.null.log_p[1:]).all()
+    assert MEMBERS + 1 == len(said.log_p)
+
+
+def test_others_that_look_like_the_uncarried_feature_are_left_out_of_its_ranking() -> None:
+    log_p = np.array([[-1.0, -2.0], [-3.0, -1.0], [-2.0, -2.0], [-3.0, -1.0]])
+    (model,) = by_model(made_family(4, {"canary": log_p}, uncarried=True))
+    assert model.null is not None
+    assert [[-3.0, -1.0], [-2.0, -2.0]] == model.null.log_p.tolist()
+    assert 3 == len(model.log_p)
+
+
+def test_the_uncarried_feature_is_the_one_whose_family_the_carried_ones_are_of_and_the_reverse() -> None:
+    config = UniqueFeature(Dataset("digits"), Dataset("photos"), canaries=3)
+    drawn = replace(config, drawn=True)
+    for canary in canaries(drawn):
+        assert Glyph() == uncarried(drawn, canary)
+    features = [uncarried(config, canary) for canary in canaries(config)]
+    assert features == [canary.carried for canary in canaries(drawn)]
+    assert 3 == len(set(features))
+    letters = replace(config, family=Family("letters", count=5))
+    same = Canary(0, 1, Glyph(), own_feature(letters, 0))
+    assert uncarried(letters, same) is None
+
+
+def test_canaries_with_drawn_features_are_other_images_of_other_seeds() -> None:
+    config = UniqueFeature(Dataset("digits"), Dataset("photos"), canaries=20)
+    letter, drawn = (trainings(replace(config, drawn=on)).pairs for on in (False, True))
+    assert not {pair.clean.seed for pair in letter} & {pair.clean.seed for pair in drawn}
+    assert [pair.canary.image for pair in letter] != [pair.canary.image for pair in drawn]

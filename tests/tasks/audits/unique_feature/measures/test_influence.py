@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from scipy import stats
 
 from tasks.audits.unique_feature.canary_selection import CHOSEN
 from tasks.audits.unique_feature.measures.canary_scores import CanaryScores, canary_scores
-from tasks.audits.unique_feature.measures.influence import with_scores
+from tasks.audits.unique_feature.measures.influence import of_ranks, with_scores
 from tasks.audits.unique_feature.published import Numbers
 from tasks.audits.unique_feature.units import Units
 from tests.tasks.audits.unique_feature.made_up import pair as trained_pair
@@ -22,6 +24,7 @@ M = [0.1, 0.4, 0.2, 0.5, 0.9]
 TWIN = [0.3, 0.1, 0.2, 0.4, 0.25]
 M_W = [0.5, 0.1, 0.4, 0.2, 0.7]
 TWIN_M_W = [0.1, 0.2, 0.05, 0.3, 0.1]
+BOTH = '{"of": "both ends"}'
 TRACED = [1.0, 5.0, 2.0, 8.0, 3.0]
 
 
@@ -38,24 +41,37 @@ CHOSEN_ROWS = [
 ][::-1]
 
 
-def correlated(values: list[float]) -> list[Any]:
-    found = stats.pearsonr(TRACED, values)
-    interval = found.confidence_interval(0.95)
-    return [found.statistic, interval.low, interval.high, 5, found.pvalue]
-
-
 def test_self_influence_is_correlated_with_the_scores_of_its_own_canary() -> None:
     units = Units(ROWS, [*ROWS, pair(99, 0)], "training", "pair of trainings")  # canary 99 was not traced
     found = by_name(with_scores(units, CHOSEN_ROWS, Numbers(correlation=0.43)))
-    twin = stats.pearsonr(TRACED, TWIN).statistic
     for metric, values, null, published in (
-        ("M", M, twin, 0.43),
-        ("M effect", [a - b for a, b in zip(M, TWIN, strict=True)], 0.0, None),
-        ("M_w effect", [a - b for a, b in zip(M_W, TWIN_M_W, strict=True)], 0.0, None),
+        ("M", M, TWIN, 0.43),
+        ("M effect", [a - b for a, b in zip(M, TWIN, strict=True)], None, None),
+        ("M_w effect", [a - b for a, b in zip(M_W, TWIN_M_W, strict=True)], None, None),
     ):
-        *estimate, p_value = correlated(values)
-        row = found[f"correlation of self-influence and {metric}", "{}"]
-        assert [*estimate, "canary", null, p_value, published] == pytest.approx(row)
+        row = found[f"correlation of self-influence and {metric}", BOTH]
+        nothing = 0.0 if null is None else stats.pearsonr(TRACED, null).statistic
+        expected = [stats.pearsonr(TRACED, values).statistic, None, None, 5, "canary", nothing]
+        assert expected == pytest.approx(row[:6])
+        assert published == row[7]
+        # Of all 120 orders as many are as far from 0.
+        exact = [abs(stats.pearsonr(order, values).statistic) for order in permutations(TRACED)]
+        assert np.mean(np.array(exact) >= abs(row[0]) - 1e-9) == pytest.approx(row[6], abs=0.04)
+        ranked = found[f"rank correlation of self-influence and {metric}", BOTH]
+        nothing = 0.0 if null is None else stats.spearmanr(TRACED, null).statistic
+        assert [stats.spearmanr(TRACED, values).statistic, nothing] == pytest.approx([ranked[0], ranked[5]])
+        assert ranked[1] <= ranked[0] <= ranked[2]
+
+
+def test_the_interval_of_the_rank_correlation_covers_0_where_ends_do_not_differ() -> None:
+    rng = np.random.default_rng(2)
+    ends = ["highest"] * 15 + ["lowest"] * 15
+    covered, nulls = 0, 200
+    for _ in range(nulls):
+        influence = np.concatenate([rng.lognormal(5, 1, 15), rng.lognormal(-5, 1, 15)])
+        found = of_ranks(influence.tolist(), rng.normal(0, 1, 30).tolist(), ends, draws=400)
+        covered += found.low <= 0 <= found.high
+    assert covered / nulls >= 0.9
 
 
 def test_both_ends_of_self_influence_have_an_effect_of_their_own() -> None:
@@ -68,7 +84,7 @@ def test_both_ends_of_self_influence_have_an_effect_of_their_own() -> None:
         assert [*effects, "pair of trainings", 0.0, p_value, None] == pytest.approx(row)
     some = [each for each in CHOSEN_ROWS if each["end"] == "lowest"]
     none = by_name(with_scores(Units(ROWS, ROWS, "training", "pair of trainings"), some, Numbers()))
-    assert 3 + 1 == len(none)
+    assert 6 + 1 == len(none)
 
 
 def test_self_influence_is_correlated_with_m_over_the_chosen_canaries() -> None:
@@ -87,10 +103,8 @@ def test_self_influence_is_correlated_with_m_over_the_chosen_canaries() -> None:
         for i, each in enumerate(influence)
     ]
     table = summary_rows([scores, pa.Table.from_pylist(chosen, CHOSEN)], "table 2, mnist, mlp1, no regulariser")
-    row = table["correlation of self-influence and M", "{}"]
-    expected = stats.pearsonr(influence, m)
-    interval = expected.confidence_interval(0.95)
-    assert [expected.statistic, interval.low, interval.high, 0.43] == pytest.approx(
-        [row["estimate"], row["low"], row["high"], row["published"]], abs=1e-6
+    row = table["correlation of self-influence and M", BOTH]
+    assert [stats.pearsonr(influence, m).statistic, 0.43] == pytest.approx(
+        [row["estimate"], row["published"]], abs=1e-6
     )
     assert 2 == table["M_w effect", json.dumps({"images": "probe", "self-influence": "highest"})]["n"]

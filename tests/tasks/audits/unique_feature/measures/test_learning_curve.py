@@ -85,6 +85,17 @@ def test_models_that_are_trained_in_one_stack_have_the_courses_they_have_alone()
     assert alone == [together[index] for index in range(3)]
 
 
+def test_a_twin_is_followed_for_as_many_epochs_as_its_canarys_model_and_keeps_the_same_one() -> None:
+    model = course(replace(COURSES[0], training=replace(CARRYING, epochs=20, patience=2)), ())
+    stopped, (kept,) = len(model) - 1, [row["epoch"] for row in model.to_pylist() if row["kept"]]
+    assert stopped == kept + 2
+    twin = Course(replace(TWIN, epochs=20, patience=0), EVALUATION, "twin")
+    found = course(twin, [model])
+    assert [epoch == kept for epoch in range(stopped + 1)] == found["kept"].to_pylist()
+    alone = course(replace(twin, training=replace(twin.training, epochs=stopped)), ())
+    assert alone.drop(["kept"]) == found.drop(["kept"])
+
+
 def test_every_epoch_has_the_scores_of_a_training_that_ends_there() -> None:
     table = course(COURSES[1], ())
     for epoch in (1, 3):
@@ -163,7 +174,7 @@ def test_a_course_that_cannot_be_is_refused(
 
 def test_the_task_is_marked_as_one_that_shares_calls() -> None:
     mark = marks(course)
-    assert ("unique_feature.course", 1, 1.0) == (mark.name, mark.version, mark.gpus)
+    assert ("unique_feature.course", 2, 1.0) == (mark.name, mark.version, mark.gpus)
     assert (course_many, batch_key) == (mark.many, mark.batch_key)
 
 

@@ -40,6 +40,8 @@ def test_the_push_towards_a_known_label_is_ranked_among_the_family() -> None:
         ("push towards a label", '{"label": 0, "label known": true}'): pytest.approx(
             [effect, effect - max(others), effect - min(others), 1, "model", 0.0, 2 / 4, None]
         ),
+        # Pushed by 0.1 none of the three others is above 95 % of a family of so few.
+        ("share of pushes that would be found", '{"nats": 0.1}'): [0.0, None, None, 1, "model", None, None, None],
         ("rank among the family", "{}"): [2.0, None, None, 1, "model", 2.5, 0.5, None],
         ("KL above the family", "{}"): pytest.approx([0.5 - 1.1 / 3, None, None, 1, "model", 0.0, 0.5, None]),
     } == found

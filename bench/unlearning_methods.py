@@ -1,0 +1,86 @@
+"""Which methods of unlearning the audit clears, on the data of `bench.cheating_owners`, with the baselines beside.
+
+    python -m bench.unlearning_methods [--tiny] [--seed 1000] [--models FILE] [--out bench/results/NAME.md]
+
+Ten models that hold all of D_Q are made to forget it by each method, with its defaults; retraining is the models that
+never saw it. Each model is judged alone. U-LiRA and forgetting quality compare the ten with the calibration models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from bench.cheating_owners import CLEAN, Counted, Size, asked, counted, markdown, planned, size, trained
+from bench.measuring import here, parser
+from tasks import seeds
+from tasks.audits.forgetting.confidence_matrix import confidence_matrix
+from tasks.audits.forgetting.measures.decisions import Compared, Decisions
+from tasks.audits.forgetting.target import NamedTarget
+from tasks.audits.forgetting.trainings import Model
+from tasks.training.mixed import Mixture
+from tasks.training.unlearning import Unlearning, unlearn
+from tasks.training.unlearning_config import UNLEARNING, UnlearningName
+
+MODELS = 10  # of each method at most
+OWNER = "model by model"
+BEFORE = "none, before unlearning"
+
+
+def counts(given: Size, kept: Path | None = None) -> Iterator[Counted]:
+    """The counts of the models before unlearning and after each method."""
+    config, plan = given.config, planned(given)
+    models = trained(plan, kept)
+    tables = [asked(config, model, [table]) for model, table in models.items() if model.kind != "target"]
+    names = (BEFORE, *UNLEARNING)
+    few = min(MODELS, given.owners)
+    for at in range(few):
+        holds, clean = Model("target", 0, at), Model("target", CLEAN, at)
+        tables.append(asked(config, Model("target", 0, at), [models[holds]]))
+        for number, name in enumerate(UNLEARNING, start=1):
+            if name == "retraining":
+                table = models[clean]
+            else:
+                table = unlearn(unlearning(given, plan[holds], name), [models[holds]])
+            tables.append(asked(config, Model("target", number, at), [table]))
+    # How they were trained is not told: the audit learns what shares look like from its own models.
+    targets = tuple(NamedTarget(name, "model") for name in names)
+    decisions = Decisions(targets, config.partial, config.negligible, config.permutations, config.seed)
+    compared = Compared(decisions, confidence_matrix(tables))
+    for number, called in enumerate(names):
+        yield counted(called, OWNER, compared, number)
+
+
+def unlearning(given: Size, mixture: Mixture, name: UnlearningName) -> Unlearning:
+    """The unlearning of D_Q by a model that trained on this mixture."""
+    part = given.config.trained_on
+    return Unlearning(
+        kept=tuple(share for share in mixture.shares if share.part != part),
+        forgotten=tuple(share for share in mixture.shares if share.part == part),
+        method=given.config.unlearning.of(name),
+        validation=mixture.validation,
+        classes=mixture.classes,
+        seed=seeds.derive(mixture.seed, name),
+        batch=mixture.batch,
+    )
+
+
+def main() -> None:
+    given = parser(__doc__)
+    given.add_argument("--seed", type=int, default=1000, help="of the audit: another one trains everything anew")
+    given.add_argument("--models", type=Path, help="trained models are kept here, and read where the file is there")
+    asked_for = given.parse_args()
+    what = size(asked_for.tiny, asked_for.seed)
+    setting = here(what.config.query.data.name, torch.device("cpu"))
+    facts = "\n".join(f"- {name}: {value}" for name, value in setting.items() if name in ("date", "versions", "data"))
+    table = markdown(list(counts(what, asked_for.models)), min(MODELS, what.owners))
+    text = f"# Unlearning methods\n\n{facts}\n- seed: {asked_for.seed}\n\n{table}"
+    print(text, end="")
+    if asked_for.out:
+        asked_for.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

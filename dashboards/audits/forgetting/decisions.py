@@ -1,0 +1,98 @@
+"""The answer: the share of D_Q that each target may hold, and what it says of D_Q beside the control set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from dashboards import drawing, layout, legend
+from dashboards.audits.forgetting import roles
+from dashboards.audits.forgetting.targets import span_of
+from dashboards.estimates import finite
+from dashboards.figure import Figure
+
+NEEDED = {
+    "name",
+    "effect",
+    "p_adjusted",
+    "share",
+    "share_low",
+    "share_high",
+    "decision",
+    "models",
+    "images",
+    "controls",
+}
+Row = Mapping[str, Any]
+
+
+def decisions(table: pa.Table, negligible: float | None) -> Figure | None:
+    """A row for each target: the share of D_Q that it holds with its limits, marked by the decision."""
+    if not set(table.column_names) >= NEEDED:
+        return None
+    rows = [row for row in table.to_pylist() if row["p_adjusted"] is not None]
+    if not rows:
+        return None
+    shown = rows[: layout.MOST]
+    caption = f"{about(shown, negligible)}{layout.rest(len(shown), len(rows), 'targets')}"
+    alt = " ".join(in_words(row) for row in shown)
+    return Figure("decisions", "Have the models forgotten the query set?", caption, alt, drawn(shown, negligible))
+
+
+def drawn(shown: Sequence[Row], negligible: float | None) -> str:
+    """The shares as SVG, a row for each target."""
+    handles = entries(shown, negligible)
+    figure, axes, y = layout.rows([row["name"] for row in shown], roles.above(-(-len(handles) // 2)))
+    if negligible is not None:
+        axes.axvline(100 * negligible, **roles.BOUND)
+    for row, height in zip(shown, y.tolist(), strict=True):
+        colour, marker = roles.DECISIONS.get(row["decision"], roles.DECISIONS["undecided"])
+        look: dict[str, Any] = {"color": drawing.light(colour)}
+        if finite(row["share"]):
+            ends = [100 * row["share_low"], 100 * row["share_high"]]
+            axes.plot(ends, [height] * 2, linewidth=2, solid_capstyle="butt", **look)
+        axes.plot([100 * row["share"] if finite(row["share"]) else 0], [height], marker, markersize=6.5, **look)
+    most = max([100 * row["share_high"] for row in shown if finite(row["share"])] + [100 * (negligible or 0.1)])
+    axes.set_xlim(*drawing.span([0.0, most], 0.04))
+    axes.set_xlabel("share of D_Q held, %")
+    legend.above(figure, handles)
+    return drawing.svg(figure, "decisions")
+
+
+def entries(shown: Sequence[Row], negligible: float | None) -> list[Any]:
+    """The legend's entries: only what occurs."""
+    present = {row["decision"] for row in shown}
+    handles = [
+        legend.line(decision, color=drawing.light(colour), marker=marker, markersize=6.5, linewidth=2)
+        for decision, (colour, marker) in roles.DECISIONS.items()
+        if decision in present
+    ]
+    if negligible is not None:
+        handles.append(legend.line(f"{100 * negligible:g} %: negligible", **roles.BOUND))
+    return handles
+
+
+def about(shown: Sequence[Row], negligible: float | None) -> str:
+    """The caption: what is estimated, how it is decided, and the numbers of models and images."""
+    bound = "a negligible share" if negligible is None else f"{100 * negligible:g} %"
+    numbers = {name: span_of([row[name] or 0 for row in shown]) for name in ("models", "images", "controls")}
+    return (
+        "The share of D_Q that those models of known shares hold which are as much surer of it than of the control set "
+        "as the target; the line ends at the lower and the upper limit, each of 95 % on its side, and an upper limit "
+        "of 100 % stands for every share beyond the largest known. Not forgotten: surer of D_Q than chance explains (a "
+        "randomisation test, p <= .025 over all targets). Forgotten: not so, and the upper limit is at most "
+        f"{bound}. Not judged: what the target says of the control set is not what models say that never saw D_Q. n: "
+        f"{numbers['models']} models of each target, {numbers['images']} images of D_Q, {numbers['controls']} of the "
+        "control set."
+    )
+
+
+def in_words(row: Row) -> str:
+    """A row for readers who cannot see the figure."""
+    words = f"{row['name']}: {row['decision']}, p = {drawing.number(row['p_adjusted'])}"
+    if finite(row["share"]):
+        ends = drawing.interval(100 * row["share_low"], 100 * row["share_high"])
+        words += f", {drawing.number(100 * row['share'])} %{ends} of D_Q held"
+    return f"{words}."

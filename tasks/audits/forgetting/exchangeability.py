@@ -1,0 +1,125 @@
+"""Are D_Q and the control set alike to a model? A test that is exact for any model, and the effect that it rests on.
+
+Which images of one source are D_Q and which are control was drawn by chance. A model that never saw D_Q, whatever else
+it holds, cannot know; so any statistic of its confidences is as likely under every other draw, and
+
+    p = (1 + draws whose effect is at least that of the real one) / (1 + draws)
+
+has P[p <= a] <= a. One-sided: the model is the surer of D_Q. The effect is
+
+    (mean score of D_Q - mean score of control) / its standard error
+
+in units of chance: of a model that never saw D_Q it has mean 0 and standard deviation 1. An image's score is made for
+what training on an image does, and looks at nobody's membership:
+
+    score = u / sd(u) + v / sd(v)
+    u = h^2 (r - mean r of the 2 x NEIGHBOURS images that are next in difficulty)    r: rank of its confidence, 0 to 1
+    v = h min(max(z - TAIL, 0), MOST)    z = (m - mean over calibration models) / s
+    h = 1 - rank of easiness, 0 to 1     easiness: mean log-odds of the calibration models
+
+u is a little on many images, v much on a few. m is the model's rank read off the calibration models' log-odds, so that
+a monotone change of confidences, as by a temperature, changes no score. s^2 is the image's variance over calibration
+models, weighted with PRIOR times the median one. Easy images, of which every model is sure, show nothing: h leaves them
+out. NEIGHBOURS, TAIL, MOST, PRIOR and the powers of h were chosen on one set of trainings and confirmed on another:
+docs/forgetting.md.
+
+Randomisation tests with covariates: Rosenbaum 2002, "Covariance adjustment in randomized experiments and observational
+studies", section 2; a model's z of an image: Carlini et al. 2022, "Membership inference attacks from first principles".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+NEIGHBOURS, TAIL, MOST, PRIOR = 25, 1.5, 4.0, 3.0
+NEAREST_ONE = 2.0**-25  # float32 says 1 of all that is nearer to 1
+LEAST = 1e-12
+BLOCK = 1 << 22  # numbers that are drawn at one time
+
+
+def log_odds(confidence: Array) -> Array:
+    """log(c / (1 - c)), finite at 0 and 1."""
+    c = np.clip(confidence, LEAST, 1 - NEAREST_ONE)
+    return np.asarray(np.log(c) - np.log1p(-c))
+
+
+def scores(confidence: Array, calibration: Array) -> Array:
+    """The score of each image (n,) from the model's confidences (n,) and those of calibration models (models, n).
+
+    ValueError without a calibration model.
+    """
+    if not len(calibration):
+        raise ValueError("there are no calibration models; scores need at least one to know how difficult images are")
+    known = log_odds(calibration)
+    easiness = known.mean(axis=0)
+    hard = 1 - ranks(easiness)
+    shift = hard**2 * above_neighbours(ranks(confidence), easiness)
+    total = standardised(shift)
+    if len(known) > 1:
+        matched = np.quantile(known, ranks(confidence))
+        variance = known.var(axis=0, ddof=1)
+        spread = np.sqrt(((len(known) - 1) * variance + PRIOR * np.median(variance)) / (len(known) - 1 + PRIOR))
+        z = np.divide(matched - easiness, spread, out=np.zeros_like(easiness), where=spread > 0)
+        total = total + standardised(hard * np.clip(z - TAIL, 0, MOST))
+    return total
+
+
+def ranks(values: Array) -> Array:
+    """The rank of each value among all, from 0 to 1, equal values at their mean: (rank - 1/2) / n."""
+    places, counts = np.unique(values, return_inverse=True, return_counts=True)[1:]
+    ends = np.cumsum(counts)
+    return np.asarray((ends - counts / 2)[places] / len(values))
+
+
+def above_neighbours(values: Array, easiness: Array) -> Array:
+    """Each value less the mean of its neighbours' in easiness, on either side NEIGHBOURS or a quarter of all images."""
+    n = len(values)
+    reach = min(NEIGHBOURS, max(1, n // 4))
+    order = np.argsort(easiness, kind="stable")
+    rising = values[order]
+    sums = np.concatenate([[0.0], np.cumsum(rising)])
+    first, end = np.maximum(np.arange(n) - reach, 0), np.minimum(np.arange(n) + reach + 1, n)
+    mean = (sums[end] - sums[first] - rising) / np.maximum(end - first - 1, 1)
+    left = np.empty(n)
+    left[order] = rising - mean
+    return left
+
+
+def standardised(values: Array) -> Array:
+    """The values with mean 0 and standard deviation 1; all 0 where they do not differ."""
+    centred = values - values.mean()
+    spread = float(centred.std())
+    return centred / spread if spread > LEAST else np.zeros_like(centred)
+
+
+def by_unit(
+    of_images: Array, groups: NDArray[np.int64], is_control: NDArray[np.bool_]
+) -> tuple[Array, NDArray[np.bool_]]:
+    """The mean score of each group of images that were drawn together, and whether it is control; both (units,)."""
+    there, first, unit, counts = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
+    means = np.bincount(unit, weights=of_images, minlength=len(there)) / counts
+    return means, is_control[first]
+
+
+def effect(of_units: Array, is_control: NDArray[np.bool_]) -> float:
+    """The effect of scores (units,): 0 where no two differ."""
+    spread = float(of_units.std(ddof=1)) * np.sqrt(1 / (~is_control).sum() + 1 / is_control.sum())
+    difference = float(of_units[~is_control].mean() - of_units[is_control].mean())
+    return difference / float(spread) if spread > LEAST else 0.0
+
+
+def p_value(of_units: Array, is_control: NDArray[np.bool_], permutations: int, generator: np.random.Generator) -> float:
+    """The chance of an effect as large where who is control is drawn anew, from so many draws."""
+    count = int((~is_control).sum())
+    real = float(of_units[~is_control].sum())
+    slack = LEAST * max(1.0, float(np.abs(of_units).sum()))  # sums in another order differ in their last place
+    at_least = 0
+    block = max(1, BLOCK // len(of_units))
+    for first in range(0, permutations, block):
+        size = min(block, permutations - first)
+        drawn = generator.permuted(np.broadcast_to(of_units, (size, len(of_units))), axis=1)
+        at_least += int((drawn[:, :count].sum(axis=1) >= real - slack).sum())
+    return (1 + at_least) / (1 + permutations)

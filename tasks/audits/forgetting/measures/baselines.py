@@ -1,0 +1,149 @@
+"""What do the field's measures of unlearning say of each target? U-LiRA, forgetting quality and PrivLeak.
+
+They compare the target's models with the calibration models as the retrained ones, by what both say of D_Q and, for
+PrivLeak, of the control set. They decide nothing here: U-LiRA and forgetting quality need many models of one target,
+which an owner does not give, and all three take any difference from retrained models for memory, also one by other data
+or another design. The formulas stand in `u_lira`, `forgetting_quality` and `privleak`, with their sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.audits.forgetting import forgetting_quality, privleak, u_lira
+from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix, confidence_matrix
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.log_odds import log_odds
+from tasks.audits.forgetting.measures import query_confidences
+from tasks.audits.forgetting.target import NamedTarget
+from tasks.audits.forgetting.trainings import Trainings
+from tasks.external.confidences import rounded
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure, Tables
+from tasks.statistics import Estimate
+from tasks.summaries import Row, row
+
+# One row per target that a model answers for. Estimates have 95 % intervals over models; null where there is none.
+BASELINES = pa.schema(
+    [
+        ("target", pa.int32()),
+        ("name", pa.string()),
+        ("models", pa.int32()),  # of the target
+        ("retrained", pa.int32()),  # calibration models
+        ("images", pa.int64()),  # of D_Q
+        ("control", pa.int64()),  # control images
+        ("u_lira", pa.float64()),  # accuracy; 1/2 after retraining
+        ("u_lira_low", pa.float64()),
+        ("u_lira_high", pa.float64()),
+        ("u_lira_pairs", pa.int32()),  # models of each kind that it compares
+        ("quality", pa.float64()),  # forgetting quality; `quality_null` after retraining
+        ("quality_low", pa.float64()),
+        ("quality_high", pa.float64()),
+        ("quality_pairs", pa.int32()),
+        ("quality_null", pa.float64()),
+        ("quality_p", pa.float64()),  # of a quality as low as this where the target is retrained
+        ("privleak", pa.float64()),  # 0 after retraining, -1 where D_Q is known and the control set is not
+        ("privleak_low", pa.float64()),
+        ("privleak_high", pa.float64()),
+        ("missing", pa.string()),  # which of them are null, and why; null where none is
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """The targets by their numbers."""
+
+    targets: tuple[NamedTarget, ...]
+
+
+@task(version=1, name="forgetting.baselines", gathers=True)
+def baselines(config: Baselines, inputs: Inputs) -> pa.Table:
+    """What is said of each target (BASELINES), by its number, from tables of CONFIDENCES.
+
+    A target no model of which is there has no row.
+    """
+    matrix = confidence_matrix(inputs)
+    found = [
+        of_target(matrix, number, target)
+        for number, target in enumerate(config.targets)
+        if matrix.replicates("target", number)
+    ]
+    return pa.Table.from_pylist(found, BASELINES)
+
+
+def of_target(matrix: ConfidenceMatrix, number: int, target: NamedTarget) -> dict[str, Any]:
+    """The target's row of BASELINES, all confidences at the precision that its own were printed with."""
+    models, others = matrix.replicates("target", number), matrix.replicates("calibration")
+    printed = max(matrix.models[model].printed for model in models)
+    own, retrained = (rounded(matrix.confidences(some), printed) for some in (models, others))
+    asked = ~matrix.is_control
+    kinds = log_odds(own[:, asked], printed), log_odds(retrained[:, asked], printed)
+    likelihood, quality = u_lira.accuracy(*kinds), forgetting_quality.quality(*kinds)
+    leak = privleak.privleak(own, retrained, matrix.is_control)
+    return {
+        "target": number,
+        "name": target.name,
+        "models": len(models),
+        "retrained": len(others),
+        "images": int(asked.sum()),
+        "control": int(matrix.is_control.sum()),
+        **columns("u_lira", likelihood),
+        "u_lira_pairs": likelihood.n,
+        **columns("quality", quality),
+        "quality_pairs": quality.n,
+        "quality_null": forgetting_quality.null(quality.n) if quality.n else None,
+        "quality_p": forgetting_quality.p_value(*kinds),
+        **columns("privleak", leak),
+        "missing": missing(len(models), len(others), bool(matrix.is_control.any())),
+    }
+
+
+def columns(name: str, estimate: Estimate) -> dict[str, float | None]:
+    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+
+
+def missing(models: int, retrained: int, control: bool) -> str | None:
+    """Which of the three there cannot be with so many models of the target and of D_C, and why."""
+    reasons = []
+    least = max(u_lira.LEAST, forgetting_quality.LEAST)
+    if min(models, retrained) < least:
+        reasons.append(
+            f"U-LiRA and forgetting quality need {least} models of the target and {least} calibration models; there "
+            f"are {models} and {retrained}"
+        )
+    if not control:
+        reasons.append("PrivLeak needs a control set")
+    return "; ".join(reasons) or None
+
+
+def plan(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:
+    asked = query_confidences.plan(config, trainings)
+    return Job(baselines, Baselines(trainings.targets), asked) if asked else ()
+
+
+def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    """The three measures of each target; those that cannot be have no value, and n is 0."""
+    found = tables.rows(BASELINES)
+    for target in found:
+        yield row("U-LiRA accuracy", {"target": target["name"]}, of(target, "u_lira"), "pair of trainings", 0.5)
+    for target in found:
+        null, p = target["quality_null"], target["quality_p"]
+        value = of(target, "quality")
+        yield row("forgetting quality", {"target": target["name"]}, value, "pair of trainings", null, p)
+    for target in found:
+        yield row("PrivLeak", {"target": target["name"]}, of(target, "privleak"), "training", 0.0)
+
+
+def of(target: Row, name: str) -> Estimate:
+    """An estimate of a row of BASELINES."""
+    pairs = f"{name}_pairs"
+    n = target[pairs] if pairs in target else 0 if target[name] is None else target["models"]
+    return Estimate(target[name], target[f"{name}_low"], target[f"{name}_high"], int(n))
+
+
+MEASURE = Measure("baselines", BASELINES, plan, rows)

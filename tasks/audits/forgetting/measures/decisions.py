@@ -1,0 +1,324 @@
+"""Has a target forgotten D_Q? The test of exchangeability, the share of D_Q that it may hold, and the answer.
+
+    p = chance that a model that never saw D_Q is as much surer of it than of the control set
+    share = share of D_Q that models of a known share would have to hold for the target's effect
+
+with the limits of the share, each of 95 % on its side. `decision` says by which rule the answer follows, and what each
+answer is wrong of; `exchangeability`, `held_share` and `likeness` how the numbers are computed. Several models of one
+target answer together: their scores are averaged image by image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks import seeds, statistics
+from tasks.audits.forgetting.confidence_matrix import Array, ConfidenceMatrix, confidence_matrix
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.decision import Evidence, Right, adjusted, decided, right
+from tasks.audits.forgetting.exchangeability import by_unit, effect, p_value, scores
+from tasks.audits.forgetting.held_share import ShareCurve, share_curve
+from tasks.audits.forgetting.likeness import UNKNOWN, Check, agreement, among, check, disagreeing
+from tasks.audits.forgetting.measures import query_confidences
+from tasks.audits.forgetting.target import NamedTarget
+from tasks.audits.forgetting.trainings import Kind, Model, Trainings
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure, Tables
+from tasks.ranges import at_least, share
+from tasks.statistics import Estimate
+from tasks.summaries import Row, row
+
+if TYPE_CHECKING:
+    from tasks.audits.forgetting.about import About
+
+# One row per target that a model answers for.
+DECISIONS = pa.schema(
+    [
+        ("target", pa.int32()),
+        ("name", pa.string()),
+        ("source", pa.string()),  # training, model, outputs
+        ("query", pa.float64()),  # shares trained on; null where they are not known
+        ("calibration", pa.float64()),
+        ("outside", pa.float64()),
+        ("models", pa.int32()),  # replicates of the target
+        ("effect", pa.float64()),  # how much surer of D_Q, in standard deviations of chance; null without a control set
+        ("effect_low", pa.float64()),  # its 95 % interval over trainings; null where no two show how these vary
+        ("effect_high", pa.float64()),
+        ("p", pa.float64()),  # of the test of exchangeability
+        ("p_adjusted", pa.float64()),  # over the targets (Holm)
+        ("share", pa.float64()),  # of D_Q held; null where it is not known
+        ("share_low", pa.float64()),  # limits, each of 95 % on its side; the upper is 1 beyond the largest known share
+        ("share_high", pa.float64()),
+        ("accuracy", pa.float64()),  # on the control set; null where a table does not say it
+        ("accuracy_calibration", pa.float64()),  # of the calibration models
+        ("accuracy_p", pa.float64()),  # of a difference
+        ("agreement", pa.float64()),  # with the calibration models on the control set
+        ("agreement_calibration", pa.float64()),
+        ("agreement_p", pa.float64()),
+        ("repeats", pa.int32()),  # pictures that were handed out twice
+        ("disagreeing", pa.int32()),  # of these with two answers
+        ("decision", pa.string()),  # forgotten, not forgotten, not judged, undecided
+        ("reason", pa.string()),  # why not judged or undecided, else null
+        ("right", pa.string()),  # right, undecided, wrong; null where not known
+        ("images", pa.int64()),  # of D_Q
+        ("controls", pa.int64()),
+        ("units", pa.int64()),  # of both: groups of images that were drawn together
+    ]
+)
+SURER = "surer of D_Q than of control"  # the metric with the p-value
+METRIC_OF_RIGHT: Mapping[Right, str] = {
+    "right": "targets decided rightly",
+    "undecided": "targets undecided",
+    "wrong": "targets decided wrongly",
+}
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """The targets by their numbers, the known shares of the partial models by theirs, and the limits of the rule."""
+
+    targets: tuple[NamedTarget, ...]
+    partial: tuple[float, ...] = ()
+    negligible: float = 0.1
+    permutations: int = 9999
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        share(self, "negligible", zero=False, one=False)
+        at_least(self, {"permutations": 1, "seed": 0})
+
+
+Numbered = tuple[Kind, int]  # what a model stands for, and the number of its target or share
+
+
+class Single(NamedTuple):
+    """A model of a known share, audited alone."""
+
+    share: float
+    effect: float
+    p: float
+    high: float  # upper limit of the share
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """All models' effects, computed once."""
+
+    config: Decisions
+    matrix: ConfidenceMatrix
+
+    @cached_property
+    def calibration(self) -> list[Model]:
+        return self.matrix.replicates("calibration")
+
+    @cached_property
+    def known(self) -> Array:
+        """The confidences of the calibration models (models, n)."""
+        return self.matrix.confidences(self.calibration)
+
+    @property
+    def is_controlled(self) -> bool:
+        return bool(self.matrix.is_control.any() and len(self.calibration))
+
+    def of_units(self, models: Sequence[Model]) -> tuple[Array, NDArray[np.bool_]]:
+        """The mean scores of these models, group by group, and which groups are control."""
+        said = self.matrix.confidences(models)
+        return self.units(np.mean([scores(of, self.known) for of in said], axis=0))
+
+    def units(self, of_images: Array) -> tuple[Array, NDArray[np.bool_]]:
+        return by_unit(of_images, self.matrix.groups, self.matrix.is_control)
+
+    def effect(self, model: Model) -> float:
+        return effect(*self.of_units([model]))
+
+    @cached_property
+    def null_scores(self) -> list[Array]:
+        """The images' scores of each calibration model, compared with the others; none of a single one."""
+        if len(self.known) < 2:
+            return []
+        return [scores(of, np.delete(self.known, at, axis=0)) for at, of in enumerate(self.known)]
+
+    @cached_property
+    def null_effects(self) -> list[float]:
+        """The effect of each calibration model, compared with the others."""
+        return [effect(*self.units(of_images)) for of_images in self.null_scores]
+
+    @cached_property
+    def known_shares(self) -> dict[Numbered, float]:
+        """The share of each partial training and of each target of that kind."""
+        shares: dict[Numbered, float] = {("partial", number): of for number, of in enumerate(self.config.partial)}
+        for number, target in enumerate(self.config.targets):
+            if target.is_beside_all and target.query:
+                shares["target", number] = target.query
+        return shares
+
+    @cached_property
+    def known_effects(self) -> dict[Numbered, list[float]]:
+        """The effects of their models."""
+        return {who: [self.effect(model) for model in self.matrix.replicates(*who)] for who in self.known_shares}
+
+    def curve(self, without: Numbered) -> ShareCurve | None:
+        """The effect over the share from all models of known shares but those of this target, or this null model."""
+        null = [of for at, of in enumerate(self.null_effects) if without != ("calibration", at)]
+        effects: dict[float, list[float]] = {0.0: null}
+        for who, found in self.known_effects.items():
+            if who != without:
+                effects.setdefault(self.known_shares[who], []).extend(found)
+        return share_curve(effects)
+
+    def singly(self) -> Iterator[Single]:
+        """Each model of a known share, audited alone; of share 0 the calibration models, each beside the others."""
+        for at, of_images in enumerate(self.null_scores):
+            yield self._single(0.0, ("calibration", at), at, of_images)
+        for who, of in self.known_shares.items():
+            for at, said in enumerate(self.matrix.confidences(self.matrix.replicates(*who))):
+                yield self._single(of, who, at, scores(said, self.known))
+
+    def _single(self, share: float, who: Numbered, at: int, of_images: Array) -> Single:
+        units = self.units(of_images)
+        found, curve = effect(*units), self.curve(who)
+        high = 1.0 if curve is None else curve.share_of(found, 1).high
+        chance = seeds.generator(self.config.seed, "permutations", *who, at)
+        return Single(share, found, p_value(*units, self.config.permutations, chance), 1.0 if high is None else high)
+
+    def p(self, number: int, models: Sequence[Model]) -> float:
+        """The p-value of the test of exchangeability of these models together."""
+        chance = seeds.generator(self.config.seed, "permutations", number)
+        return p_value(*self.of_units(models), self.config.permutations, chance)
+
+    def on_control(self, models: Sequence[Model]) -> tuple[Check, Check]:
+        """Accuracy and agreement on the control set, beside those of calibration models."""
+        there = self.matrix.is_control
+        accuracy = check(self.accuracies(models), self.accuracies(self.calibration))
+        known = self.known[:, there]
+        said = [agreement(of[there], known) for of in self.matrix.confidences(models)]
+        return accuracy, check([value for value in said if value is not None], among(known))
+
+    def accuracies(self, models: Sequence[Model]) -> list[float] | None:
+        """Of each model on the control set; None where one does not say which classes are more probable."""
+        right = [self.matrix.models[model].right for model in models]
+        said = [float(of[self.matrix.is_control].mean()) for of in right if of is not None]
+        return said if len(said) == len(right) else None
+
+
+@task(version=1, name="forgetting.decisions", gathers=True)
+def decisions(config: Decisions, inputs: Inputs) -> pa.Table:
+    """What is decided of each target (DECISIONS), by its number, from tables of CONFIDENCES.
+
+    A target no model of which is there has no row.
+    """
+    found = Compared(config, confidence_matrix(inputs))
+    there = {
+        number: models for number in range(len(config.targets)) if (models := found.matrix.replicates("target", number))
+    }
+    p = [found.p(number, models) for number, models in there.items()] if found.is_controlled else []
+    by_target = dict(zip(there, zip(p, adjusted(p), strict=True), strict=True)) if p else {}
+    rows = [of_target(found, number, models, by_target.get(number)) for number, models in there.items()]
+    return pa.Table.from_pylist(rows, DECISIONS)
+
+
+def of_target(found: Compared, number: int, models: Sequence[Model], p: tuple[float, float] | None) -> dict[str, Any]:
+    """The target's row of DECISIONS."""
+    target, matrix = found.config.targets[number], found.matrix
+    effects, held, accuracy, agreed = Estimate(None, None, None, len(models)), None, UNKNOWN, UNKNOWN
+    if p is not None:
+        value, curve = float(np.mean([found.effect(model) for model in models])), found.curve(("target", number))
+        reach = None if curve is None else curve.spread(len(models))
+        low, high = (None, None) if reach is None else (value - reach, value + reach)
+        effects = Estimate(value, low, high, len(models))
+        held = None if curve is None else curve.share_of(value, len(models))
+        accuracy, agreed = found.on_control(models)
+    said = [matrix.models[model] for model in models]
+    twice = [disagreeing(of.confidence, of.again, of.printed) for of in said]
+    disagree, repeats = (sum(counts) for counts in zip(*twice, strict=True))
+    evidence = Evidence(None if p is None else p[1], held, accuracy, agreed, disagree, repeats)
+    decision = decided(evidence, found.config.negligible)
+    return {
+        "target": number,
+        "name": target.name,
+        "source": target.source,
+        "query": target.query,
+        "calibration": target.calibration,
+        "outside": target.outside,
+        "models": len(models),
+        "effect": effects.value,
+        "effect_low": effects.low,
+        "effect_high": effects.high,
+        "p": None if p is None else p[0],
+        "p_adjusted": evidence.p,
+        "share": None if held is None else held.value,
+        "share_low": None if held is None else held.low,
+        "share_high": None if held is None else held.high,
+        "accuracy": accuracy.value,
+        "accuracy_calibration": accuracy.expected,
+        "accuracy_p": accuracy.p,
+        "agreement": agreed.value,
+        "agreement_calibration": agreed.expected,
+        "agreement_p": agreed.p,
+        "repeats": repeats,
+        "disagreeing": disagree,
+        "decision": decision.answer,
+        "reason": decision.reason,
+        "right": right(decision.answer, target.held, found.config.negligible),
+        "images": matrix.images,
+        "controls": int(matrix.is_control.sum()),
+        "units": len(np.unique(matrix.groups)),
+    }
+
+
+def plan(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:
+    asked = query_confidences.plan(config, trainings)
+    return Job(decisions, decisions_config(config, trainings), asked) if asked else ()
+
+
+def decisions_config(config: Forgetting, trainings: Trainings) -> Decisions:
+    """How targets are decided on, here and in the measure of power."""
+    seed = seeds.derive(config.seed, "decisions")
+    return Decisions(trainings.targets, config.trained_partial, config.negligible, config.permutations, seed)
+
+
+def rows(tables: Tables, about: About) -> Iterator[Row]:
+    """The share of each target, its effect with the test, its likeness on the control set, and how many are right.
+
+    A target that nothing is known of, since no model of it answered, has a row without a value.
+    """
+    table = tables.one(DECISIONS)
+    if table is None:
+        return
+    judged = table.to_pylist()
+    for target in judged:
+        held = Estimate(target["share"], target["share_low"], target["share_high"], target["models"])
+        yield row("share of D_Q held", {"target": target["name"]}, held, "training", 0.0)
+    answered = {target["name"] for target in judged}
+    for name in (target.name for target in about.targets if target.name not in answered):
+        yield row("share of D_Q held", {"target": name}, Estimate(None, None, None, 0), "training", 0.0)
+    for target in judged:
+        setting = {"target": target["name"]}
+        surer = Estimate(target["effect"], target["effect_low"], target["effect_high"], target["models"])
+        if surer.value is not None:
+            yield row(SURER, setting, surer, "training", 0.0, p_value=target["p_adjusted"])
+    for target in judged:
+        if target["effect"] is None:
+            continue
+        for name in ("accuracy", "agreement"):
+            value, expected, p = (target[f"{name}{of}"] for of in ("", "_calibration", "_p"))
+            on_control = Estimate(value, None, None, 0 if value is None else target["models"])
+            setting = {"target": target["name"]}
+            yield row(f"{name} on the control set", setting, on_control, "training", expected, p_value=p)
+        if target["repeats"]:
+            differ = statistics.proportion(target["disagreeing"], target["repeats"])
+            yield row("repeated pictures with two answers", {"target": target["name"]}, differ, "picture", 0.0)
+    known = [target["right"] for target in judged if target["right"] is not None]
+    if known:
+        for answer, metric in METRIC_OF_RIGHT.items():
+            yield row(metric, {}, statistics.proportion(known.count(answer), len(known)), "target")
+
+
+MEASURE = Measure("decisions", DECISIONS, plan, rows)

@@ -1,0 +1,231 @@
+"""Where the feature ranks among all of its kind, by the shift that it left in a model's response to its pixels.
+
+The response is the centred logit of the canary's label on test images of that label. Its slopes in the pixels, weighted
+by how little ink the training images have there (`pixel_slopes`), are those of
+
+    pair             the canary's model less its twin
+    references       the canary's model less the mean of other seeds' twins, which never saw a canary: one model is
+                     asked, in units in which its response varies as theirs, and nothing of its own seed need be
+                     there. Where there are none, of the model alone
+    weight change    the pair, from its weights (`weight_change`)
+
+A glyph is ranked among all glyphs of its ink (`subset_ranks`), words and pictures among the members of their family.
+The p-value is exact where the feature was drawn, since nothing that is fitted knows which one it was; where somebody
+chose it, it is a comparison with others of its kind. As a check every pair is asked about glyphs that its canary did
+not carry: about the 26 letters where that one was drawn, else about 26 drawn ones.
+
+The pixels of the largest weighted slopes, as many as the feature inks, are what can be read out of the models; chance
+hits as many of its pixels as the table says beside.
+
+Source. The scores are ours. Exposure is that of Carlini et al. 2019, "The Secret Sharer: Evaluating and Testing
+Unintended Memorization in Neural Networks", section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.audits.unique_feature import weight_change
+from tasks.audits.unique_feature.canary_selection import Ranked, row_of
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.evaluation import trained
+from tasks.audits.unique_feature.feature_family import Relatives, clean_images, relatives
+from tasks.audits.unique_feature.pixel_slopes import Array, centred, weighted_slopes
+from tasks.audits.unique_feature.slope_ranks import fitted, place, ranked
+from tasks.audits.unique_feature.trainings import Pair, Trainings
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import burn
+from tasks.datasets.images import Images, Pixels
+from tasks.job import Inputs, Job, task
+from tasks.measure import Measure, Tables
+from tasks.statistics import clustered_proportion, mean, proportion
+from tasks.summaries import Row, row
+
+IMAGES = 100  # of the canary's label, over which a response is the mean
+REFERENCES = 4  # clean models of other seeds
+LEVELS = (0.05, 0.01, 0.001)
+
+EXACT_RANKS = pa.schema(
+    [
+        ("canary", pa.int64()),
+        ("label", pa.int32()),
+        ("seed", pa.int64()),
+        ("score", pa.string()),  # pair, references or weight change
+        ("references", pa.int32()),  # models whose mean slopes are taken off; null where the twin's are
+        ("feature", pa.string()),  # canary: what the models are asked about; other: one that the canary did not carry
+        ("drawn", pa.bool_()),  # at random from those it is ranked among, so that the p-value is exact
+        ("p_value", pa.float64()),
+        ("among", pa.int64()),  # features of its kind, this one among them
+        ("exposure", pa.float64()),  # bits
+        ("inked", pa.int32()),  # pixels of the place, or cells of a glyph, that the feature inks
+        ("hits", pa.int32()),  # how many of the largest slopes, as many as those, lie in them; null for others
+        ("hits_by_chance", pa.float64()),
+        ("height", pa.int32()),  # of the place, in pixels, or cells of a glyph
+        ("width", pa.int32()),
+        ("ink", pa.list_(pa.bool_())),  # which of them the feature inks, row by row
+        ("slopes", pa.list_(pa.float64())),  # the weighted slopes in them
+    ]
+)
+
+
+@dataclass(frozen=True)
+class PairRanked:
+    """The canary, by its row or rank in the first `examples` (0: all) training images of `data`, and what its models
+    are asked about, which was `drawn` from its kind or not. The inputs hold so many `references`.
+    """
+
+    data: Dataset
+    canary: int | Ranked
+    examples: int
+    relatives: Relatives
+    drawn: bool
+    references: int
+
+
+def batch_key(config: PairRanked) -> tuple[Dataset, int]:
+    """What tables must share to take about as long as one another."""
+    return config.data, config.references
+
+
+@task(version=1, name="unique_feature.exact_ranks", batch_key=batch_key)
+def exact_ranks(config: PairRanked, inputs: Inputs) -> pa.Table:
+    """Every score's rank of what the canary's models are asked about, and of others (EXACT_RANKS).
+
+    The inputs are the canary's model, its twin, the references and, for a canary named by its rank, the chosen ones.
+    """
+    canary, twin, references = inputs[0], inputs[1], inputs[2 : 2 + config.references]
+    data = load(config.data)
+    number = row_of(config.canary, inputs)
+    label = int(data.train_labels[number])
+    clean = of_label(config, data, number, label)
+    sets = [burn(clean, feature) for feature in fitted(config.relatives, data.shape[:2])]
+    here = place(clean, sets, data.train_images[: config.examples or None])
+    rows: list[Row] = []
+    for score, values in responses(canary, twin, references, sets, label).items():
+        about = {"canary": number, "label": label, "seed": canary["seed"][0].as_py(), "score": score}
+        about["references"] = len(references) if score == "references" else None
+        slopes = weighted_slopes(here.added, values, here.inked)
+        rows += [about | said for said in ranked(config.relatives, config.drawn, slopes, here)]
+    return pa.Table.from_pylist(rows, EXACT_RANKS)
+
+
+def of_label(config: PairRanked, data: Images, canary: int, label: int) -> Pixels:
+    """The first test images of the label; without any, training images of it but the canary; else probe images."""
+    images = data.test_images[data.test_labels == label]
+    if not len(images):
+        rows = np.flatnonzero(data.train_labels[: config.examples or None] == label)
+        images = data.train_images[rows[rows != canary]]
+    return images[:IMAGES] if len(images) else clean_images(config.relatives, data.shape)[:IMAGES]
+
+
+def responses(
+    canary: pa.Table, twin: pa.Table, references: Sequence[pa.Table], sets: Sequence[Pixels], label: int
+) -> Mapping[str, Array]:
+    """r(f) by each score, for sets of images that carry a feature each: (features,)."""
+    own, without = response(canary, sets, label), response(twin, sets, label)
+    others = [response(model, sets, label) for model in references]
+    return {
+        "pair": own - without,
+        "references": alike(own, others) - np.mean(others, axis=0) if others else own,
+        "weight change": weight_change.responses(canary, twin, sets, label),
+    }
+
+
+def alike(own: Array, others: Sequence[Array]) -> Array:
+    """The responses in such units that they vary over features as much as those of the others do.
+
+    So dividing an owner's logits by a temperature changes nothing. Unchanged where either do not vary at all.
+    """
+    spread, theirs = float(own.std()), float(np.mean([other.std() for other in others]))
+    return own * (theirs / spread) if spread and theirs else own
+
+
+def response(model: pa.Table, sets: Sequence[Pixels], label: int) -> Array:
+    """The mean centred logit of the label on each of the sets of images."""
+    predict = trained(model)
+    return np.array([centred(predict("", images), label).mean() for images in sets])
+
+
+def ranks_of(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    """Every pair's ranks."""
+    return tuple(ranks_of_pair(config, trainings, pair) for pair in trainings.pairs)
+
+
+def ranks_of_pair(config: UniqueFeature, trainings: Trainings, pair: Pair) -> Job:
+    others = references(trainings, pair)
+    asked = relatives(config, pair.canary.asked, pair.canary.number)
+    drawn = config.drawn and pair.canary.asked == pair.canary.carried
+    about = PairRanked(config.trained_on, pair.canary.image, config.examples, asked, drawn, len(others))
+    return Job(exact_ranks, about, (pair.model, pair.twin, *others, *pair.ranking))
+
+
+def references(trainings: Trainings, pair: Pair) -> tuple[Job, ...]:
+    """Twins of the next pairs of other seeds, one of each seed; fewer than REFERENCES where there are no more."""
+    at = trainings.pairs.index(pair)
+    found: dict[int, Job] = {}
+    for other in (*trainings.pairs[at + 1 :], *trainings.pairs[:at]):
+        if other.clean.seed != pair.clean.seed:
+            found.setdefault(other.clean.seed, other.twin)
+    return tuple(found.values())[:REFERENCES]
+
+
+def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    return ranks_of(config, trainings) if config.asks_for("ranks") else ()
+
+
+def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    yield from by_score(tables.rows(EXACT_RANKS))
+
+
+def by_score(ranks: Sequence[Row]) -> Iterator[Row]:
+    """Each score's detection rate with its false alarms, its exposure, and what it reads out.
+
+    False alarms are of glyphs that the canary did not carry; their interval is over the trainings that were asked.
+    """
+    for score in dict.fromkeys(rank["score"] for rank in ranks):
+        asked, others = of_canaries(ranks, score), of_canaries(ranks, score, "other")
+        unit = "training" if score == "references" else "pair of trainings"
+        setting = {"score": score, "drawn": all(rank["drawn"] for rank in asked)}
+        for level in LEVELS:
+            if any(rank["among"] * level < 1 for rank in asked):
+                continue  # the first of so few has a larger p
+            called = proportion(sum(rank["p_value"] <= level for rank in asked), len(asked))
+            rates = of_each(others, [float(rank["p_value"] <= level) for rank in others])
+            alarms = clustered_proportion(rates, len(others) // max(1, len(rates)))
+            at = setting | {"level": level}
+            yield row("rate of exact p at most", at, called, unit, level if alarms.value is None else alarms.value)
+            if alarms.value is not None:
+                yield row("false alarms of exact p", at | {"queries": len(others)}, alarms, unit, level)
+        null = mean(of_each(others, [rank["exposure"] for rank in others])).value
+        yield row("exposure in bits", setting, mean([rank["exposure"] for rank in asked]), unit, null)
+        read = [rank for rank in asked if rank["hits"] is not None]
+        by_chance = mean([rank["hits_by_chance"] for rank in read]).value
+        yield row("pixels read out", setting, mean([rank["hits"] for rank in read]), unit, by_chance)
+
+
+def of_canaries(ranks: Sequence[Row], score: str, feature: str = "canary") -> list[Row]:
+    """A score's ranks of what each canary's models were asked about, or of what it did not carry (`other`).
+
+    Of a canary that was trained several times those of the first training: others are no further sample of features.
+    """
+    found = [rank for rank in ranks if rank["score"] == score]
+    first: dict[int, int] = {}
+    for rank in found:
+        first.setdefault(rank["canary"], rank["seed"])
+    return [rank for rank in found if rank["feature"] == feature and rank["seed"] == first[rank["canary"]]]
+
+
+def of_each(others: Sequence[Row], values: Sequence[float]) -> list[float]:
+    """The mean over each canary's queries of the values that these have."""
+    by_canary: dict[int, list[float]] = {}
+    for rank, value in zip(others, values, strict=True):
+        by_canary.setdefault(rank["canary"], []).append(value)
+    return [float(np.mean(of_one)) for of_one in by_canary.values()]
+
+
+MEASURE = Measure("exact_ranks", EXACT_RANKS, plan, rows)

@@ -1,0 +1,289 @@
+"""The steps of unlearning methods, one model at a time.
+
+Each method is a sequence of passes over images, kept or to be forgotten, each pass with a loss of its own; all share
+the weights and the optimiser. Which loss, and in which order, is all that tells the methods apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tasks import hardware, seeds
+from tasks.datasets.images import Images
+from tasks.models.counter_rng import CounterRng, member_key
+from tasks.models.layers import EVALUATION, Weight
+from tasks.models.weights import Weights, of_model
+from tasks.training.cross_entropy import CrossEntropy
+from tasks.training.device_data import DeviceData, placed
+from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError
+from tasks.training.minibatches import order
+from tasks.training.objective import Batch
+from tasks.training.optimisers.factory import optimiser_of
+from tasks.training.parameter_buffer import ParameterBuffer
+from tasks.training.recipe import Recipe
+from tasks.training.stack import fill
+from tasks.training.step import Step
+from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels
+
+Rows = NDArray[np.int64]
+Tensors = Mapping[str, Tensor]
+
+ASKED = 1000  # images at most whose loss says when gradient ascent stops
+ASKED_AT_ONCE = 512  # rows
+
+
+def unlearned(
+    learning: CrossEntropy,
+    recipe: Recipe,
+    method: Method,
+    images: Images,
+    kept: Rows,
+    forgotten: Rows,
+    weights: Weights,
+    seed: int,
+    place: torch.device | None = None,
+) -> Trained:
+    """The model with these weights after unlearning these training images by the method, with its losses by epoch.
+
+    TrainingError where a loss is not finite.
+    """
+    place = place or hardware.device()
+    if isinstance(method, RandomLabels):
+        images = with_random_labels(images, forgotten, learning.architecture.classes, seed)
+    with hardware.exactly(place):
+        model = Unlearner(learning, recipe, images, weights, seed, place)
+        match method:
+            case FineTuning():
+                history = trained_on(model, method, kept)
+            case GradientAscent():
+                history = ascended(model, method, forgotten)
+            case RandomLabels():
+                history = trained_on(model, method, np.append(kept, forgotten))
+            case Distillation():
+                history = distilled(model, method, kept, forgotten)
+        return Trained(len(history), tuple(history), of_model(model.tensors, 0))
+
+
+class Unlearner:
+    """A model on its way: its weights, its optimiser, and the passes that it takes over images."""
+
+    def __init__(
+        self,
+        learning: CrossEntropy,
+        recipe: Recipe,
+        images: Images,
+        weights: Weights,
+        seed: int,
+        place: torch.device,
+    ) -> None:
+        self.learning, self.recipe, self.images, self.seed = learning, recipe, images, seed
+        self.data: DeviceData = placed(images, place)
+        shapes = learning.weights
+        learned = {name: weight.shape for name, weight in shapes.items() if weight.learned}
+        fixed = {name: weight.shape for name, weight in shapes.items() if not weight.learned}
+        self.learned = ParameterBuffer(learned, 1, place, torch.float32)
+        self.fixed = ParameterBuffer(fixed, 1, place, torch.float32)
+        fill(0, weights, self.learned, self.fixed)
+        self.optimiser = optimiser_of(recipe, self.learned)
+        self.keys = torch.full((1,), member_key(seed), dtype=torch.int64, device=place)
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The weights, (1, *shape) by name, in the network's order; what changes them changes these."""
+        return {name: (self.learned.views | self.fixed.views)[name] for name in self.learning.weights}
+
+    def steps(self, losses: Loss | None, rows: Rows, epoch: int, rate: float, over: str) -> Iterator[float]:
+        """Each step's loss of one pass over the rows, in the order of that epoch, taken at this learning rate.
+
+        `losses` is what is minimised, the cross-entropy by default. `over` names the pass, whose order is its own.
+        """
+        objective = self.learning if losses is None else Learned(self.learning, losses)
+        spec = Spec(objective, self.recipe, self.images)
+        step = Step(spec, self.data, self.learned, self.fixed, self.optimiser, self.keys)
+        self.optimiser.rates.fill_(rate)
+        member = Member(seeds.derive(self.seed, over), rows)
+        for chosen in order(member, epoch, self.recipe.batch, {}):
+            real = torch.from_numpy(chosen[chosen >= 0][None]).to(self.keys.device)
+            loss = float(step.take(real, False, [0], None)[0])
+            if not math.isfinite(loss):
+                raise TrainingError(
+                    f"loss is not finite in epoch {epoch} of unlearning (seed {self.seed}); try a lower learning rate"
+                )
+            yield loss
+
+    def epoch(self, number: int, losses: Sequence[float]) -> Epoch:
+        """The epoch with these losses of its steps, and the validation loss and accuracy after it."""
+        loss, accuracy = self.assessed(self.test_parts(self.data.test_count))
+        if not math.isfinite(loss):
+            raise TrainingError(
+                f"validation loss is not finite after epoch {number} of unlearning (seed {self.seed}); try a lower "
+                "learning rate"
+            )
+        return Epoch(number, float(np.mean(losses)), loss, accuracy)
+
+    def test_parts(self, count: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """The pixels and labels of the first `count` validation images."""
+        for start in range(0, count, ASKED_AT_ONCE):
+            yield self.data.test_rows(start, min(start + ASKED_AT_ONCE, count))
+
+    def parts(self, rows: Rows) -> Iterator[tuple[Tensor, Tensor]]:
+        """The pixels and labels of these training images."""
+        for start in range(0, len(rows), ASKED_AT_ONCE):
+            yield self.data.rows(torch.from_numpy(rows[start : start + ASKED_AT_ONCE]).to(self.keys.device))
+
+    def assessed(self, parts: Iterator[tuple[Tensor, Tensor]]) -> tuple[float, float]:
+        """Mean cross-entropy in evaluation mode, in nats, and accuracy, over images of the data."""
+        total, right, count = 0.0, 0.0, 0
+        with torch.no_grad():
+            for pixels, labels in parts:
+                losses, hits = self.learning.assessed(self.tensors, Batch(pixels[None], labels[None], EVALUATION))
+                assert hits is not None
+                total, right, count = (
+                    total + float(losses.double().sum()),
+                    right + float(hits.sum()),
+                    count + len(labels),
+                )
+        return total / count, right / count
+
+
+Loss = Callable[[Tensors, Batch], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """The network of `learning` under another loss: each row's, (models, rows). An `Objective`."""
+
+    learning: CrossEntropy
+    losses: Loss
+
+    total = False
+    stackable = False
+    capturable = False
+    captures_padding = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.learning.name}, unlearning"
+
+    @property
+    def weights(self) -> Mapping[str, Weight]:
+        return self.learning.weights
+
+    def initial(self, seed: int) -> Mapping[str, NDArray[np.float32]]:
+        return self.learning.initial(seed)
+
+    def assessed(self, tensors: Tensors, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        return self.learning.assessed(tensors, batch)
+
+    def manual_gradient(
+        self,
+        tensors: Tensors,  # noqa: ARG002
+        pixels: Tensor,  # noqa: ARG002
+        labels: Tensor,  # noqa: ARG002
+        shares: Tensor,  # noqa: ARG002
+        draws: CounterRng,  # noqa: ARG002
+    ) -> tuple[Tensor, Sequence[Tensor]] | None:
+        return None
+
+
+def trained_on(model: Unlearner, method: FineTuning | RandomLabels, rows: Rows) -> list[Epoch]:
+    """Trains on these rows, whatever their labels are."""
+    return [
+        model.epoch(number, list(model.steps(None, rows, number, method.learning_rate, "kept")))
+        for number in range(1, method.epochs + 1)
+    ]
+
+
+def ascended(model: Unlearner, method: GradientAscent, forgotten: Rows) -> list[Epoch]:
+    """Climbs until the images to be forgotten are as hard as validation images; the losses are their cross-entropy."""
+    history: list[Epoch] = []
+    while len(history) < method.epochs:
+        number, losses = len(history) + 1, []
+        hard = as_hard_as_new(model, forgotten)
+        if not hard:
+            for loss in model.steps(ascent(model.learning), forgotten, number, method.learning_rate, "forgotten"):
+                losses.append(-loss)
+                hard = as_hard_as_new(model, forgotten)
+                if hard:
+                    break
+        history.append(model.epoch(number, losses or [model.assessed(model.parts(forgotten[:ASKED]))[0]]))
+        if hard:
+            break
+    return history
+
+
+def as_hard_as_new(model: Unlearner, forgotten: Rows) -> bool:
+    """Whether the mean loss on images to be forgotten is at least that on validation images, of each 1,000 at most."""
+    known, _ = model.assessed(model.parts(forgotten[:ASKED]))
+    new, _ = model.assessed(model.test_parts(min(ASKED, model.data.test_count)))
+    return known >= new
+
+
+def ascent(learning: CrossEntropy) -> Loss:
+    """Minus the cross-entropy."""
+    return lambda tensors, batch: -learning.losses(tensors, batch)
+
+
+def with_random_labels(images: Images, forgotten: Rows, classes: int, seed: int) -> Images:
+    """The images with another label for each of these training images, uniformly from all but its own."""
+    labels = images.train_labels.copy()
+    other = seeds.generator(seed, "random labels").integers(1, classes, len(forgotten))
+    labels[forgotten] = (labels[forgotten] + other) % classes
+    return replace(images, train_labels=labels)
+
+
+def distilled(model: Unlearner, method: Distillation, kept: Rows, forgotten: Rows) -> list[Epoch]:
+    """Departs from the teacher, the model as it was, on what is to be forgotten, and obeys it on what is kept."""
+    teacher = {name: tensor.clone() for name, tensor in model.tensors.items()}
+    history: list[Epoch] = []
+    for number in range(1, method.epochs + 1):
+        rate = method.learning_rate * 0.1 ** sum(epoch < number for epoch in method.falls)
+        if number <= method.forgetting:
+            for _ in model.steps(departure(model.learning, method, teacher), forgotten, number, rate, "forgotten"):
+                pass
+        losses = list(model.steps(obedience(model.learning, method, teacher), kept, number, rate, "kept"))
+        history.append(model.epoch(number, losses))
+    return history
+
+
+def departure(learning: CrossEntropy, method: Distillation, teacher: Tensors) -> Loss:
+    """Minus the divergence from the teacher."""
+
+    def losses(tensors: Tensors, batch: Batch) -> Tensor:
+        pixels = learning.seen(tensors, batch)
+        student = learning.log_p(tensors, pixels, batch.mode)
+        return -divergence(taught(learning, teacher, pixels), student, method.temperature)
+
+    return losses
+
+
+def obedience(learning: CrossEntropy, method: Distillation, teacher: Tensors) -> Loss:
+    """Cross-entropy and divergence from the teacher, weighted."""
+
+    def losses(tensors: Tensors, batch: Batch) -> Tensor:
+        pixels = learning.seen(tensors, batch)
+        student = learning.log_p(tensors, pixels, batch.mode)
+        cross_entropy = -student.gather(2, batch.labels[..., None])[..., 0]
+        apart = divergence(taught(learning, teacher, pixels), student, method.temperature)
+        return method.cross_entropy * cross_entropy + method.divergence * apart
+
+    return losses
+
+
+def taught(learning: CrossEntropy, teacher: Tensors, pixels: Tensor) -> Tensor:
+    """The teacher's log probabilities, (models, rows, classes)."""
+    with torch.no_grad():
+        return learning.log_p(teacher, pixels, EVALUATION)
+
+
+def divergence(teacher: Tensor, student: Tensor, temperature: float) -> Tensor:
+    """T^2 KL(teacher || student) of log probabilities (..., classes), both at temperature T, in nats: (...)."""
+    soft, learnt = (torch.log_softmax(log_p / temperature, -1) for log_p in (teacher, student))
+    return temperature**2 * (soft.exp() * (soft - learnt)).sum(-1)

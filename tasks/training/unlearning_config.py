@@ -1,0 +1,122 @@
+"""Unlearning methods and their settings: how a trained classifier is made to forget some of its training images.
+
+Light enough for plans: it imports no torch. What each of them does, step by step, is in `tasks.training.unlearner`.
+
+The papers tune epochs and learning rates to each data set and network. Those of distillation are of its released code;
+the others are ours. Steps are those of the training's optimiser, where most of the papers take SGD.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from tasks.ranges import above_zero, at_least
+
+UnlearningName = Literal["retraining", "fine-tuning", "gradient-ascent", "random-labels", "distillation"]
+UNLEARNING: tuple[UnlearningName, ...] = get_args(UnlearningName)
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """Further training on what is kept alone, by cross-entropy.
+
+    The baseline of Golatkar, Achille & Soatto 2020, "Eternal sunshine of the spotless net", and of most papers since.
+    """
+
+    epochs: int = 10
+    learning_rate: float = 1e-3
+
+    def __post_init__(self) -> None:
+        at_least(self, {"epochs": 1})
+        above_zero(self, "learning_rate")
+
+
+@dataclass(frozen=True)
+class GradientAscent:
+    """Steps up the cross-entropy of what is to be forgotten, without what is kept.
+
+    It ends after the step with which the mean loss on the images to be forgotten (the first 1,000) reaches that on the
+    validation images, which no training saw: an owner can see this, and what is as hard as new images counts as
+    forgotten. At most `epochs`. Golatkar, Achille & Soatto 2020 call it negative gradient; the stop is the forgetting
+    threshold of Jang et al. 2023, "Knowledge unlearning for mitigating privacy risks in language models", with losses.
+    """
+
+    epochs: int = 10
+    learning_rate: float = 1e-4
+
+    def __post_init__(self) -> None:
+        at_least(self, {"epochs": 1})
+        above_zero(self, "learning_rate")
+
+
+@dataclass(frozen=True)
+class RandomLabels:
+    """Further training on what is kept with its labels and on what is to be forgotten with random wrong ones.
+
+    The wrong labels are drawn once, uniformly from the other classes. Graves, Nagisetty & Ganesh 2021, "Amnesiac
+    machine learning".
+    """
+
+    epochs: int = 10
+    learning_rate: float = 1e-3
+
+    def __post_init__(self) -> None:
+        at_least(self, {"epochs": 1})
+        above_zero(self, "learning_rate")
+
+
+@dataclass(frozen=True)
+class Distillation:
+    """The model as its own teacher: the student obeys it on what is kept and departs from it on the rest.
+
+    An epoch over what is kept minimises `cross_entropy` x cross-entropy + `divergence` x KL(teacher || student); before
+    each of the first `forgetting` of these, one over what is to be forgotten maximises the KL. Both distributions are
+    at this `temperature`, and KL is multiplied by its square. The learning rate falls tenfold after each of the epochs
+    in `falls`. Kurmanji et al. 2023, "Towards unbounded machine unlearning" (SCRUB), eq. 3 and algorithm 1, with the
+    settings of the released code for small data, less its weight decay.
+    """
+
+    epochs: int = 10
+    forgetting: int = 3
+    learning_rate: float = 5e-4
+    falls: tuple[int, ...] = (5, 8, 9)
+    cross_entropy: float = 1.0
+    divergence: float = 0.5
+    temperature: float = 2.0
+
+    def __post_init__(self) -> None:
+        at_least(self, {"epochs": 1, "forgetting": 1, "cross_entropy": 0, "divergence": 0})
+        above_zero(self, "learning_rate", "temperature")
+        if self.forgetting > self.epochs:
+            raise ValueError(f"forgetting is {self.forgetting}; it must be at most epochs, which is {self.epochs}")
+        if not (self.cross_entropy or self.divergence):
+            raise ValueError("cross_entropy and divergence are both 0; one of them must be above 0")
+        if list(self.falls) != sorted(set(self.falls)) or any(epoch < 1 for epoch in self.falls):
+            raise ValueError(f"falls is {self.falls}; it must be epochs from 1 on, ascending")
+
+
+Method = FineTuning | GradientAscent | RandomLabels | Distillation
+
+
+@dataclass(frozen=True)
+class UnlearningSettings:
+    """The settings of every method that starts from a trained model. Retraining has those of any training."""
+
+    fine_tuning: FineTuning = FineTuning()
+    gradient_ascent: GradientAscent = GradientAscent()
+    random_labels: RandomLabels = RandomLabels()
+    distillation: Distillation = Distillation()
+
+    def of(self, name: UnlearningName) -> Method:
+        """The settings of the method of this name; ValueError for retraining, which starts from no model."""
+        match name:
+            case "fine-tuning":
+                return self.fine_tuning
+            case "gradient-ascent":
+                return self.gradient_ascent
+            case "random-labels":
+                return self.random_labels
+            case "distillation":
+                return self.distillation
+        raise ValueError("retraining starts from no model; it is a training of its own")

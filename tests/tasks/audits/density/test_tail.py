@@ -1,0 +1,82 @@
+"""How many p-values are beyond chance, and what memory would be found: known answers, and simulated rates."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tasks import statistics
+from tasks.audits.density import tail
+from tasks.audits.density.reassignment import p_values
+from tests.support.calibration import assert_rate
+from tests.tasks.audits.density.made_up import noise, partitions
+
+INF, NAN = float("inf"), float("nan")
+
+
+def test_all_p_values_that_are_small_are_beyond_chance_but_for_those_that_chance_brings() -> None:
+    p = np.array([0.01] * 30 + [0.5] * 70 + [NAN])
+    found = tail.beyond_chance(p, 0.05)
+    assert (30 / 100 - 0.05) / 0.95 == pytest.approx(found.share.value)
+    assert stats.binom.sf(29, 100, 0.05) == pytest.approx(found.p_value)
+    # Of m that are not memorised 70 or fewer are above 5 % in more than 5 % of cases, up to the largest m.
+    most = max(m for m in range(70, 101) if stats.binom.cdf(70, m, 0.95) > 0.05)
+    assert ((100 - most) / 100, 1.0, 100) == (found.share.low, found.share.high, found.share.n)
+
+
+@pytest.mark.parametrize(("small", "n", "at"), [(0, 10, 0.05), (10, 10, 0.05), (3, 10, 1.0), (10, 10, 0.5)])
+def test_none_and_all_have_limits(small: int, n: int, at: float) -> None:
+    found = tail.beyond_chance(np.array([0.0] * small + [1.0] * (n - small)), at)
+    assert found.share.low is not None
+    assert found.share.value is not None
+    assert 0 <= found.share.low <= found.share.value <= 1
+    assert found.p_value == pytest.approx(stats.binom.sf(small - 1, n, at))
+
+
+def test_of_no_p_value_nothing_is_said() -> None:
+    found = tail.beyond_chance(np.array([NAN]), 0.05)
+    assert (None, 0, None) == (found.share.value, found.share.n, found.p_value)
+
+
+def test_what_is_found_is_a_quantile_and_nothing_where_no_memory_is_enough() -> None:
+    least = np.array([*range(1, 101), NAN], float)
+    found = tail.found_in(np.random.default_rng(0).permutation(least), 0.8)
+    low, high = stats.binom.ppf((0.025, 0.975), 100, 0.8)
+    assert (80, low, high + 1, 100) == (found.value, found.low, found.high, found.n)
+    assert tail.found_in(np.full(9, INF), 0.8).value is None
+    some = tail.found_in(np.array([1.0] * 8 + [INF] * 2), 0.8)
+    assert (1.0, None) == (some.value, some.high)
+    assert 0 == tail.found_in(np.array([NAN]), 0.8).n
+
+
+def test_the_level_of_one_alone_is_that_of_the_procedure() -> None:
+    for dependent in (False, True):
+        p = np.ones(50)
+        p[7] = tail.alone(50, dependent)
+        assert 0.05 == pytest.approx(tail.adjusted(p, dependent)[7])
+    assert tail.adjusted(p, True)[7] == pytest.approx(
+        statistics.false_discovery_adjusted(p)[7] * sum(1 / np.arange(1, 51))
+    )
+    assert (0.05, 0.25) == (tail.counted_at(1e-10), tail.counted_at(0.25))
+
+
+def test_false_discoveries_keep_their_rate_and_the_lower_limit_its_level_where_some_are_memorised() -> None:
+    # 40 of 200 are memorised by 12 nats, and all observations share 4 x 5 models that differ in how good they are.
+    chance, shares, covered, small, n = np.random.default_rng(5), [], 0, 0, 400
+    for _ in range(n):
+        log_p, out = noise(chance, 200, 4, 5, 2.0, 2.0), partitions(chance, 200, 4, 5)
+        log_p[:40] += np.where(np.arange(5) == out[:40, :, None], 0.0, 12.0)
+        p = p_values(log_p, out, 624, chance)
+        called = tail.adjusted(p, False) <= tail.LEVEL
+        shares.append(called[40:].sum() / max(1, called.sum()))
+        low = tail.beyond_chance(p, 0.05).share.low
+        assert low is not None
+        covered += low * 200 <= 40
+        small += int((p[40:] <= 0.05).sum())
+    error = np.std(shares) / math.sqrt(n)
+    assert 0.02 < np.mean(shares) < 0.05 + 3 * error
+    assert covered >= 0.93 * n
+    assert_rate(31 / 625, small, n * 160)  # p-values are multiples of 1 / 625

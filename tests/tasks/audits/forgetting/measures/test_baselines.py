@@ -1,0 +1,89 @@
+"""The table of baselines: which models they compare, at which precision, and what is said where they cannot be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tasks.audits.forgetting import u_lira
+from tasks.audits.forgetting.log_odds import log_odds
+from tasks.audits.forgetting.measures.baselines import BASELINES, Baselines, baselines, rows
+from tasks.audits.forgetting.target import NamedTarget
+from tasks.measure import Tables
+from tests.tasks.audits.forgetting.made_up import models, table
+
+N, CONTROL = 120, 40
+QUERY, CALIBRATION, NULL = models(np.random.default_rng(0), 4, 4, N)
+HELD = NULL.copy()
+HELD[:, : N - CONTROL] = QUERY[:, : N - CONTROL]
+TARGETS = (
+    NamedTarget("D_C", "training", 0.0, 1.0, 0.0),
+    NamedTarget("D_C + D_Q", "training", 1.0, 1.0, 0.0),
+    NamedTarget("theirs.csv", "outputs"),
+    NamedTarget("lost", "training", 0.5, 1.0, 0.0),
+)
+INPUTS = [
+    *(table("calibration", None, r, values, control=CONTROL) for r, values in enumerate(CALIBRATION)),
+    *(table("target", 0, r, values, control=CONTROL) for r, values in enumerate(NULL)),
+    *(table("target", 1, r, values, control=CONTROL) for r, values in enumerate(HELD)),
+    table("target", 2, 0, HELD[0].round(2), resolution=0.01, control=CONTROL),
+]
+
+
+@pytest.fixture(scope="module")
+def found() -> pa.Table:
+    return baselines(Baselines(TARGETS), INPUTS)
+
+
+def test_each_target_with_a_model_has_a_row(found: pa.Table) -> None:
+    assert BASELINES == found.schema
+    assert ["D_C", "D_C + D_Q", "theirs.csv"] == found["name"].to_pylist()
+    assert [(4, 4, N - CONTROL, CONTROL)] * 2 + [(1, 4, N - CONTROL, CONTROL)] == list(
+        zip(*(found[name].to_pylist() for name in ("models", "retrained", "images", "control")), strict=True)
+    )
+
+
+def test_who_holds_the_query_set_is_told_and_who_does_not_is_not(found: pa.Table) -> None:
+    null, held, _ = found.to_pylist()
+    assert null["u_lira_low"] < 0.5 < null["u_lira_high"]
+    assert held["u_lira_low"] > 0.7
+    assert held["quality"] < null["quality"] / 2
+    assert 2 / 70 == held["quality_p"]
+    assert null["privleak_low"] < 0 < null["privleak_high"]
+    assert held["privleak_high"] < -0.3
+
+
+def test_the_query_set_alone_is_compared_by_log_odds(found: pa.Table) -> None:
+    asked = slice(0, N - CONTROL)
+    expected = u_lira.accuracy(log_odds(NULL[:, asked]), log_odds(CALIBRATION[:, asked]))
+    assert expected.value == found["u_lira"][0].as_py()
+
+
+def test_a_single_table_has_no_measure_that_needs_several(found: pa.Table) -> None:
+    theirs = found.to_pylist()[2]
+    assert (None, None, None) == (theirs["u_lira"], theirs["quality"], theirs["quality_p"])
+    assert theirs["privleak"] < -0.3
+    assert (
+        "U-LiRA and forgetting quality need 3 models of the target and 3 calibration models; there are 1 and 4"
+        == theirs["missing"]
+    )
+
+
+def test_without_a_control_set_there_is_no_privleak() -> None:
+    alone = [table("calibration", None, 0, CALIBRATION[0]), table("target", 0, 0, NULL[0])]
+    (row,) = baselines(Baselines(TARGETS), alone).to_pylist()
+    assert row["privleak"] is None
+    assert row["missing"].endswith("there are 1 and 1; PrivLeak needs a control set")
+
+
+def test_the_summary_has_three_rows_for_each_target_with_their_units(found: pa.Table) -> None:
+    said = list(rows(Tables([found]), None))
+    assert 9 == len(said)
+    by = {(row["metric"], row["setting"]): row for row in said}
+    held = '{"target": "D_C + D_Q"}'
+    assert (4, "pair of trainings", 0.5) == tuple(by["U-LiRA accuracy", held][name] for name in ("n", "unit", "null"))
+    assert 2 / 70 == by["forgetting quality", held]["p_value"]
+    assert (4, "training", 0.0) == tuple(by["PrivLeak", held][name] for name in ("n", "unit", "null"))
+    theirs = by["U-LiRA accuracy", '{"target": "theirs.csv"}']
+    assert (None, 0) == (theirs["estimate"], theirs["n"])

@@ -1,0 +1,106 @@
+"""What is decided of each target, from the confidences of all models to the rows of the summary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasks.audits.forgetting.about import About
+from tasks.audits.forgetting.exchangeability import effect, scores
+from tasks.audits.forgetting.likeness import among
+from tasks.audits.forgetting.measures.decisions import DECISIONS, SURER, Decisions, decisions
+from tasks.audits.forgetting.target import NamedTarget
+from tests.tasks.audits.forgetting.made_up import table
+from tests.tasks.audits.forgetting.small_run import ABOUT, CONTROLLED, CONTROLS, HOLDING, INPUTS, KNOWN, TARGETS
+from tests.tasks.audits.forgetting.summarised import rows, setting
+
+IS_CONTROL = np.arange(2 * CONTROLS) >= CONTROLS
+
+
+def judged(config: Decisions = ABOUT, inputs: Any = CONTROLLED) -> list[dict[str, Any]]:
+    found = decisions(config, inputs)
+    assert DECISIONS == found.schema
+    return found.to_pylist()
+
+
+def test_each_target_is_decided_by_what_it_says_of_d_q_beside_the_control_set() -> None:
+    clean, holding, theirs = judged()
+    assert ["D_C", "D_C + 0.5 D_Q", "theirs"] == [row["name"] for row in (clean, holding, theirs)]
+    assert ("forgotten", "right") == (clean["decision"], clean["right"])
+    assert ("not forgotten", "right") == (holding["decision"], holding["right"])
+    assert (1, None) == (theirs["models"], theirs["right"])
+    assert (CONTROLS, CONTROLS, 2 * CONTROLS) == (clean["images"], clean["controls"], clean["units"])
+    assert holding["p"] <= 1 / 200 + 1e-12
+    assert holding["p_adjusted"] == pytest.approx(3 * holding["p"])
+    assert (0.25, 1.0) == (holding["share"], holding["share_high"])  # the largest share known without its own
+    assert 0 == clean["share_low"] <= clean["share"] <= clean["share_high"] <= 0.1
+    expected = np.mean([effect(scores(of, KNOWN), IS_CONTROL) for of in HOLDING[0]])
+    assert expected == pytest.approx(clean["effect"])
+    assert clean["effect_low"] < clean["effect"] < clean["effect_high"]
+
+
+def test_likeness_is_asked_of_the_control_set_alone() -> None:
+    clean, holding, _ = judged()
+    there = KNOWN[:, IS_CONTROL]
+    assert clean["accuracy"] == pytest.approx((HOLDING[0][:, IS_CONTROL] > 0.5).mean())
+    assert clean["accuracy_calibration"] == pytest.approx((there > 0.5).mean())
+    assert clean["agreement_calibration"] == pytest.approx(np.mean(among(there)))
+    assert min(clean["accuracy_p"], holding["accuracy_p"], clean["agreement_p"]) > 0.01
+
+
+def test_without_a_control_set_nothing_is_judged() -> None:
+    for row in judged(Decisions(TARGETS), INPUTS):
+        assert ("not judged", None, None, None) == (row["decision"], row["p"], row["share"], row["effect"])
+        assert "without a control set" in row["reason"]
+
+
+def test_repeats_that_disagree_forbid_a_judgement() -> None:
+    said = HOLDING[2][0]
+    again = np.full(len(said), np.nan)
+    again[:40] = np.where(np.arange(40) < 3, 1 - said[:40], said[:40])
+    given = table("target", 2, 0, said, control=CONTROLS, again=again)
+    others = [one for one in CONTROLLED if one["target"][0].as_py() != 2]
+    row = judged(inputs=[*others, given])[2]
+    assert ("not judged", 40, 3) == (row["decision"], row["repeats"], row["disagreeing"])
+
+
+def test_a_single_calibration_model_leaves_the_share_unknown_but_not_the_accusation() -> None:
+    single = [one for one in CONTROLLED if one["model"][0].as_py() != "calibration" or not one["replicate"][0].as_py()]
+    clean, holding, _ = judged(inputs=single)
+    assert ("undecided", None) == (clean["decision"], clean["share"])
+    assert "not forgotten" == holding["decision"]
+
+
+def test_the_order_of_the_inputs_makes_no_difference_and_missing_targets_have_no_row() -> None:
+    assert decisions(ABOUT, CONTROLLED).equals(decisions(ABOUT, CONTROLLED[::-1]))
+    assert [] == judged(inputs=[])
+    uncalibrated = [one for one in CONTROLLED if one["model"][0].as_py() != "calibration"]
+    assert {"not judged"} == {row["decision"] for row in judged(inputs=uncalibrated)}
+
+
+def test_the_summary_has_the_share_the_test_and_the_likeness_of_each_target() -> None:
+    table = decisions(ABOUT, CONTROLLED)
+    found = rows(table, config=About((*ABOUT.targets, NamedTarget("lost", "outputs"))))
+    assert "share of D_Q held" == next(iter(found))[0]
+    clean = table.to_pylist()[0]
+    at = setting(target="D_C")
+    held, surer = found["share of D_Q held", at], found[SURER, at]
+    assert (clean["share"], clean["share_low"], clean["share_high"], 4) == tuple(
+        held[name] for name in ("estimate", "low", "high", "n")
+    )
+    assert (clean["effect"], clean["p_adjusted"], 0.0) == (surer["estimate"], surer["p_value"], surer["null"])
+    accuracy = found["accuracy on the control set", at]
+    assert (clean["accuracy"], clean["accuracy_calibration"], clean["accuracy_p"]) == tuple(
+        accuracy[name] for name in ("estimate", "null", "p_value")
+    )
+    assert (None, 0) == tuple(found["share of D_Q held", setting(target="lost")][name] for name in ("estimate", "n"))
+    assert 1.0 == found["targets decided rightly", "{}"]["estimate"]
+
+
+def test_what_cannot_be_decided_with_is_refused() -> None:
+    with pytest.raises(ValueError, match="negligible is 1; it must be between 0 and 1"):
+        Decisions(TARGETS, negligible=1)
+    with pytest.raises(ValueError, match="permutations is 0; it must be at least 1"):
+        Decisions(TARGETS, permutations=0)

@@ -1,0 +1,93 @@
+"""Whether D_Q and the control set are alike to a model: exact for any model, and blind to a change of scale."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from tasks.audits.forgetting.exchangeability import above_neighbours, by_unit, effect, log_odds, p_value, ranks, scores
+from tests.support.calibration import assert_rate, bounds
+from tests.tasks.audits.forgetting.made_up import Array, audit
+
+IMAGES = 200
+IS_CONTROL = np.arange(2 * IMAGES) >= IMAGES
+
+
+def chance(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def p_of(target: Array, calibration: Array, is_control: NDArray[np.bool_] = IS_CONTROL, seed: int = 0) -> float:
+    return p_value(scores(target, calibration), is_control, 199, chance(seed))
+
+
+def test_ranks_are_scipys_and_ties_share_theirs() -> None:
+    values = np.array([3.0, 1.0, 3.0, 2.0, 3.0])
+    assert ((stats.rankdata(values) - 0.5) / 5).tolist() == pytest.approx(ranks(values).tolist())
+
+
+def test_an_image_is_compared_with_its_neighbours_in_easiness() -> None:
+    easiness = np.array([4.0, 1.0, 2.0, 3.0])  # a quarter of four images: one neighbour to either side
+    values = np.array([10.0, 1.0, 3.0, 8.0])
+    assert [10 - 8, 1 - 3, 3 - (1 + 8) / 2, 8 - (3 + 10) / 2] == above_neighbours(values, easiness).tolist()
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.5, 4.0])
+def test_a_temperature_changes_no_score(temperature: float) -> None:
+    calibration, target = audit(chance(), images=IMAGES)
+    inside = np.clip(target[0], 1e-6, 1 - 1e-6)
+    cooler = 1 / (1 + np.exp(-log_odds(inside) / temperature))
+    np.testing.assert_allclose(scores(inside, calibration), scores(cooler, calibration), atol=1e-9)
+
+
+@pytest.mark.parametrize("other", [0.0, 2.0])
+def test_models_that_never_saw_d_q_are_refused_as_often_as_the_level_says(other: float) -> None:
+    found = []
+    for seed in range(400):
+        calibration, target = audit(chance(seed), replicates=3, images=50, other=other)
+        is_control = chance(seed).permutation(np.arange(100) >= 50)
+        found.append(p_of(target[0], calibration, is_control, seed))
+    assert_rate(0.025, sum(p <= 0.025 for p in found), 400)
+    assert_rate(0.5, sum(p <= 0.5 for p in found), 400)
+
+
+def test_a_model_that_holds_a_quarter_is_found_whatever_else_it_holds() -> None:
+    for other in (0.0, 2.0):
+        calibration, target = audit(chance(1), (0.25,), 20, IMAGES, other)
+        found = sum(p_of(one, calibration[:5]) <= 0.025 for one in target)
+        assert found >= 16
+
+
+def test_a_model_that_knows_the_control_set_better_is_not_refused() -> None:
+    calibration, target = audit(chance(2), (1.0,), images=IMAGES)
+    assert min(p_of(one, calibration, ~IS_CONTROL) for one in target) > 0.9
+
+
+def test_the_p_value_is_that_of_all_draws_where_these_are_few() -> None:
+    values, control = np.array([5.0, 1.0, 2.0, 0.0]), np.array([False, False, True, True])
+    # Of the six pairs (5, 2) has a larger sum than (5, 1): 2 of 6 are at least as large.
+    found = p_value(values, control, 6000, chance())
+    low, high = bounds(2 / 6, 6000)
+    assert low <= found * 6001 - 1 <= high
+    assert 1.0 == p_value(np.zeros(4), control, 99, chance())
+
+
+def test_the_effect_is_welchs_statistic_but_for_its_spread_and_0_where_nothing_varies() -> None:
+    values, control = np.array([5.0, 1.0, 2.0, 0.0]), np.array([False, False, True, True])
+    assert (3.0 - 1.0) / values.std(ddof=1) == pytest.approx(effect(values, control))
+    assert 0.0 == effect(np.zeros(4), control)
+
+
+def test_images_of_a_group_count_as_one() -> None:
+    values = np.array([1.0, 3.0, 5.0, 7.0])
+    means, control = by_unit(values, np.array([9, 9, 2, 4]), np.array([True, True, False, False]))
+    assert ([5.0, 7.0, 2.0], [False, False, True]) == (means.tolist(), control.tolist())
+
+
+def test_one_calibration_model_is_enough_and_none_is_not() -> None:
+    calibration, target = audit(chance(3), (1.0,), images=IMAGES)
+    assert p_of(target[0], calibration[:1]) <= 0.025
+    with pytest.raises(ValueError, match="there are no calibration models"):
+        scores(target[0], calibration[:0])

@@ -1,0 +1,54 @@
+"""Unlearning as a task: what it starts from, and what its table says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tasks.datasets.catalog import pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.mixtures import Part, Share
+from tasks.models.catalog import Network
+from tasks.models.weights import weights_of
+from tasks.training.mixed import MIXED, Mixture, train
+from tasks.training.unlearning import Unlearning, unlearn
+from tasks.training.unlearning_config import FineTuning, GradientAscent
+
+DIGITS, ON_PHOTOS = pin(Dataset("digits")), pin(Dataset("digits-on-photos"))
+KEPT, FORGOTTEN = Share(Part(ON_PHOTOS, 100, 60)), Share(Part(DIGITS, 0, 100), 0.4, 3)
+TRAINED = train(Mixture((KEPT, FORGOTTEN), DIGITS, 10, network=Network("mlp1"), epochs=3, seed=5), [])
+CONFIG = Unlearning((KEPT,), (FORGOTTEN,), FineTuning(2, 1e-3), DIGITS, 10, seed=6)
+
+
+def test_its_table_is_that_of_a_training_on_what_is_kept() -> None:
+    found = unlearn(CONFIG, [TRAINED])
+    assert found.schema.equals(MIXED)
+    (row,) = found.to_pylist()
+    assert (6, 60, 2, 2) == (row["seed"], row["examples"], row["epochs"], row["best_epoch"])
+    assert TRAINED["network"].to_pylist() == [row["network"]]
+    assert 0 <= row["train_accuracy"] <= 1
+
+
+def test_it_starts_from_the_trained_weights() -> None:
+    before, after = weights_of(TRAINED), weights_of(unlearn(replace(CONFIG, method=FineTuning(1, 1e-9)), [TRAINED]))
+    for name, values in before.items():
+        np.testing.assert_allclose(after[name], values, atol=1e-7)
+
+
+def test_images_both_kept_and_forgotten_are_refused() -> None:
+    twice = replace(CONFIG, kept=(KEPT, Share(Part(DIGITS, 0, 10))), forgotten=(Share(Part(DIGITS, 0, 100)),))
+    with pytest.raises(ValueError, match=r"^10 images are both kept and forgotten; the shares must be apart$"):
+        unlearn(twice, [TRAINED])
+
+
+@pytest.mark.parametrize(("changed", "says"), [({"kept": ()}, "kept is empty"), ({"batch": 0}, "batch is 0")])
+def test_what_cannot_be_is_refused(changed: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match="^" + says):
+        replace(CONFIG, **changed)  # type: ignore[arg-type]
+
+
+def test_the_losses_of_ascent_are_those_of_the_images_that_it_forgets() -> None:
+    (row,) = unlearn(replace(CONFIG, method=GradientAscent(1, 1e-6)), [TRAINED]).to_pylist()
+    assert 0 < row["history"][0]["train_loss"] < 3
