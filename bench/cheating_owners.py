@@ -264,7 +264,9 @@ def counts(given: Size, kept: Path | None = None, cheats: Sequence[Cheat] = CHEA
                 path = Path(folder) / "table.csv"
                 path.write_text(table_of(handed, cheat.probabilities(desk), cheat.decimals))
                 tables.append(asked(config, model, [], pin_file(File(str(path)))))
-        compared = Compared(decisions, confidence_matrix([*audit, *tables]))
+        matrix = confidence_matrix([*audit, *tables])
+        printed = max(said.printed for model, said in matrix.models.items() if model.kind == "target")
+        compared = Compared(decisions, matrix, printed)
         for number, owner in enumerate(OWNERS):
             yield counted(cheat.name, owner, compared, number)
 

@@ -79,14 +79,17 @@ def agreement(confidence: Array, calibration: Array) -> float | None:
     return float(np.mean([correlation(ranks(confidence), ranks(other)) for other in others]))
 
 
-def among(calibration: Array) -> list[float]:
-    """Spearman's correlation of each calibration model with the mean of the others; none with fewer than two."""
+def among(calibration: Array, said: Array | None = None) -> list[float]:
+    """Spearman's correlation of each calibration model with the mean of the others; none with fewer than two.
+
+    `said` (models, n) is what each says in a target's place, rounded as the target is; by default all digits.
+    """
     known = log_odds(calibration)
     if len(known) < 2:
         return []
     return [
         correlation(ranks(of), ranks(np.delete(known, left_out, axis=0).mean(axis=0)))
-        for left_out, of in enumerate(known)
+        for left_out, of in enumerate(calibration if said is None else said)
     ]
 
 

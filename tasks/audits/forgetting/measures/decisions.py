@@ -29,6 +29,7 @@ from tasks.audits.forgetting.likeness import UNKNOWN, Check, agreement, among, c
 from tasks.audits.forgetting.measures import query_confidences
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import Kind, Model, Trainings
+from tasks.external.confidences import rounded
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.ranges import at_least, share
@@ -109,10 +110,16 @@ class Single(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """All models' effects, computed once."""
+    """All models' effects, computed once.
+
+    Where a target's numbers are rounded, to the last place `printed`, so are those of the models that it is held
+    against: calibration models and models of known shares, each in the target's place. How difficult an image is, is
+    still read off all digits of the calibration models.
+    """
 
     config: Decisions
     matrix: ConfidenceMatrix
+    printed: float = 0.0
 
     @cached_property
     def calibration(self) -> list[Model]:
@@ -127,10 +134,13 @@ class Compared:
     def is_controlled(self) -> bool:
         return bool(self.matrix.is_control.any() and len(self.calibration))
 
+    def said(self, models: Sequence[Model]) -> Array:
+        """The confidences of models in a target's place (models, n)."""
+        return rounded(self.matrix.confidences(models), self.printed)
+
     def of_units(self, models: Sequence[Model]) -> tuple[Array, NDArray[np.bool_]]:
         """The mean scores of these models, group by group, and which groups are control."""
-        said = self.matrix.confidences(models)
-        return self.units(np.mean([scores(of, self.known) for of in said], axis=0))
+        return self.units(np.mean([scores(of, self.known) for of in self.said(models)], axis=0))
 
     def units(self, of_images: Array) -> tuple[Array, NDArray[np.bool_]]:
         return by_unit(of_images, self.matrix.groups, self.matrix.is_control)
@@ -143,7 +153,7 @@ class Compared:
         """The images' scores of each calibration model, compared with the others; none of a single one."""
         if len(self.known) < 2:
             return []
-        return [scores(of, np.delete(self.known, at, axis=0)) for at, of in enumerate(self.known)]
+        return [scores(of, np.delete(self.known, at, axis=0)) for at, of in enumerate(self.said(self.calibration))]
 
     @cached_property
     def null_effects(self) -> list[float]:
@@ -178,7 +188,7 @@ class Compared:
         for at, of_images in enumerate(self.null_scores):
             yield self._single(0.0, ("calibration", at), at, of_images)
         for who, of in self.known_shares.items():
-            for at, said in enumerate(self.matrix.confidences(self.matrix.replicates(*who))):
+            for at, said in enumerate(self.said(self.matrix.replicates(*who))):
                 yield self._single(of, who, at, scores(said, self.known))
 
     def _single(self, share: float, who: Numbered, at: int, of_images: Array) -> Single:
@@ -198,8 +208,9 @@ class Compared:
         there = self.matrix.is_control
         accuracy = check(self.accuracies(models), self.accuracies(self.calibration))
         known = self.known[:, there]
-        said = [agreement(of[there], known) for of in self.matrix.confidences(models)]
-        return accuracy, check([value for value in said if value is not None], among(known))
+        said = [agreement(of[there], known) for of in self.said(models)]
+        expected = among(known, self.said(self.calibration)[:, there])
+        return accuracy, check([value for value in said if value is not None], expected)
 
     def accuracies(self, models: Sequence[Model]) -> list[float] | None:
         """Of each model on the control set; None where one does not say which classes are more probable."""
@@ -208,19 +219,20 @@ class Compared:
         return said if len(said) == len(right) else None
 
 
-@task(version=1, name="forgetting.decisions", gathers=True)
+@task(version=2, name="forgetting.decisions", gathers=True)
 def decisions(config: Decisions, inputs: Inputs) -> pa.Table:
     """What is decided of each target (DECISIONS), by its number, from tables of CONFIDENCES.
 
     A target no model of which is there has no row.
     """
-    found = Compared(config, confidence_matrix(inputs))
-    there = {
-        number: models for number in range(len(config.targets)) if (models := found.matrix.replicates("target", number))
-    }
-    p = [found.p(number, models) for number, models in there.items()] if found.is_controlled else []
+    matrix = confidence_matrix(inputs)
+    there = {number: models for number in range(len(config.targets)) if (models := matrix.replicates("target", number))}
+    places = {number: max(matrix.models[model].printed for model in models) for number, models in there.items()}
+    found = {printed: Compared(config, matrix, printed) for printed in set(places.values())}
+    by_number = {number: found[printed] for number, printed in places.items()}
+    p = [of.p(number, there[number]) for number, of in by_number.items() if of.is_controlled]
     by_target = dict(zip(there, zip(p, adjusted(p), strict=True), strict=True)) if p else {}
-    rows = [of_target(found, number, models, by_target.get(number)) for number, models in there.items()]
+    rows = [of_target(by_number[number], number, models, by_target.get(number)) for number, models in there.items()]
     return pa.Table.from_pylist(rows, DECISIONS)
 
 

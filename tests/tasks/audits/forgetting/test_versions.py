@@ -118,7 +118,7 @@ def of_images() -> pa.Table:
 @pytest.mark.parametrize(
     ("function", "version", "computed", "rows", "expected"),
     [
-        (decisions, 1, of_decisions, 3, 382.146280449545),
+        (decisions, 2, of_decisions, 3, 382.146280449545),
         (ratios, 3, of_ratios, 6, 311.52860903644955),
         (distances, 1, of_distances, 36, 51.175),
         (power, 2, of_power, 4, 393.6028416360315),

@@ -66,6 +66,17 @@ def test_repeats_that_disagree_forbid_a_judgement() -> None:
     assert ("not judged", 40, 3) == (row["decision"], row["repeats"], row["disagreeing"])
 
 
+def test_a_rounded_target_is_held_against_models_that_are_rounded_as_it_is() -> None:
+    """The clean target sends two decimals: it is as alike as before, and its share is read off rounded models."""
+    others = [one for one in CONTROLLED if (one["model"][0].as_py(), one["target"][0].as_py()) != ("target", 0)]
+    given = table("target", 0, 0, np.round(HOLDING[0][0], 2), resolution=0.01, control=CONTROLS)
+    row = judged(inputs=[*others, given])[0]
+    known = KNOWN[:, IS_CONTROL]
+    assert row["agreement_calibration"] == pytest.approx(np.mean(among(known, np.round(known, 2))))
+    assert row["agreement_calibration"] != pytest.approx(np.mean(among(known)), rel=1e-9)
+    assert "forgotten" == row["decision"]
+
+
 def test_a_single_calibration_model_leaves_the_share_unknown_but_not_the_accusation() -> None:
     single = [one for one in CONTROLLED if one["model"][0].as_py() != "calibration" or not one["replicate"][0].as_py()]
     clean, holding, _ = judged(inputs=single)
