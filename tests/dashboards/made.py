@@ -20,6 +20,7 @@ from orchestrator.spec.config_parts import plain
 from orchestrator.store import Store
 from tasks.audits.unique_feature import PRESETS, UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES
+from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
 from tasks.audits.unique_feature.measures.history import HISTORY
 from tasks.audits.unique_feature.published import Repeated
@@ -74,6 +75,19 @@ def tables(canaries: int, effect: float = 0.4, epochs: int = 40, seed: int = 0) 
         "canary_scores": [scores],
         "history": [history(canary, epochs) for canary in range(canaries)],
     }
+
+
+def verdicts(canaries: int) -> pa.Table:
+    """Every tenth canary is called, first of 201; the rank of canary c among the others is 2 + c % 200."""
+    rows = [
+        {"canary": canary, "label": canary % 10, "pairs": 1, "shift": 0.5, "members": 201, "called": canary % 10 == 0}
+        | {"rank": 1 if canary % 10 == 0 else 2 + canary % 200}
+        for canary in range(canaries)
+    ]
+    for row in rows:
+        row["p_value"] = row["rank"] / 201
+        row["adjusted_p"] = min(1.0, 10 * row["p_value"])
+    return pa.Table.from_pylist(rows, CANARY_VERDICTS)
 
 
 def scores(canaries: int, seeds: int, evaluations: int, effect: float = 0.4) -> pa.Table:
