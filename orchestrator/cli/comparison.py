@@ -6,9 +6,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from orchestrator.cli.terminal import cell, setting_text, show, table
+from orchestrator.cli.terminal import cell, interval, setting_text, show, table
 from orchestrator.inspection.compare import Comparison, Difference, Row
-from tasks import rounding
 
 
 def shape(comparison: Comparison) -> dict[str, Any]:
@@ -28,7 +27,7 @@ def display(comparison: Comparison) -> None:
         {"metric": pair.metric, "setting": setting_text(pair.setting)} | _beside("a", pair.a) | _beside("b", pair.b)
         for pair in comparison.rows
     ]
-    table(rows, numeric=("a", "b", "a: null", "b: null"))
+    table(rows)
     show("")
     for letter, answer in zip("ab", comparison.answers, strict=True):
         show(f"{letter}  {'no answer yet' if answer is None else answer.sentence}")
@@ -42,8 +41,8 @@ def _differing(kind: str, differences: tuple[Difference, ...]) -> Iterator[dict[
 def _beside(letter: str, row: Row | None) -> dict[str, Any]:
     known = row or {}
     return {
-        letter: rounding.of_row(known, "estimate"),
-        f"{letter}: 95 % interval": rounding.interval(known.get("low"), known.get("high")),
+        letter: known.get("estimate"),
+        f"{letter}: 95 % interval": interval(known),
         f"{letter}: n": known.get("n"),
-        f"{letter}: null": rounding.of_row(known, "null"),
+        f"{letter}: null": known.get("null"),
     }

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.counted import counted
 from orchestrator.jsonable import jsonable
-from tasks import rounding
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-NUMBERS = ("estimate", "null", "p")  # columns of a summary
 WIDE = 10_000  # columns if the output is not a terminal: nothing is cut or folded in a file
 
 
@@ -50,11 +48,8 @@ def emit(value: Any) -> None:
     show(json.dumps(jsonable(value), indent=2, allow_nan=False))
 
 
-def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, numeric: Sequence[str] = ()) -> None:
-    """Print rows with equal columns as a table on stdout; missing values are blank.
-
-    Numbers are right-aligned, and columns that hold them as text, which are `numeric`.
-    """
+def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> None:
+    """Print rows with equal columns as a table on stdout; numbers are right-aligned, missing values are blank."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -62,7 +57,7 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = Non
     names = list(columns or (rows[0] if rows else ()))
     drawn = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, header_style="bold")
     for name in names:
-        numbers = name in numeric or any(isinstance(row.get(name), int | float) for row in rows)
+        numbers = any(isinstance(row.get(name), int | float) for row in rows)
         drawn.add_column(Text(name), justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         drawn.add_row(*(Text(cell(row.get(name))) for name in names))
@@ -99,16 +94,22 @@ def summary(rows: Sequence[Mapping[str, Any]], before: Sequence[str] = ()) -> No
             | {
                 "metric": row["metric"],
                 "setting": setting_text(row.get("setting")),
-                "estimate": rounding.of_row(row, "estimate"),
-                "95 % interval": rounding.interval(row.get("low"), row.get("high")),
+                "estimate": row["estimate"],
+                "95 % interval": interval(row),
                 "n": "" if row.get("n") is None else counted(row["n"], row.get("unit") or ""),
-                "null": rounding.of_row(row, "null"),
-                "p": rounding.p_value(row.get("p_value")),
+                "null": row.get("null"),
+                "p": row.get("p_value"),
                 "published": row.get("published"),
             }
         )
     kept = [name for name in (shown[0] if shown else ()) if any(cell(row[name]) for row in shown)]
-    table(shown, kept, NUMBERS)
+    table(shown, kept)
+
+
+def interval(row: Mapping[str, Any]) -> str:
+    """A summary row's interval; empty if it has none."""
+    low, high = row.get("low"), row.get("high")
+    return "" if low is None or high is None else f"[{cell(low)}, {cell(high)}]"
 
 
 def setting_text(setting: str | None) -> str:
