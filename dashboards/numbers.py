@@ -9,8 +9,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from orchestrator import rounding
 from orchestrator.counted import counted
-from tasks import rounding
 
 
 def number(value: Any) -> Markup:

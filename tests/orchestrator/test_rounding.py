@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tasks.rounding import interval, of_row, p_value, rounded
+from orchestrator.rounding import interval, of_row, p_value, rounded
 
 
 @pytest.mark.parametrize(
