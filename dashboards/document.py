@@ -28,6 +28,8 @@ def render(template: str, **context: Any) -> str:
     environment.filters |= {
         "number": numbers.number,
         "interval": numbers.interval,
+        "of_row": numbers.of_row,
+        "p_value": numbers.p_value,
         "setting": numbers.setting,
         "duration": numbers.duration,
         "moment": numbers.moment,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -12,14 +12,15 @@ NAMES = ("low", "estimate", "high", "null")
 Row = Mapping[str, Any]
 
 
-def glyph(*rows: Row | None) -> Markup:
-    """The rows below one another on one scale; empty if there are fewer than two distinct numbers.
+def glyph(*rows: Row | None, beside: Sequence[Row] = ()) -> Markup:
+    """The rows below one another on one scale, which has room for the rows `beside` them, too.
 
-    Hidden from screen readers, since the numbers are in the table.
+    Empty if the rows have fewer than two distinct numbers. Hidden from screen readers, since the
+    numbers are in the table.
     """
-    there = [row[name] for row in rows if row is not None for name in NAMES if row.get(name) is not None]
-    if len(there) < 2 or min(there) == max(there):
+    if len(set(_numbers(rows))) < 2:
         return Markup("")
+    there = _numbers([*rows, *beside])
     least, unit = min(there), (WIDTH - 2 * MARGIN) / (max(there) - min(there))
     lines = []
     for at, row in enumerate(rows):
@@ -29,6 +30,10 @@ def glyph(*rows: Row | None) -> Markup:
     height = HEIGHT * len(rows)
     size = f'width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'
     return Markup(f'<svg class="glyph" {size} aria-hidden="true" focusable="false">{"".join(lines)}</svg>')
+
+
+def _numbers(rows: Iterable[Row | None]) -> list[float]:
+    return [row[name] for row in rows if row is not None for name in NAMES if row.get(name) is not None]
 
 
 def _line(x: Mapping[str, str], top: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Numbers in pages: four digits to read, with the exact stored value in the markup."""
+"""Numbers in pages: as many digits as an interval supports, else four, with the exact stored value in the markup."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from orchestrator import rounding
 from orchestrator.counted import counted
 
 
@@ -23,10 +24,25 @@ def number(value: Any) -> Markup:
     return escape(short(value))
 
 
+def exactly(value: Any, read: str) -> Markup:
+    """A number as it is `read`, in a `<data>` element with all its digits; empty where nothing is."""
+    return Markup('<data value="{0}" title="{0}">{1}</data>').format(repr(value), read) if read else Markup("")
+
+
+def of_row(row: Mapping[str, Any], name: str) -> Markup:
+    """The row's `estimate` or `null` at the precision of its interval."""
+    return exactly(row.get(name), rounding.of_row(row, name))
+
+
+def p_value(p: float | None) -> Markup:
+    """A p-value, with a floor."""
+    return exactly(p, rounding.p_value(p))
+
+
 def interval(row: Mapping[str, Any]) -> Markup:
     """The row's 95 % interval; empty if it has none."""
-    low, high = row.get("low"), row.get("high")
-    return Markup("") if low is None or high is None else Markup("{} to {}").format(number(low), number(high))
+    low, high = (of_row(row, end) for end in ("low", "high"))
+    return Markup("{} to {}").format(low, high) if low and high else Markup("")
 
 
 def sample(row: Mapping[str, Any]) -> Markup:

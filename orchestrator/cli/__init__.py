@@ -11,18 +11,38 @@ import signal
 import sys
 from typing import Annotated, NoReturn
 
+import click
 import typer
+from typer.core import TyperGroup
 
 from orchestrator.cli import browse, inspect, run, streams
 from orchestrator.cli.store import DEBUG, one_line
-from orchestrator.cli.terminal import say
+from orchestrator.cli.terminal import say, show
 from orchestrator.errors import EngramError
+
+# In the order in which they are needed.
+GROUPS = {
+    "Commands that run audits": ("list", "plan", "run", "resume", "probes"),
+    "Commands that look at runs": ("runs", "status", "results", "compare", "report", "ui", "explain"),
+    "Commands for the store and this machine": ("rerun", "verify", "doctor"),
+}
+
+
+class Grouped(TyperGroup):
+    """The commands of `engram --help` under headings."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        width = formatter.width - 6 - max(map(len, self.commands))
+        for heading, names in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(width)) for name in names])
+
 
 app = typer.Typer(
     name="engram",
+    cls=Grouped,
     help="Audits whether neural networks memorise their training data.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,  # plain help: quick, and the same in a file
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -53,9 +73,20 @@ def main() -> NoReturn:
     sys.exit(code or 0)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        show(f"engram {version('engram-audit')}")
+        raise typer.Exit
+
+
 @app.callback()
 def common(
     debug: Annotated[bool, typer.Option(DEBUG, help="Show the traceback of an unexpected error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_version)
+    ] = False,
 ) -> None:
     pass
 
@@ -79,19 +110,21 @@ def _ended_by(error: Exception) -> int:
     return 1
 
 
-# In the order in which they are needed.
-app.command("list")(inspect.list_audits)
-app.command()(run.plan)
-app.command()(run.run)
-app.command()(run.resume)
-app.command()(inspect.runs)
-app.command("status")(inspect.show_status)
-app.command()(inspect.results)
-app.command()(inspect.compare)
-app.command()(inspect.report)
-app.command()(browse.ui)
-app.command()(run.probes)
-app.command()(inspect.explain)
-app.command()(inspect.rerun)
-app.command()(inspect.verify)
-app.command()(inspect.doctor)
+for _name, _command in {
+    "list": inspect.list_audits,
+    "plan": run.plan,
+    "run": run.run,
+    "resume": run.resume,
+    "probes": run.probes,
+    "runs": inspect.runs,
+    "status": inspect.show_status,
+    "results": inspect.results,
+    "compare": inspect.compare,
+    "report": inspect.report,
+    "ui": browse.ui,
+    "explain": inspect.explain,
+    "rerun": inspect.rerun,
+    "verify": inspect.verify,
+    "doctor": inspect.doctor,
+}.items():
+    app.command(_name)(_command)

@@ -39,19 +39,24 @@ def list_audits(json: Json = False) -> None:
 
 
 def runs(store: Where = None, json: Json = False) -> None:
-    """List the runs of the store, with their state and jobs."""
+    """List the runs of the store, with their state, answer and jobs."""
     from orchestrator.cli import verdict
-    from orchestrator.inspection import status
+    from orchestrator.inspection import results, status
 
     with opened_at(store) as opened:
         statuses = status.overview(opened)
+        journals = status.journals(opened)
+        answers = {run.run: results.short_answer(journals[run.run], opened) for run in statuses if run.finished}
     for run in statuses:
         if run.state == "unreadable":
             say(f"engram: {run.note}")
     if json:
-        emit({"runs": [verdict.shape(run) | {"created": run.created} for run in statuses]})
+        told = [
+            verdict.shape(run) | {"created": run.created, "answer": answers.get(run.run) or None} for run in statuses
+        ]
+        emit({"runs": told})
     elif statuses:
-        table([verdict.row(run) for run in statuses])
+        table([verdict.row(run, answers.get(run.run, "")) for run in statuses])
     else:
         say(f"there are no runs in {opened.location} yet")
 

@@ -6,16 +6,50 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli import completion
 from orchestrator.store import DEFAULT_STORE
 
-What = Annotated[str, typer.Argument(metavar="AUDIT|FILE", help="An audit's name, or a YAML file.", show_default=False)]
-Fields = Annotated[
-    list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Fields of its config; scale=tiny shrinks all.")
+What = Annotated[
+    str,
+    typer.Argument(
+        metavar="AUDIT|FILE",
+        help="An audit's name, or a YAML file.",
+        show_default=False,
+        autocompletion=completion.audits_and_files,
+    ),
 ]
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A run, or the beginning of its name.", show_default=False)]
-SomeRun = Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run; the newest one if none is given.")]
+Fields = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[FIELD=VALUE]...",
+        help="Fields of its config; scale=tiny shrinks all.",
+        autocompletion=completion.fields,
+    ),
+]
+Run = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="A run, or the beginning of its name.",
+        show_default=False,
+        autocompletion=completion.runs,
+    ),
+]
+SomeRun = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[RUN]",
+        help="A run; the newest one if none is given.",
+        autocompletion=completion.runs,
+    ),
+]
 Preset = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The config to start from; a preset of several cells is a sweep.")
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The config to start from; a preset of several cells is a sweep.",
+        autocompletion=completion.presets,
+    ),
 ]
 Sweep = Annotated[list[str] | None, typer.Option(metavar="FIELD=A,B,C", help="Vary a field; several make a grid.")]
 Where = Annotated[

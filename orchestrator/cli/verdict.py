@@ -73,8 +73,8 @@ def standing(status: Status) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def row(status: Status) -> dict[str, Any]:
-    """A run in a list of runs."""
+def row(status: Status, answer: str) -> dict[str, Any]:
+    """A run in a list of runs, with its answer."""
     from orchestrator.inspection import labels
 
     varied = labels.label(status.setting, status.setting)
@@ -83,6 +83,7 @@ def row(status: Status) -> dict[str, Any]:
         "preset": status.preset,
         "varied": f"{len(status.cells)} cells" if status.cells else varied,
         "state": status.state,
+        "answer": answer,
         "planned": status.jobs["planned"],
         "stored": status.jobs["stored"],
         "failed": status.jobs["failed"],
@@ -91,12 +92,17 @@ def row(status: Status) -> dict[str, Any]:
 
 
 def failures(failed: Iterable[tuple[str, str, str]]) -> None:
-    """Print the failed jobs, one line each."""
-    lines = [f"failed: {task} {key[:12]}: {error}" for key, task, error in failed]
-    for line in lines[:LISTED]:
-        say(line)
-    if len(lines) > LISTED:
-        say(f"... and {len(lines) - LISTED} more; engram explain KEY tells of each")
+    """Print the failed jobs; those of one task that failed in the same way in one line, with the first one's key."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for key, task, error in failed:
+        alike.setdefault((task, error), []).append(key)
+    for (task, error), keys in list(alike.items())[:LISTED]:
+        more = f" and {counted(len(keys) - 1, 'more job')}" if len(keys) > 1 else ""
+        say(f"failed: {task} {keys[0][:12]}{more}: {error}")
+    if len(alike) > LISTED:
+        say(f"... and {len(alike) - LISTED} more kinds of failure")
+    if alike:
+        say(f"a traceback is shown by: engram explain {next(iter(alike.values()))[0][:12]}")
 
 
 def _summaries(report: Report) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -112,6 +113,21 @@ def answer(journal: Journal, store: Store) -> Verdict | None:
         return audit.answer(coerce(about["config"], audit.config, "config"), table)
     except UndeclaredAnswer as error:
         raise EngramError(f"{about['audit']}: {error}") from None
+
+
+def short_answer(journal: Journal, store: Store) -> str:
+    """The answer of a run in a word or two; of a sweep how many of its cells have which; empty where there is none."""
+    given: Counter[str] = Counter()
+    for cell in cells(journal):
+        with suppress(EngramError):
+            found = answer(journal.beside(cell), store)
+            given.update([] if found is None else [found.answer])
+    if given:
+        return ", ".join(f"{count} {word}" for word, count in given.most_common())
+    with suppress(EngramError):
+        found = answer(journal, store)
+        return "" if found is None else found.answer
+    return ""
 
 
 def write(table: pa.Table, out: str) -> None:

@@ -34,7 +34,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _members(to: Any) -> tuple[Any, ...]:
+def alternatives(to: Any) -> tuple[Any, ...]:
     """The members of a union, or the type itself."""
     return typing.get_args(to) if typing.get_origin(to) in (Union, types.UnionType) else (to,)
 
@@ -60,7 +60,9 @@ def readers(config: Any) -> Mapping[str, Reader]:
 @functools.cache
 def kinds(config: Any) -> Mapping[str, frozenset[Any]]:
     """Field name -> the dataclasses that a value of its declared type may be."""
-    return {name: frozenset(filter(dataclasses.is_dataclass, _members(to))) for name, to in declared(config).items()}
+    return {
+        name: frozenset(filter(dataclasses.is_dataclass, alternatives(to))) for name, to in declared(config).items()
+    }
 
 
 def reader(to: Any) -> Reader:
@@ -160,7 +162,7 @@ def _other_kind(value: Any, to: Any, below: Iterable[tuple[str, ...]]) -> Any:
     A new value is built if there is none yet, or if `to` is a union and a field is set that another member requires:
     `feature.words` replaces a glyph by words.
     """
-    kinds = [kind for kind in _members(to) if dataclasses.is_dataclass(kind) and not hasattr(kind, "identity")]
+    kinds = [kind for kind in alternatives(to) if dataclasses.is_dataclass(kind) and not hasattr(kind, "identity")]
     if value is None:
         return to if kinds else None
     if len(kinds) < 2 or type(value) not in kinds:

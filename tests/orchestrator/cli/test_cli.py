@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 
+from orchestrator.cli import verdict
 from orchestrator.store import open_store
 from tests.support.shell import PATHS, Here, Shell
 
@@ -39,10 +41,16 @@ def test_help_answers_at_once_and_names_every_command(shell: Shell) -> None:
         said = shell("--help").stdout
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    shown = ["runs", "status", "results", "compare", "report", "ui", "probes", "explain", "rerun", "verify", "doctor"]
-    commands = ["list", "plan", "run", "resume", *shown]
-    listed = [line.split()[0] for line in said.partition("Commands:")[2].splitlines() if line]
-    assert commands == listed
+    headings = {
+        "Commands that run audits": ["list", "plan", "run", "resume", "probes"],
+        "Commands that look at runs": ["runs", "status", "results", "compare", "report", "ui", "explain"],
+        "Commands for the store and this machine": ["rerun", "verify", "doctor"],
+    }
+    listed = {
+        heading.rstrip(":"): [line.split()[0] for line in lines]
+        for heading, *lines in (part.splitlines() for part in said.strip().split("\n\n") if part.startswith("Commands"))
+    }
+    assert headings == listed
     assert min(taken) < 0.5
 
 
@@ -109,6 +117,31 @@ def test_run_and_status_as_json_have_the_promised_shape(engram: Here) -> None:
     assert shape | {"jobs": jobs | {"done": 0}} == engram.json("resume", run, "--address", "none")
     (listed,) = engram.json("runs")["runs"]
     assert run == listed["run"]
+
+
+def test_the_version_is_that_of_the_package(engram: Here) -> None:
+    assert f"engram {version('engram-audit')}\n" == engram("--version").stdout
+
+
+def test_runs_are_listed_with_their_answers_and_sweeps_with_those_of_their_cells(engram: Here) -> None:
+    engram("run", "questions", "--address", "none", "--preset", "smoke")
+    engram("run", "questions", "--address", "none", "--preset", "smoke", "--sweep", "enough=1,100")
+    engram(*RUN)  # which gives no answer
+    listed = {row["audit"]: row["answer"] for row in engram.json("runs")["runs"] if "-" in row["run"]}
+    answers = [row["answer"] for row in engram.json("runs")["runs"]]
+    assert listed["toys"] is None
+    assert {"wordy", "short"} <= set(answers)
+    assert "1 wordy, 1 short" in answers or "1 short, 1 wordy" in answers
+    assert "answer" in engram("runs").stdout.splitlines()[0]
+
+
+def test_failures_of_one_kind_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    verdict.failures([("aaaa", "net.train", "no memory"), ("bbbb", "net.train", "no memory"), ("cccc", "sum", "nan")])
+    assert [
+        "failed: net.train aaaa and 1 more job: no memory",
+        "failed: sum cccc: nan",
+        "a traceback is shown by: engram explain aaaa",
+    ] == capsys.readouterr().err.splitlines()
 
 
 def test_a_file_runs_like_the_flags_that_it_stands_for(engram: Here) -> None:

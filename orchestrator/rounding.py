@@ -1,0 +1,49 @@
+"""Numbers to read: as many digits as their interval supports. Tables and files keep all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+ALONE = 4  # significant digits of a number without an interval
+OF_HALF = 2  # significant digits of half the width of an interval
+LEAST_P = 1e-6  # below this nobody reads a p-value's digits, and no approximation in it holds
+PLAIN = 7  # decimals from which a number is written with an exponent
+
+
+def rounded(value: float | None, low: float | None = None, high: float | None = None) -> str:
+    """The value at the precision of its interval [low, high]: two significant digits of half the interval's width.
+
+    Without an interval, or with one of no width, four significant digits. Empty for None and not-a-number.
+    """
+    if value is None or math.isnan(value):
+        return ""
+    half = 0.0 if low is None or high is None else (high - low) / 2
+    if not (0 < half < math.inf) or math.isinf(value):
+        return f"{value:.{ALONE}g}"
+    decimals = OF_HALF - 1 - math.floor(math.log10(float(f"{half:.1e}")))
+    at_precision = round(value, decimals) + 0.0  # never -0
+    if decimals < PLAIN:
+        return f"{at_precision:.{max(decimals, 0)}f}"
+    digits = math.floor(math.log10(abs(at_precision))) + decimals if at_precision else 0
+    return f"{at_precision:.{max(digits, 0)}e}"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """`[low, high]` at the interval's own precision; empty without both ends."""
+    if low is None or high is None:
+        return ""
+    return f"[{rounded(low, low, high)}, {rounded(high, low, high)}]"
+
+
+def p_value(p: float | None) -> str:
+    """A p-value with two significant digits, `< 1e-06` below that; empty for None and not-a-number."""
+    if p is None or math.isnan(p):
+        return ""
+    return f"< {LEAST_P:g}" if p < LEAST_P else f"{p:.2g}"
+
+
+def of_row(row: Mapping[str, Any], name: str) -> str:
+    """The `estimate`, `low`, `high` or `null` of a row of a summary, at the precision of its interval."""
+    return rounded(row.get(name), row.get("low"), row.get("high"))

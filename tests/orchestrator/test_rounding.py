@@ -1,0 +1,49 @@
+"""Numbers to read."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from orchestrator.rounding import interval, of_row, p_value, rounded
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "read"),
+    [
+        (0.3777, 0.1961, 0.5593, "0.38"),  # half the width is 0.18
+        (0.004602, -0.0002743, 0.009478, "0.0046"),
+        (-0.00001, -0.01, 0.01, "0.000"),
+        (30733.0, 29000.0, 32000.0, "30700"),
+        (17.94, 17.5, 18.5, "17.94"),
+        (1.0, 0.9, 1.1, "1.00"),
+        (0.5, 0.4005, 0.6, "0.50"),  # half the width is 0.09975, of which two digits are 0.10
+        (2.2e-16, 1e-16, 3e-16, "2.2e-16"),
+        (0.0, -1e-9, 1e-9, "0e+00"),
+        (0.37771, None, None, "0.3777"),
+        (0.37771, 0.37771, 0.37771, "0.3777"),
+        (math.inf, 0.0, 1.0, "inf"),
+        (1.5, 0.0, math.inf, "1.5"),
+        (None, 0.0, 1.0, ""),
+        (math.nan, 0.0, 1.0, ""),
+    ],
+)
+def test_digits_follow_the_width_of_the_interval(
+    value: float | None, low: float | None, high: float | None, read: str
+) -> None:
+    assert read == rounded(value, low, high)
+
+
+def test_both_ends_have_the_precision_of_the_whole() -> None:
+    assert "[0.20, 0.56]" == interval(0.1961, 0.5593)
+    assert "" == interval(None, 1.0)
+    row = {"estimate": 0.3777, "low": 0.1961, "high": 0.5593, "null": 0.0}
+    assert ["0.38", "0.20", "0.56", "0.00"] == [of_row(row, name) for name in row]
+    assert "0" == of_row({"null": 0.0}, "null")
+
+
+def test_p_values_have_two_digits_and_a_floor() -> None:
+    assert ["0.0004", "0.05", "1", "1e-06", "< 1e-06", "< 1e-06", "", ""] == [
+        p_value(p) for p in (0.00039641, 0.05, 1.0, 1e-6, 9e-7, 0.0, None, math.nan)
+    ]
