@@ -11,9 +11,13 @@ Reading it. M is the gain in log probability of an observation from training on 
 mean exp is dominated by its largest term, and U has K - 1 times as many terms as V. Without any memory, and with log p
 that varies by 5 nats between models, M is 2.7 on average; by 50 nats, 44. Three numbers are therefore reported beside
 it: the matched-count score, with one model of each repetition on either side, which is 0 on average where nothing is
-memorised; a p-value for every observation, from redrawing which models held it out, corrected for false discoveries;
-and the gain, the mean over all observations of log p by a model that trained on them minus log p by one that did not,
-on which the answer rests.
+memorised; a p-value for every observation, from redrawing which models held it out, corrected for false discoveries,
+on which the answer rests; and the gain, the mean over all observations of log p by a model that trained on them minus
+log p by one that did not.
+
+Images are held out one by one. Of one that has near copies in the data (the same picture twice, other images of a
+patient) these are trained on when it is held out: its log p is as high then, M is about 0, and no p-value finds it. The
+measure `duplicates` lists the closest pairs; M says nothing of these.
 
 Other measures. Quantiles of M during training; losses; whether the highly memorised (the top 5 %) are outliers, that
 is, unlikely even to models that saw them; whether samples of the model lie closer to training images than other images

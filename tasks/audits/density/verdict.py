@@ -50,7 +50,9 @@ FEW_EFFECTIVE = ("effective samples of log p", json.dumps({"below": FEW_SAMPLES}
 ROUGH = 0.1  # of the samples
 LIMITS = (
     "This speaks of the training procedure and data that were audited, at this number of trainings; not of one given "
-    "model. An observation without a small p-value is not safe: fewer models show less."
+    "model. An observation without a small p-value is not safe: fewer models show less. Images are held out one by "
+    "one: where one has near copies in the data these are trained on when it is held out, and its memory cannot be "
+    "seen; the measure `duplicates` finds the closest pairs."
 )
 
 SHOWN = {

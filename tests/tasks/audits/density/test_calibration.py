@@ -17,7 +17,7 @@ from tasks.audits.density.measures.scores import significance
 from tasks.audits.density.memorization import Array, Indices
 from tasks.audits.density.reassignment import least_found, p_values, reassigned
 from tasks.audits.density.tail import adjusted, alone
-from tasks.audits.density.verdict import answered
+from tasks.audits.density.verdict import LIMITS, answered
 from tasks.summaries import Row
 from tests.support.calibration import assert_rate
 from tests.tasks.audits.density.made_up import noise, partitions
@@ -81,6 +81,18 @@ def test_a_single_memorised_observation_is_found_and_never_not_seen() -> None:
     memory = np.zeros(ROWS)
     memory[7] = 80.0
     assert {"memorised": 40} == answers(3, 3.0, 2.0, memory, 40)
+
+
+def test_of_images_with_copies_in_the_data_none_is_called() -> None:
+    # 8 x 5 copies, and 40 images without one, all memorised by 30 nats: copies are trained on for one another.
+    chance, n = np.random.default_rng(4), 200
+    log_p, out = noise(chance, n, 10, 10, 2.0, 1.0), partitions(chance, n, 10, 10)
+    trained = out[:, :, None] != np.arange(10)
+    trained[:40] = trained[:40].reshape(8, 5, 10, 10).any(axis=1).repeat(5, axis=0)
+    log_p[:80] += 30.0 * trained[:80]
+    called = adjusted(p_values(log_p, out, 999, chance, negligible=KFOLD.negligible), False) <= 0.05
+    assert (0, 40, 0) == (called[:40].sum(), called[40:80].sum(), called[80:].sum())
+    assert "near copies in the data" in LIMITS
 
 
 @pytest.mark.slow  # 500 runs
