@@ -5,7 +5,7 @@
 Owners hold all of D_Q, a tenth of it or nothing, beside D_C. Each hands in a table of probabilities for the pictures
 that the audit hands out, changed in one of the ways of CHEATS, and each table is read and judged alone, as the only
 target of an audit. Counts are of tables. PrivLeak: tables whose interval lies below 0. U-LiRA and forgetting quality
-have to know several models of an owner: they compare all of them, changed alike, with the calibration models.
+have to know several models of an owner: they compare the first ten, changed alike, with ten calibration models.
 
 The data is MNIST (4,000 images, of which half are held back, and 2,000 others as D_C); `--tiny`: digits. With
 `--models` the trained models are kept in that file, and read from it where it is there.

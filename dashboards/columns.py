@@ -9,12 +9,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 
-def numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
-    """A numeric column, with NaN for nulls and infinities; empty if the table has no such column."""
+def numbers(table: pa.Table, name: str, infinite: bool = False) -> NDArray[np.float64]:
+    """A numeric column, NaN for nulls and, unless `infinite`, infinities; empty if the table has no such column."""
     if name not in table.column_names:
         return np.empty(0)
     values, there = _parts(table[name], pa.float64())
-    return np.where(there & np.isfinite(values), values, np.nan)
+    return np.where(there & (infinite | np.isfinite(values)), values, np.nan)
 
 
 def integers(table: pa.Table, name: str) -> NDArray[np.int64]:

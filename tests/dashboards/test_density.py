@@ -30,6 +30,7 @@ from dashboards.page import gallery
 from dashboards.run import Run
 from orchestrator.store import Store
 from tasks.audits.density.config import Density
+from tasks.audits.density.highly_memorised import highly_memorised
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tests.dashboards import made, pages, scored, test_gallery
@@ -135,6 +136,26 @@ def test_significance_counts_what_remains_when_many_are_asked(store: Store) -> N
     assert "20 of 400 (5 %) have p at most 0.05" in found.alt
     assert "smallest p found is 0.0001; at this p 1 observation would" in found.caption
     assert "90–95 0 of 20 (0 %), 95–99 16 of 16 (100 %)" in found.alt
+
+
+def test_the_procedure_of_false_discoveries_is_the_one_that_adjusted(store: Store) -> None:
+    p = pa.array(np.full(12, 0.0125))
+    table = pa.table({"p_value": p, "p_adjusted": p, "m": np.arange(12.0)})
+    loo = named(run(store, "density-2", Density(estimator="loo", left_out=12), scores=table))["significance"].caption
+    folds = drawn(store, scores=table)["significance"].caption
+    assert "at this p 3 observations would have to have it before any is significant (Benjamini-Hochberg)" in folds
+    # 12 x 0.0125 / 0.05 = 3, times 1 + 1/2 + ... + 1/12 = 3.103
+    assert "at this p 10 observations would have to have it before any is significant (Benjamini-Yekutieli)" in loo
+
+
+def test_the_highly_memorised_of_a_page_are_those_of_the_tables() -> None:
+    for m in ([*range(98), np.inf, np.inf], [*range(90), *[np.inf] * 10], [*range(20), np.nan, np.inf]):
+        values = np.array(m, float)
+        there = ~np.isnan(values)
+        high = Observed(pa.table({"row": np.arange(len(values)), "m_matched": values})).high
+        assert highly_memorised(values[there]).tolist() == high[there].tolist()
+        assert np.isinf(values[high]).any()
+        assert not high[~there].any()
 
 
 def test_labels_stand_in_the_order_of_their_medians(store: Store) -> None:

@@ -27,7 +27,7 @@ def figures(run: Run) -> Iterator[Figure]:
     seen, statistics = Observed(run.table("scores")), Statistics(run.table("distribution"))
     drawn = (
         distribution(seen, statistics),
-        significance(seen),
+        significance(seen, dependent=getattr(run.config, "estimator", None) == "loo"),
         labels(seen),
         learning_curve(statistics),
         losses(run.table("losses")),

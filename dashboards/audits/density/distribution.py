@@ -9,9 +9,10 @@ import numpy as np
 from dashboards import drawing, layout, legend
 from dashboards.audits.density import kinds
 from dashboards.audits.density.axis_limits import outside, robust
-from dashboards.audits.density.observed import HIGH, Array, Observed
+from dashboards.audits.density.observed import Array, Observed
 from dashboards.audits.density.score_statistics import Statistics
 from dashboards.figure import Figure
+from tasks.audits.density.highly_memorised import HIGH, highly_memorised
 
 PANEL = 1.55  # inches
 BINS = 70  # at most
@@ -57,7 +58,7 @@ def histograms(scores: dict[str, Array], limits: tuple[float, float], nulls: dic
 
 def histogram(axes: Any, values: Array, edges: Array) -> None:
     """Counts in bins, with those above the 95 % quantile in the colour of the highly memorised."""
-    high = values > np.quantile(values, HIGH)
+    high = highly_memorised(values)
     for kind, part in (("regular", values), ("memorised", values[high])):
         colour = kinds.OF_KIND[kind]
         counts = np.histogram(part, edges)[0]

@@ -10,12 +10,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dashboards.columns import integers, numbers
+from tasks.audits.density.highly_memorised import highly_memorised
 
 Array = NDArray[np.float64]
 
 # Each score with its column. The published one has more terms in favour of memory than against it.
 COLUMNS = {"published": "m", "matched": "m_matched"}
-HIGH = 0.95  # the quantile of the matched-count score above which an observation is highly memorised
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,11 @@ class Observed:
     @property
     def high(self) -> NDArray[np.bool_]:
         """Whether each observation is highly memorised; all false without matched-count scores."""
-        values = self.column(COLUMNS["matched"])
-        there = values[~np.isnan(values)]
-        return values > np.quantile(there, HIGH) if len(there) else np.zeros(len(values), np.bool_)
+        values = numbers(self.table, COLUMNS["matched"], infinite=True)  # inf is above any quantile
+        there = ~np.isnan(values)
+        high = np.zeros(len(values), np.bool_)
+        high[there] = highly_memorised(values[there])
+        return high
 
     def column(self, name: str) -> Array:
         return numbers(self.table, name)

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from dashboards import drawing, legend
 from dashboards.audits.density import kinds
-from dashboards.audits.density.observed import HIGH, Array, Observed
+from dashboards.audits.density.observed import Array, Observed
 from dashboards.columns import integers, numbers
 from dashboards.figure import Figure
+from tasks.audits.density.highly_memorised import HIGH
 
 NEEDED = {"low", "high", "memorised", "regular", "share", "share_low", "share_high"}
 LEGIBLE = 34  # bins whose edges and counts can stand beside them

@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.density import kinds
-from dashboards.audits.density.observed import HIGH, Array
+from dashboards.audits.density.observed import Array
 from dashboards.columns import integers, numbers, texts
 from dashboards.figure import Figure
+from tasks.audits.density.highly_memorised import HIGH
 
 NEEDED = {"group", "low", "high", "mean", "standard_error", "n", "quantiles"}
 PANEL = 1.75  # inches

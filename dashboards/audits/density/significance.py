@@ -11,8 +11,8 @@ from dashboards import drawing, layout
 from dashboards.audits.density import kinds
 from dashboards.audits.density.observed import Array, Observed
 from dashboards.figure import Figure
+from tasks.audits.density.tail import LEVEL, alone
 
-LEVEL = 0.05  # of false discoveries
 Groups = list[tuple[str, int, int]]  # name, significant and all observations of each
 BINS = 20
 # Quantiles of the published score between which observations are asked together how many are significant.
@@ -20,8 +20,11 @@ GROUPS = (0.0, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
 NAMES = ("0–50", "50–75", "75–90", "90–95", "95–99", "99–99.9", "> 99.9")
 
 
-def significance(seen: Observed) -> Figure | None:
-    """The histogram of the p-values over the uniform one, and the share significant by how high the score is."""
+def significance(seen: Observed, dependent: bool = False) -> Figure | None:
+    """The histogram of the p-values over the uniform one, and the share significant by how high the score is.
+
+    `dependent`: the p-values are those of rows that were left out one by one, and adjusted as such.
+    """
     p, adjusted, score = (seen.column(name) for name in ("p_value", "p_adjusted", "m"))
     if not len(p) or not len(adjusted) or not len(score):
         return None
@@ -31,7 +34,9 @@ def significance(seen: Observed) -> Figure | None:
         return None
     groups = shares(score[there], significant)
     title = "Which scores are more than chance?"
-    return Figure("significance", title, about(p), in_words(p, int(significant.sum()), groups), drawn(p, groups))
+    return Figure(
+        "significance", title, about(p, dependent), in_words(p, int(significant.sum()), groups), drawn(p, groups)
+    )
 
 
 def drawn(p: Array, groups: Groups) -> str:
@@ -43,17 +48,18 @@ def drawn(p: Array, groups: Groups) -> str:
     return drawing.svg(figure, "significance")
 
 
-def about(p: Array) -> str:
+def about(p: Array, dependent: bool) -> str:
     """The caption of the figure."""
     n, smallest = len(p), float(p.min())
-    needed = math.ceil(n * smallest / LEVEL)
+    needed = math.ceil(smallest / alone(n, dependent))
+    procedure = "Benjamini-Yekutieli" if dependent else "Benjamini-Hochberg"
     return (
         f"Above: p-values of {n:,} observations: how often M, less what is negligible, would be as large had other "
         f"models held the observation out, drawn anew. Dashed: {n / BINS:,.4g} in each bar, where training raises "
         f"log p by just that. Below: the share significant at a false discovery rate of {LEVEL:.0%} by where the "
         "published score stands among all, without intervals, since all are of the same models; dashed: of all. The "
         f"smallest p found is {drawing.number(smallest)}; at this p {counted(needed)} would have to have it before any "
-        "is significant (Benjamini-Hochberg)."
+        f"is significant ({procedure})."
     )
 
 

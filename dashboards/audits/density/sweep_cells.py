@@ -14,12 +14,13 @@ from dashboards.audits.density import kinds, strips
 from dashboards.audits.density.axis_limits import robust
 from dashboards.audits.density.learning_curve import line
 from dashboards.audits.density.losses import Loss, limits, read
-from dashboards.audits.density.observed import HIGH, Array, Observed
+from dashboards.audits.density.observed import Array, Observed
 from dashboards.audits.density.score_statistics import Followed, Statistics
 from dashboards.estimates import shortened
 from dashboards.figure import Figure
 from dashboards.run import Run
 from dashboards.sweep import LINES, fields, varied_in, word
+from tasks.audits.density.highly_memorised import HIGH
 
 BINS = 60
 PANEL = 1.6  # inches

@@ -9,7 +9,8 @@ from dashboards import drawing, legend
 from dashboards.audits.unique_feature.pairs import Array, mark
 from dashboards.columns import integers, numbers
 from dashboards.figure import Figure
-from tasks.audits.unique_feature.verdict import FDR, LEVEL
+from tasks.audits.unique_feature.ranks import LEVEL
+from tasks.audits.unique_feature.verdict import FDR
 
 NEEDED = {"canary", "shift", "rank", "members", "p_value", "adjusted_p", "called"}
 FLAGGED = 12  # called canaries whose rows of the training images are named
@@ -32,8 +33,9 @@ def verdicts(table: pa.Table) -> Figure | None:
         "Each mark is one canary: how much more its model says its label for the feature than its twin does, less the "
         f"same for the {members - 1} others of the feature's family (across), and the rank of that among them as a "
         f"p-value (up). Filled: called memorised at a false discovery rate of {FDR:.0%} (Benjamini and Hochberg). "
-        f"Where no canary is remembered any is called in at most {FDR:.0%} of runs.{floor} Dotted: p of {LEVEL:g}. "
-        "Exact where the feature was drawn from the family; of a chosen one as good as its likeness to the others."
+        f"Where no canary is remembered and features were drawn from the family, any is called in at most {FDR:.0%} of "
+        "runs; of a chosen feature p is as good as its likeness to the others."
+        f"{floor} Dotted: p of {LEVEL:g}."
     )
     small = int((p_value <= LEVEL).sum())
     words = (

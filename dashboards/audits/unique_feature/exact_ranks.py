@@ -43,7 +43,8 @@ def exact_ranks(table: pa.Table) -> Figure | None:
     exact = (
         "The features were drawn, so that p is exact."
         if all(score.drawn for score in scores)
-        else "Somebody chose the feature, so that p compares it with others of its kind and is not exact."
+        else "Somebody chose the feature, so that p compares it with others of its kind and is not exact; the others "
+        "asked were drawn, which alone guarantees their rate."
     )
     alarms = "Dashed: features that the canary did not carry, asked of the same models. " if has_others(scores) else ""
     caption = (

@@ -57,11 +57,13 @@ class Density:
     images that no model was trained on as if they had been, which is a null. A training is a chain of links of `link`
     epochs each, and continues from the last of them after an interruption; 0: one job.
 
-    An observation counts as memorised, and the generalisation gap as one, above `negligible` nats. The p-value of an
+    An observation counts as memorised, and the generalisation gap as one, above `negligible` nats. The answer is *not
+    seen* only where a single observation that is memorised by `detectable` nats would be found. The p-value of an
     observation compares its score with `permutations` others, or with all there are where hardly any of these reaches
-    it; the matched-count score is the mean of `draws`. `outlier_bin` and `score_bin` are widths of bins, in nats, of
-    log p and of the score. `outliers` is the share of an outlier component in the likelihood, `privacy` has models
-    trained with differential privacy. `seed` is the only source of chance.
+    it; with fewer than 9,999 p-values are not counted together. The matched-count score is the mean of `draws`.
+    `outlier_bin` and `score_bin` are widths of bins, in nats, of log p and of the score. `outliers` is the share of an
+    outlier component in the likelihood, `privacy` has models trained with differential privacy. `seed` is the only
+    source of chance.
     """
 
     data: Dataset = Dataset("mnist")
@@ -83,6 +85,7 @@ class Density:
     afresh: bool = False
     refine: int = 0
     negligible: float = 0.1
+    detectable: float = 10.0
     permutations: int = 99_999
     draws: int = 64
     outlier_bin: float = 10.0
@@ -94,13 +97,15 @@ class Density:
     def __post_init__(self) -> None:
         at_least(self, LEAST)
         _ = self.recipe  # its ranges are checked on construction
-        above_zero(self, "outlier_bin", "score_bin")
+        above_zero(self, "outlier_bin", "score_bin", "detectable")
         one_of(self, "estimator", Estimator)
         one_of(self, "asked", Split)
         one_of(self, "partitions", Partitions)
         some_of(self, "measures", MeasureName)
         share(self, "outliers", one=False)
         not_negative(self, "negligible")
+        if not self.detectable > self.negligible:
+            raise ValueError(f"detectable is {self.detectable}; it must be above negligible, {self.negligible}")
         if self.estimator == "loo" and self.asked == "test":
             raise ValueError("asked is test and estimator loo; a training image alone can be left out")
         if self.estimator == "loo" and "neighbours" in self.measures:

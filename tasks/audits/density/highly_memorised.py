@@ -6,7 +6,7 @@ either side, since the published one is higher wherever models disagree more, me
 What is computed of all observations together, such as a correlation or a share, is of the same L K models for all of
 them: its unit is the repetition, and its interval the jackknife's. Where nothing is memorised it need not be 0, for M
 and whatever goes with how hard an image is both go with how far models disagree on it; its null is what it is on
-average where other models hold the observations out.
+average where other models hold the observations out, U and M of the same draw: either hangs on which these are.
 
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 4.3, where the score is
 the published one.
@@ -35,8 +35,8 @@ HIGH = 0.95  # the quantile of M above which an observation is highly memorised
 class Scored:
     """The observations that have a score: rows, U and M, each (observations,); and how many have none.
 
-    `u_without` and `m_without` (observations, L) are the same without each repetition, `redrawn` (observations, draws)
-    is M had other models held the observations out; without columns where the table does not say.
+    `u_without` and `m_without` (observations, L) are the same without each repetition, `u_redrawn` and `m_redrawn`
+    (observations, draws) had other models held the observations out; without columns where the table does not say.
     """
 
     rows: NDArray[np.int64]
@@ -45,13 +45,13 @@ class Scored:
     without: int
     u_without: Array
     m_without: Array
-    redrawn: Array
+    u_redrawn: Array
+    m_redrawn: Array
 
     def chosen(self, those: Mask) -> Scored:
         """Some of these observations."""
-        arrays = self.u, self.m, self.u_without, self.m_without, self.redrawn
-        u, m, u_without, m_without, redrawn = (each[those] for each in arrays)
-        return Scored(self.rows[those], u, m, self.without, u_without, m_without, redrawn)
+        arrays = self.u_without, self.m_without, self.u_redrawn, self.m_redrawn
+        return Scored(self.rows[those], self.u[those], self.m[those], self.without, *(each[those] for each in arrays))
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,14 @@ class OfAll:
 def scored(scores: pa.Table) -> Scored:
     """The observations that have U and M; either may be infinite."""
     rows, u, m = (column(scores, name) for name in ("row", "log_p_trained", "m_matched"))
-    trained, m_without, redrawn = (lists(scores, name) for name in ("trained", "matched_without", "matched_redrawn"))
+    trained, m_without = (lists(scores, name) for name in ("trained", "matched_without"))
+    u_redrawn, m_redrawn = (lists(scores, name) for name in ("trained_redrawn", "matched_redrawn"))
     there = ~np.isnan(trained)
     u_without = (
         log_mean_but_one(np.where(there, trained, -np.inf), others(there.astype(np.int64))) if trained.size else trained
     )
     known = ~(np.isnan(u) | np.isnan(m))
-    every = Scored(rows.astype(np.int64), u, m, int((~known).sum()), u_without, m_without, redrawn)
+    every = Scored(rows.astype(np.int64), u, m, int((~known).sum()), u_without, m_without, u_redrawn, m_redrawn)
     return every.chosen(known)
 
 
@@ -87,7 +88,8 @@ def of_all(statistic: Callable[[Array, Array], float], observations: Scored) -> 
     value = statistic(observations.u, observations.m)
     both = zip(observations.u_without.T, observations.m_without.T, strict=False)
     estimate = statistics.jackknife(value, [statistic(u, m) for u, m in both])
-    drawn = np.array([statistic(observations.u, m) for m in observations.redrawn.T])
+    redrawn = zip(observations.u_redrawn.T, observations.m_redrawn.T, strict=True)
+    drawn = np.array([statistic(u, m) for u, m in redrawn])
     if not len(drawn) or not np.isfinite(drawn).all():
         return OfAll(estimate)
     null, spread = float(drawn.mean()), float(drawn.std(ddof=1)) if len(drawn) > 1 else 0.0

@@ -48,6 +48,7 @@ def stated(config: Density) -> Density:
         every=like.every,
         link=like.link,
         negligible=like.negligible,
+        detectable=like.detectable,
         permutations=like.permutations,
         draws=like.draws,
         outlier_bin=like.outlier_bin,

@@ -13,7 +13,7 @@ from tasks.job import Inputs, task
 from tasks.measure import summarised
 
 
-@task(version=4, name="density.summary", gathers=True)
+@task(version=5, name="density.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
     """The rows of SUMMARY, the answer's first, from the tables that are present."""
     return summarised(MEASURES, inputs, config)

@@ -7,9 +7,11 @@ memorised.
 
 **Rule.** Memorised: observations are called at 5 % false discoveries; or, with folds, so many have p-values of at most
 5 % that chance brings as many in one run of 1,000. Not seen: no observation is called; chance brings as many small
-p-values in one run of 20 or more; the 95 % interval of the gap lies below `negligible`; and a single memorised
-observation could be called, in 80 % of cases with a memory that the sentence names. Undecided: the rest. `negligible`
-is one for both: p-values are that training raises log p by no more than that.
+p-values in one run of 20 or more; the 95 % interval of the gap lies below `negligible`; and a single observation that
+is memorised by `detectable` nats would be called in 80 % of cases, by the upper limit of the memory that is found in so
+many. Undecided: the rest, and with folds every run in which no observation is called and p-values, of fewer than 9,999
+permutations and not of all there are, cannot be counted together. `negligible` is one for both: p-values are that
+training raises log p by no more than that.
 
 **Error.** Where nothing is memorised by more than is negligible, observations are called in 5 % of runs at most, and
 the second happens in 0.1 %.
@@ -26,7 +28,7 @@ import pyarrow as pa
 from tasks.audit import Answer, Verdict
 from tasks.audits.density.config import Density
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, FEW_SAMPLES, FOUND, LEAST_FOUND
-from tasks.audits.density.tail import LEVEL
+from tasks.audits.density.tail import LEAST_DRAWS, LEVEL
 from tasks.training.privacy import Privacy
 
 SIGNIFICANT = 0.05
@@ -84,8 +86,13 @@ def answered(config: Density, called: Row, beyond: Row | None, gap: Row | None, 
     if called["estimate"] > 0 or by_chance <= SURELY:
         return "memorised"
     negligible = gap is not None and gap["high"] is not None and gap["high"] < config.negligible
-    powerful = found is not None and found["estimate"] is not None
-    return "not seen" if negligible and powerful and by_chance > SIGNIFICANT else "undecided"
+    unremarkable = by_chance > SIGNIFICANT and (beyond is not None or config.estimator == "loo")
+    return "not seen" if negligible and powerful(config, found) and unremarkable else "undecided"
+
+
+def powerful(config: Density, found: Row | None) -> bool:
+    """Whether a single observation would surely be found with as much memory as the config asks."""
+    return found is not None and found["high"] is not None and found["high"] <= config.detectable
 
 
 def memorised(config: Density, rows: Mapping[tuple[str, str], Row], called: Row) -> list[str]:
@@ -154,8 +161,9 @@ def silent(
     """What would have been found, and why nothing is decided, in sentences."""
     sentences = []
     if found is not None and found["estimate"] is not None:
+        upper = "no upper limit" if found["high"] is None else f"95 % interval up to {found['high']:.4g}"
         sentences.append(
-            f"A single observation that is memorised by {found['estimate']:.4g} nats would be found in "
+            f"A single observation that is memorised by {found['estimate']:.4g} nats ({upper}) would be found in "
             f"{100 * FOUND:.0f} % of cases."
         )
     elif found is not None:
@@ -167,6 +175,12 @@ def silent(
         return sentences
     if beyond is not None and beyond["p_value"] is not None and beyond["p_value"] <= SIGNIFICANT:
         sentences.append(f"Chance brings as many small p-values in {100 * beyond['p_value']:.2g} % of runs alone.")
+    if beyond is None and config.estimator == "kfold":
+        sentences.append(f"P-values from fewer than {LEAST_DRAWS:,} permutations are not counted together: draw more.")
+    if found is not None and found["estimate"] is not None and not powerful(config, found):
+        sentences.append(
+            f"For *not seen* it would have to be found from {config.detectable:g} nats on: train more repetitions."
+        )
     if gap is None or gap["estimate"] is None:
         return sentences
     if gap["high"] is None:

@@ -16,7 +16,8 @@ as the null. The effect is what the canary caused: above 0, the model responds t
 it. Its interval and p-value are over pairs of trainings. Beside the mean effect every canary is judged alone, by
 the rank of its feature among 200 others (`measures/canary_verdicts.py`). "Not seen" does not mean "safe".
 
-Errors. Where nothing is memorised the answer is "memorised" in at most 7.5 % of runs: `verdict.py` has the rule.
+Errors. Where nothing is memorised and features were drawn from their family the answer is "memorised" in at most 7.6 %
+of runs: `verdict.py` has the rule.
 
 Single models. A model trained elsewhere has no twin. It is evaluated on the feature and on 200 others of its family
 (the letter's cells permuted; other names in the same typeface), and the evidence is the feature's rank among them,

@@ -15,7 +15,7 @@ from tasks.statistics import Estimate
 
 Array = NDArray[np.float64]
 
-LEVEL = 0.05
+LEVEL = 0.05  # at which a rank is called, here and in every measure of the audit
 
 
 def rank_p_value(scores: Array) -> float:
@@ -94,6 +94,24 @@ def push(log_p: Array, log_odds: Array, label: int | None = None) -> tuple[Estim
         null = float(chosen.mean())
         high = max(high, np.quantile(chosen, 0.975, method="weibull"))
     return Estimate(effect, effect - float(high), effect - float(low), len(log_p)), null
+
+
+def separation(log_odds: Array) -> float:
+    """How far the labels are apart, in nats: the standard deviation over classes of the mean log odds over the family.
+
+    Of several models (models, members, classes) that of the least. It grows with a model's logits as pushes do, so that
+    a temperature changes no quotient of the two.
+    """
+    return float(log_odds.mean(axis=1).std(axis=1).min())
+
+
+def undistinguished(log_odds: Array, y: int) -> float:
+    """The largest share of the others of which one model says exactly the same of label y: 1 / others where none ties.
+
+    Where it is large there is hardly a null: so it is where outputs are rounded, or hang on nothing.
+    """
+    counts = [np.unique(model[1:, y], return_counts=True)[1].max() for model in log_odds]
+    return float(max(counts) / (log_odds.shape[1] - 1))
 
 
 def found(log_p: Array, log_odds: Array, size: float, label: int | None = None) -> float:

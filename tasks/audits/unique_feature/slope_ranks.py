@@ -121,7 +121,10 @@ def about(p_value: float, among: int, inked: int) -> Row:
 
 
 def others(asked: Relatives, feature: Glyph, was_drawn: bool) -> list[Glyph]:
-    """Glyphs at the same place: the letters where the feature was drawn, else as many drawn ones."""
+    """Glyphs at the same place: the letters where the feature was drawn, else as many drawn ones.
+
+    Drawn ones are found at any level as often as it says whatever models do: they check the counting alone.
+    """
     if was_drawn:
         return [replace(feature, kind="letter", text=text, seed=0) for text in sorted(GLYPHS)]
     own = seeds.derive(asked.seed, "others")

@@ -13,7 +13,7 @@ from tasks.job import Inputs, task
 from tasks.measure import summarised
 
 
-@task(version=6, name="unique_feature.summary", gathers=True)
+@task(version=7, name="unique_feature.summary", gathers=True)
 def summary(config: Repeated, inputs: Inputs) -> pa.Table:
     """The rows of SUMMARY that the measures make from the tables that are present, found by their schemas."""
     return summarised(MEASURES, inputs, config)

@@ -36,6 +36,15 @@ def units(scores: Sequence[Row]) -> Units:
     return Units(pairs, canaries, "canary", "canary")
 
 
+def share_seeds(trainings: Iterable[tuple[int, int]]) -> bool:
+    """Whether two of the trainings, each the row of its canary and a seed, are of two canaries and one seed.
+
+    Rates over canaries have an interval only where they do not: else what the seed does to one it does to all.
+    """
+    found = set(trainings)
+    return len({seed for _, seed in found}) < len(found)
+
+
 def averaged(rows: Sequence[Row], by: tuple[str, ...]) -> list[Row]:
     """One row for each group, in the order in which the groups come: numbers averaged, p-values the first row's."""
     groups: dict[tuple[Any, ...], list[Row]] = {}

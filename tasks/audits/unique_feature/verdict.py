@@ -5,10 +5,11 @@ images, and the canaries that are called one by one by their paired ranks. Where
 feature's push towards a label with its rank among the family. M, its published test and the training images are
 supporting evidence and do not enter the decision.
 
-Error rates where nothing is memorised. The interval of the effect lies above 0 in 2.5 % of runs, and any canary is
-called in at most 5 %: together at most 7.5 % (simulated: 2.8 % of 2,000 runs of 12 canaries, since ranks
-are discrete). An effect of SMALLEST is
-said to be not seen in at most 2.5 %. A single model's or panel's rank calls 5 %.
+Error rates where nothing is memorised. The interval of the effect lies above 0 in 2.5 % of runs, any canary is called
+in at most 5 %, and the ranks of all together are as small as SURELY asks in at most 0.1 %: at most 7.6 % together. An
+effect of SMALLEST is said to be not seen in at most 2.5 %. A single model's or panel's rank calls 5 %. The rates of
+ranks are exact where the feature was drawn from its family; of one that somebody chose they are as good as its likeness
+to the others.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.audit import Answer, Verdict
+from tasks.audits.unique_feature.ranks import LEVEL
 from tasks.datasets.features import Feature, called
 
 # Nats: a change of the label's probability by about a tenth. Where the interval excludes this much, the audit had the
 # power to see what would matter; where it does not, its silence means nothing.
 SMALLEST = 0.1
-LEVEL = 0.05
 FDR = 0.05  # of the canaries that are called one by one
+SURELY = 0.001  # so small a p-value of the number of small ranks says that some canary is remembered, whichever it is
 # The interval's lower end accuses at 2.5 %. With fewer pairs of trainings no assumption-free test reaches that, even if
 # all of them agree: 2**-5 is above it.
 LEAST = 6
@@ -40,16 +42,25 @@ LIMITS = (
     "This speaks of the training procedure, data and feature that were audited, at this number of trainings; not of "
     "one given model. Not seen is not safe: another feature, place or score may show more."
 )
+CHOSEN = (
+    "The feature was chosen, not drawn from its family, so its ranks are as good as its likeness to the others: of "
+    "canaries that carried another glyph the letter A was called in 5 of 30 at 5 %."
+)
 
 CALLED = "share of canaries called memorised"
 BEYOND = "share of canaries found beyond chance"
+SHARED = "shared seeds"  # of the settings of both: canaries share training seeds
 PUSH = "push towards a label"
 FOUND = "share of pushes that would be found"
-ENOUGH = 0.8  # of pushes of SMALLEST, without which a panel's silence means nothing
+SAME = "largest share of the family of which a model says the same"
+ENOUGH = 0.8  # of the smallest pushes, without which a panel's silence means nothing
+HARDLY = 0.5  # of the family that say the same, from which on its spread is none
+SEPARATION = 0.02  # of the distance between labels: what the smallest push may be where logits are small
 PANEL_LIMITS = (
     "The rank is exact where the feature was drawn at random from its family; one that somebody chose may differ from "
-    "it in more than having been trained on, so its p-value is as good as that likeness. Not seen is not safe: one "
-    "model shows a memory less often than pairs of trainings do, and another feature or place may show more."
+    "it in more than having been trained on, so its p-value is as good as that likeness. Of an owner who returns "
+    "outputs alone, altered ones can hide a memory, but accuse nobody. Not seen is not safe: one model shows a memory "
+    "less often than pairs of trainings do, and another feature or place may show more."
 )
 
 Row = Mapping[str, Any]
@@ -57,8 +68,9 @@ Row = Mapping[str, Any]
 
 def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
     """Memorised: the feature's rank among its family has p of at most 0.05. Not seen: it has not, the push lies below
-    SMALLEST, and a push of SMALLEST would have been found in ENOUGH of the cases, by the family's own spread.
-    Undecided: neither. Without the last a family of wide spread would be cleared where chance put the feature low.
+    the `smallest` that matters, such a push would have been found in ENOUGH of the cases, by the family's own spread,
+    and fewer than HARDLY of the family are said the same of. Undecided: neither. Without the last two a family of wide
+    spread would be cleared where chance put the feature low, and so would a model that answers everything alike.
 
     The push is how much more the feature raises the log odds of a label than the others of its family do, in nats.
     Where the label is unknown, it is the one that the feature favours most, and the others are given the same choice.
@@ -66,7 +78,9 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
     """
     every = summary.to_pylist()
     rows = [row for row in every if row["metric"] == PUSH]
-    power = next((row["estimate"] for row in every if row["metric"] == FOUND), None) or 0.0
+    found = next((row for row in every if row["metric"] == FOUND), None)
+    power, size = (0.0, SMALLEST) if found is None else (found["estimate"], json.loads(found["setting"])["nats"])
+    same = next((row["estimate"] for row in every if row["metric"] == SAME), 0.0)
     if not rows or rows[0]["estimate"] is None:
         return Verdict("undecided", "Undecided: no model has been asked yet.", PANEL_LIMITS, ())
     row = rows[0]
@@ -81,13 +95,16 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
     )
     if p_value <= LEVEL:
         answer = "memorised"
-    elif row["high"] < SMALLEST and power >= ENOUGH:
+    elif same >= HARDLY:
+        answer = "undecided"
+        evidence = f"{evidence}; the same is said of {same:.0%} of the family, so that a memory could not show"
+    elif row["high"] < size and power >= ENOUGH:
         answer, evidence = "not seen", f"{evidence}; more than {row['high']:.4g} nats is unlikely"
     else:
         answer = "undecided"
         doubt = (
-            f"a push of {SMALLEST:g} nats would have been found in {power:.0%} of cases"
-            if row["high"] < SMALLEST
+            f"a push of {size:.2g} nats would have been found in {power:.0%} of cases"
+            if row["high"] < size
             else f"as much as {row['high']:.4g} nats cannot be excluded"
         )
         evidence = f"{evidence}; {doubt}: ask more models of the same data"
@@ -95,23 +112,35 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
     return Verdict(answer, sentence, PANEL_LIMITS, ((row["metric"], row["setting"]),))
 
 
+def smallest(separation: float) -> float:
+    """The smallest push that matters, in nats, of a model whose labels are so far apart (`ranks.separation`).
+
+    SMALLEST, and less where logits are so small that SEPARATION of their distance is: else an owner who divides them by
+    a temperature would be cleared.
+    """
+    return min(SMALLEST, SEPARATION * separation)
+
+
 def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool = False) -> Verdict:
-    """Memorised: the 95 % interval of the effect lies above 0, or at least one canary is called one by one. Not seen:
-    neither, and the interval lies below SMALLEST and reaches less than SMALLEST to either side of the effect.
-    Undecided: neither of these.
+    """Memorised: the 95 % interval of the effect lies above 0, at least one canary is called one by one, or more ranks
+    are small than chance brings at SURELY. Not seen: none of these, the interval lies below SMALLEST and reaches less
+    than SMALLEST to either side of the effect, no more ranks are small than chance brings at LEVEL, and a single
+    remembered canary could have been called. Undecided: neither of these.
 
     The effect is what one training image with the feature did to M_w = log P(y | feature) - log P(y | random patch),
     in nats, against the twin of the same seed; with `drawn` every canary had a feature of its own. With fewer than
     LEAST pairs of trainings it decides nothing: an interval over so few rests on the assumption of normality alone.
-    Canaries are called at a false discovery rate of FDR (`canary_verdicts`).
+    Canaries are called at a false discovery rate of FDR (`canary_verdicts`). Those that share a training seed are no
+    independent sample, so that their ranks decide nothing.
     """
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
     asked = f"a feature drawn from the family of {called(feature)}" if drawn else called(feature)
     answer, evidence = _answered(rows.get(ROWS[0], {}), asked, carried == feature)
     calls = next((row for (metric, _), row in rows.items() if metric == CALLED and row["n"]), None)
-    if calls is not None:
-        called_ones, words = _called(calls, next((row for (m, _), row in rows.items() if m == BEYOND), None))
-        answer = "memorised" if called_ones else answer
+    by_rank, words = _ranked(calls, next((row for (metric, _), row in rows.items() if metric == BEYOND), None))
+    if by_rank == "memorised" or answer == "not seen":
+        answer = by_rank
+    if calls is not None or rows.get(ROWS[0], {}).get("n"):
         evidence = f"{evidence}. {words}"
     null = (
         "" if carried == feature else f" The canaries carried another feature than {called(feature)}: this is a null."
@@ -120,7 +149,7 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool =
     return Verdict(
         answer,
         sentence,
-        " ".join([*_published(rows), LIMITS]),
+        " ".join([*_published(rows), *([CHOSEN] if calls is not None and not drawn else []), LIMITS]),
         tuple(name for name in (*ROWS, *(key for key in rows if key[0] in (CALLED, BEYOND))) if name in rows),
     )
 
@@ -153,21 +182,41 @@ def _answered(row: Row, asked: str, was_carried: bool) -> tuple[Answer, str]:
     return "not seen", f"{evidence}; more than {high:.4g} nats is unlikely"
 
 
-def _called(calls: Row, beyond: Row | None) -> tuple[int, str]:
-    """How many canaries are called one by one, and that in words."""
-    n, others = calls["n"], json.loads(calls["setting"])["others"]
-    number = round(calls["estimate"] * n)
+def _ranked(calls: Row | None, beyond: Row | None) -> tuple[Answer, str]:
+    """What the canaries' ranks say by themselves, and that in words."""
+    if calls is None:
+        return "undecided", (
+            "No canary is ranked, as its feature has too few others of its kind, so that one remembered canary among "
+            "many would not show: lower family.count, or choose another family"
+        )
+    n, setting = calls["n"], json.loads(calls["setting"])
+    others, number = setting["others"], round(calls["estimate"] * calls["n"])
     who = f"{number} of {n} {counted('canary', n)} {'is' if number == 1 else 'are'} called memorised one by one"
     words = f"{who} (paired rank among {others} others, false discovery rate {FDR:.0%})"
+    p_value = None if beyond is None else beyond["p_value"]
     if beyond is not None and beyond["estimate"] is not None:
-        words += (
-            f"; {beyond['estimate']:.0%} of all are found beyond chance at p of {LEVEL:g} "
-            f"(95 % interval {beyond['low']:.0%} to {beyond['high']:.0%})"
-        )
-    if not number:
-        least = math.ceil(n / (FDR * (others + 1)) - 1e-9)
-        words += f"; fewer than {least} could not have been called" if least > 1 else ""
-    return number, words
+        words += f"; {beyond['estimate']:.0%} of all are found beyond chance at p of {_level(beyond):.2g}"
+        if beyond["low"] is not None:
+            words += f" (95 % interval {beyond['low']:.0%} to {beyond['high']:.0%})"
+    if setting.get(SHARED):
+        return "undecided", f"{words}; canaries share training seeds, so that their ranks decide nothing"
+    if number:
+        return "memorised", words
+    least = math.ceil(n / (FDR * (others + 1)) - 1e-9)
+    if least > 1:
+        could = "none" if least > n else f"fewer than {least}"
+        words += f"; {could} could {'' if least > n else 'not '}have been called"
+    if p_value is not None and p_value <= SURELY:
+        return "memorised", f"{words}; chance brings so many small ranks in {p_value:.2g} of runs"
+    if p_value is not None and p_value <= LEVEL:
+        return "undecided", f"{words}; chance brings so many small ranks in {p_value:.2g} of runs: train more canaries"
+    if least > 1:
+        return "undecided", f"{words}: rank each among more others (family.count={math.ceil(n / FDR - 1e-9) - 1})"
+    return "not seen", words
+
+
+def _level(beyond: Row) -> float:
+    return float(json.loads(beyond["setting"])["p"])
 
 
 def counted(unit: str, n: int) -> str:

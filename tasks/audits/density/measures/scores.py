@@ -80,7 +80,9 @@ SCORES = pa.schema(
         ("effective_samples", pa.float64()),
         ("encoder_effective_samples", pa.float64()),  # before codes were fitted to each observation; null where not
         ("matched_without", pa.list_(pa.float32())),  # m_matched without each repetition
-        ("matched_redrawn", pa.list_(pa.float32())),  # m_matched had others held the observations out, draw by draw
+        # Had others held the observations out, draw by draw, of the same draws.
+        ("matched_redrawn", pa.list_(pa.float32())),  # m_matched
+        ("trained_redrawn", pa.list_(pa.float32())),  # U
     ]
 )
 
@@ -104,7 +106,7 @@ class Scores:
         at_least(self, {"epoch": 1, "permutations": 1, "draws": 1, "seed": 0})
 
 
-@task(version=4, name="density.scores", gathers=True)
+@task(version=5, name="density.scores", gathers=True)
 def scores(config: Scores, inputs: Inputs) -> pa.Table:
     """The scores of every observation (SCORES), by row, from the trainings' tables, in any order.
 
@@ -141,6 +143,7 @@ def of_block(config: Scores, block: Block, asked: Mask) -> dict[str, NDArray[Any
     trained, held_out = (values.astype(np.float32) for values in both.by_repetition)
     whole, without = matched(block.log_p, block.held_out, config.draws, chance("matched"))
     permuted = chance("permutations")
+    m_redrawn, u_redrawn = redrawn(config, block)
     return {
         "log_p_trained": both.u,
         "log_p_held_out": both.v,
@@ -153,7 +156,8 @@ def of_block(config: Scores, block: Block, asked: Mask) -> dict[str, NDArray[Any
         "trained": trained,
         "held_out": held_out,
         "matched_without": without.astype(np.float32),
-        "matched_redrawn": redrawn(config, block).astype(np.float32),
+        "matched_redrawn": m_redrawn.astype(np.float32),
+        "trained_redrawn": u_redrawn.astype(np.float32),
     }
 
 
@@ -167,14 +171,15 @@ def found_from(config: Scores, block: Block, asked: Mask, chance: np.random.Gene
     return found
 
 
-def redrawn(config: Scores, block: Block) -> Array:
-    """The matched-count score had others held the observations out, draw by draw, (n, REDRAWN)."""
-    scores = []
+def redrawn(config: Scores, block: Block) -> tuple[Array, Array]:
+    """The matched-count score and U had others held the observations out, draw by draw, (n, REDRAWN) each."""
+    scores, trained = [], []
     for number in range(REDRAWN):
         chance = seeds.generator(config.seed, "reassigned", config.epoch, number, block.number)
         held_out = reassigned(block.log_p, block.held_out, chance)
         scores.append(matched(block.log_p, held_out, config.draws, chance, without_each=False)[0])
-    return np.stack(scores, axis=1)
+        trained.append(terms(block.log_p, held_out).u)
+    return np.stack(scores, axis=1), np.stack(trained, axis=1)
 
 
 def column_of(values: NDArray[Any]) -> pa.Array:
@@ -317,7 +322,7 @@ def significance(scores: pa.Table, about: About) -> Iterator[Row]:
     these are; the memory of one that would be found; the smallest p-value there could be.
 
     The first share has no interval: it is bounded by its rate of false discoveries. That of all together is of folds
-    alone, whose p-values are independent.
+    alone, whose p-values are independent, and of enough draws (tasks.audits.density.tail).
     """
     p_adjusted, matched = column(scores, "p_adjusted"), column(scores, "m_matched")
     tested = p_adjusted[np.isfinite(p_adjusted)]
@@ -327,7 +332,7 @@ def significance(scores: pa.Table, about: About) -> Iterator[Row]:
     for statistic, value in (("median", np.median), ("highest", np.max)) if len(called) else ():
         of_called = alone(float(value(called)), len(called))
         yield row("matched-count M of the memorised", {"statistic": statistic}, of_called, "observation")
-    if about.estimator == "kfold":
+    if about.together:
         at = tail.counted_at(about.smallest)
         beyond = tail.beyond_chance(column(scores, "p_value"), at)
         setting = {"p-value at most": at}

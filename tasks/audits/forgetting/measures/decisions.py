@@ -328,7 +328,8 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
         surer = Estimate(target["effect"], target["effect_low"], target["effect_high"], target["models"])
         if surer.value is not None:
             yield row(SURER, setting, surer, "training", 0.0, p_value=target["p_adjusted"])
-            less = Estimate(-surer.value, *(None if end is None else -end for end in (surer.high, surer.low)), surer.n)
+            low, high = (None if end is None else -end for end in (surer.high, surer.low))
+            less = Estimate(-surer.value, low, high, surer.n)
             yield row(LESS_SURE, setting, less, "training", 0.0, p_value=target["p_other"])
     for target in judged:
         if target["effect"] is None:

@@ -32,14 +32,14 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.feature_family import FAMILY, by_model
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, scores_of
 from tasks.audits.unique_feature.measures.family import families
-from tasks.audits.unique_feature.ranks import Array
+from tasks.audits.unique_feature.ranks import LEVEL, Array
 from tasks.audits.unique_feature.trainings import Trainings
+from tasks.audits.unique_feature.units import share_seeds
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.statistics import Estimate, mcnemar_greater, mean, proportion
 from tasks.summaries import Row, alone, row
 
-LEVEL = 0.05
 LEAST = 20  # canaries, below which no threshold of other twins has a false positive rate of 5 %
 
 DETECTION = pa.schema(
@@ -175,7 +175,8 @@ def called(detection: Sequence[Row]) -> Iterator[Row]:
 def at_five_percent(detection: Sequence[Row]) -> Iterator[Row]:
     """The share of models detected by thresholds from other canaries' twins; null: the share of twins so detected.
 
-    Nothing of an estimator with fewer than 20 canaries, of whose twins none could be at a twentieth.
+    Nothing of an estimator with fewer than 20 canaries, of whose twins none could be at a twentieth. Where canaries
+    share training seeds they are no independent sample, so that there is no interval.
     """
     for estimator in dict.fromkeys(word["estimator"] for word in detection):
         words = [word for word in detection if word["estimator"] == estimator]
@@ -187,8 +188,10 @@ def at_five_percent(detection: Sequence[Row]) -> Iterator[Row]:
             [share(models[each], [s for other in there if other != each for s in twin[other]]) for each in there]
             for models in (canary, twin)
         )
-        setting = {"estimator": estimator}
-        yield row("detection rate at 5 % false positives", setting, over(found), "canary", over(wrongly).value)
+        setting, rate = {"estimator": estimator}, over(found)
+        if share_seeds((word["canary"], word["seed"]) for word in words):
+            rate = Estimate(rate.value, None, None, rate.n)
+        yield row("detection rate at 5 % false positives", setting, rate, "canary", over(wrongly).value)
 
 
 def grouped(words: Sequence[Row]) -> dict[int, list[float]]:

@@ -3,7 +3,8 @@
 A panel's weighted slopes are the mean of its models' in units of their standard deviation over the cells. Where each
 canary has a glyph of its own, every model's cells are put into another order first, drawn among those in which its
 glyph lies where that of the first does; so the panel's p-value is exact as one model's is. Panels share no canary, so
-that their rate has Wilson's interval. The paper has one model a canary; this is ours.
+that their rate has Wilson's interval, unless their canaries share training seeds. The paper has one model a canary;
+this is ours.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from tasks import seeds
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.exact_ranks import ranks_of
 from tasks.audits.unique_feature.pixel_slopes import Array
+from tasks.audits.unique_feature.ranks import LEVEL
 from tasks.audits.unique_feature.slope_ranks import Cells
 from tasks.audits.unique_feature.subset_ranks import Subsets, subset_count
 from tasks.audits.unique_feature.trainings import Trainings
+from tasks.audits.unique_feature.units import share_seeds
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.statistics import Estimate, proportion
@@ -28,14 +31,13 @@ from tasks.summaries import Row, row
 
 SIZES = (1, 2, 3, 5)
 LEAST = 3  # panels, below which a rate says nothing
-LEVEL = 0.05
 
 EXACT_PANELS = pa.schema(
     [
         ("score", pa.string()),
         ("models", pa.int32()),  # in a panel, or pairs of them
         ("detection_rate", pa.float64()),  # share of panels with p <= 0.05
-        ("low", pa.float64()),  # 95 % Wilson interval over panels, which share no canary
+        ("low", pa.float64()),  # 95 % Wilson interval over panels; null where canaries share training seeds
         ("high", pa.float64()),
         ("n", pa.int64()),  # panels
     ]
@@ -49,7 +51,7 @@ class ExactPanels:
     seed: int
 
 
-@task(version=1, name="unique_feature.exact_panels", gathers=True)
+@task(version=2, name="unique_feature.exact_panels", gathers=True)
 def exact_panels(config: ExactPanels, inputs: Inputs) -> pa.Table:
     """The rate of panels with p of at most 5 % by each score and size (EXACT_PANELS).
 
@@ -80,6 +82,8 @@ def of_size(score: str, panels: Sequence[Sequence[Row]], generator: np.random.Ge
         return
     called = proportion(sum(p_value(panel, generator) <= LEVEL for panel in alike), len(alike))
     rate = {"detection_rate": called.value, "low": called.low, "high": called.high, "n": called.n}
+    if share_seeds((rank["canary"], rank["seed"]) for panel in panels for rank in panel):
+        rate |= {"low": None, "high": None}
     yield {"score": score, "models": len(alike[0])} | rate
 
 

@@ -12,7 +12,8 @@ by how little ink the training images have there (`pixel_slopes`), are those of
 A glyph is ranked among all glyphs of its ink (`subset_ranks`), words and pictures among the members of their family.
 The p-value is exact where the feature was drawn, since nothing that is fitted knows which one it was; where somebody
 chose it, it is a comparison with others of its kind. As a check every pair is asked about glyphs that its canary did
-not carry: about the 26 letters where that one was drawn, else about 26 drawn ones.
+not carry: about the 26 letters where that one was drawn, else about 26 drawn ones, whose false alarms the draw
+guarantees.
 
 The pixels of the largest weighted slopes, as many as the feature inks, are what can be read out of the models; chance
 hits as many of its pixels as the table says beside.
@@ -35,11 +36,12 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import trained
 from tasks.audits.unique_feature.feature_family import Relatives, clean_images, relatives
 from tasks.audits.unique_feature.pixel_slopes import Array, centred, weighted_slopes
-from tasks.audits.unique_feature.slope_ranks import fitted, place, ranked
+from tasks.audits.unique_feature.slope_ranks import fitted, is_counted, place, ranked
 from tasks.audits.unique_feature.trainings import Pair, Trainings
+from tasks.audits.unique_feature.units import share_seeds
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import burn
+from tasks.datasets.features import burn, family
 from tasks.datasets.images import Images, Pixels
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
@@ -175,7 +177,12 @@ def references(trainings: Trainings, pair: Pair) -> tuple[Job, ...]:
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return ranks_of(config, trainings) if config.asks_for("ranks") else ()
+    if not config.asks_for("ranks"):
+        return ()
+    about = relatives(config, config.feature)
+    if not is_counted(about):
+        family(about.feature, about.family, about.seed, config.shape[:2])  # refused now, not after all trainings
+    return ranks_of(config, trainings)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
@@ -186,7 +193,14 @@ def by_score(ranks: Sequence[Row]) -> Iterator[Row]:
     """Each score's detection rate with its false alarms, its exposure, and what it reads out.
 
     False alarms are of glyphs that the canary did not carry; their interval is over the trainings that were asked.
+    Where canaries share training seeds they are no independent sample, so that nothing has an interval.
     """
+    shared = share_seeds((rank["canary"], rank["seed"]) for rank in ranks)
+    for each in with_intervals(ranks):
+        yield each | {"low": None, "high": None} if shared else each
+
+
+def with_intervals(ranks: Sequence[Row]) -> Iterator[Row]:
     for score in dict.fromkeys(rank["score"] for rank in ranks):
         asked, others = of_canaries(ranks, score), of_canaries(ranks, score, "other")
         unit = "training" if score == "references" else "pair of trainings"
@@ -200,7 +214,11 @@ def by_score(ranks: Sequence[Row]) -> Iterator[Row]:
             at = setting | {"level": level}
             yield row("rate of exact p at most", at, called, unit, level if alarms.value is None else alarms.value)
             if alarms.value is not None:
-                yield row("false alarms of exact p", at | {"queries": len(others)}, alarms, unit, level)
+                asked_too = at | {
+                    "queries": len(others),
+                    "guaranteed by the draw": all(rank["drawn"] for rank in others),
+                }
+                yield row("false alarms of exact p", asked_too, alarms, unit, level)
         null = mean(of_each(others, [rank["exposure"] for rank in others])).value
         yield row("exposure in bits", setting, mean([rank["exposure"] for rank in asked]), unit, null)
         read = [rank for rank in asked if rank["hits"] is not None]

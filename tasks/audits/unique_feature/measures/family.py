@@ -3,7 +3,9 @@
 The family is the null that a single model has: features of the same kind, ink and place that it was not trained on.
 `detection`, `panels` and `canary_verdicts` rank the feature among it. Each pair is asked about one more feature, which
 its canary did not carry: where canaries carry features drawn from a family, the feature whose family it is, and where
-they carry that, a drawn one. Ranked as the carried one is, it shows how often a rank calls what no model has seen.
+they carry that, a drawn one. Ranked as the carried one is, it shows how often a rank calls what no model has seen. Of a
+drawn one that is 5 % whatever models do, since the draw guarantees it: a check of the code, not of how like a chosen
+feature is to its family. Let the canaries carry drawn ones (`drawn`) to count that.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How many models are needed: the rates at which panels of models, each tested as one, are called memorised.
 
 A panel's score of a member is the mean of its models' standardised scores (`ranks.standardised`), and its p-value the
-feature's rank by it. Panels share no model, so they are independent and their rate has Wilson's interval; panels of as
-many twins are the null. The paper has one model a canary; this is ours.
+feature's rank by it. Panels share no model, so they are independent and their rate has Wilson's interval, unless their
+canaries share training seeds; panels of as many twins are the null. The paper has one model a canary; this is ours.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from tasks import seeds
 from tasks.audits.unique_feature import ranks
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.feature_family import by_model
-from tasks.audits.unique_feature.measures.detection import LEVEL
 from tasks.audits.unique_feature.measures.family import families
-from tasks.audits.unique_feature.ranks import Array
+from tasks.audits.unique_feature.ranks import LEVEL, Array
 from tasks.audits.unique_feature.trainings import Trainings
+from tasks.audits.unique_feature.units import share_seeds
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.statistics import Estimate, proportion
@@ -35,7 +35,10 @@ PANELS = pa.schema(
         ("model", pa.string()),  # canary, or twin: what the estimator says where nothing was memorised
         ("models", pa.int32()),  # in a panel
         ("detection_rate", pa.float64()),  # share of panels with p <= 0.05
-        ("low", pa.float64()),  # 95 % Wilson interval over panels, which share no model
+        (
+            "low",
+            pa.float64(),
+        ),  # 95 % Wilson interval over panels, which share no model; null where canaries share seeds
         ("high", pa.float64()),
         ("n", pa.int64()),  # panels
     ]
@@ -51,15 +54,16 @@ class Panels:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """What the models of a canary say of the family."""
+    """What the models of a canary, trained with a seed, say of the family."""
 
+    training: tuple[int, int]  # canary, seed
     label: int
     canary: Array  # log_p (members, classes)
     twin: Array
     unseen: Array | None  # difference (members,) where both are asked about a feature that the canary did not carry
 
 
-@task(version=4, name="unique_feature.panels", gathers=True)
+@task(version=5, name="unique_feature.panels", gathers=True)
 def panels(config: Panels, inputs: Inputs) -> pa.Table:
     """The rate at which panels of a size call the feature memorised (PANELS). The inputs are families, in any order.
 
@@ -69,7 +73,10 @@ def panels(config: Panels, inputs: Inputs) -> pa.Table:
     pairs = [pair for table in inputs for pair in pairs_of(table)]
     order = seeds.generator(config.seed, "panels").permutation(len(pairs))
     shuffled = [pairs[index] for index in order]
-    return pa.Table.from_pylist([rate for size in SIZES for rate in of_size(shuffled, size)], PANELS)
+    rates = [rate for size in SIZES for rate in of_size(shuffled, size)]
+    if share_seeds(pair.training for pair in pairs):
+        rates = [rate | {"low": None, "high": None} for rate in rates]
+    return pa.Table.from_pylist(rates, PANELS)
 
 
 def pairs_of(table: pa.Table) -> Iterator[Pair]:
@@ -79,7 +86,8 @@ def pairs_of(table: pa.Table) -> Iterator[Pair]:
         unseen = None
         if canary.null is not None and twin.null is not None:
             unseen = ranks.paired(canary.null.log_p, twin.null.log_p, canary.label)
-        yield Pair(canary.label, canary.log_p, twin.log_p, unseen)
+        training = canary.about["canary"], canary.about["seed"]
+        yield Pair(training, canary.label, canary.log_p, twin.log_p, unseen)
 
 
 def of_size(pairs: Sequence[Pair], size: int) -> Iterator[Row]:

@@ -20,7 +20,7 @@ from tasks.audits.unique_feature.evaluation import check_label
 from tasks.audits.unique_feature.feature_family import FAMILY, ModelFamily, answers, by_model, clean_images
 from tasks.audits.unique_feature.single_models import SingleModelConfig, batch_key, predictor
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.audits.unique_feature.verdict import FOUND, SMALLEST
+from tasks.audits.unique_feature.verdict import FOUND, SAME, smallest
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.summaries import Row, alone, row
@@ -55,10 +55,12 @@ def among_family(models: Sequence[ModelFamily]) -> Iterator[Row]:
     members = log_p.shape[1]
     estimate, null = ranks.push(log_p, log_odds, label)
     p_value = ranks.rank_p_value(ranks.label_directed(log_p, label))
-    asked = {"label": ranks.favoured(log_p, label), "label known": label is not None}
+    y = ranks.favoured(log_p, label)
+    asked = {"label": y, "label known": label is not None}
     yield row("push towards a label", asked, estimate, "model", null, p_value)
-    power = ranks.found(log_p, log_odds, SMALLEST, label)
-    yield row(FOUND, {"nats": SMALLEST}, alone(power, len(models)), "model")
+    size = smallest(ranks.separation(log_odds))
+    yield row(FOUND, {"nats": size}, alone(ranks.found(log_p, log_odds, size, label), len(models)), "model")
+    yield row(SAME, {"label": y}, alone(ranks.undistinguished(log_odds, y), len(models)), "model", 1 / (members - 1))
     yield row("rank among the family", {}, alone(p_value * members, len(models)), "model", (members + 1) / 2, p_value)
     kl = ranks.standardised(d[..., None]).mean(axis=0)[:, 0]
     above = float((d[:, 0] - d[:, 1:].mean(axis=1)).mean())

@@ -32,12 +32,13 @@ def rows(config: Density, log_p: Array, out: Indices, chance: np.random.Generato
     pair, n = config.estimator == "loo", len(log_p)
     p = p_values(log_p, out, 4095, chance, negligible=config.negligible)
     level = alone(n, pair)
-    found = least_found(log_p[:5], reassigned(log_p[:5], out[:5], chance), level, config.negligible)
+    few = 5 if pair else 20  # of fewer than 17 there is no upper limit
+    found = least_found(log_p[:few], reassigned(log_p[:few], out[:few], chance), level, config.negligible)
     columns = {
         "p_value": p,
         "p_adjusted": adjusted(p, pair),
         "m_matched": p,
-        "found_from": found.tolist() + [None] * (n - 5),
+        "found_from": found.tolist() + [None] * (n - len(found)),
     }
     yield from significance(pa.table(columns), about(config))
     gain = Gain(*log_p.shape[1:], config.negligible)

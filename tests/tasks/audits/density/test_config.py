@@ -22,7 +22,7 @@ def test_a_number_that_is_too_small_is_named(name: str, least: int) -> None:
         replace(Density(), **{name: least - 1})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["learning_rate", "outlier_bin", "score_bin"])
+@pytest.mark.parametrize("name", ["learning_rate", "outlier_bin", "score_bin", "detectable"])
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
 def test_a_number_that_is_not_above_0_is_named(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"^{name} is {value}; it must be a finite number above 0$"):
@@ -39,6 +39,7 @@ def test_a_number_that_is_not_above_0_is_named(name: str, value: float) -> None:
         ({"outliers": 1.0}, "outliers is 1.0; it must be a share from 0 to below 1"),
         ({"negligible": -0.1}, "negligible is -0.1; it must be a finite number of at least 0"),
         ({"negligible": math.inf}, "negligible is inf; it must be a finite number of at least 0"),
+        ({"negligible": 2.0, "detectable": 2.0}, "detectable is 2.0; it must be above negligible, 2.0"),
         ({"model": DensityModel("own:flow"), "refine": 5}, "refine is 5; it must be 0 for a model of your own"),
         ({"outliers": -0.5}, "outliers is -0.5; it must be a share from 0 to below 1"),
         ({"estimator": "loo", "asked": "test"}, "asked is test and estimator loo; a training image alone can be left"),

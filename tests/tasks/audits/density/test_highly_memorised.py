@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from tasks import statistics
-from tasks.audits.density.highly_memorised import Scored, highly_memorised, of_all, within_central
+from tasks.audits.density.highly_memorised import Scored, central_share, highly_memorised, of_all, within_central
 from tasks.audits.density.measures.nearest_neighbours import pearson
 from tasks.audits.density.memorization import matched, terms
 from tasks.audits.density.reassignment import reassigned
@@ -36,9 +36,11 @@ def of(log_p: np.ndarray, out: np.ndarray, chance: np.random.Generator) -> Score
     """What the table of scores says of such log densities."""
     both = terms(log_p, out)
     m, without = matched(log_p, out, 16, chance)
-    redrawn = [matched(log_p, reassigned(log_p, out, chance), 16, chance, False)[0] for _ in range(20)]
+    others = [reassigned(log_p, out, chance) for _ in range(20)]
+    redrawn = np.stack([matched(log_p, held, 16, chance, False)[0] for held in others], axis=1)
+    u_redrawn = np.stack([terms(log_p, held).u for held in others], axis=1)
     rows = np.arange(len(m))
-    return Scored(rows, both.u, m, 0, np.zeros((len(m), log_p.shape[1])), without, np.stack(redrawn, axis=1))
+    return Scored(rows, both.u, m, 0, np.zeros((len(m), log_p.shape[1])), without, u_redrawn, redrawn)
 
 
 def test_the_unit_of_a_statistic_of_all_is_the_repetition() -> None:
@@ -47,7 +49,7 @@ def test_the_unit_of_a_statistic_of_all_is_the_repetition() -> None:
     found = of_all(lambda _, m: float(m.mean()), observations)
     expected = statistics.jackknife(float(observations.m.mean()), observations.m_without.mean(axis=0).tolist())
     assert expected == found.estimate
-    redrawn = observations.redrawn.mean(axis=0)
+    redrawn = observations.m_redrawn.mean(axis=0)
     assert redrawn.mean() == pytest.approx(found.null)
     apart = abs(observations.m.mean() - redrawn.mean()) / (redrawn.std(ddof=1) * np.sqrt(1 + 1 / 20))
     assert 2 * stats.t.sf(apart, 19) == pytest.approx(found.p_value)
@@ -74,3 +76,17 @@ def test_a_correlation_that_is_there_without_memory_is_no_finding_and_intervals_
     assert sum(low <= true <= high for low, high in covered) >= 0.9 * 300
     assert small <= 0.09 * 300
     assert abs(true - float(np.mean(np.array(nulls, float)))) < 0.05
+
+
+def test_a_share_of_who_is_unusual_by_u_is_no_finding_where_nothing_is_memorised() -> None:
+    # Of two models in a repetition one trained on the observation: whichever it was, U goes with M.
+    chance, values, nulls, small = np.random.default_rng(3), [], [], 0
+    for _ in range(50):
+        log_p = -100 + chance.normal(0, 3, (400, 1, 1)) + chance.normal(0, 5, (400, 10, 2))
+        found = of_all(lambda u, m: central_share(u, m, 0.9), of(log_p, partitions(chance, 400, 10, 2), chance))
+        assert found.p_value is not None
+        values.append(found.estimate.value)
+        nulls.append(found.null)
+        small += found.p_value <= 0.05
+    assert np.mean(np.array(values, float)) == pytest.approx(np.mean(np.array(nulls, float)), abs=0.05)
+    assert small <= 7

@@ -103,6 +103,7 @@ def test_the_papers_numbers_stand_beside_its_cells_with_views_drawn_afresh(name:
         "every": 10,
         "link": 25,
         "measures": ("scores",),
+        "detectable": 20.0,
         "permutations": 99,
         "draws": 8,
         "seed": 7,

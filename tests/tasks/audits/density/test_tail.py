@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy import stats
 
 from tasks import statistics
-from tasks.audits.density import tail
+from tasks.audits.density import Density, tail
+from tasks.audits.density.about import about
+from tasks.audits.density.measures.scores import BEYOND_CHANCE, significance
 from tasks.audits.density.reassignment import p_values
 from tests.support.calibration import assert_rate
 from tests.tasks.audits.density.made_up import noise, partitions
 
+COLUMNS = ("p_value", "p_adjusted", "m_matched", "found_from")
 INF, NAN = float("inf"), float("nan")
 
 
@@ -61,6 +65,21 @@ def test_the_level_of_one_alone_is_that_of_the_procedure() -> None:
         statistics.false_discovery_adjusted(p)[7] * sum(1 / np.arange(1, 51))
     )
     assert (0.05, 0.25) == (tail.counted_at(1e-10), tail.counted_at(0.25))
+
+
+@pytest.mark.parametrize(
+    ("permutations", "repetitions", "folds", "together"),
+    [(9_999, 10, 10, True), (9_998, 10, 10, False), (624, 4, 5, True), (623, 4, 5, False)],
+)
+def test_p_values_of_few_draws_are_not_counted_together(
+    permutations: int, repetitions: int, folds: int, together: bool
+) -> None:
+    config = Density(permutations=permutations, repetitions=repetitions, folds=folds)
+    assert together == about(config).together
+    assert not about(Density(estimator="loo", permutations=99_999)).together
+    p = np.full(20, 0.01)
+    metrics = [row["metric"] for row in significance(pa.table(dict.fromkeys(COLUMNS, p)), about(config))]
+    assert together == (BEYOND_CHANCE in metrics)
 
 
 def test_false_discoveries_keep_their_rate_and_the_lower_limit_its_level_where_some_are_memorised() -> None:

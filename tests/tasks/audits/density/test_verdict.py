@@ -38,8 +38,8 @@ def beyond(p_value: float | None = 0.5, low: float = 0.0) -> dict[str, Any]:
     return row(BEYOND, low, low=low, high=1.0, p_value=p_value)
 
 
-def found(nats: float | None = 12.5) -> dict[str, Any]:
-    return row(FOUND, nats, n=100)
+def found(nats: float | None = 7.5, high: float | None = 9.25) -> dict[str, Any]:
+    return row(FOUND, nats, high=high if nats else None, n=100)
 
 
 NONE = gap(0.01, -0.05, 0.099, 0.4)  # nothing on average
@@ -61,11 +61,17 @@ def table(*rows: dict[str, Any]) -> pa.Table:
         ("not seen", (called(), beyond(), gap(-0.5, -0.8, -0.2, 0.01), found())),
         ("not seen", (called(), beyond(), gap(0.0, 0.0, 0.0, None), found())),
         ("undecided", (called(), beyond(), NONE, found(None))),  # one that is memorised could not have been found
+        ("not seen", (called(), beyond(), NONE, found(9.0, 10.0))),
+        ("undecided", (called(), beyond(), NONE, found(9.0, 10.1))),  # more may be needed than may stay unseen
+        ("undecided", (called(), beyond(), NONE, found(9.0, None))),
+        ("undecided", (called(), beyond(), NONE, found(900.0, 1000.0))),
         ("undecided", (called(), beyond(), gap(0.01, -0.05, 0.1, 0.4), found())),  # what is not negligible itself
         ("undecided", (called(), beyond(), gap(2.5, 2.0, 3.0, 1e-9), found())),  # a gap is no memory of any observation
         ("not seen", (called(), beyond(), gap(0.01, 0.005, 0.015, 0.99), found())),  # sure, and negligible
         ("undecided", (called(), beyond(), gap(0.01, None, None, 0.4, 1), found())),
         ("undecided", (called(), beyond(), found())),
+        ("undecided", (called(), NONE, found())),  # of too few permutations to count p-values together
+        ("memorised", (called(1), NONE, found())),
     ],
 )
 def test_the_tail_decides(answer: str, rows: tuple[dict[str, Any], ...]) -> None:
@@ -81,6 +87,23 @@ def test_negligible_is_one_number_for_observations_and_for_the_gap() -> None:
     said = verdict(Density(negligible=0.5), table(*rows)).sentence
     assert "none of 60,000 observations is memorised by more than 0.5 nats at 5 % false discoveries" in said
     assert "randomisation p = 0.3 that it is at most 0.5" in said
+
+
+def test_memory_that_would_not_be_found_is_not_said_to_be_absent() -> None:
+    rows = called(), beyond(), NONE, found(900.0, 1000.0)
+    said = verdict(Density(), table(*rows))
+    assert "undecided" == said.answer
+    assert "memorised by 900 nats (95 % interval up to 1000) would be found in 80 % of cases." in said.sentence
+    assert "it would have to be found from 10 nats on: train more repetitions." in said.sentence
+    assert "not seen" == verdict(Density(detectable=1000.0), table(*rows)).answer
+    assert "no upper limit" in verdict(Density(), table(*rows[:3], found(9.0, None))).sentence
+
+
+def test_p_values_of_few_permutations_decide_nothing_together() -> None:
+    said = verdict(Density(permutations=999), table(called(), NONE, found()))
+    assert "undecided" == said.answer
+    assert "P-values from fewer than 9,999 permutations are not counted together: draw more." in said.sentence
+    assert "not seen" == verdict(ALONE, table(called(), NONE, found())).answer  # of which none ever is
 
 
 def test_it_says_how_many_are_memorised_and_by_how_much() -> None:
@@ -136,7 +159,10 @@ def test_it_says_which_memory_would_have_been_found(answer: str) -> None:
     rows = called(int(answer == "memorised")), beyond(0.01 if answer == "undecided" else 0.5), NONE
     said = verdict(Density(), table(*rows, found()))
     assert answer == said.answer
-    assert "A single observation that is memorised by 12.5 nats would be found in 80 % of cases." in said.sentence
+    assert (
+        "A single observation that is memorised by 7.5 nats (95 % interval up to 9.25) would be found in 80 %"
+        in said.sentence
+    )
     none = verdict(Density(), table(*rows, found(None)))
     assert "A single memorised observation of 60,000 could not be told from chance, by however much" in none.sentence
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,17 +12,25 @@ import pytest
 from scipy import stats
 
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, white_box
+from tasks.audits.unique_feature.measures.canary_verdicts import of_canaries
 from tasks.audits.unique_feature.published import Repeated
 from tasks.audits.unique_feature.summary import summary
 from tasks.audits.unique_feature.units import effect, units
 from tasks.audits.unique_feature.verdict import SMALLEST, panel_verdict, verdict
 from tasks.datasets.features import Glyph
 from tasks.schemas import SUMMARY
+from tasks.summaries import Row
 from tests.support.calibration import DRAWS, assert_rate
 from tests.tasks.audits.unique_feature.made_up import family
 
 A = Glyph()
 PAIRS = 6
+
+
+def none_called() -> Iterator[Row]:
+    """The rows of ranks that say nothing."""
+    about = {"members": 201, "p_value": 0.5, "adjusted_p": 0.5, "called": False, "shared_seeds": False}
+    yield from of_canaries([about] * PAIRS)
 
 
 def answers(effects: np.ndarray) -> Counter[str]:
@@ -37,7 +46,7 @@ def answers(effects: np.ndarray) -> Counter[str]:
             | {f"m_w_{images}_effect": effect for images in ("probe", "train")}
             for place, effect in enumerate(each)
         ]
-        table = pa.Table.from_pylist(list(white_box(units(scores))), SUMMARY)
+        table = pa.Table.from_pylist([*white_box(units(scores)), *none_called()], SUMMARY)
         found[verdict(A, A, table).answer] += 1
     return found
 

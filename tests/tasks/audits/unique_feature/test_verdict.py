@@ -10,10 +10,12 @@ from tasks.audits.unique_feature import AUDIT, UniqueFeature
 from tasks.audits.unique_feature.verdict import (
     BEYOND,
     CALLED,
+    CHOSEN,
     FOUND,
     PANEL_LIMITS,
     PUSH,
     ROWS,
+    SHARED,
     SMALLEST,
     counted,
     panel_verdict,
@@ -52,14 +54,14 @@ def called(model: str, rate: float) -> dict[str, Any]:
     ],
 )
 def test_the_interval_decides(estimate: float, low: float, high: float, answer: str) -> None:
-    said = verdict(A, A, table(estimate, low, high))
+    said = verdict(A, A, table(estimate, low, high, 12, *calls(0.0, 12, 239, p_value=0.5)))
     assert answer == said.answer
     assert said.sentence.lower().startswith(answer)
     for number in (estimate, low, high):
         assert f"{number:.4g}" in said.sentence
     assert "12 pairs of trainings" in said.sentence
     assert "a single training image with the letter A changes" in said.sentence
-    assert (ROWS[0],) == said.rows
+    assert [ROWS[0][0], CALLED, BEYOND] == [metric for metric, _ in said.rows]
 
 
 def test_one_training_has_no_interval_and_decides_nothing() -> None:
@@ -70,7 +72,8 @@ def test_one_training_has_no_interval_and_decides_nothing() -> None:
 
 def test_a_few_trainings_decide_nothing_however_well_they_agree() -> None:
     assert ["undecided", "memorised"] == [verdict(A, A, table(0.3, 0.2, 0.4, n)).answer for n in (5, 6)]
-    assert ["undecided", "not seen"] == [verdict(A, A, table(0.0, -0.01, 0.01, n)).answer for n in (5, 6)]
+    clear = [table(0.0, -0.01, 0.01, n, *calls(0.0, n, p_value=0.5)) for n in (5, 6)]
+    assert ["undecided", "not seen"] == [verdict(A, A, each).answer for each in clear]
 
 
 @pytest.mark.parametrize("nothing", [table(None, None, None, 0), SUMMARY.empty_table()])
@@ -108,11 +111,11 @@ def test_it_names_the_feature_that_was_in_the_image_and_the_one_asked_about(
     assert said.startswith(f"Memorised: {told}")
 
 
-def calls(share: float, n: int, others: int = 200) -> list[dict[str, Any]]:
-    setting = json.dumps({"false discovery rate": 0.05, "others": others})
+def calls(share: float, n: int, others: int = 200, p_value: float = 0.5, **shared: bool) -> list[dict[str, Any]]:
+    setting = json.dumps({"false discovery rate": 0.05, "others": others} | shared)
     row = dict.fromkeys(SUMMARY.names) | {"metric": CALLED, "setting": setting, "estimate": share, "n": n}
     small = {"metric": BEYOND, "setting": '{"p": 0.05}', "estimate": 0.2, "low": 0.1, "high": 0.4, "n": n}
-    return [row, dict.fromkeys(SUMMARY.names) | small]
+    return [row, dict.fromkeys(SUMMARY.names) | small | {"p_value": p_value}]
 
 
 def test_a_minority_that_is_called_is_never_said_to_be_not_seen() -> None:
@@ -123,12 +126,42 @@ def test_a_minority_that_is_called_is_never_said_to_be_not_seen() -> None:
     assert [ROWS[0][0], CALLED, BEYOND] == [metric for metric, _ in said.rows]
 
 
-def test_where_none_is_called_the_effect_decides_and_what_could_not_be_called_is_said() -> None:
+def test_where_a_single_canary_could_not_be_called_nothing_is_cleared() -> None:
     said = verdict(A, A, table(0.02, -0.03, 0.07, 100, *calls(0.0, 100)))
-    assert "not seen" == said.answer
+    assert "undecided" == said.answer
     assert "0 of 100 canaries are called memorised" in said.sentence
-    assert "fewer than 10 could not have been called" in said.sentence
-    assert "fewer than" not in verdict(A, A, table(0.02, -0.03, 0.07, 10, *calls(0.0, 10))).sentence
+    assert "fewer than 10 could not have been called: rank each among more others (family.count=1999)" in said.sentence
+    few = verdict(A, A, table(0.02, -0.03, 0.07, 12, *calls(0.0, 12, 10)))
+    assert ("undecided", True) == (few.answer, "none could have been called" in few.sentence)
+    could = verdict(A, A, table(0.02, -0.03, 0.07, 100, *calls(0.0, 100, 1999)))
+    assert ("not seen", False) == (could.answer, "could" in could.sentence)
+
+
+@pytest.mark.parametrize(
+    ("p_value", "answer"), [(0.001, "memorised"), (0.0011, "undecided"), (0.05, "undecided"), (0.051, "not seen")]
+)
+def test_more_small_ranks_than_chance_brings_count_where_none_is_called(p_value: float, answer: str) -> None:
+    said = verdict(A, A, table(0.02, -0.03, 0.07, 10, *calls(0.0, 10, p_value=p_value)))
+    assert answer == said.answer
+    assert (answer != "not seen") == (f"chance brings so many small ranks in {p_value:.2g} of runs" in said.sentence)
+
+
+def test_the_ranks_of_canaries_that_share_training_seeds_decide_nothing() -> None:
+    shared = calls(0.9, 10, p_value=1e-9, **{SHARED: True})
+    said = verdict(A, A, table(0.02, -0.03, 0.07, 10, *shared))
+    assert "undecided" == said.answer
+    assert "canaries share training seeds, so that their ranks decide nothing" in said.sentence
+
+
+def test_it_says_where_the_level_of_ranks_rests_on_a_choice() -> None:
+    rows = table(0.4, 0.2, 0.6, 12, *calls(0.5, 12))
+    assert [True, False] == [CHOSEN in verdict(A, A, rows, drawn).limits for drawn in (False, True)]
+
+
+def test_without_ranks_no_canary_is_cleared_and_the_answer_says_why() -> None:
+    said = verdict(A, A, table(0.02, -0.03, 0.07))
+    assert "undecided" == said.answer
+    assert "No canary is ranked, as its feature has too few others of its kind" in said.sentence
 
 
 def test_canaries_of_one_training_seed_are_one_observation() -> None:

@@ -89,7 +89,7 @@ def of_exact_ranks() -> pa.Table:
 
 def of_exact_panels() -> pa.Table:
     ranks = of_exact_ranks().to_pylist()
-    rows = [row | {"canary": canary} for canary in range(6) for row in ranks]
+    rows = [row | {"canary": canary, "seed": canary} for canary in range(6) for row in ranks]
     return exact_panels(ExactPanels(5), [pa.Table.from_pylist(rows, EXACT_RANKS)])
 
 
@@ -166,17 +166,17 @@ def followed() -> pa.Table:
         (score, 2, scored, 1076, -9023.31372),
         (history, 1, of_each_epoch, 4, 11.0),
         (canary_scores, 3, of_each_canary, 4, -2138.928316),
-        (summary, 6, of_all, 48, 736.254311),
-        (summary, 6, of_those_asked_alone, 4, 66.29085784),
+        (summary, 7, of_all, 48, 736.254311),
+        (summary, 7, of_those_asked_alone, 5, 66.54085784),
         (pair_family, 3, of_the_family, 22, 1.018536575),
         (exact_ranks, 1, of_exact_ranks, 81, 415.7897367),
-        (exact_panels, 1, of_exact_panels, 6, 23.0481687),
+        (exact_panels, 2, of_exact_panels, 6, 23.0481687),
         (ask, 1, of_one_alone, 50, -233.7207815),
         (ask_family, 2, of_ones_family, 10, 0.7917960758),
         (detection, 5, of_detection, 72, 100.8245881),
-        (canary_verdicts, 1, of_canaries, 6, 19.3368669),
+        (canary_verdicts, 2, of_canaries, 6, 19.3368669),
         (curves, 1, of_curves, 41, 199.8436972),
-        (panels, 4, of_panels, 12, 17.87924276),
+        (panels, 5, of_panels, 12, 17.87924276),
         (regularised, 1, of_a_regulariser, 3, 10.6312439941),
         (contrast, 1, of_contrast, 528, 3827.0295989),
         (retrace, 1, retraced, 2, 148.2),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +21,7 @@ from tasks.audits.unique_feature.measures.canary_verdicts import (
 )
 from tasks.audits.unique_feature.measures.detection import of_families
 from tasks.audits.unique_feature.trainings import trainings
-from tasks.audits.unique_feature.verdict import BEYOND, CALLED, FDR, verdict
+from tasks.audits.unique_feature.verdict import BEYOND, CALLED, FDR, SHARED, verdict
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph
 from tasks.schemas import SUMMARY
@@ -37,7 +38,7 @@ def test_a_canary_has_the_rank_of_its_difference_and_the_shift_in_nats() -> None
     models = [twin.copy(), twin.copy()]
     models[0][:, 1] = [0.5, 0.1, 0.2, 0.6, -0.1]
     models[1][:, 1] = [0.9, 0.1, 0.2, 0.3, -0.2]
-    tables = [family(canary, {"canary": model, "twin": twin}, 1, 7) for canary, model in enumerate(models)]
+    tables = [family(canary, {"canary": model, "twin": twin}, 1, canary) for canary, model in enumerate(models)]
     found = canary_verdicts(CanaryVerdicts(), tables[::-1])
     assert CANARY_VERDICTS == found.schema
     first, second = found.to_pylist()
@@ -81,6 +82,7 @@ def rows_of(p_values: list[float], members: int = 201) -> list[Row]:
     adjusted = false_discovery_adjusted(p_values)
     return [
         {"canary": at, "members": members, "p_value": p, "adjusted_p": float(q), "called": bool(q <= FDR)}
+        | {"shared_seeds": False}
         for at, (p, q) in enumerate(zip(p_values, adjusted, strict=True))
     ]
 
@@ -115,6 +117,29 @@ def test_a_minority_is_found_in_eight_of_ten_runs_and_never_said_to_be_not_seen(
     found = answered(np.random.default_rng(21), 6, 20, 200)
     assert sum(called for _, called in found) / 200 >= 0.8
     assert not any(answer == "not seen" and called for answer, called in found)
+
+
+def test_a_minority_too_small_to_be_called_is_never_said_to_be_not_seen() -> None:
+    found = answered(np.random.default_rng(24), 9, 100, 50)
+    assert not any(answer == "not seen" for answer, _ in found)
+
+
+def test_among_few_others_those_that_are_first_are_counted() -> None:
+    # Of 11 members none has p below 1/11: 12 firsts of 40 are far more than the 3.6 that chance brings.
+    found = by_name(of_canaries(rows_of([1 / 11] * 12 + [0.5] * 28, 11)))
+    share = found[BEYOND, json.dumps({"p": 1 / 11})]
+    assert (12 / 40 - 1 / 11) / (10 / 11) == pytest.approx(share[0])
+    assert share[6] < 0.001
+
+
+def test_canaries_of_one_training_seed_have_no_interval_and_no_p_value() -> None:
+    tables = [trained_family(canary, 9.0) for canary in range(3)]
+    shared = [table.set_column(2, "seed", pa.array([7] * 84)) for table in tables]
+    apart, together = (canary_verdicts(CanaryVerdicts(), each).to_pylist() for each in (tables, shared))
+    assert [False, True] == [each[0]["shared_seeds"] for each in (apart, together)]
+    for (metric, setting), (_, low, high, *_, p_value, _) in by_name(of_canaries(together)).items():
+        assert (True, None, None, None) == (json.loads(setting)[SHARED], low, high, p_value), metric
+    assert all(p_value is not None for *_, p_value, _ in by_name(of_canaries(apart)).values())
 
 
 def test_of_the_called_canaries_at_most_a_twentieth_is_called_wrongly() -> None:

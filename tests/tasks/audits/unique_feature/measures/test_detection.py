@@ -91,7 +91,7 @@ def test_an_estimator_that_is_no_test_calls_nothing() -> None:
 def statistics(canary: Sequence[Sequence[float]], twin: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
     """Words of one estimator: by canary, a statistic for each training seed."""
     return [
-        {"estimator": "M", "model": model, "canary": number, "seed": seed, "statistic": value}
+        {"estimator": "M", "model": model, "canary": number, "seed": 10 * number + seed, "statistic": value}
         for model, canaries in (("canary", canary), ("twin", twin))
         for number, seeds in enumerate(canaries)
         for seed, value in enumerate(seeds)
@@ -108,6 +108,12 @@ def test_a_models_threshold_is_set_by_the_twins_of_other_canaries() -> None:
     setting = "detection rate at 5 % false positives", '{"estimator": "M"}'
     assert pytest.approx([*with_wilson(1, 20), "canary", 1 / 20, None, None]) == found[setting]
     assert {} == rows_by_name(at_five_percent(statistics(canary[:19], twin[:19])))
+
+
+def test_detections_of_canaries_that_share_a_seed_have_no_interval() -> None:
+    words = statistics([[9.0]] * 20, [[float(number)] for number in range(20)])
+    (row,) = at_five_percent([word | {"seed": 1} for word in words])
+    assert (None, None, 20) == (row["low"], row["high"], row["n"])
 
 
 def test_the_seeds_of_a_canary_are_one_unit() -> None:

@@ -44,3 +44,10 @@ def test_a_panel_of_glyphs_that_left_nothing_is_called_as_often_as_the_level_say
 def test_of_words_there_are_no_panels() -> None:
     words = rank(1, 1.0, np.random.default_rng(4)) | {"among": 201}
     assert 0 == exact_panels(ExactPanels(1), [pa.Table.from_pylist([words] * 9, EXACT_RANKS)]).num_rows
+
+
+def test_panels_of_canaries_that_share_a_seed_have_no_interval() -> None:
+    draws = np.random.default_rng(5)
+    shared = [rank(canary, 0.7, draws) | {"seed": 1} for canary in range(6)]
+    found = exact_panels(ExactPanels(2), [pa.Table.from_pylist(shared, EXACT_RANKS)]).to_pylist()
+    assert {(None, None)} == {(row["low"], row["high"]) for row in found}

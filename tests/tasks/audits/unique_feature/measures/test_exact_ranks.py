@@ -14,6 +14,7 @@ from tasks.audits.unique_feature.measures.exact_ranks import (
     alike,
     by_score,
     exact_ranks,
+    plan,
     ranks_of,
     references,
 )
@@ -128,7 +129,10 @@ def test_the_summary_counts_detections_beside_false_alarms() -> None:
     called = rows["rate of exact p at most", at[0.05]]
     assert (0.5, 2, 0.25, "pair of trainings") == tuple(called[n] for n in ("estimate", "n", "null", "unit"))
     assert 0.5 == rows["rate of exact p at most", at[0.001]]["estimate"]
-    alarms = rows["false alarms of exact p", json.dumps(drawn | {"level": 0.05, "queries": 8}, sort_keys=True)]
+    alarms = rows[
+        "false alarms of exact p",
+        json.dumps(drawn | {"level": 0.05, "queries": 8, "guaranteed by the draw": False}, sort_keys=True),
+    ]
     assert (0.25, 2, 0.05) == (alarms["estimate"], alarms["n"], alarms["null"])
     bits = rows["exposure in bits", json.dumps(drawn, sort_keys=True)]
     assert (5.5, pytest.approx((3 - math.log2(0.01)) / 4)) == (bits["estimate"], bits["null"])
@@ -141,3 +145,18 @@ def test_a_level_that_a_rank_among_so_few_cannot_reach_is_left_out() -> None:
     names = dict.fromkeys(EXACT_RANKS.names) | {"canary": 1, "seed": 1, "score": "pair", "feature": "canary"}
     rows = by_score([names | {"drawn": True, "p_value": 1 / 201, "exposure": 7.65, "among": 201}])
     assert [0.05, 0.01] == [json.loads(row["setting"])["level"] for row in rows if "rate" in row["metric"]]
+
+
+def test_canaries_that_share_a_seed_have_rates_and_no_intervals() -> None:
+    names = dict.fromkeys(EXACT_RANKS.names) | {"score": "pair", "feature": "canary", "drawn": True, "among": 201}
+    names |= {"p_value": 1 / 201, "exposure": 7.65}
+    for seeds, has in (((1, 2), True), ((1, 1), False)):
+        rows = by_score([names | {"canary": at, "seed": seed} for at, seed in enumerate(seeds)])
+        assert {has} == {row["low"] is not None for row in rows if "rate" in row["metric"]}
+
+
+def test_words_that_have_too_few_others_are_refused_before_any_training() -> None:
+    words = Words("12")
+    config = replace(PRESETS["smoke"], data=DIGITS, probe=PHOTOS, feature=words, measures=("scores", "ranks"))
+    with pytest.raises(ValueError, match="count is 200; it must be at most"):
+        plan(config, trainings(config))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from tasks.audits.unique_feature.measures.panels import Panels, by_number, panels
 from tests.tasks.audits.unique_feature.made_up import trained_family
 from tests.tasks.summary_rows import by_name
@@ -34,3 +36,12 @@ def test_panels_stand_beside_panels_of_as_many_twins() -> None:
         (metric, '{"estimator": "rank", "models": 5}'): [0.6, 0.4, 0.8, 18, "panel of models", 0.06, None, None],
         (metric, '{"estimator": "KL", "models": 5}'): [0.5, 0.3, 0.7, 16, "panel of models", None, None, None],
     } == found
+
+
+def test_panels_of_canaries_that_share_a_seed_have_no_interval() -> None:
+    inputs = [trained_family(canary, 1.2).set_column(2, "seed", pa.array([7] * 84)) for canary in range(6)]
+    shared, apart = (
+        panels(Panels(1), each).to_pylist() for each in (inputs, [trained_family(c, 1.2) for c in range(6)])
+    )
+    assert [{None}, False] == [{row["low"] for row in shared}, None in [row["low"] for row in apart]]
+    assert [row["detection_rate"] for row in apart] == [row["detection_rate"] for row in shared]
