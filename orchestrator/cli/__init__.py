@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import Annotated, NoReturn
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NoReturn
 
-import click
 import typer
 from typer.core import TyperGroup
 
@@ -31,7 +31,7 @@ GROUPS = {
 class Grouped(TyperGroup):
     """The commands of `engram --help` under headings."""
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  # click's, wherever typer keeps them
         width = formatter.width - 6 - max(map(len, self.commands))
         for heading, names in GROUPS.items():
             with formatter.section(heading):
@@ -110,7 +110,7 @@ def _ended_by(error: Exception) -> int:
     return 1
 
 
-for _name, _command in {
+COMMANDS: Mapping[str, Callable[..., Any]] = {
     "list": inspect.list_audits,
     "plan": run.plan,
     "run": run.run,
@@ -126,5 +126,6 @@ for _name, _command in {
     "rerun": inspect.rerun,
     "verify": inspect.verify,
     "doctor": inspect.doctor,
-}.items():
+}
+for _name, _command in COMMANDS.items():
     app.command(_name)(_command)
