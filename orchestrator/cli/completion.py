@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-import click
+import typer
 
 from orchestrator.errors import EngramError
 
@@ -24,19 +24,19 @@ def audits_and_files(incomplete: str) -> list[str]:
     return beginning([*audits.names(), *files], incomplete)
 
 
-def presets(ctx: click.Context, incomplete: str) -> list[str]:
+def presets(ctx: typer.Context, incomplete: str) -> list[str]:
     """The presets of the audit that stands on the line."""
     audit = _audit(ctx.params)
     return [] if audit is None else beginning(audit.presets, incomplete)
 
 
-def fields(ctx: click.Context, incomplete: str) -> list[str]:
+def fields(ctx: typer.Context, incomplete: str) -> list[str]:
     """The fields of the audit's config, each up to its =, or the values that one may have where these are known."""
     audit = _audit(ctx.params)
     return [] if audit is None else beginning(_settings(audit.config, incomplete), incomplete)
 
 
-def runs(ctx: click.Context, incomplete: str) -> list[str]:
+def runs(ctx: typer.Context, incomplete: str) -> list[str]:
     """The runs of the store."""
     from orchestrator.cli.store import opened_at
     from orchestrator.inspection import status
@@ -53,7 +53,7 @@ def beginning(words: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _audit(given: Mapping[str, Any]) -> Any:
-    """The audit on the line. click reads no argument of a line that ends with an option, but shells pass its words."""
+    """The audit on the line. typer reads no argument of a line that ends with an option, but shells pass its words."""
     from orchestrator.spec import audits
 
     line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS") or ""
