@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.audits.forgetting import probes
+from tasks.audits.forgetting import probes, split
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.presets import QUICKSTART
 from tasks.audits.forgetting.query_set import QuerySet
@@ -263,3 +263,13 @@ def test_pictures_that_are_there_twice_are_named_since_one_could_be_given_and_th
         with pytest.raises(DatasetError, match=rf"twice has {pairs} images twice: training image \d+ is \d+, .* and "):
             refused(config)
     check_data(replace(config, query=QuerySet(twice, held_back=0.0)))  # of whom nobody is judged
+
+
+def test_a_split_names_the_file_of_each_picture_of_a_folder(tmp_path: Path) -> None:
+    own = folder_of(tmp_path / "own", [*range(300, 360)])
+    told = split(replace(CONFIG, query=QuerySet(own)))
+    assert told is not None
+    known = {png(image): row for row, image in enumerate(load(own).train_images)}
+    rows = told.table.to_pylist()
+    assert [known[Path(row["file"]).read_bytes()] for row in rows] == [row["row"] for row in rows]
+    assert {"query", "control"} == {row["set"] for row in rows}
