@@ -39,7 +39,7 @@ def test_both_ends_have_the_precision_of_the_whole() -> None:
     assert "[0.20, 0.56]" == interval(0.1961, 0.5593)
     assert "" == interval(None, 1.0)
     row = {"estimate": 0.3777, "low": 0.1961, "high": 0.5593, "null": 0.0}
-    assert ["0.38", "0.20", "0.56", "0.00"] == [of_row(row, name) for name in row]
+    assert ["0.38", "0.20", "0.56", "0"] == [of_row(row, name) for name in row]
     assert "0" == of_row({"null": 0.0}, "null")
 
 

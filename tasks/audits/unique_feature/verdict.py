@@ -97,13 +97,13 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
         answer = "memorised"
     elif same >= HARDLY:
         answer = "undecided"
-        evidence = f"{evidence}; the same is said of {same:.0%} of the family, so that a memory could not show"
+        evidence = f"{evidence}; the same is said of {100 * same:.0f} % of the family, so that a memory could not show"
     elif row["high"] < size and power >= ENOUGH:
         answer, evidence = "not seen", f"{evidence}; more than {row['high']:.4g} nats is unlikely"
     else:
         answer = "undecided"
         doubt = (
-            f"a push of {size:.2g} nats would have been found in {power:.0%} of cases"
+            f"a push of {size:.2g} nats would have been found in {100 * power:.0f} % of cases"
             if row["high"] < size
             else f"as much as {row['high']:.4g} nats cannot be excluded"
         )
@@ -192,12 +192,12 @@ def _ranked(calls: Row | None, beyond: Row | None) -> tuple[Answer, str]:
     n, setting = calls["n"], json.loads(calls["setting"])
     others, number = setting["others"], round(calls["estimate"] * calls["n"])
     who = f"{number} of {n} {counted('canary', n)} {'is' if number == 1 else 'are'} called memorised one by one"
-    words = f"{who} (paired rank among {others} others, false discovery rate {FDR:.0%})"
+    words = f"{who} (paired rank among {others} others, false discovery rate {100 * FDR:.0f} %)"
     p_value = None if beyond is None else beyond["p_value"]
     if beyond is not None and beyond["estimate"] is not None:
-        words += f"; {beyond['estimate']:.0%} of all are found beyond chance at p of {_level(beyond):.2g}"
+        words += f"; {100 * beyond['estimate']:.0f} % of all are found beyond chance at p of {_level(beyond):.2g}"
         if beyond["low"] is not None:
-            words += f" (95 % interval {beyond['low']:.0%} to {beyond['high']:.0%})"
+            words += f" (95 % interval {100 * beyond['low']:.0f} % to {100 * beyond['high']:.0f} %)"
     if setting.get(SHARED):
         return "undecided", f"{words}; canaries share training seeds, so that their ranks decide nothing"
     if number:

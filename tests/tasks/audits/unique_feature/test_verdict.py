@@ -122,7 +122,7 @@ def test_a_minority_that_is_called_is_never_said_to_be_not_seen() -> None:
     said = verdict(A, A, table(0.02, -0.03, 0.07, 20, *calls(0.15, 20)))
     assert "memorised" == said.answer
     assert "3 of 20 canaries are called memorised one by one (paired rank among 200 others" in said.sentence
-    assert "20% of all are found beyond chance at p of 0.05 (95 % interval 10% to 40%)" in said.sentence
+    assert "20 % of all are found beyond chance at p of 0.05 (95 % interval 10 % to 40 %)" in said.sentence
     assert [ROWS[0][0], CALLED, BEYOND] == [metric for metric, _ in said.rows]
 
 
@@ -238,7 +238,7 @@ def test_the_rank_decides_of_a_model_that_is_asked_alone(low: float, high: float
 def test_a_family_too_wide_to_show_a_push_clears_nothing() -> None:
     said = panel_verdict(A, pushed(-0.6, -1.0, 0.09, 0.9, power=0.1))
     assert "undecided" == said.answer
-    assert "a push of 0.1 nats would have been found in 10% of cases" in said.sentence
+    assert "a push of 0.1 nats would have been found in 10 % of cases" in said.sentence
 
 
 def test_the_first_push_of_a_summary_decides() -> None:
