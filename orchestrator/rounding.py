@@ -45,7 +45,7 @@ def p_value(p: float | None) -> str:
 
 
 def of_row(row: Mapping[str, Any], name: str) -> str:
-    """The `estimate`, `low`, `high` or `null` of a summary's row, at the precision of its interval; a null of 0 is 0."""
+    """A number of a row of a summary, by name, at the precision of the row's interval; a `null` of 0 is 0."""
     if name == "null" and row.get(name) == 0:
         return "0"
     return rounded(row.get(name), row.get("low"), row.get("high"))

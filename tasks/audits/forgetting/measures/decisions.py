@@ -75,6 +75,7 @@ DECISIONS = pa.schema(
     ]
 )
 SURER, LESS_SURE = "surer of D_Q than of control", "surer of control than of D_Q"  # the metrics with the p-values
+FINE = 1.5e-6  # a last place: six decimals and more
 METRIC_OF_RIGHT: Mapping[Right, str] = {
     "right": "targets decided rightly",
     "undecided": "targets undecided",
@@ -115,7 +116,8 @@ class Compared:
 
     Where a target's numbers are rounded, to the last place `printed`, so are those of the models that it is held
     against: calibration models and models of known shares, each in the target's place. How difficult an image is, is
-    still read off all digits of the calibration models.
+    still read off all digits of the calibration models. Places up to FINE are taken for all digits, since what so fine
+    a rounding makes equal hangs on a temperature more than on the rounding.
     """
 
     config: Decisions
@@ -137,7 +139,7 @@ class Compared:
 
     def said(self, models: Sequence[Model]) -> Array:
         """The confidences of models in a target's place (models, n)."""
-        return rounded(self.matrix.confidences(models), self.printed)
+        return rounded(self.matrix.confidences(models), self.printed if self.printed > FINE else 0.0)
 
     def of_units(self, models: Sequence[Model]) -> tuple[Array, NDArray[np.bool_]]:
         """The mean scores of these models, group by group, and which groups are control."""
