@@ -59,7 +59,9 @@ def among_family(models: Sequence[ModelFamily]) -> Iterator[Row]:
     asked = {"label": y, "label known": label is not None}
     yield row("push towards a label", asked, estimate, "model", null, p_value)
     size = smallest(ranks.separation(log_odds))
-    yield row(FOUND, {"nats": size}, alone(ranks.found(log_p, log_odds, size, label), len(models)), "model")
+    yield row(
+        FOUND, {"nats": float(f"{size:.3g}")}, alone(ranks.found(log_p, log_odds, size, label), len(models)), "model"
+    )
     yield row(SAME, {"label": y}, alone(ranks.undistinguished(log_odds, y), len(models)), "model", 1 / (members - 1))
     yield row("rank among the family", {}, alone(p_value * members, len(models)), "model", (members + 1) / 2, p_value)
     kl = ranks.standardised(d[..., None]).mean(axis=0)[:, 0]

@@ -80,7 +80,7 @@ def answered(odds: np.ndarray, label: int | None = 1) -> tuple[str, str]:
 def test_a_model_that_says_the_same_of_every_feature_is_not_cleared(label: int | None) -> None:
     same = np.tile([-4.0, 0.0, 2.0], (201, 1))
     assert "undecided" == answered(same, label)[0]
-    assert "the same is said of 100% of the family" in answered(same, label)[1]
+    assert "the same is said of 100 % of the family" in answered(same, label)[1]
     rounded = np.round(same + np.random.default_rng(13).normal(0, 0.2, same.shape), 0)
     assert "undecided" == answered(rounded, label)[0]
 
