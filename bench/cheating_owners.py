@@ -328,20 +328,26 @@ def short(value: float | None) -> str:
     return "none" if value is None else f"{value:.2f}"
 
 
-def main() -> None:
-    given = parser(__doc__)
+def written(
+    title: str,
+    about: str | None,
+    counts: Callable[[Size, Path | None], Iterator[Counted]],
+    most: int | None = None,
+) -> None:
+    """Print what is counted, of `most` tables of a kind or of all, and write it where --out says."""
+    given = parser(about)
     given.add_argument("--seed", type=int, default=1000, help="of the audit: another one trains everything anew")
     given.add_argument("--models", type=Path, help="trained models are kept here, and read where the file is there")
     asked_for = given.parse_args()
     what = size(asked_for.tiny, asked_for.seed)
     setting = here(what.config.query.data.name, torch.device("cpu"))
     facts = "\n".join(f"- {name}: {value}" for name, value in setting.items() if name in ("date", "versions", "data"))
-    table = markdown(list(counts(what, asked_for.models)), what.owners)
-    text = f"# Owners who cheat\n\n{facts}\n- seed: {asked_for.seed}\n\n{table}"
+    table = markdown(list(counts(what, asked_for.models)), what.owners if most is None else min(most, what.owners))
+    text = f"# {title}\n\n{facts}\n- seed: {asked_for.seed}\n\n{table}"
     print(text, end="")
     if asked_for.out:
         asked_for.out.write_text(text)
 
 
 if __name__ == "__main__":
-    main()
+    written("Owners who cheat", __doc__, counts)

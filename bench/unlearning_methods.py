@@ -11,10 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import torch
-
-from bench.cheating_owners import CLEAN, Counted, Size, asked, counted, markdown, planned, size, trained
-from bench.measuring import here, parser
+from bench.cheating_owners import CLEAN, Counted, Size, asked, counted, planned, trained, written
 from tasks import seeds
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.measures.decisions import Compared, Decisions
@@ -67,20 +64,5 @@ def unlearning(given: Size, mixture: Mixture, name: UnlearningName) -> Unlearnin
     )
 
 
-def main() -> None:
-    given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=1000, help="of the audit: another one trains everything anew")
-    given.add_argument("--models", type=Path, help="trained models are kept here, and read where the file is there")
-    asked_for = given.parse_args()
-    what = size(asked_for.tiny, asked_for.seed)
-    setting = here(what.config.query.data.name, torch.device("cpu"))
-    facts = "\n".join(f"- {name}: {value}" for name, value in setting.items() if name in ("date", "versions", "data"))
-    table = markdown(list(counts(what, asked_for.models)), min(MODELS, what.owners))
-    text = f"# Unlearning methods\n\n{facts}\n- seed: {asked_for.seed}\n\n{table}"
-    print(text, end="")
-    if asked_for.out:
-        asked_for.out.write_text(text)
-
-
 if __name__ == "__main__":
-    main()
+    written("Unlearning methods", __doc__, counts, MODELS)

@@ -18,11 +18,8 @@ UNLEARNING: tuple[UnlearningName, ...] = get_args(UnlearningName)
 
 
 @dataclass(frozen=True)
-class FineTuning:
-    """Further training on what is kept alone, by cross-entropy.
-
-    The baseline of Golatkar, Achille & Soatto 2020, "Eternal sunshine of the spotless net", and of most papers since.
-    """
+class Passes:
+    """So many passes over images at one learning rate."""
 
     epochs: int = 10
     learning_rate: float = 1e-3
@@ -33,7 +30,15 @@ class FineTuning:
 
 
 @dataclass(frozen=True)
-class GradientAscent:
+class FineTuning(Passes):
+    """Further training on what is kept alone, by cross-entropy.
+
+    The baseline of Golatkar, Achille & Soatto 2020, "Eternal sunshine of the spotless net", and of most papers since.
+    """
+
+
+@dataclass(frozen=True)
+class GradientAscent(Passes):
     """Steps up the cross-entropy of what is to be forgotten, without what is kept.
 
     It ends after the step with which the mean loss on the images to be forgotten (the first 1,000) reaches that on the
@@ -42,28 +47,16 @@ class GradientAscent:
     threshold of Jang et al. 2023, "Knowledge unlearning for mitigating privacy risks in language models", with losses.
     """
 
-    epochs: int = 10
     learning_rate: float = 1e-4
-
-    def __post_init__(self) -> None:
-        at_least(self, {"epochs": 1})
-        above_zero(self, "learning_rate")
 
 
 @dataclass(frozen=True)
-class RandomLabels:
+class RandomLabels(Passes):
     """Further training on what is kept with its labels and on what is to be forgotten with random wrong ones.
 
     The wrong labels are drawn once, uniformly from the other classes. Graves, Nagisetty & Ganesh 2021, "Amnesiac
     machine learning".
     """
-
-    epochs: int = 10
-    learning_rate: float = 1e-3
-
-    def __post_init__(self) -> None:
-        at_least(self, {"epochs": 1})
-        above_zero(self, "learning_rate")
 
 
 @dataclass(frozen=True)
