@@ -1,6 +1,7 @@
 """Unlearning methods and their settings: how a trained classifier is made to forget some of its training images.
 
-Light enough for plans: it imports no torch. What each of them does, step by step, is in `tasks.training.unlearner`.
+Each has a `name`, by which one that is stored is told from another with the same settings. Light enough for plans: it
+imports no torch. What each of them does, step by step, is in `tasks.training.unlearner`.
 
 The papers tune epochs and learning rates to each data set and network. Those of distillation are of its released code;
 the others are ours. Steps are those of the training's optimiser, where most of the papers take SGD.
@@ -8,7 +9,7 @@ the others are ours. Steps are those of the training's optimiser, where most of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from tasks.ranges import above_zero, at_least
@@ -36,6 +37,8 @@ class FineTuning(Passes):
     The baseline of Golatkar, Achille & Soatto 2020, "Eternal sunshine of the spotless net", and of most papers since.
     """
 
+    name: Literal["fine-tuning"] = field(default="fine-tuning", kw_only=True)
+
 
 @dataclass(frozen=True)
 class GradientAscent(Passes):
@@ -48,6 +51,7 @@ class GradientAscent(Passes):
     """
 
     learning_rate: float = 1e-4
+    name: Literal["gradient-ascent"] = field(default="gradient-ascent", kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,8 @@ class RandomLabels(Passes):
     The wrong labels are drawn once, uniformly from the other classes. Graves, Nagisetty & Ganesh 2021, "Amnesiac
     machine learning".
     """
+
+    name: Literal["random-labels"] = field(default="random-labels", kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,7 @@ class Distillation:
     cross_entropy: float = 1.0
     divergence: float = 0.5
     temperature: float = 2.0
+    name: Literal["distillation"] = field(default="distillation", kw_only=True)
 
     def __post_init__(self) -> None:
         at_least(self, {"epochs": 1, "forgetting": 1, "cross_entropy": 0, "divergence": 0})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from orchestrator.planning.identity import canonical
 from orchestrator.planning.plan import Plan
+from orchestrator.spec.config_parts import plain
+from orchestrator.spec.fields import coerce
 from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target, plan, probes, split
 from tasks.audits.forgetting.external_targets import ExternalTargets
 from tasks.audits.forgetting.query_set import GUESSABLE, QuerySet
@@ -20,6 +24,7 @@ from tasks.datasets.mixtures import Part, Remainder
 from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File
 from tasks.job import Job, marks
+from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels
 
 DIGITS, ON_PHOTOS = (pin(Dataset(name)) for name in ("digits", "digits-on-photos"))
 smoke = PRESETS["smoke"]
@@ -169,3 +174,10 @@ def test_the_split_says_of_each_picture_what_it_is_and_how_it_is_handed_out() ->
     assert {("digits", None)} == {(row["data"], row["file"]) for row in rows}
     assert (GUESSABLE, "") == (told.warning, getattr(split(secret), "warning", None))
     assert split(replace(SMOKE, query=QuerySet(DIGITS, held_back=0.0))) is None
+
+
+def test_methods_of_unlearning_with_the_same_settings_are_told_apart() -> None:
+    """In keys, and when one is read back from what is stored of it."""
+    methods = (FineTuning(3, 0.01), GradientAscent(3, 0.01), RandomLabels(3, 0.01), Distillation(3))
+    assert 4 == len({json.dumps(canonical(method), sort_keys=True) for method in methods})
+    assert list(methods) == [coerce(plain(method), Method, "method") for method in methods]
