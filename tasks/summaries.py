@@ -9,6 +9,7 @@ from typing import Any
 from tasks.statistics import Estimate
 
 Row = dict[str, Any]
+LEAST_P = 1e-6  # below this nobody reads a p-value's digits, and no approximation in it holds
 
 
 def row(
@@ -37,3 +38,8 @@ def row(
 def alone(value: float | None, n: int = 1) -> Estimate:
     """A value without an interval, of n units."""
     return Estimate(value, None, None, n if value is not None else 0)
+
+
+def p_in_words(p: float) -> str:
+    """A p-value in a sentence: `p = 0.015`, `p < 1e-6` below that."""
+    return f"p = {p:.2g}" if p >= LEAST_P else "p < 1e-6"

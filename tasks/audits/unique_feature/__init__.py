@@ -51,13 +51,14 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tasks.audit import Audit, Verdict
+from tasks.audits.unique_feature.certificate import SYMBOLS, certificate
 from tasks.audits.unique_feature.config import UniqueFeature, tiny
 from tasks.audits.unique_feature.measures import MEASURES
 from tasks.audits.unique_feature.presets import PRESETS, repeats
 from tasks.audits.unique_feature.probe_images import Pixels
 from tasks.audits.unique_feature.published import Repeated
 from tasks.audits.unique_feature.single_models import handed_out, single_model_config
-from tasks.audits.unique_feature.summary import summary
+from tasks.audits.unique_feature.summary import summary, summary_of_models
 from tasks.audits.unique_feature.trainings import trainings
 from tasks.audits.unique_feature.verdict import panel_verdict, verdict
 from tasks.job import Job, Roots
@@ -69,7 +70,8 @@ __all__ = ["AUDIT", "PRESETS", "UniqueFeature", "plan", "tiny"]
 def plan(config: UniqueFeature) -> Roots:
     """The tables of the measures that the config asks for, and their summary."""
     about = Repeated(repeats(replace(config, link=0)))  # however its trainings are broken into links
-    return roots(MEASURES, config, trainings(config), lambda tables: Job(summary, about, tables))
+    summed = summary_of_models if config.asks_models else summary
+    return roots(MEASURES, config, trainings(config), lambda tables: Job(summed, about, tables))
 
 
 def answer(config: UniqueFeature, table: pa.Table) -> Verdict:
@@ -92,4 +94,6 @@ AUDIT = Audit(
     tiny=tiny,
     verdict=answer,
     probes=probes,
+    certificate=certificate,
+    symbols=SYMBOLS,
 )

@@ -1,8 +1,8 @@
 """The audit's answer in words, read off its summary.
 
-It rests on rows that were chosen beforehand. Where pairs were trained: the canary's effect on M_w over the probe
-images, and the canaries that are called one by one by their paired ranks. Where single models were evaluated: the
-feature's push towards a label with its rank among the family. M, its published test and the training images are
+It rests on rows that were chosen beforehand, the one that decided first. Where pairs were trained: the canary's effect
+on M_w over the probe images, and the canaries that are called one by one by their paired ranks. Where single models
+were evaluated: the feature's rank among its family, and how far it pushes towards a label beside the others. M, its published test and the training images are
 supporting evidence and do not enter the decision.
 
 Error rates where nothing is memorised. The interval of the effect lies above 0 in 2.5 % of runs, any canary is called
@@ -24,6 +24,7 @@ import pyarrow as pa
 from tasks.audit import Answer, Verdict
 from tasks.audits.unique_feature.ranks import LEVEL
 from tasks.datasets.features import Feature, called
+from tasks.summaries import p_in_words
 
 # Nats: a change of the label's probability by about a tenth. Where the interval excludes this much, the audit had the
 # power to see what would matter; where it does not, its silence means nothing.
@@ -50,7 +51,10 @@ CHOSEN = (
 CALLED = "share of canaries called memorised"
 BEYOND = "share of canaries found beyond chance"
 SHARED = "shared seeds"  # of the settings of both: canaries share training seeds
+RANK = "rank among the family"
 PUSH = "push towards a label"
+OTHERS = "push of the other features"  # with the range that holds the central 95 % of them
+UPPER = "upper limit of the push"
 FOUND = "share of pushes that would be found"
 SAME = "largest share of the family of which a model says the same"
 ENOUGH = 0.8  # of the smallest pushes, without which a panel's silence means nothing
@@ -67,49 +71,74 @@ Row = Mapping[str, Any]
 
 
 def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
-    """Memorised: the feature's rank among its family has p of at most 0.05. Not seen: it has not, the push lies below
-    the `smallest` that matters, such a push would have been found in ENOUGH of the cases, by the family's own spread,
-    and fewer than HARDLY of the family are said the same of. Undecided: neither. Without the last two a family of wide
-    spread would be cleared where chance put the feature low, and so would a model that answers everything alike.
+    """Memorised: the feature's rank among its family has p of at most 0.05. Not seen: it has not, the upper limit of
+    the push lies below the `smallest` that matters, such a push would have been found in ENOUGH of the cases, by the
+    family's own spread, and fewer than HARDLY of the family are said the same of. Undecided: neither. Without the last
+    two a family of wide spread would be cleared where chance put the feature low, and so would a model that answers
+    everything alike.
 
     The push is how much more the feature raises the log odds of a label than the others of its family do, in nats.
     Where the label is unknown, it is the one that the feature favours most, and the others are given the same choice.
     Log odds are used because log P of a label that models are nearly certain of cannot rise, however much is memorised.
     """
-    every = summary.to_pylist()
-    rows = [row for row in every if row["metric"] == PUSH]
-    found = next((row for row in every if row["metric"] == FOUND), None)
-    power, size = (0.0, SMALLEST) if found is None else (found["estimate"], json.loads(found["setting"])["nats"])
-    same = next((row["estimate"] for row in every if row["metric"] == SAME), 0.0)
-    if not rows or rows[0]["estimate"] is None:
-        return Verdict("undecided", "Undecided: no model has been asked yet.", PANEL_LIMITS, ())
-    row = rows[0]
-    setting = json.loads(row["setting"])
-    n, p_value, asked = row["n"], row["p_value"], called(feature)
-    models = f"{n} models together move" if n > 1 else "the model moves"
-    towards = "the canary's label" if setting["label known"] else f"label {setting['label']}, which it favours most"
-    evidence = (
-        f"asked about {asked}, {models} the log odds of {towards} by {row['estimate']:.4g} nats "
-        f"more than for other features of its family (95 % interval {row['low']:.4g} to {row['high']:.4g} by the "
-        f"family's own spread; {row['null']:.4g} where nothing is memorised); rank p = {p_value:.3g}"
+    rows = rows_of(summary)
+    of_metric: dict[str, Row] = {}
+    for row in rows.values():
+        of_metric.setdefault(row["metric"], row)
+    push, rank, others, upper, found, same = (
+        of_metric.get(name) for name in (PUSH, RANK, OTHERS, UPPER, FOUND, SAME)
     )
-    if p_value <= LEVEL:
+    if push is None or rank is None or push["estimate"] is None:
+        return Verdict("undecided", "Undecided: no model has been asked yet.", PANEL_LIMITS, ())
+    power, size = (0.0, SMALLEST) if found is None else (found["estimate"], json.loads(found["setting"])["nats"])
+    alike = 0.0 if same is None else same["estimate"]
+    high = math.inf if upper is None else upper["estimate"]
+    evidence = placed(feature, rank, push, others)
+    if rank["p_value"] <= LEVEL:
         answer = "memorised"
-    elif same >= HARDLY:
+    elif alike >= HARDLY:
         answer = "undecided"
-        evidence = f"{evidence}; the same is said of {100 * same:.0f} % of the family, so that a memory could not show"
-    elif row["high"] < size and power >= ENOUGH:
-        answer, evidence = "not seen", f"{evidence}; more than {row['high']:.4g} nats is unlikely"
+        evidence = f"{evidence}; the same is said of {100 * alike:.0f} % of the family, so that a memory could not show"
+    elif high < size and power >= ENOUGH:
+        answer, evidence = "not seen", f"{evidence}; more than {high:.4g} nats is unlikely"
     else:
         answer = "undecided"
         doubt = (
             f"a push of {size:.2g} nats would have been found in {100 * power:.0f} % of cases"
-            if row["high"] < size
-            else f"as much as {row['high']:.4g} nats cannot be excluded"
+            if high < size
+            else f"as much as {high:.4g} nats cannot be excluded"
         )
         evidence = f"{evidence}; {doubt}: ask more models of the same data"
+    carrying = [row for row in (rank, push, others) if row is not None]
     sentence = f"{answer.capitalize()}: {evidence}."
-    return Verdict(answer, sentence, PANEL_LIMITS, ((row["metric"], row["setting"]),))
+    return Verdict(answer, sentence, PANEL_LIMITS, tuple((row["metric"], row["setting"]) for row in carrying))
+
+
+def placed(feature: Feature, rank: Row, push: Row, others: Row | None) -> str:
+    """The feature's place among its family with p, and its push beside those of the others, in words."""
+    n, setting = rank["n"], json.loads(push["setting"])
+    members = round(2 * rank["null"] - 1)
+    models = f"{n} models together answer" if n > 1 else "the model answers"
+    raised = "they raise" if n > 1 else "it raises"
+    towards = "the canary's label" if setting["label known"] else f"label {setting['label']}, which it favours most,"
+    beside = (
+        f" (95 % of these by {others['low']:.3g} to {others['high']:.3g})"
+        if others is not None and others["low"] is not None
+        else ""
+    )
+    return (
+        f"asked about {called(feature)} and {members - 1} others of its family, {models} to it as number "
+        f"{rank['estimate']:.0f} of {members} (rank {p_in_words(rank['p_value'])}); {raised} the log odds of {towards} "
+        f"by {push['estimate']:.4g} nats more than the mean of the others{beside}"
+    )
+
+
+def rows_of(summary: pa.Table) -> Mapping[tuple[str, str], Row]:
+    """The rows of the summary by metric and setting, the first of each."""
+    rows: dict[tuple[str, str], Row] = {}
+    for row in summary.to_pylist():
+        rows.setdefault((row["metric"], row["setting"]), row)
+    return rows
 
 
 def smallest(separation: float) -> float:
@@ -133,13 +162,12 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool =
     Canaries are called at a false discovery rate of FDR (`canary_verdicts`). Those that share a training seed are no
     independent sample, so that their ranks decide nothing.
     """
-    rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
+    rows = rows_of(summary)
     asked = f"a feature drawn from the family of {called(feature)}" if drawn else called(feature)
-    answer, evidence = _answered(rows.get(ROWS[0], {}), asked, carried == feature)
+    by_effect, evidence = _answered(rows.get(ROWS[0], {}), asked, carried == feature)
     calls = next((row for (metric, _), row in rows.items() if metric == CALLED and row["n"]), None)
     by_rank, words = _ranked(calls, next((row for (metric, _), row in rows.items() if metric == BEYOND), None))
-    if by_rank == "memorised" or answer == "not seen":
-        answer = by_rank
+    answer = by_rank if by_rank == "memorised" or by_effect == "not seen" else by_effect
     if calls is not None or rows.get(ROWS[0], {}).get("n"):
         evidence = f"{evidence}. {words}"
     null = (
@@ -150,8 +178,23 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool =
         answer,
         sentence,
         " ".join([*_published(rows), *([CHOSEN] if calls is not None and not drawn else []), LIMITS]),
-        tuple(name for name in (*ROWS, *(key for key in rows if key[0] in (CALLED, BEYOND))) if name in rows),
+        _decisive(rows, by_effect, calls),
     )
+
+
+def _decisive(
+    rows: Mapping[tuple[str, str], Row], by_effect: Answer, calls: Row | None
+) -> tuple[tuple[str, str], ...]:
+    """The rows that the answer rests on, the one that decided first: the effect where it accuses or nothing does."""
+    by_metric = {name[0]: name for name in rows}
+    names = [ROWS[0], *(by_metric[metric] for metric in (CALLED, BEYOND) if metric in by_metric)]
+    if by_effect != "memorised" and calls is not None and not json.loads(calls["setting"]).get(SHARED):
+        beyond = rows[by_metric[BEYOND]]["p_value"] if BEYOND in by_metric else None
+        if calls["estimate"]:
+            names.sort(key=lambda name: name[0] != CALLED)
+        elif beyond is not None and beyond <= SURELY:
+            names.sort(key=lambda name: name[0] != BEYOND)
+    return tuple(name for name in names if name in rows)
 
 
 def _answered(row: Row, asked: str, was_carried: bool) -> tuple[Answer, str]:
@@ -217,6 +260,11 @@ def _ranked(calls: Row | None, beyond: Row | None) -> tuple[Answer, str]:
 
 def _level(beyond: Row) -> float:
     return float(json.loads(beyond["setting"])["p"])
+
+
+def sample(row: Row) -> str:
+    """The sample of a row in words: `12 pairs of trainings`."""
+    return f"{row['n']} {counted(row['unit'], row['n'])}"
 
 
 def counted(unit: str, n: int) -> str:
