@@ -17,6 +17,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.store import Store
 from tasks.audit import Meaning, Verdict
+from tasks.certificate import Certificate
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,18 @@ class Run:
         return results.answer(self.journal, self.store)
 
     @cached_property
+    def certificate(self) -> Certificate | None:
+        """The answer for somebody who knows no machine learning; None where there is none."""
+        return results.certificate(self.journal, self.store)
+
+    @cached_property
     def meaning(self) -> Meaning | None:
         """What its audit says that the answer means; None where there is no answer."""
-        return None if self.verdict is None else audits.find(self.audit).audit.answers[self.verdict.answer]
+        return None if self.verdict is None else self.meaning_of(self.verdict.answer)
+
+    def meaning_of(self, answer: str) -> Meaning:
+        """What its audit says that this answer means."""
+        return audits.find(self.audit).audit.answers.get(answer, Meaning(""))
 
     @cached_property
     def summary(self) -> list[dict[str, Any]]:

@@ -71,8 +71,8 @@ class Audit:
     images to embed). `split(config)` says which of these images are which, for the auditor alone, before anything is
     given; None where all are of one kind.
     `measures` are the measures that the plan is made of, if any. `certificate(config, summary, verdict)` is the answer
-    for somebody who knows no machine learning; None for the one that `tasks.certificate` makes of the verdict. `symbols`
-    explains the words and symbols of its metrics and settings, each by how it is written there.
+    for somebody who knows no machine learning; None for the one that `tasks.certificate` makes of the verdict.
+    `symbols` explains the words and symbols of its metrics and settings, each by how it is written there.
     """
 
     config: type

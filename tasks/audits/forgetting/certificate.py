@@ -11,7 +11,7 @@ from tasks.audit import Verdict
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import LEVEL, Decision
 from tasks.audits.forgetting.measures.decisions import SURER
-from tasks.audits.forgetting.verdict import DRAWN, decision_on, name, percent
+from tasks.audits.forgetting.verdict import DRAWN, ORDER, decision_on, name, percent
 from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of
 
 Row = Mapping[str, Any]
@@ -34,7 +34,8 @@ SYMBOLS: Mapping[str, str] = {
 def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Certificate:
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
     shares = [row for (metric, _), row in rows.items() if metric == "share of D_Q held"]
-    findings = [finding(rows, row, config, len(shares)) for row in shares]
+    found = [finding(rows, row, config, len(shares)) for row in shares]
+    findings = sorted(found, key=lambda each: [*ORDER].index(each.answer))  # type: ignore[arg-type]
     drawn = "" if config.query.control is None else DRAWN
     who = "Has the model" if len(shares) == 1 else "Has each of these models"
     return Certificate(
@@ -44,7 +45,7 @@ def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Cert
         ),
         findings=tuple(findings) or (Finding(verdict.answer, verdict.sentence),),
         rule=(
-            f"Not forgotten: a model is surer of the data set than of the control pictures (one side of a randomisation "
+            "Not forgotten: a model is surer of the data set than of the control pictures (one side of a randomisation "
             f"test, p at most {LEVEL:g} over all models together). Forgotten: it is not, it is like models that never "
             f"saw the data, and it may hold at most {percent(config.negligible)} of it (95 % limit). Not judged: it "
             "is unlike the models that it is compared with. Undecided: else."
@@ -93,9 +94,8 @@ def line(decision: Decision, share: Row, surer: Row | None, config: Forgetting) 
     if decision.answer == "not forgotten" and surer is not None:
         return chances(surer["p_value"], LEVEL)
     limit = Boundary(config.negligible, "forgotten only if the whole interval lies below")
-    return line_of(
-        share, "share of the data set that it holds", null_words="held by a model that never saw it", boundaries=(limit,)
-    )
+    never = "held by a model that never saw it"
+    return line_of(share, "share of the data set that it holds", null_words=never, boundaries=(limit,))
 
 
 def steps(answer: str, config: Forgetting) -> tuple[str, ...]:

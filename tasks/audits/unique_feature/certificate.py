@@ -21,8 +21,8 @@ from tasks.audits.unique_feature.verdict import (
     ROWS,
     SMALLEST,
     SURELY,
-    sample,
     rows_of,
+    sample,
 )
 from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of
 from tasks.datasets.features import Feature, Picture, Words, called
@@ -77,13 +77,13 @@ def of_models(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdic
         asked=f"Does {whose} know {what} from the training data?",
         findings=(finding,),
         rule=(
-            f"Memorised: among its family {what} stands {called_so} (a test on one side, p at most {LEVEL:g}). Not "
+            f"Memorised: among its family it stands {called_so} (a test on one side, p at most {LEVEL:g}). Not "
             "seen: it does not; a push as small as the one that matters would have been found in "
             f"{100 * ENOUGH:.0f} % of cases, and a larger one is unlikely (97.5 %). Undecided: else."
         ),
         error=(
-            f"Of 100 models that never saw it, about {100 * LEVEL:.0f} are called so: exactly, if it was drawn by chance "
-            "from its family; of a feature that somebody chose, as nearly as it is like the others."
+            f"Of 100 models that never saw it, about {100 * LEVEL:.0f} are called so: exactly, if it was drawn by "
+            "chance from its family; of a feature that somebody chose, as nearly as it is like the others."
         ),
         beyond=verdict.limits,
         steps=steps_of_models(verdict.answer),
@@ -93,17 +93,15 @@ def of_models(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdic
 def place_in_words(config: UniqueFeature, row: Row, verdict: Verdict) -> str:
     members, place = round(2 * row["null"] - 1), round(row["estimate"])
     who = "the model" if row["n"] == 1 else f"{row['n']} models together"
-    told = f"Asked about {members} {kind(config.feature)}, {who} singled out this one more than {members - place} others"
-    chance = 100 * row["p_value"]
-    so = f"of 100 models that never saw it about {chance:.0f} would look so" if chance >= 1 else (
-        f"of 1,000 models that never saw it about {10 * chance:.2g} would look so"
-    )  # fmt: skip
+    above = f"{members - place} of the" if place > 1 else "all"
+    others = f"{above} {members - 1} others"
+    told = f"Asked about {members} {kind(config.feature)}, {who} singled out this one more than {others}"
+    chance = 1000 * row["p_value"]
     after = {
-        "memorised": "",
         "not seen": " A push that matters would have shown.",
         "undecided": " A memory may be there all the same and not show.",
-    }
-    return f"{told}; {so}.{after.get(verdict.answer, '')}"
+    }.get(verdict.answer, "")
+    return f"{told}; of 1,000 models that never saw it about {chance:.0f} would stand so far in front.{after}"
 
 
 def place_line(what: str, members: int, place: int, last: int) -> NumberLine:
@@ -208,4 +206,3 @@ def steps_of_trainings(answer: str) -> tuple[str, ...]:
         "Train more canaries (canaries=40) or rank each among more others (family.count=1000): what is stored already "
         "is not trained again.",
     )
-

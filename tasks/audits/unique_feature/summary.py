@@ -21,5 +21,5 @@ def summary(config: Repeated, inputs: Inputs) -> pa.Table:
 
 @task(version=1, name="unique_feature.summary_of_models", gathers=True)
 def summary_of_models(config: Repeated, inputs: Inputs) -> pa.Table:
-    """The same of models that are asked alone: its own task, since its rows are others and have a version of their own."""
+    """The same of models that are asked alone, whose rows are others and have a version of their own."""
     return summarised(MEASURES, inputs, config)

@@ -2,8 +2,8 @@
 
 It rests on rows that were chosen beforehand, the one that decided first. Where pairs were trained: the canary's effect
 on M_w over the probe images, and the canaries that are called one by one by their paired ranks. Where single models
-were evaluated: the feature's rank among its family, and how far it pushes towards a label beside the others. M, its published test and the training images are
-supporting evidence and do not enter the decision.
+were evaluated: the feature's rank among its family, and how far it pushes towards a label beside the others. M, its
+published test and the training images are supporting evidence and do not enter the decision.
 
 Error rates where nothing is memorised. The interval of the effect lies above 0 in 2.5 % of runs, any canary is called
 in at most 5 %, and the ranks of all together are as small as SURELY asks in at most 0.1 %: at most 7.6 % together. An
@@ -85,9 +85,7 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
     of_metric: dict[str, Row] = {}
     for row in rows.values():
         of_metric.setdefault(row["metric"], row)
-    push, rank, others, upper, found, same = (
-        of_metric.get(name) for name in (PUSH, RANK, OTHERS, UPPER, FOUND, SAME)
-    )
+    push, rank, others, upper, found, same = (of_metric.get(name) for name in (PUSH, RANK, OTHERS, UPPER, FOUND, SAME))
     if push is None or rank is None or push["estimate"] is None:
         return Verdict("undecided", "Undecided: no model has been asked yet.", PANEL_LIMITS, ())
     power, size = (0.0, SMALLEST) if found is None else (found["estimate"], json.loads(found["setting"])["nats"])
@@ -182,9 +180,7 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool =
     )
 
 
-def _decisive(
-    rows: Mapping[tuple[str, str], Row], by_effect: Answer, calls: Row | None
-) -> tuple[tuple[str, str], ...]:
+def _decisive(rows: Mapping[tuple[str, str], Row], by_effect: Answer, calls: Row | None) -> tuple[tuple[str, str], ...]:
     """The rows that the answer rests on, the one that decided first: the effect where it accuses or nothing does."""
     by_metric = {name[0]: name for name in rows}
     names = [ROWS[0], *(by_metric[metric] for metric in (CALLED, BEYOND) if metric in by_metric)]

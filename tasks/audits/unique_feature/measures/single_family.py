@@ -48,7 +48,7 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 
 
 def among_family(models: Sequence[ModelFamily]) -> Iterator[Row]:
-    """The feature's rank with its exact p-value, all models together, its push beside the others', and its rank by KL."""
+    """The feature's rank with its exact p-value, all models together, its push beside the others', its rank by KL."""
     if not models:
         return
     label = models[0].label
