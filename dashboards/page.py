@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dashboards import audits, certificate, configuration, document, html_table, inline, provenance, run_history
+from dashboards import (
+    audits,
+    certificate,
+    configuration,
+    document,
+    html_table,
+    inline,
+    provenance,
+    run_history,
+    symbols,
+)
 from dashboards.asked_records import asked_records
 from dashboards.figure import Figure
 from dashboards.figures import figures
@@ -95,6 +105,7 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
         "status": run.status,
         "notices": [*_standing(run), *_notices(made), *_conflicts(sum(start.conflicting for start in starts))],
         **certificate.context(run),
+        "symbols": symbols.explained(run),
         **_results(run),
         "figures": [(figure, inline.inline(figure)) for figure in drawn],
         "sheets": shown,
@@ -102,7 +113,6 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
         "failures": list(failures(run)),
         "failures_in_all": len(run.status.failures),
         "settings": configuration.settings(run),
-        "data": configuration.data(run),
         "command": configuration.command(run),
         "documentation": configuration.documentation(run),
         "tasks": Counter(_tasks(run).values()),

@@ -18,6 +18,7 @@ from orchestrator.spec import audits
 from orchestrator.store import Store
 from tasks.audit import Meaning, Verdict
 from tasks.certificate import Certificate
+from tasks.summaries import supported
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,10 @@ class Run:
 
     @cached_property
     def summary(self) -> list[dict[str, Any]]:
-        """The rows of the summary that are stored; for a sweep, those of its cells with what varies."""
-        return list(self.table("summary").to_pylist())
+        """The rows of the summary that are stored, without intervals that their samples cannot bear; for a sweep, those
+        of its cells with what varies.
+        """
+        return [supported(row) for row in self.table("summary").to_pylist()]
 
     def table(self, name: str) -> pa.Table:
         """The stored rows of one of the run's tables; without columns if there are none or no such table."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from tasks.statistics import Estimate
 
 Row = dict[str, Any]
+# Metrics that are probabilities or shares, by their first or last word.
+PROBABILITY = re.compile(r"(P_\w|accuracy|rate|share|power)\b(?!.*\b(gain|effect)\b)|.*\b(accuracy|rate|share)$")
 LEAST_P = 1e-6  # below this nobody reads a p-value's digits, and no approximation in it holds
 
 
@@ -43,3 +46,12 @@ def alone(value: float | None, n: int = 1) -> Estimate:
 def p_in_words(p: float) -> str:
     """A p-value in a sentence: `p = 0.015`, `p < 1e-6` below that."""
     return f"p = {p:.2g}" if p >= LEAST_P else "p < 1e-6"
+
+
+def supported(row: Row) -> Row:
+    """The row, without an interval that its sample cannot bear: of two, or of a probability one that leaves [0, 1]."""
+    low, high = row.get("low"), row.get("high")
+    if low is None or high is None:
+        return row
+    outside = bool(PROBABILITY.match(row["metric"])) and (low < 0 or high > 1)
+    return {**row, "low": None, "high": None} if row.get("n") == 2 or outside else row
