@@ -47,9 +47,9 @@ def findings(run: Run) -> list[Shown]:
 
 
 def named(run: Run) -> list[Named]:
-    """What was audited and what came of it, a row each; of a sweep the cells' summaries alone."""
+    """What was audited, and the summary of what came of it, or those of a sweep's cells: a row each."""
     tables = audited.tables(run.journal, run.store)
-    results = [table for table in tables if table.stored and (table.name == "summary" or not run.cells)]
+    results = [table for table in tables if table.stored and table.name == "summary"]
     return [
         *map(_thing, audited.audited(run.journal, run.store)),
         *(_table(table, bool(run.cells)) for table in results),
