@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dashboards import audits, configuration, document, html_table, inline, provenance, run_history
+from dashboards import audits, configuration, document, html_table, inline, provenance, run_history, sealing
 from dashboards.asked_records import asked_records
 from dashboards.figure import Figure
 from dashboards.figures import figures
@@ -48,12 +48,12 @@ def draw(store: Store, run: str, folder: Path, show_images: bool) -> None:
     drawn = figures(seen)
     _write_figures(folder / "figures", drawn)
     public = _page(seen, drawn, gallery(seen, False))
-    document.write(folder / PAGE, public)
+    document.write(folder / PAGE, sealing.sealed(public, [seen], PAGE))
     if show_images:
         own = open_run(store, run, Disclosure(words=True))
         private = _page(own, figures(own), gallery(own, True))
         if private != public:
-            document.write(folder / PRIVATE_PAGE, private)
+            document.write(folder / PRIVATE_PAGE, sealing.sealed(private, [own], PRIVATE_PAGE))
 
 
 def _page(run: Run, drawn: list[Figure], shown: Gallery | None) -> str:
