@@ -33,6 +33,7 @@ def render(template: str, **context: Any) -> str:
         "setting": numbers.setting,
         "duration": numbers.duration,
         "moment": numbers.moment,
+        "size": numbers.size,
         "counted": counted,
         "sample": numbers.sample,
         "short": numbers.short,

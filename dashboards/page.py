@@ -17,6 +17,7 @@ from dashboards import (
     inline,
     provenance,
     run_history,
+    sealing,
     symbols,
 )
 from dashboards.asked_records import asked_records
@@ -58,12 +59,12 @@ def draw(store: Store, run: str, folder: Path, show_images: bool) -> None:
     drawn = figures(seen)
     _write_figures(folder / "figures", drawn)
     public = _page(seen, drawn, gallery(seen, False))
-    document.write(folder / PAGE, public)
+    document.write(folder / PAGE, sealing.sealed(public, [seen], PAGE))
     if show_images:
         own = open_run(store, run, Disclosure(words=True))
         private = _page(own, figures(own), gallery(own, True))
         if private != public:
-            document.write(folder / PRIVATE_PAGE, private)
+            document.write(folder / PRIVATE_PAGE, sealing.sealed(private, [own], PRIVATE_PAGE))
 
 
 def _page(run: Run, drawn: list[Figure], shown: Gallery | None) -> str:

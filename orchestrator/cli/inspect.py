@@ -229,23 +229,6 @@ def rerun(
     return 1 if answer["same"] is False else 0
 
 
-def verify(store: Where = None, json: Json = False) -> int:
-    """Check every stored table against its digest.
-
-    Damaged ones are moved to quarantine, and computed again when their run is resumed.
-    """
-    with opened_at(store) as opened:
-        keys = sorted(opened.keys())
-        damaged = list(opened.verify(keys))
-    for _, problem in damaged:
-        say(str(problem))
-    if json:
-        emit({"checked": len(keys), "damaged": [key for key, _ in damaged]})
-    else:
-        show(f"{len(keys)} results checked, {len(damaged)} damaged")
-    return 1 if damaged else 0
-
-
 def doctor(store: Where = None, address: Address = None, json: Json = False) -> int:
     """Check whether this machine can run audits.
 

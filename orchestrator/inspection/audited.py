@@ -34,8 +34,8 @@ class Audited:
     digest: SHA-256 (hex); with `of_bytes` of the one file's bytes, as `sha256sum` prints it, else of the content of all
     its files in the way that its kind defines.
     size, modified: the bytes of its files, and when the newest of them was changed (ISO 8601, UTC); None where they do
-    not lie here any more as they were audited.
-    embedded: it comes with the installation.
+        not lie here any more as they were audited.
+    embedded: it comes with the installation, whose date says nothing.
     fields: the config's fields that name it.
     """
 
@@ -122,7 +122,8 @@ def _runs(journal: Journal) -> list[Journal]:
 def _audited(field: str, thing: Any, known: MutableMapping[str, str]) -> Audited:
     paths = _unchanged(thing, known)
     states = [path.stat() for path in paths]
-    newest = max((state.st_mtime for state in states), default=None)
+    embedded = isinstance(thing, Dataset) and catalog.is_embedded(thing.name)
+    newest = max((state.st_mtime for state in states if not embedded), default=None)
     return Audited(
         what=noun(thing),
         name=public_name(thing),
@@ -130,7 +131,7 @@ def _audited(field: str, thing: Any, known: MutableMapping[str, str]) -> Audited
         size=sum(state.st_size for state in states) if states and all(path.is_file() for path in paths) else None,
         modified=None if newest is None else datetime.fromtimestamp(newest, UTC).isoformat(timespec="seconds"),
         of_bytes=isinstance(thing, File) or (isinstance(thing, ModelFile) and not thing.is_weights),
-        embedded=isinstance(thing, Dataset) and catalog.is_embedded(thing.name),
+        embedded=embedded,
         fields=(field,),
     )
 
