@@ -14,7 +14,8 @@ The test is reported as published, but it does not measure memory: the letter is
 depends on the training seed, so models that never saw the feature can be called memorised too. Their rate is reported
 as the null. The effect is what the canary caused: above 0, the model responds to the feature because it was trained on
 it. Its interval and p-value are over pairs of trainings. Beside the mean effect every canary is judged alone, by
-the rank of its feature among 200 others (`measures/canary_verdicts.py`). "Not seen" does not mean "safe".
+the rank of its feature among 200 others (`measures/canary_verdicts.py`), or among all glyphs where `ranks` is measured
+(`measures/exact_verdicts.py`). "Not seen" does not mean "safe".
 
 Errors. Where nothing is memorised and features were drawn from their family the answer is "memorised" in at most 7.6 %
 of runs: `verdict.py` has the rule.

@@ -1,15 +1,16 @@
 """The audit's answer in words, read off its summary.
 
 It rests on rows that were chosen beforehand. Where pairs were trained: the canary's effect on M_w over the probe
-images, and the canaries that are called one by one by their paired ranks. Where single models were evaluated: the
-feature's push towards a label with its rank among the family. M, its published test and the training images are
-supporting evidence and do not enter the decision.
+images, and the canaries that are called one by one by their ranks: among all glyphs of their ink where `ranks` is
+measured, else among the members of their family. Where single models were evaluated: the feature's push towards a label
+with its rank among the family. M, its published test and the training images are supporting evidence and do not enter
+the decision.
 
 Error rates where nothing is memorised. The interval of the effect lies above 0 in 2.5 % of runs, any canary is called
 in at most 5 %, and the ranks of all together are as small as SURELY asks in at most 0.1 %: at most 7.6 % together. An
 effect of SMALLEST is said to be not seen in at most 2.5 %. A single model's or panel's rank calls 5 %. The rates of
-ranks are exact where the feature was drawn from its family; of one that somebody chose they are as good as its likeness
-to the others.
+ranks are exact where the feature was drawn from those it is ranked among; of one that somebody chose they are as good
+as its likeness to the others.
 """
 
 from __future__ import annotations
@@ -46,10 +47,15 @@ CHOSEN = (
     "The feature was chosen, not drawn from its family, so its ranks are as good as its likeness to the others: of "
     "canaries that carried another glyph the letter A was called in 5 of 30 at 5 %."
 )
+CHOSEN_GLYPH = (
+    "The feature was chosen, not drawn from all glyphs, so its ranks are as good as its likeness to them: of canaries "
+    "that carried drawn glyphs the 26 letters were called in 5.9 % of 1,664 questions at 5 %, and in 0.2 % at 0.1 %."
+)
 
 CALLED = "share of canaries called memorised"
 BEYOND = "share of canaries found beyond chance"
 SHARED = "shared seeds"  # of the settings of both: canaries share training seeds
+GLYPHS = "glyphs"  # of the setting of the first: how many all are, where each canary's was ranked among all
 PUSH = "push towards a label"
 FOUND = "share of pushes that would be found"
 SAME = "largest share of the family of which a model says the same"
@@ -140,8 +146,10 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool =
     by_rank, words = _ranked(calls, next((row for (metric, _), row in rows.items() if metric == BEYOND), None))
     if by_rank == "memorised" or answer == "not seen":
         answer = by_rank
-    if calls is not None or rows.get(ROWS[0], {}).get("n"):
+    if rows.get(ROWS[0], {}).get("n"):
         evidence = f"{evidence}. {words}"
+    elif calls is not None:
+        evidence = words if by_rank == "memorised" else f"{evidence}. {words}"
     null = (
         "" if carried == feature else f" The canaries carried another feature than {called(feature)}: this is a null."
     )
@@ -149,7 +157,7 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool =
     return Verdict(
         answer,
         sentence,
-        " ".join([*_published(rows), *([CHOSEN] if calls is not None and not drawn else []), LIMITS]),
+        " ".join([*_published(rows), *([] if drawn else _chosen(calls)), LIMITS]),
         tuple(name for name in (*ROWS, *(key for key in rows if key[0] in (CALLED, BEYOND))) if name in rows),
     )
 
@@ -190,9 +198,10 @@ def _ranked(calls: Row | None, beyond: Row | None) -> tuple[Answer, str]:
             "many would not show: lower family.count, or choose another family"
         )
     n, setting = calls["n"], json.loads(calls["setting"])
-    others, number = setting["others"], round(calls["estimate"] * calls["n"])
+    among, number = setting[GLYPHS] if GLYPHS in setting else setting["others"] + 1, round(calls["estimate"] * n)
+    ranked = f"rank among all {among:,} glyphs" if GLYPHS in setting else f"paired rank among {among - 1} others"
     who = f"{number} of {n} {counted('canary', n)} {'is' if number == 1 else 'are'} called memorised one by one"
-    words = f"{who} (paired rank among {others} others, false discovery rate {100 * FDR:.0f} %)"
+    words = f"{who} ({ranked}, false discovery rate {100 * FDR:.0f} %)"
     p_value = None if beyond is None else beyond["p_value"]
     if beyond is not None and beyond["estimate"] is not None:
         words += f"; {100 * beyond['estimate']:.0f} % of all are found beyond chance at p of {_level(beyond):.2g}"
@@ -202,7 +211,7 @@ def _ranked(calls: Row | None, beyond: Row | None) -> tuple[Answer, str]:
         return "undecided", f"{words}; canaries share training seeds, so that their ranks decide nothing"
     if number:
         return "memorised", words
-    least = math.ceil(n / (FDR * (others + 1)) - 1e-9)
+    least = math.ceil(n / (FDR * among) - 1e-9)
     if least > 1:
         could = "none" if least > n else f"fewer than {least}"
         words += f"; {could} could {'' if least > n else 'not '}have been called"
@@ -211,8 +220,16 @@ def _ranked(calls: Row | None, beyond: Row | None) -> tuple[Answer, str]:
     if p_value is not None and p_value <= LEVEL:
         return "undecided", f"{words}; chance brings so many small ranks in {p_value:.2g} of runs: train more canaries"
     if least > 1:
-        return "undecided", f"{words}: rank each among more others (family.count={math.ceil(n / FDR - 1e-9) - 1})"
+        advice = f": rank each among more others (family.count={math.ceil(n / FDR - 1e-9) - 1})"
+        return "undecided", words if GLYPHS in setting else f"{words}{advice}"
     return "not seen", words
+
+
+def _chosen(calls: Row | None) -> list[str]:
+    """What ranks rest on where the feature was chosen."""
+    if calls is None:
+        return []
+    return [CHOSEN_GLYPH if GLYPHS in json.loads(calls["setting"]) else CHOSEN]
 
 
 def _level(beyond: Row) -> float:

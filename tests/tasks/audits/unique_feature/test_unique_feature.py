@@ -306,7 +306,7 @@ def test_a_lost_model_costs_its_canary_and_no_other(smoke: Mapping[str, pa.Table
 TABLES = {
     "scores": {"canary_scores", "canary_verdicts", "divergences", "history"},
     "family": {"canary_verdicts", "family", "detection", "curves", "panels"},
-    "ranks": {"exact_ranks", "exact_panels"},
+    "ranks": {"canary_verdicts", "exact_ranks", "exact_panels"},
     "course": {"course"},
     "latents": {"latents"},
     "influence": {"influence", "chosen", "traced"},
