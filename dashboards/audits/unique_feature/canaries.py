@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dashboards import drawing, legend
 from dashboards.audits.unique_feature.effects import GOLDEN
@@ -67,12 +68,13 @@ def of_glyphs(table: pa.Table) -> str:
     return (
         f"Each mark is one canary: how many of its glyph's {inked} cells are among the {inked} in which its model's "
         f"slopes exceed its twin's most (across, apart from others of one count; grey: {chance} by chance), and the "
-        f"glyph's rank among all {glyphs:,} as a p-value (up). {CALLS} Where no canary is remembered and glyphs were drawn, any is called in at most "
-        f"{FDR:.0%} of runs; of a chosen glyph p is as good as its likeness to all others."
+        f"glyph's rank among all {glyphs:,} as a p-value (up). {CALLS} "
+        f"Where no canary is remembered and glyphs were drawn, any is called in at most {FDR:.0%} of runs; of a chosen "
+        "glyph p is as good as its likeness to all others."
     )
 
 
-def in_words(rows: Array, p_value: Array, called: np.ndarray) -> str:
+def in_words(rows: NDArray[np.int64], p_value: Array, called: np.ndarray) -> str:
     n = len(p_value)
     listed = ", ".join(str(row) for row in rows[called][:FLAGGED])
     more = f" and {int(called.sum()) - FLAGGED} more" if called.sum() > FLAGGED else ""

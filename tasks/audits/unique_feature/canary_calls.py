@@ -55,12 +55,12 @@ def counts(verdicts: Sequence[Row], among: int, ranked: Mapping[str, Any]) -> It
     called = sum(each["called"] for each in verdicts)
     shared = {SHARED: True} if any(each["shared_seeds"] for each in verdicts) else {}
     smallest = None if shared else min(each["adjusted_p"] for each in verdicts)
-    setting = {"false discovery rate": FDR} | ranked | shared
+    setting = {"false discovery rate": FDR, **ranked, **shared}
     yield row(CALLED, setting, alone(called / n, n), "canary", 0.0, smallest)
     level = max(LEVEL, 1 / among)
     small = sum(each["p_value"] <= level for each in verdicts)
     share = beyond(small, n, level)
-    at = {"p": level} | shared
+    at = {"p": level, **shared}
     if shared:
         yield row(BEYOND, at, Estimate(share.value, None, None, n), "canary", 0.0)
     else:

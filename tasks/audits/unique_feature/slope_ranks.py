@@ -73,6 +73,11 @@ def is_counted(asked: Relatives) -> bool:
     return isinstance(asked.feature, Glyph) and asked.family.kind == "alike"
 
 
+def is_among_all(rank: Row) -> bool:
+    """Whether a row that `ranked` gives is the rank of a glyph among all of its ink."""
+    return rank["ink"] is not None and rank["among"] == subset_count(len(rank["ink"]), rank["inked"])
+
+
 def fitted(asked: Relatives, size: tuple[int, int]) -> list[Feature]:
     """The features whose responses give the slopes.
 

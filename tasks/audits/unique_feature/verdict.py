@@ -57,6 +57,7 @@ BEYOND = "share of canaries found beyond chance"
 SHARED = "shared seeds"  # of the settings of both: canaries share training seeds
 GLYPHS = "glyphs"  # of the setting of the first: how many all are, where each canary's was ranked among all
 PUSH = "push towards a label"
+BESIDE = "rank beside references"
 FOUND = "share of pushes that would be found"
 SAME = "largest share of the family of which a model says the same"
 ENOUGH = 0.8  # of the smallest pushes, without which a panel's silence means nothing
@@ -67,6 +68,10 @@ PANEL_LIMITS = (
     "it in more than having been trained on, so its p-value is as good as that likeness. Of an owner who returns "
     "outputs alone, altered ones can hide a memory, but accuse nobody. Not seen is not safe: one model shows a memory "
     "less often than pairs of trainings do, and another feature or place may show more."
+)
+BESIDE_LIMITS = (
+    "The references must be models of the same kind that never saw the feature: how much is found rests on how like "
+    "the model they are, but a model that was not trained on a drawn feature is called in 5 % whatever they are."
 )
 
 Row = Mapping[str, Any]
@@ -81,6 +86,9 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
     The push is how much more the feature raises the log odds of a label than the others of its family do, in nats.
     Where the label is unknown, it is the one that the feature favours most, and the others are given the same choice.
     Log odds are used because log P of a label that models are nearly certain of cannot rise, however much is memorised.
+
+    Where the models were asked beside references, that rank accuses in place of the family's, whatever either says; not
+    seen they are where neither is at most 0.05.
     """
     every = summary.to_pylist()
     rows = [row for row in every if row["metric"] == PUSH]
@@ -99,8 +107,13 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
         f"more than for other features of its family (95 % interval {row['low']:.4g} to {row['high']:.4g} by the "
         f"family's own spread; {row['null']:.4g} where nothing is memorised); rank p = {p_value:.3g}"
     )
-    if p_value <= LEVEL:
+    beside = next((row for row in every if row["metric"] == BESIDE), None)
+    if beside is not None:
+        evidence = f"{evidence}; {_beside(beside)}"
+    if (p_value if beside is None else beside["p_value"]) <= LEVEL:
         answer = "memorised"
+    elif p_value <= LEVEL:
+        answer, evidence = "undecided", f"{evidence}, by which alone it is judged: ask more models of the same data"
     elif same >= HARDLY:
         answer = "undecided"
         evidence = f"{evidence}; the same is said of {100 * same:.0f} % of the family, so that a memory could not show"
@@ -115,7 +128,20 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
         )
         evidence = f"{evidence}; {doubt}: ask more models of the same data"
     sentence = f"{answer.capitalize()}: {evidence}."
-    return Verdict(answer, sentence, PANEL_LIMITS, ((row["metric"], row["setting"]),))
+    carried = [row, beside] if beside is not None else [row]
+    limits = PANEL_LIMITS if beside is None else f"{PANEL_LIMITS} {BESIDE_LIMITS}"
+    return Verdict(answer, sentence, limits, tuple((each["metric"], each["setting"]) for each in carried))
+
+
+def _beside(row: Row) -> str:
+    """The rank beside references in words."""
+    setting = json.loads(row["setting"])
+    glyphs = setting.get(GLYPHS)
+    among = f"all {glyphs:,} glyphs" if glyphs else f"{setting['others'] + 1} features of its kind"
+    return (
+        f"beside {setting['references']} clean models it ranks {round(row['estimate']):,} of {among} by the slopes of "
+        f"its pixels, p = {row['p_value']:.3g}"
+    )
 
 
 def smallest(separation: float) -> float:

@@ -18,6 +18,7 @@ from tasks.audits.unique_feature.measures import (
     latents,
     learning_curve,
     panels,
+    reference_ranks,
     regularised,
     single_divergences,
     single_family,
@@ -28,6 +29,7 @@ from tasks.measure import Measure
 # In the order of the summary's rows, the answer's first.
 MEASURES: tuple[Measure, ...] = (
     single_family.MEASURE,
+    reference_ranks.MEASURE,
     single_divergences.MEASURE,
     canary_scores.MEASURE,
     canary_verdicts.MEASURE,

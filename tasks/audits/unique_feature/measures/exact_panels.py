@@ -20,8 +20,8 @@ from tasks.audits.unique_feature.measures.exact_ranks import ranks_of
 from tasks.audits.unique_feature.panel_rates import LEAST, RATE, rate, rate_row
 from tasks.audits.unique_feature.pixel_slopes import Array
 from tasks.audits.unique_feature.ranks import LEVEL
-from tasks.audits.unique_feature.slope_ranks import Cells, together
-from tasks.audits.unique_feature.subset_ranks import Subsets, subset_count
+from tasks.audits.unique_feature.slope_ranks import Cells, is_among_all, together
+from tasks.audits.unique_feature.subset_ranks import Subsets
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
@@ -53,7 +53,9 @@ def exact_panels(config: ExactPanels, inputs: Inputs) -> pa.Table:
     training of every canary.
     """
     rows: list[Row] = []
-    said = [rank for table in inputs for rank in table.to_pylist() if rank["feature"] == "canary" and is_glyph(rank)]
+    said = [
+        rank for table in inputs for rank in table.to_pylist() if rank["feature"] == "canary" and is_among_all(rank)
+    ]
     for score in dict.fromkeys(rank["score"] for rank in said):
         first: dict[int, Row] = {}
         for rank in said:
@@ -64,10 +66,6 @@ def exact_panels(config: ExactPanels, inputs: Inputs) -> pa.Table:
         for size in SIZES:
             rows += of_size(score, [asked[at : at + size] for at in range(0, len(asked) - size + 1, size)], generator)
     return pa.Table.from_pylist(rows, EXACT_PANELS)
-
-
-def is_glyph(rank: Row) -> bool:
-    return rank["ink"] is not None and rank["among"] == subset_count(len(rank["ink"]), rank["inked"])
 
 
 def of_size(score: str, panels: Sequence[Sequence[Row]], generator: np.random.Generator) -> Iterator[Row]:
