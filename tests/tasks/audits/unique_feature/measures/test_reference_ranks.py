@@ -17,11 +17,13 @@ from tasks.audits.unique_feature import AUDIT, UniqueFeature, plan
 from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.measures.reference_ranks import handed_out, reference_ranks
 from tasks.audits.unique_feature.slope_ranks import cells
-from tasks.datasets.catalog import pin
+from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family, Glyph, Words
+from tasks.datasets.features import Family, Glyph, Words, drawn
 from tasks.external import model_file
 from tasks.external.model_file import ModelFile
+from tasks.models.weights import weights_of
+from tasks.training.classifier import Burnt, Training, train_many
 from tests.tasks.audits.unique_feature.depth_first import tables
 from tests.tasks.audits.unique_feature.made_up import LABEL
 
@@ -70,7 +72,7 @@ def test_a_model_that_remembers_a_glyph_puts_it_first_of_all_and_the_rank_decide
     row = found["reference_ranks"].to_pylist()[0]
     expected = (len(models), 3, LABEL, "canary", ALL_GLYPHS, 14)
     assert expected == tuple(row[name] for name in ("models", "references", "label", "feature", "among", "inked"))
-    assert row["p_value"] < 1e-5
+    assert row["p_value"] < 1e-4
     assert row["hits"] >= 12
     summary = {row["metric"]: row for row in found["summary"].to_pylist()}
     assert row["p_value"] == summary["rank beside references"]["p_value"]
@@ -82,6 +84,38 @@ def test_a_model_that_remembers_a_glyph_puts_it_first_of_all_and_the_rank_decide
     assert "beside 3 clean models it ranks" in said.sentence
     assert "of all 4,457,400 glyphs by the slopes of its pixels" in said.sentence
     assert "never saw the feature" in said.limits
+
+
+def test_a_glyph_of_one_training_image_is_found_beside_two_clean_trainings(tmp_path: Path) -> None:
+    digits = pin(Dataset("digits"))
+    clean = Training(digits, examples=100, epochs=20, patience=0, batch=32, learning_rate=1e-3)
+    glyph, canary = drawn(Glyph(), 73), 3
+    trained = [
+        replace(clean, seed=3, burnt=(Burnt(canary, glyph),)),
+        replace(clean, seed=100),
+        replace(clean, seed=101),
+    ]
+    models = {at: exported(tmp_path / f"{at}.pt", table) for at, table in train_many(trained, [()] * 3)}
+    label = int(load(digits).train_labels[canary])
+    given = ExternalModels((models[0],), shape=(28, 28, 1), label=label, references=(models[1], models[2]))
+    config = UniqueFeature(probe=digits, feature=glyph, given=given)
+    row = tables({"ranks": plan(config)["reference_ranks"]})["ranks"].to_pylist()[0]
+    assert row["p_value"] <= 0.001  # the family's rank among 200 others cannot say so
+    assert row["hits"] > row["hits_by_chance"]
+
+
+def exported(path: Path, table: pa.Table | Exception) -> ModelFile:
+    """The mlp1 of this MODEL table as TorchScript, as somebody else would have saved it."""
+    assert isinstance(table, pa.Table)
+    weights = weights_of(table)
+    layers: list[torch.nn.Module] = [torch.nn.Flatten()]
+    for number in range(1, 5):
+        matrix, bias = (torch.from_numpy(weights[f"dense{number}.{of}"].copy()) for of in ("weight", "bias"))
+        layer = torch.nn.Linear(matrix.shape[1], matrix.shape[0])
+        layer.weight.data, layer.bias.data = matrix, bias
+        layers += [layer, torch.nn.ReLU()]
+    torch.jit.script(torch.nn.Sequential(*layers[:-1]).eval()).save(path)  # type: ignore[no-untyped-call]
+    return model_file.pin(ModelFile(str(path)))
 
 
 def test_of_a_model_that_saw_nothing_few_glyphs_are_called(files: dict[str, ModelFile]) -> None:
