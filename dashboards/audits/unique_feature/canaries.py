@@ -89,7 +89,9 @@ def in_words(rows: NDArray[np.int64], p_value: Array, called: np.ndarray) -> str
 def drawn(left: Array, p_value: Array, called: np.ndarray, across: str, null: float) -> str:
     """The canaries as SVG, smallest p-values at the top."""
     figure = drawing.canvas(3.0)
-    axes = drawing.place(figure, 0.6, 0.55, drawing.WIDTH - 0.75, 2.0)
+    wide = bool(p_value.min() < WIDE)
+    edge = 0.75 if wide else 0.6
+    axes = drawing.place(figure, edge, 0.55, drawing.WIDTH - edge - 0.15, 2.0)
     axes.axvline(null, **drawing.NULL)
     axes.axhline(LEVEL, color=drawing.light("muted"), linewidth=1.2, linestyle=(0, (1, 2)))
     look = mark("canary", len(left))
@@ -97,7 +99,9 @@ def drawn(left: Array, p_value: Array, called: np.ndarray, across: str, null: fl
     for chosen, style in ((called, look), (~called, hollow)):
         axes.plot(left[chosen], p_value[chosen], **style)
     axes.set_xlim(*drawing.span([null, *left.tolist()]))
-    drawing.logarithmic(axes, wide=p_value.min() < WIDE)
+    if null:  # cells, which are counted
+        drawing.ticks(axes, whole=True)
+    drawing.logarithmic(axes, wide)
     axes.set_ylim(1.3, float(p_value.min()) / 1.5)
     axes.set_xlabel(across)
     axes.set_ylabel("p of the rank")
