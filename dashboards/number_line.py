@@ -44,10 +44,10 @@ def entries(line: NumberLine) -> list[Entry]:
         told.append(Entry("range", f"{_shown(line, line.low)} to {_shown(line, line.high)}: its 95 % interval"))
     if line.usual is not None:
         low, high = line.usual
-        told.append(Entry("usual", f"{low:.4g} to {high:.4g}: {OTHERS}"))
+        told.append(Entry("usual", f"{_plain(low)} to {_plain(high)}: {OTHERS}"))
     if line.null is not None:
-        told.append(Entry("null", f"{line.null:.4g}: {line.null_words}"))
-    told += [Entry("boundary", f"{each.value:.4g}: {each.words}") for each in line.boundaries]
+        told.append(Entry("null", f"{_plain(line.null)}: {line.null_words}"))
+    told += [Entry("boundary", f"{_plain(each.value)}: {each.words}") for each in line.boundaries]
     return told
 
 
@@ -99,7 +99,7 @@ def _axis(scale: Scale) -> Iterator[str]:
     for value in scale.ticks():
         at = f"{scale.at(value):.2f}%"
         yield f'<line class="axis" x1="{at}" x2="{at}" y1="{MIDDLE}" y2="{MIDDLE + 5}"/>'
-        yield f'<text x="{at}" y="{HEIGHT - 6}" text-anchor="middle">{value:.6g}</text>'
+        yield f'<text x="{at}" y="{HEIGHT - 6}" text-anchor="middle">{_plain(value)}</text>'
 
 
 def _usual(line: NumberLine, scale: Scale) -> Iterator[str]:
@@ -130,4 +130,11 @@ def _estimate(line: NumberLine, scale: Scale) -> Sequence[str]:
 
 def _shown(line: NumberLine, value: float) -> str:
     """The value at the precision of the line's interval."""
+    if line.low is None and float(value).is_integer():
+        return _plain(value)
     return rounding.rounded(value, line.low, line.high)
+
+
+def _plain(value: float) -> str:
+    """A value that is known exactly: whole numbers with all digits, others with four."""
+    return f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e9 else f"{value:.4g}"

@@ -14,12 +14,11 @@ import pyarrow as pa
 
 from tasks.audit import ANSWERS, Answer, Meaning, Verdict
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.decision import ANSWERED, LEVEL, Decision, Evidence, Forgot, decided
-from tasks.audits.forgetting.likeness import UNKNOWN, Check
-from tasks.audits.forgetting.measures.decisions import LESS_SURE, SURER
+from tasks.audits.forgetting.decision import ANSWERED, LEVEL, Decision, Forgot, decided
+from tasks.audits.forgetting.evidence_rows import HELD, SURER
+from tasks.audits.forgetting.evidence_rows import evidence as evidence_in
 from tasks.audits.forgetting.measures.fits import ADEQUATE
 from tasks.audits.forgetting.query_set import GUESSABLE
-from tasks.statistics import Estimate
 from tasks.summaries import p_in_words
 
 Row = Mapping[str, Any]
@@ -49,7 +48,7 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
     not forgotten. Undecided: else.
     """
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
-    shares = [row for (metric, _), row in rows.items() if metric == "share of D_Q held"]
+    shares = [row for (metric, _), row in rows.items() if metric == HELD]
     if not shares:
         why = "this run shows images only" if "scores" not in config.measures else "nothing has been decided"
         return Verdict("undecided", f"Undecided: {why}.", LIMITS, tuple(rows)[:1])
@@ -106,16 +105,7 @@ def decision_on(rows: Mapping[tuple[str, str], Row], share: Row, config: Forgett
     """The decision on the target of this row, by the rule that its table of decisions follows."""
     if not share["n"]:
         return Decision("undecided", "no model of it has answered")
-    setting = share["setting"]
-    surer, repeated = (rows.get((metric, setting)) for metric in (SURER, "repeated pictures with two answers"))
-    held = None if share["estimate"] is None else Estimate(share["estimate"], share["low"], share["high"], share["n"])
-    checks = (rows.get((f"{of} on the control set", setting)) for of in ("accuracy", "agreement"))
-    accuracy, agreement = (UNKNOWN if of is None else Check(of["estimate"], of["null"], of["p_value"]) for of in checks)
-    repeats = 0 if repeated is None else repeated["n"]
-    disagreeing = 0 if repeated is None else round(repeated["estimate"] * repeats)
-    less_sure = rows.get((LESS_SURE, setting))
-    p, other = (None if row is None else row["p_value"] for row in (surer, less_sure))
-    return decided(Evidence(p, held, accuracy, agreement, disagreeing, repeats, other), config.negligible)
+    return decided(evidence_in(rows, share), config.negligible)
 
 
 def evidence(rows: Mapping[tuple[str, str], Row], share: Row, decision: Decision) -> str:

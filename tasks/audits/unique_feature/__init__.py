@@ -14,14 +14,16 @@ The test is reported as published, but it does not measure memory: the letter is
 depends on the training seed, so models that never saw the feature can be called memorised too. Their rate is reported
 as the null. The effect is what the canary caused: above 0, the model responds to the feature because it was trained on
 it. Its interval and p-value are over pairs of trainings. Beside the mean effect every canary is judged alone, by
-the rank of its feature among 200 others (`measures/canary_verdicts.py`). "Not seen" does not mean "safe".
+the rank of its feature among 200 others (`measures/canary_verdicts.py`), or among all glyphs where `ranks` is measured
+(`measures/exact_verdicts.py`). "Not seen" does not mean "safe".
 
 Errors. Where nothing is memorised and features were drawn from their family the answer is "memorised" in at most 7.6 %
 of runs: `verdict.py` has the rule.
 
 Single models. A model trained elsewhere has no twin. It is evaluated on the feature and on 200 others of its family
 (the letter's cells permuted; other names in the same typeface), and the evidence is the feature's rank among them,
-which is exact where the feature was drawn from that family. `ranks.py` has the formulas.
+which is exact where the feature was drawn from that family. `ranks.py` has the formulas. Beside clean models of the
+same kind its slopes are ranked instead (`measures/reference_ranks.py`).
 
 Exact ranks. What the canary did to the slopes of the label's logit in the feature's pixels ranks the feature among all
 of its kind, 4,457,400 glyphs for the letter A: exact where it was drawn. `measures/exact_ranks.py` has the three
@@ -53,7 +55,7 @@ import pyarrow as pa
 from tasks.audit import Audit, Verdict
 from tasks.audits.unique_feature.certificate import SYMBOLS, certificate
 from tasks.audits.unique_feature.config import UniqueFeature, tiny
-from tasks.audits.unique_feature.measures import MEASURES
+from tasks.audits.unique_feature.measures import MEASURES, reference_ranks
 from tasks.audits.unique_feature.presets import PRESETS, repeats
 from tasks.audits.unique_feature.probe_images import Pixels
 from tasks.audits.unique_feature.published import Repeated
@@ -84,6 +86,7 @@ def answer(config: UniqueFeature, table: pa.Table) -> Verdict:
 def probes(config: UniqueFeature) -> Iterator[tuple[str, Pixels]]:
     """The images that a model is evaluated on, in named sets, for an owner who keeps the model."""
     yield from handed_out(single_model_config(config, 0))
+    yield from reference_ranks.handed_out(config)
 
 
 AUDIT = Audit(

@@ -12,15 +12,16 @@ from tasks.audit import Verdict
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.ranks import LEVEL
 from tasks.audits.unique_feature.verdict import (
+    BESIDE,
     BEYOND,
     CALLED,
     ENOUGH,
     FDR,
     LEAST,
-    RANK,
     ROWS,
     SMALLEST,
     SURELY,
+    ranked_among,
     rows_of,
     sample,
 )
@@ -63,21 +64,23 @@ def kind(feature: Feature) -> str:
 
 
 def of_models(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> Certificate:
-    """Of models that are asked alone: the feature's place among its family."""
+    """Of models that are asked alone: the feature's place among its family, or beside references."""
     what, whose = called(config.feature), "a model" if config.given.there else "models trained on these data"
-    row = next((row for (metric, _), row in rows.items() if metric == RANK), None)
-    if row is None or not verdict.rows:
+    row = next((rows[name] for name in verdict.rows if name in rows), None)
+    among = "its family"
+    if row is None:
         finding, last = Finding(verdict.answer, "No model has been asked yet."), 0
     else:
-        members, place = round(2 * row["null"] - 1), round(row["estimate"])
+        among = f"{ranked_among(row)}, beside clean models of its kind," if row["metric"] == BESIDE else among
+        members, place = members_and_place(row)
         last = math.floor(LEVEL * members + 1e-9)
         finding = Finding(verdict.answer, place_in_words(config, row, verdict), place_line(what, members, place, last))
-    called_so = f"at place {last} or before" if last else "so far in front as no place of so few is"
+    called_so = f"at place {last:,} or before" if last else "so far in front as no place of so few is"
     return Certificate(
         asked=f"Does {whose} know {what} from the training data?",
         findings=(finding,),
         rule=(
-            f"Memorised: among its family it stands {called_so} (a test on one side, p at most {LEVEL:g}). Not "
+            f"Memorised: among {among} it stands {called_so} (a test on one side, p at most {LEVEL:g}). Not "
             "seen: it does not; a push as small as the one that matters would have been found in "
             f"{100 * ENOUGH:.0f} % of cases, and a larger one is unlikely (97.5 %). Undecided: else."
         ),
@@ -90,28 +93,33 @@ def of_models(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdic
     )
 
 
+def members_and_place(row: Row) -> tuple[int, int]:
+    """Among how many the feature is ranked, itself included, and its place: 1 is in front of all others."""
+    return round(2 * row["null"] - 1), round(row["estimate"])
+
+
 def place_in_words(config: UniqueFeature, row: Row, verdict: Verdict) -> str:
-    members, place = round(2 * row["null"] - 1), round(row["estimate"])
+    members, place = members_and_place(row)
     who = "the model" if row["n"] == 1 else f"{row['n']} models together"
-    above = f"{members - place} of the" if place > 1 else "all"
-    others = f"{above} {members - 1} others"
-    told = f"Asked about {members} {kind(config.feature)}, {who} singled out this one more than {others}"
+    others = f"{members - place:,} of the {members - 1:,} others" if place > 1 else f"all {members - 1:,} others"
+    told = f"Asked about {members:,} {kind(config.feature)}, {who} singled out this one more than {others}"
     chance = 1000 * row["p_value"]
+    number = f"about {chance:.0f}" if chance >= 1 else "fewer than 1"
     after = {
         "not seen": " A push that matters would have shown.",
         "undecided": " A memory may be there all the same and not show.",
     }.get(verdict.answer, "")
-    return f"{told}; of 1,000 models that never saw it about {chance:.0f} would stand so far in front.{after}"
+    return f"{told}; of 1,000 models that never saw it {number} would stand so far in front.{after}"
 
 
 def place_line(what: str, members: int, place: int, last: int) -> NumberLine:
     return NumberLine(
-        f"place of {what} among {members}, 1 for the one that is singled out most",
+        f"place of {what} among {members:,}, 1 for the one that is singled out most",
         place,
         null=(members + 1) / 2,
         null_words="the middle: its place on average, where nothing is memorised",
         usual=(last + 1, members),
-        boundaries=(Boundary(last, f"memorised at place {last} and before"),) if last else (),
+        boundaries=(Boundary(last, f"memorised at place {last:,} and before"),) if last else (),
         logarithmic=True,
     )
 

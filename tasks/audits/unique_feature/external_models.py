@@ -8,6 +8,8 @@ from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File
 from tasks.ranges import at_least
 
+LEAST_REFERENCES = 2
+
 
 @dataclass(frozen=True)
 class ExternalModels:
@@ -17,7 +19,8 @@ class ExternalModels:
     table for each model, whose columns of numbers are called `columns` where they have names of their own. Images have
     `shape` (height, width, channels). `classes` is how many there are (a factory has to know). `label` is the class of
     the training image that carried the feature, where it is known. Several models of one owner are one panel: their
-    scores are averaged.
+    scores are averaged. `references` are models of the same kind that never saw the feature: beside them the models'
+    slopes are ranked (`measures/reference_ranks.py`), on images of that label in the probe set.
     """
 
     models: tuple[ModelFile, ...] = ()
@@ -27,6 +30,7 @@ class ExternalModels:
     classes: int | None = None
     columns: tuple[str, ...] = ()
     label: int | None = None
+    references: tuple[ModelFile, ...] = ()
 
     def __post_init__(self) -> None:
         if self.there and self.shape is None:
@@ -37,6 +41,21 @@ class ExternalModels:
             at_least(self, {"label": 0})
         if self.models and self.outputs:
             raise ValueError("models and outputs are both given; they must be audited apart, as one owner's panel each")
+        if self.references:
+            self._check_references()
+
+    def _check_references(self) -> None:
+        if not self.there:
+            raise ValueError("references are given, but no models; models, outputs or a shape must be given, too")
+        if len(self.references) < LEAST_REFERENCES:
+            raise ValueError(
+                f"references has {len(self.references)} model; it must have at least {LEAST_REFERENCES}, of which one "
+                "alone would pass its own chance on to the model asked"
+            )
+        if self.label is None:
+            raise ValueError(
+                "references are given and label is none; it must be the class of the image that carried the feature"
+            )
 
     @property
     def there(self) -> bool:

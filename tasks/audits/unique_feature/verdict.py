@@ -1,15 +1,16 @@
 """The audit's answer in words, read off its summary.
 
 It rests on rows that were chosen beforehand, the one that decided first. Where pairs were trained: the canary's effect
-on M_w over the probe images, and the canaries that are called one by one by their paired ranks. Where single models
-were evaluated: the feature's rank among its family, and how far it pushes towards a label beside the others. M, its
-published test and the training images are supporting evidence and do not enter the decision.
+on M_w over the probe images, and the canaries that are called one by one by their ranks: among all glyphs of their ink
+where `ranks` is measured, else among the members of their family. Where single models were evaluated: the feature's
+rank among its family, or beside references, and how far it pushes towards a label beside the others. M, its published
+test and the training images are supporting evidence and do not enter the decision.
 
 Error rates where nothing is memorised. The interval of the effect lies above 0 in 2.5 % of runs, any canary is called
 in at most 5 %, and the ranks of all together are as small as SURELY asks in at most 0.1 %: at most 7.6 % together. An
 effect of SMALLEST is said to be not seen in at most 2.5 %. A single model's or panel's rank calls 5 %. The rates of
-ranks are exact where the feature was drawn from its family; of one that somebody chose they are as good as its likeness
-to the others.
+ranks are exact where the feature was drawn from those it is ranked among; of one that somebody chose they are as good
+as its likeness to the others.
 """
 
 from __future__ import annotations
@@ -47,14 +48,20 @@ CHOSEN = (
     "The feature was chosen, not drawn from its family, so its ranks are as good as its likeness to the others: of "
     "canaries that carried another glyph the letter A was called in 5 of 30 at 5 %."
 )
+CHOSEN_GLYPH = (
+    "The feature was chosen, not drawn from all glyphs, so its ranks are as good as its likeness to them: of canaries "
+    "that carried drawn glyphs the 26 letters were called in 5.9 % of 1,664 questions at 5 %, and in 0.2 % at 0.1 %."
+)
 
 CALLED = "share of canaries called memorised"
 BEYOND = "share of canaries found beyond chance"
 SHARED = "shared seeds"  # of the settings of both: canaries share training seeds
+GLYPHS = "glyphs"  # of the setting of the first: how many all are, where each canary's was ranked among all
 RANK = "rank among the family"
 PUSH = "push towards a label"
 OTHERS = "push of the other features"  # with the range that holds the central 95 % of them
 UPPER = "upper limit of the push"
+BESIDE = "rank beside references"
 FOUND = "share of pushes that would be found"
 SAME = "largest share of the family of which a model says the same"
 ENOUGH = 0.8  # of the smallest pushes, without which a panel's silence means nothing
@@ -65,6 +72,10 @@ PANEL_LIMITS = (
     "it in more than having been trained on, so its p-value is as good as that likeness. Of an owner who returns "
     "outputs alone, altered ones can hide a memory, but accuse nobody. Not seen is not safe: one model shows a memory "
     "less often than pairs of trainings do, and another feature or place may show more."
+)
+BESIDE_LIMITS = (
+    "The references must be models of the same kind that never saw the feature: how much is found rests on how like "
+    "the model they are, but a model that was not trained on a drawn feature is called in 5 % whatever they are."
 )
 
 Row = Mapping[str, Any]
@@ -80,20 +91,29 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
     The push is how much more the feature raises the log odds of a label than the others of its family do, in nats.
     Where the label is unknown, it is the one that the feature favours most, and the others are given the same choice.
     Log odds are used because log P of a label that models are nearly certain of cannot rise, however much is memorised.
+
+    Where the models were asked beside references, that rank accuses in place of the family's, whatever either says; not
+    seen they are where neither is at most 0.05.
     """
     rows = rows_of(summary)
     of_metric: dict[str, Row] = {}
     for row in rows.values():
         of_metric.setdefault(row["metric"], row)
-    push, rank, others, upper, found, same = (of_metric.get(name) for name in (PUSH, RANK, OTHERS, UPPER, FOUND, SAME))
+    push, rank, others, upper, found, same, beside = (
+        of_metric.get(name) for name in (PUSH, RANK, OTHERS, UPPER, FOUND, SAME, BESIDE)
+    )
     if push is None or rank is None or push["estimate"] is None:
         return Verdict("undecided", "Undecided: no model has been asked yet.", PANEL_LIMITS, ())
     power, size = (0.0, SMALLEST) if found is None else (found["estimate"], json.loads(found["setting"])["nats"])
     alike = 0.0 if same is None else same["estimate"]
     high = math.inf if upper is None else upper["estimate"]
     evidence = placed(feature, rank, push, others)
-    if rank["p_value"] <= LEVEL:
+    if beside is not None:
+        evidence = f"{evidence}; {_beside(beside)}"
+    if (rank if beside is None else beside)["p_value"] <= LEVEL:
         answer = "memorised"
+    elif rank["p_value"] <= LEVEL:
+        answer, evidence = "undecided", f"{evidence}, by which alone it is judged: ask more models of the same data"
     elif alike >= HARDLY:
         answer = "undecided"
         evidence = f"{evidence}; the same is said of {100 * alike:.0f} % of the family, so that a memory could not show"
@@ -107,9 +127,10 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
             else f"as much as {high:.4g} nats cannot be excluded"
         )
         evidence = f"{evidence}; {doubt}: ask more models of the same data"
-    carrying = [row for row in (rank, push, others) if row is not None]
     sentence = f"{answer.capitalize()}: {evidence}."
-    return Verdict(answer, sentence, PANEL_LIMITS, tuple((row["metric"], row["setting"]) for row in carrying))
+    carried = [row for row in (beside, rank, push, others) if row is not None]
+    limits = PANEL_LIMITS if beside is None else f"{PANEL_LIMITS} {BESIDE_LIMITS}"
+    return Verdict(answer, sentence, limits, tuple((each["metric"], each["setting"]) for each in carried))
 
 
 def placed(feature: Feature, rank: Row, push: Row, others: Row | None) -> str:
@@ -139,6 +160,22 @@ def rows_of(summary: pa.Table) -> Mapping[tuple[str, str], Row]:
     return rows
 
 
+def _beside(row: Row) -> str:
+    """The rank beside references in words."""
+    setting = json.loads(row["setting"])
+    return (
+        f"beside {setting['references']} clean models it ranks {round(row['estimate']):,} of {ranked_among(row)} by "
+        f"the slopes of its pixels, {p_in_words(row['p_value'])}"
+    )
+
+
+def ranked_among(row: Row) -> str:
+    """Among what a feature is ranked beside references: `all 4,457,400 glyphs`."""
+    setting = json.loads(row["setting"])
+    glyphs = setting.get(GLYPHS)
+    return f"all {glyphs:,} glyphs" if glyphs else f"{setting['others'] + 1} features of its kind"
+
+
 def smallest(separation: float) -> float:
     """The smallest push that matters, in nats, of a model whose labels are so far apart (`ranks.separation`).
 
@@ -166,8 +203,10 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool =
     calls = next((row for (metric, _), row in rows.items() if metric == CALLED and row["n"]), None)
     by_rank, words = _ranked(calls, next((row for (metric, _), row in rows.items() if metric == BEYOND), None))
     answer = by_rank if by_rank == "memorised" or by_effect == "not seen" else by_effect
-    if calls is not None or rows.get(ROWS[0], {}).get("n"):
+    if rows.get(ROWS[0], {}).get("n"):
         evidence = f"{evidence}. {words}"
+    elif calls is not None:
+        evidence = words if by_rank == "memorised" else f"{evidence}. {words}"
     null = (
         "" if carried == feature else f" The canaries carried another feature than {called(feature)}: this is a null."
     )
@@ -175,7 +214,7 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool =
     return Verdict(
         answer,
         sentence,
-        " ".join([*_published(rows), *([CHOSEN] if calls is not None and not drawn else []), LIMITS]),
+        " ".join([*_published(rows), *([] if drawn else _chosen(calls)), LIMITS]),
         _decisive(rows, by_effect, calls),
     )
 
@@ -229,9 +268,10 @@ def _ranked(calls: Row | None, beyond: Row | None) -> tuple[Answer, str]:
             "many would not show: lower family.count, or choose another family"
         )
     n, setting = calls["n"], json.loads(calls["setting"])
-    others, number = setting["others"], round(calls["estimate"] * calls["n"])
+    among, number = setting[GLYPHS] if GLYPHS in setting else setting["others"] + 1, round(calls["estimate"] * n)
+    ranked = f"rank among all {among:,} glyphs" if GLYPHS in setting else f"paired rank among {among - 1} others"
     who = f"{number} of {n} {counted('canary', n)} {'is' if number == 1 else 'are'} called memorised one by one"
-    words = f"{who} (paired rank among {others} others, false discovery rate {100 * FDR:.0f} %)"
+    words = f"{who} ({ranked}, false discovery rate {100 * FDR:.0f} %)"
     p_value = None if beyond is None else beyond["p_value"]
     if beyond is not None and beyond["estimate"] is not None:
         words += f"; {100 * beyond['estimate']:.0f} % of all are found beyond chance at p of {_level(beyond):.2g}"
@@ -241,7 +281,7 @@ def _ranked(calls: Row | None, beyond: Row | None) -> tuple[Answer, str]:
         return "undecided", f"{words}; canaries share training seeds, so that their ranks decide nothing"
     if number:
         return "memorised", words
-    least = math.ceil(n / (FDR * (others + 1)) - 1e-9)
+    least = math.ceil(n / (FDR * among) - 1e-9)
     if least > 1:
         could = "none" if least > n else f"fewer than {least}"
         words += f"; {could} could {'' if least > n else 'not '}have been called"
@@ -250,8 +290,16 @@ def _ranked(calls: Row | None, beyond: Row | None) -> tuple[Answer, str]:
     if p_value is not None and p_value <= LEVEL:
         return "undecided", f"{words}; chance brings so many small ranks in {p_value:.2g} of runs: train more canaries"
     if least > 1:
-        return "undecided", f"{words}: rank each among more others (family.count={math.ceil(n / FDR - 1e-9) - 1})"
+        advice = f": rank each among more others (family.count={math.ceil(n / FDR - 1e-9) - 1})"
+        return "undecided", words if GLYPHS in setting else f"{words}{advice}"
     return "not seen", words
+
+
+def _chosen(calls: Row | None) -> list[str]:
+    """What ranks rest on where the feature was chosen."""
+    if calls is None:
+        return []
+    return [CHOSEN_GLYPH if GLYPHS in json.loads(calls["setting"]) else CHOSEN]
 
 
 def _level(beyond: Row) -> float:

@@ -11,8 +11,8 @@ from tasks.audit import Verdict
 from tasks.audits.forgetting import AUDIT
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import ANSWERED
+from tasks.audits.forgetting.evidence_rows import SURER
 from tasks.audits.forgetting.external_targets import ExternalTargets
-from tasks.audits.forgetting.measures.decisions import SURER
 from tasks.audits.forgetting.presets import QUICKSTART, TABLE1
 from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.audits.forgetting.target import Target

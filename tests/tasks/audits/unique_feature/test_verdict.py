@@ -11,7 +11,9 @@ from tasks.audits.unique_feature.verdict import (
     BEYOND,
     CALLED,
     CHOSEN,
+    CHOSEN_GLYPH,
     FOUND,
+    GLYPHS,
     PANEL_LIMITS,
     PUSH,
     ROWS,
@@ -124,6 +126,29 @@ def test_a_minority_that_is_called_is_never_said_to_be_not_seen() -> None:
     assert "3 of 20 canaries are called memorised one by one (paired rank among 200 others" in said.sentence
     assert "20 % of all are found beyond chance at p of 0.05 (95 % interval 10 % to 40 %)" in said.sentence
     assert [ROWS[0][0], CALLED, BEYOND] == [metric for metric, _ in said.rows]
+
+
+def exactly(share: float, n: int, p_value: float = 0.5) -> list[dict[str, Any]]:
+    called, small = calls(share, n, p_value=p_value)
+    return [called | {"setting": json.dumps({"false discovery rate": 0.05, GLYPHS: 4457400})}, small]
+
+
+def test_exact_ranks_say_among_how_many_glyphs_and_clear_a_hundred_canaries() -> None:
+    said = verdict(A, A, table(0.02, -0.03, 0.07, 100, *exactly(0.01, 100)))
+    assert "memorised" == said.answer
+    told = (
+        "1 of 100 canaries is called memorised one by one (rank among all 4,457,400 glyphs, false discovery rate 5 %)"
+    )
+    assert told in said.sentence
+    assert (True, False) == (CHOSEN_GLYPH in said.limits, CHOSEN in said.limits)
+    clear = verdict(A, A, table(0.02, -0.03, 0.07, 100, *exactly(0.0, 100)), True)
+    assert ("not seen", False) == (clear.answer, CHOSEN_GLYPH in clear.limits)
+
+
+def test_ranks_alone_can_accuse_and_cannot_clear() -> None:
+    called, cleared = (verdict(A, A, pa.Table.from_pylist(exactly(share, 20), SUMMARY)) for share in (0.5, 0.0))
+    assert called.sentence.startswith("Memorised: 10 of 20 canaries are called memorised one by one")
+    assert "undecided" == cleared.answer
 
 
 def test_where_a_single_canary_could_not_be_called_nothing_is_cleared() -> None:

@@ -21,6 +21,7 @@ from tasks.audits.unique_feature.measures.detection import Detection, detection
 from tasks.audits.unique_feature.measures.divergences import score
 from tasks.audits.unique_feature.measures.exact_panels import ExactPanels, exact_panels
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, PairRanked, exact_ranks
+from tasks.audits.unique_feature.measures.exact_verdicts import ExactVerdicts, exact_verdicts
 from tasks.audits.unique_feature.measures.family import PairAsked, pair_family
 from tasks.audits.unique_feature.measures.history import History, history
 from tasks.audits.unique_feature.measures.latents import Latents, latents
@@ -117,6 +118,11 @@ def of_canaries() -> pa.Table:
     return canary_verdicts(CanaryVerdicts(), families())
 
 
+def of_exact_verdicts() -> pa.Table:
+    rows = [row | {"canary": canary, "seed": canary} for canary in range(3) for row in of_exact_ranks().to_pylist()]
+    return exact_verdicts(ExactVerdicts(), [pa.Table.from_pylist(rows, EXACT_RANKS)])
+
+
 def of_curves() -> pa.Table:
     return curves(Curves(), [of_detection()])
 
@@ -175,6 +181,7 @@ def followed() -> pa.Table:
         (ask_family, 2, of_ones_family, 10, 0.7917960758),
         (detection, 5, of_detection, 72, 100.8245881),
         (canary_verdicts, 2, of_canaries, 6, 19.3368669),
+        (exact_verdicts, 1, of_exact_verdicts, 3, 156.0466307),
         (curves, 1, of_curves, 41, 199.8436972),
         (panels, 5, of_panels, 12, 17.87924276),
         (regularised, 1, of_a_regulariser, 3, 10.6312439941),
