@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.summaries import LEAST_P
+from tasks.summaries import p_digits
 
 ALONE = 4  # significant digits of a number without an interval
 OF_HALF = 2  # significant digits of half the width of an interval
@@ -42,7 +42,7 @@ def p_value(p: float | None) -> str:
     """A p-value with two significant digits, `< 1e-6` below that; empty for None and not-a-number."""
     if p is None or math.isnan(p):
         return ""
-    return "< 1e-6" if p < LEAST_P else f"{p:.2g}"
+    return p_digits(p)
 
 
 def of_row(row: Mapping[str, Any], name: str) -> str:

@@ -45,7 +45,12 @@ def alone(value: float | None, n: int = 1) -> Estimate:
 
 def p_in_words(p: float) -> str:
     """A p-value in a sentence: `p = 0.015`, `p < 1e-6` below that."""
-    return f"p = {p:.2g}" if p >= LEAST_P else "p < 1e-6"
+    return f"p {p_digits(p)}" if p < LEAST_P else f"p = {p_digits(p)}"
+
+
+def p_digits(p: float) -> str:
+    """A p-value with two significant digits, `< 1e-6` below that."""
+    return "< 1e-6" if p < LEAST_P else f"{p:.2g}".replace("e-0", "e-")
 
 
 def supported(row: Row) -> Row:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from tasks.audit import Verdict
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import LEVEL, Decision
-from tasks.audits.forgetting.measures.decisions import SURER
+from tasks.audits.forgetting.evidence_rows import HELD, SURER
 from tasks.audits.forgetting.verdict import DRAWN, ORDER, decision_on, name, percent
 from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of
 
@@ -33,7 +33,7 @@ SYMBOLS: Mapping[str, str] = {
 
 def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Certificate:
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
-    shares = [row for (metric, _), row in rows.items() if metric == "share of D_Q held"]
+    shares = [row for (metric, _), row in rows.items() if metric == HELD]
     found = [finding(rows, row, config, len(shares)) for row in shares]
     findings = sorted(found, key=lambda each: [*ORDER].index(each.answer))  # type: ignore[arg-type]
     drawn = "" if config.query.control is None else DRAWN
