@@ -63,9 +63,9 @@ def _shown(run: Run, finding: Finding) -> Shown:
 
 
 def _thing(thing: Audited) -> Named:
+    if thing.embedded:  # its file's date is that of the installation
+        return Named(thing.what, thing.name, thing.digest, "embedded: comes with the program", "")
     size = "" if thing.size is None else _bytes(thing.size)
-    if thing.embedded:
-        size = "embedded: comes with the program"
     return Named(thing.what, thing.name, thing.digest, size, _day(thing.modified))
 
 

@@ -56,7 +56,7 @@ def settings(run: Run) -> list[Setting]:
     for name in names:
         values = tuple(dict.fromkeys(_shown(config[name]) for config in configs if name in config))
         paper = None if published is None else _shown(_nearest(published, name))
-        usual = () if paper is None else (paper,)
+        usual: tuple[str, ...] = () if paper is None else (paper,)
         if preset is not None:
             usual = tuple(dict.fromkeys(_shown(_nearest(config, name)) for config in preset))
         own = () if set(values) <= set(usual) else usual
