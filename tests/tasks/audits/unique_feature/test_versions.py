@@ -36,7 +36,7 @@ from tasks.audits.unique_feature.probe_images import Burning
 from tasks.audits.unique_feature.published import Repeated
 from tasks.audits.unique_feature.self_influence import Tracing, influence
 from tasks.audits.unique_feature.single_models import SingleModelConfig
-from tasks.audits.unique_feature.summary import summary
+from tasks.audits.unique_feature.summary import summary, summary_of_models
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph
@@ -70,7 +70,7 @@ def of_all() -> pa.Table:
 
 
 def of_those_asked_alone() -> pa.Table:
-    return summary(Repeated(), families())
+    return summary_of_models(Repeated(), families())
 
 
 def relatives() -> Relatives:
@@ -173,7 +173,7 @@ def followed() -> pa.Table:
         (history, 1, of_each_epoch, 4, 11.0),
         (canary_scores, 3, of_each_canary, 4, -2138.928316),
         (summary, 7, of_all, 48, 736.254311),
-        (summary, 7, of_those_asked_alone, 5, 66.54085784),
+        (summary_of_models, 1, of_those_asked_alone, 7, 67.80482885),
         (pair_family, 3, of_the_family, 22, 1.018536575),
         (exact_ranks, 1, of_exact_ranks, 81, 415.7897367),
         (exact_panels, 2, of_exact_panels, 6, 23.0481687),
