@@ -15,7 +15,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from orchestrator.cli import browse, inspect, run, streams
+from orchestrator.cli import browse, inspect, run, streams, verify
 from orchestrator.cli.store import DEBUG, one_line
 from orchestrator.cli.terminal import say, show
 from orchestrator.errors import EngramError
@@ -124,7 +124,7 @@ COMMANDS: Mapping[str, Callable[..., Any]] = {
     "ui": browse.ui,
     "explain": inspect.explain,
     "rerun": inspect.rerun,
-    "verify": inspect.verify,
+    "verify": verify.verify,
     "doctor": inspect.doctor,
 }
 for _name, _command in COMMANDS.items():

@@ -34,8 +34,8 @@ import math
 import re
 from collections.abc import MutableMapping
 from dataclasses import dataclass
-from pathlib import PurePath
-from typing import Literal
+from pathlib import Path, PurePath
+from typing import ClassVar, Literal
 
 from tasks import files
 from tasks.datasets.content import digest_of
@@ -63,6 +63,8 @@ class ModelFile:
     The digest is the SHA-256 of the file's bytes; with a factory, of its function, its source and those bytes; with
     timm, of the network's name and those bytes.
     """
+
+    noun: ClassVar[str] = "model"
 
     name: str
     digest: str = ""
@@ -100,6 +102,11 @@ class ModelFile:
     def pin(self, known: MutableMapping[str, str]) -> ModelFile:  # noqa: ARG002 - with a factory it is no file's digest
         """The same with the digest of its content; FileError for the file, ValueError for the factory."""
         return pin(self)
+
+    def paths(self) -> tuple[Path, ...]:
+        """The file, and with a factory the Python files of its source."""
+        source = () if self.factory is None else tuple(custom.sources(self.factory).values())
+        return (files.expanded(self.path), *source)
 
     @property
     def path(self) -> str:

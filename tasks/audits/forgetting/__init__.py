@@ -38,6 +38,7 @@ from collections.abc import Iterator
 
 from tasks.audit import Audit
 from tasks.audits.forgetting.about import About
+from tasks.audits.forgetting.certificate import SYMBOLS, certificate
 from tasks.audits.forgetting.config import Forgetting, tiny
 from tasks.audits.forgetting.measures import MEASURES
 from tasks.audits.forgetting.presets import PRESETS
@@ -93,4 +94,6 @@ AUDIT = Audit(
     probes=probes,
     split=split,
     answers=MEANINGS,
+    certificate=certificate,
+    symbols=SYMBOLS,
 )

@@ -10,6 +10,8 @@ from tasks.external.model_file import Interface, ModelFile
 from tasks.files import WITHHELD, File
 from tasks.ranges import at_least, share
 
+LEAST_REFERENCES = 2
+
 
 @dataclass(frozen=True)
 class ExternalModels:
@@ -19,7 +21,8 @@ class ExternalModels:
     table for each model, whose columns of numbers are called `columns` where they have names of their own. Images have
     `shape` (height, width, channels). `classes` is how many there are (a factory has to know). `label` is the class of
     the training image that carried the feature, where it is known. Several models of one owner are one panel: their
-    scores are averaged.
+    scores are averaged. `references` are models of the same kind that never saw the feature: beside them the models'
+    slopes are ranked (`measures/reference_ranks.py`), on images of that label in the probe set.
 
     The pictures for an owner are in an order that `secret`, text that nobody can guess, and the run's seed say
     together; the seed alone where there is none. The first 100 test images of `labelled`, whose classes are numbered as
@@ -34,6 +37,7 @@ class ExternalModels:
     classes: int | None = None
     columns: tuple[str, ...] = ()
     label: int | None = None
+    references: tuple[ModelFile, ...] = ()
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld})
     labelled: Dataset | None = None
     accuracy: float | None = None
@@ -55,6 +59,21 @@ class ExternalModels:
             share(self, "accuracy")
             if self.labelled is None:
                 raise ValueError("accuracy is given; labelled must name a data set on which it can be checked")
+        if self.references:
+            self._check_references()
+
+    def _check_references(self) -> None:
+        if not self.there:
+            raise ValueError("references are given, but no models; models, outputs or a shape must be given, too")
+        if len(self.references) < LEAST_REFERENCES:
+            raise ValueError(
+                f"references has {len(self.references)} model; it must have at least {LEAST_REFERENCES}, of which one "
+                "alone would pass its own chance on to the model asked"
+            )
+        if self.label is None:
+            raise ValueError(
+                "references are given and label is none; it must be the class of the image that carried the feature"
+            )
 
     @property
     def there(self) -> bool:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from tasks.audits.unique_feature.feature_family import clean_images, named
 from tasks.audits.unique_feature.probe_images import Pixels, of_probe
 from tasks.audits.unique_feature.single_models import SingleModelConfig, burning
+from tasks.audits.unique_feature.slope_images import of_label, slope_sets
 from tasks.datasets.catalog import load
 from tasks.datasets.images import Labels, as_shape
 from tasks.external.blinding import HandedOut, blinded
@@ -25,12 +26,14 @@ CHECK = "labelled"  # their set
 
 
 def sets(config: SingleModelConfig) -> Iterator[tuple[str, Pixels]]:
-    """Every set of images that a model is evaluated on, by name, and those with labels."""
+    """Every set of images that a model is evaluated on, by name, those that slopes are fitted to, those with labels."""
     clean = clean_images(config.relatives, config.shape)
     yield "clean", clean
     yield "random", of_probe(clean, burning(config)).random
     for _, name, images in named(clean, config.relatives):
         yield name, images
+    if config.references and config.label is not None:
+        yield from slope_sets(config.relatives, of_label(config.relatives, config.shape, config.label))
     if config.labelled is not None:
         yield CHECK, as_shape(load(config.labelled).test_images[:LABELLED], config.shape)
 
@@ -72,7 +75,13 @@ def key(config: SingleModelConfig) -> pa.Table:
 def _asked(config: SingleModelConfig) -> SingleModelConfig:
     """The config less what has no part in the pictures."""
     return SingleModelConfig(
-        config.relatives, config.random, config.shape, order=config.order, labelled=config.labelled
+        config.relatives,
+        config.random,
+        config.shape,
+        label=config.label if config.references else None,
+        order=config.order,
+        labelled=config.labelled,
+        references=config.references,
     )
 
 

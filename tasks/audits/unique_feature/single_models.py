@@ -25,7 +25,7 @@ class SingleModelConfig:
 
     `number` tells the panel's models apart. `random` and `relatives.seed` draw the random patches, too. `order` is the
     seed of the order in which an owner gets the pictures, among them those of `labelled`, whose stated accuracy is
-    `accuracy`.
+    `accuracy`, and those that slopes are fitted to where there are `references`.
     """
 
     relatives: Relatives
@@ -41,6 +41,7 @@ class SingleModelConfig:
     order: int = 0
     labelled: Dataset | None = None
     accuracy: float | None = None
+    references: bool = False
 
 
 def single_model_config(config: UniqueFeature, number: int) -> SingleModelConfig:
@@ -60,6 +61,7 @@ def single_model_config(config: UniqueFeature, number: int) -> SingleModelConfig
         order=derived(config.seed, "order", given.secret) if given.hands_out else 0,
         labelled=given.labelled,
         accuracy=given.accuracy,
+        references=bool(given.references) and given.hands_out,
     )
 
 

@@ -52,6 +52,14 @@ def test_the_owner_gets_them_in_one_set_and_the_key_says_which_is_which() -> Non
     assert (PROBES, LABELLED) <= (min(Counter(listed.values()).values()), Counter(listed.values())[CHECK])
 
 
+def test_beside_references_the_images_that_slopes_are_fitted_to_are_among_them() -> None:
+    digits = replace(RELATIVES, probe=pin(Dataset("digits")))
+    beside = replace(ASKED, relatives=digits, shape=(28, 28, 1), label=3, references=True)
+    more = set(places(beside)) - set(places(replace(beside, references=False)))
+    assert {f"slopes-{at:03d}" for at in range(100)} == more
+    assert pictures(beside)[0] != pictures(replace(beside, label=4))[0]
+
+
 def test_what_is_not_seen_in_the_pictures_does_not_change_them() -> None:
     name, given = pictures(ASKED)
     same, again = pictures(replace(ASKED, number=3, label=1, accuracy=0.9, classes=10))
