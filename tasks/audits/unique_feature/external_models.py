@@ -70,6 +70,9 @@ class ExternalModels:
                 f"references has {len(self.references)} model; it must have at least {LEAST_REFERENCES}, of which one "
                 "alone would pass its own chance on to the model asked"
             )
+        twice = next((one for one in self.references if (*self.models, *self.references).count(one) > 1), None)
+        if twice is not None:
+            raise ValueError(f"references has {twice.name}, which is given twice; each must be a model of its own")
         if self.label is None:
             raise ValueError(
                 "references are given and label is none; it must be the class of the image that carried the feature"

@@ -41,7 +41,8 @@ ROWS = (
     ("M effect", "{}"),
 )
 LIMITS = (
-    "This speaks of the training procedure, data and feature that were audited, at this number of trainings; not of "
+    "The effect compares the feature with noise: it says that the image is remembered, and the ranks that it is this "
+    "feature. This speaks of the training procedure, data and feature that were audited, at this number of trainings; not of "
     "one given model. Not seen is not safe: another feature, place or score may show more."
 )
 CHOSEN = (

@@ -157,11 +157,16 @@ def test_a_probe_set_without_images_of_the_label_is_refused_before_anything_is_a
             "references has 1 model; it must have at least 2",
         ),
         (
+            {"references": (ModelFile("a.pt"), ModelFile("b.pt")), "models": (ModelFile("b.pt"),)},
+            "references has b.pt, which is given twice",
+        ),
+        (
             {"references": (ModelFile("a.pt"), ModelFile("b.pt")), "shape": (28, 28, 1)},
             "references are given and label is none; it must be the class",
         ),
     ],
 )
 def test_references_that_cannot_serve_are_refused(fields: dict[str, Any], message: str) -> None:
+    shape = {"shape": (28, 28, 1)} if "models" in fields else {}
     with pytest.raises(ValueError, match=message):
-        ExternalModels(**fields)
+        ExternalModels(**fields, **shape)
