@@ -153,7 +153,7 @@ class Session:
             for key in part.plan.jobs:
                 self._owners.setdefault(key, []).append(part)
         self._publishers = [
-            tables.Publisher(part.journal.folder / "tables" / name, self.store, keys)
+            tables.Publisher(part.journal.folder / "tables" / name, part.journal.run, self.store, keys)
             for part in self.parts
             for name, keys in part.plan.roots.items()
         ]
