@@ -296,8 +296,8 @@ def counted(cheat: str, owner: str, compared: Compared, number: int) -> Counted:
     models = matrix.replicates("target", number)
     answers, below = [], 0
     for model in models:
-        p = compared.p(number, [model])
-        answers.append(of_target(compared, number, [model], (p, p))["decision"])
+        tested = compared.tested(number, [model])
+        answers.append(of_target(compared, number, [model], tested, tested.p.surer)["decision"])
         others = {other: said for other, said in matrix.models.items() if other == model or other not in models}
         high = baselines.of_target(replace(matrix, models=others), number, target)["privleak_high"]
         below += high is not None and high < 0
