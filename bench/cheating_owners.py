@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -52,6 +53,7 @@ from tasks.models.weights import architecture_of, weights_of
 from tasks.training import mixed
 
 Array = NDArray[np.float64]
+Key = TypeVar("Key")  # what a trained model is known by
 OWNERS: Mapping[str, Target] = {
     "all of D_Q": Target(query=1.0, calibration=1.0),
     "10 % of D_Q": Target(query=0.1, calibration=1.0),
@@ -191,20 +193,25 @@ class Trained:
 
 def planned(given: Size) -> dict[Model, mixed.Mixture]:
     """The trainings: calibration models, those of known shares, and the owners', which are no replicates of these."""
-    config = given.config
+    found = of_audit(given.config)
+    for number, target in enumerate(OWNERS.values()):
+        for owner in range(given.owners):
+            found[Model("target", number, owner)] = training(given.config, target, "target", APART + owner).config
+    return found
+
+
+def of_audit(config: Forgetting) -> dict[Model, mixed.Mixture]:
+    """The trainings that targets are held against: of calibration models, and of those of known shares."""
     found: dict[Model, mixed.Mixture] = {}
     for replicate in range(config.replicates):
         found[Model("calibration", None, replicate)] = training(config, INNOCENT, "calibration", replicate).config
         for number, share in enumerate(config.partial):
             beside = Target(query=share, calibration=1.0)
             found[Model("partial", number, replicate)] = training(config, beside, "partial", replicate).config
-    for number, target in enumerate(OWNERS.values()):
-        for owner in range(given.owners):
-            found[Model("target", number, owner)] = training(config, target, "target", APART + owner).config
     return found
 
 
-def trained(plan: Mapping[Model, mixed.Mixture], kept: Path | None) -> dict[Model, pa.Table]:
+def trained(plan: Mapping[Key, mixed.Mixture], kept: Path | None) -> dict[Key, pa.Table]:
     """The models, from the file where it is there."""
     if kept is not None and kept.exists():
         whole = feather.read_table(kept)
