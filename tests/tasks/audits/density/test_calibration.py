@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
+from bench.density_decisions import answer as decided
+from bench.density_decisions import counted_rows
 from tasks.audit import Answer
 from tasks.audits.density import Density
-from tasks.audits.density.about import about
-from tasks.audits.density.measures.distribution import Gain
-from tasks.audits.density.measures.scores import significance
 from tasks.audits.density.memorization import Array, Indices
 from tasks.audits.density.reassignment import least_found, p_values, reassigned
 from tasks.audits.density.tail import adjusted, alone
-from tasks.audits.density.verdict import LIMITS, answered
-from tasks.summaries import Row
+from tasks.audits.density.verdict import LIMITS
 from tests.support.calibration import assert_rate
 from tests.tasks.audits.density.made_up import noise, partitions
 
@@ -28,32 +25,15 @@ RUNS, ROWS = 500, 60
 ASKED = 60  # of the runs in which memory is planted, without which none is *not seen*
 
 
-def rows(config: Density, log_p: Array, out: Indices, chance: np.random.Generator, few: int) -> Iterator[Row]:
-    """The rows of the summary on which the answer rests, of a run with these log densities.
+def answer(config: Density, log_p: Array, out: Indices, chance: np.random.Generator, few: int = 0) -> Answer:
+    """The answer of a run with these log densities, from 4,095 permutations.
 
     Memory is planted into the first `few` observations. That takes most of the time, and matters to *not seen* alone;
     of fewer than 17 there is no upper limit.
     """
-    pair, n = config.estimator == "loo", len(log_p)
-    p = p_values(log_p, out, 4095, chance, negligible=config.negligible)
-    level = alone(n, pair)
+    level = alone(len(log_p), config.estimator == "loo")
     found = least_found(log_p[:few], reassigned(log_p[:few], out[:few], chance), level, config.negligible)
-    columns = {
-        "p_value": p,
-        "p_adjusted": adjusted(p, pair),
-        "m_matched": p,
-        "found_from": found.tolist() + [None] * (n - len(found)),
-    }
-    yield from significance(pa.table(columns), about(config))
-    gain = Gain(*log_p.shape[1:], config.negligible)
-    gain.add(log_p, out)
-    yield {"metric": "gap", "high": gain.estimate.high}
-
-
-def answer(config: Density, log_p: Array, out: Indices, chance: np.random.Generator, few: int = 0) -> Answer:
-    of = {row["metric"]: row for row in rows(config, log_p, out, chance, few)}
-    called, beyond = of["observations memorised"], of.get("observations memorised beyond chance")
-    return answered(config, called, beyond, of["gap"], of.get("memory of a single observation that is found"))
+    return decided(config, counted_rows(replace(config, permutations=4095), log_p, out, chance, found))
 
 
 def answers(seed: int, sd: float, quality: float, memory: Array, runs: int, few: int = 0) -> Counter[str]:
