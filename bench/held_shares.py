@@ -40,7 +40,7 @@ from tasks.datasets.mixtures import Part
 from tasks.files import File
 from tasks.files import pin as pin_file
 from tasks.models.catalog import Network
-from tasks.statistics import Estimate, proportion
+from tasks.statistics import Estimate, clustered_proportion, proportion
 from tasks.training.mixed import Mixture
 
 DECIMALS = 6  # of a table that is handed in
@@ -110,8 +110,9 @@ def planned(configs: Sequence[Forgetting], kinds: Sequence[Kind] = KINDS) -> dic
 
 @dataclass(frozen=True)
 class Judged:
-    """A target: its kind and temperature, the answer, and the limits of the share; None where there are none."""
+    """A target: its world, kind and temperature, the answer, and the limits of the share; None where none are known."""
 
+    world: int
     kind: Kind
     temperature: float
     answer: str
@@ -119,7 +120,9 @@ class Judged:
     high: float | None
 
 
-def judged(config: Forgetting, models: Mapping[Model, pa.Table], kinds: Sequence[Kind] = KINDS) -> Iterator[Judged]:
+def judged(
+    world: int, config: Forgetting, models: Mapping[Model, pa.Table], kinds: Sequence[Kind] = KINDS
+) -> Iterator[Judged]:
     """What is said of each target of a world alone."""
     audit = [asked(config, model, [table]) for model, table in models.items() if model.kind != "target"]
     for number, kind in enumerate(kinds):
@@ -132,7 +135,7 @@ def judged(config: Forgetting, models: Mapping[Model, pa.Table], kinds: Sequence
             for model in there:
                 tested = compared.tested(number, [model])
                 row = of_target(compared, number, [model], tested, tested.p.surer)
-                yield Judged(kind, temperature, row["decision"], row["share_low"], row["share_high"])
+                yield Judged(world, kind, temperature, row["decision"], row["share_low"], row["share_high"])
 
 
 def said_by(config: Forgetting, model: Model, table: pa.Table, temperature: float) -> pa.Table:
@@ -182,27 +185,46 @@ def counted(found: Sequence[Judged]) -> list[Counted]:
     return rows
 
 
-def markdown(found: Sequence[Counted]) -> str:
-    """A row for each kind of target, and the smallest share that is found in most."""
+def markdown(found: Sequence[Judged]) -> str:
+    """A row for each kind of target, the smallest share that is found in most, and how many are accused wrongly."""
+    rows = counted(found)
     lines = [
         f"| target | {', '.join(ANSWERS)} | found | cleared | upper limit holds | lower limit holds |",
         "|---|---|---|---|---|---|",
     ]
-    for row in found:
+    for row in rows:
         numbers = row.answers["not forgotten"], row.answers["forgotten"], row.below_high, row.above_low
         cells = [row.kind.called(row.temperature), ", ".join(str(row.answers[answer]) for answer in ANSWERS)]
         lines.append(f"| {' | '.join([*cells, *(percent(proportion(of, row.count)) for of in numbers)])} |")
-    plain = [row for row in found if row.temperature == 1]
-    powers = {row.kind.target.query: row.answers["not forgotten"] / row.count for row in plain if row.kind.target.query}
+    powers = {
+        row.kind.target.query: row.answers["not forgotten"] / row.count
+        for row in rows
+        if row.temperature == 1 and row.kind.target.query
+    }
     smallest = smallest_found(powers)
     least = "none" if smallest is None else f"{100 * smallest:g} %"
-    innocent = [row for row in plain if not row.kind.target.query]
-    accused = proportion(sum(row.answers["not forgotten"] for row in innocent), sum(row.count for row in innocent))
     return (
         "\n".join(lines)
         + "\n\nFound: *not forgotten*; cleared: *forgotten*; percentages with 95 % Wilson intervals.\n"
         + f"The smallest share that is found in {100 * FOUND:.0f} % or more, as every greater one: {least}.\n"
-        + f"Targets that hold none of D_Q and are accused: {percent(accused)} of {accused.n}.\n"
+        + accused(found)
+    )
+
+
+def accused(found: Sequence[Judged]) -> str:
+    """How many targets that hold none of D_Q are accused, in a sentence.
+
+    Targets of one world share the draw of who is control, and are accused together: the interval is over worlds.
+    """
+    innocent = [of for of in found if of.temperature == 1 and not of.kind.target.query]
+    by_world = [
+        [of.answer == "not forgotten" for of in innocent if of.world == world]
+        for world in {of.world for of in innocent}
+    ]
+    share = clustered_proportion([sum(of) / len(of) for of in by_world], len(by_world[0]))
+    return (
+        f"Targets that hold none of D_Q and are accused: {sum(map(sum, by_world))} of {len(innocent)}, "
+        f"{percent(share)}, over {len(by_world)} worlds, in {sum(any(of) for of in by_world)} of which any is.\n"
     )
 
 
@@ -222,18 +244,19 @@ def main() -> None:
     torch.set_num_threads(1)
     configs = worlds(asked_for.tiny, asked_for.seed, asked_for.worlds)
     setting, plan = here(configs[0].query.data.name, torch.device("cpu")), planned(configs)
+    kept = asked_for.models is not None and asked_for.models.exists()
     begun, cpu = time.perf_counter(), time.process_time()
     models = trained(plan, asked_for.models)
-    training_cost = cost(begun, cpu)
+    training_cost = "done before, and read from a file" if kept else cost(begun, cpu)
     begun, cpu = time.perf_counter(), time.process_time()
     found = []
     for world, config in enumerate(configs):
-        found += judged(config, {model: table for (of, model), table in models.items() if of == world})
+        found += judged(world, config, {model: table for (of, model), table in models.items() if of == world})
     setting["seeds"] = f"{asked_for.seed} to {asked_for.seed + asked_for.worlds - 1}, one for each of the worlds"
     setting["trainings"] = f"{len(plan)}; {training_cost}"
     setting["decisions"] = f"{len(found)}; {cost(begun, cpu)}"
     facts = "\n".join(f"- {name}: {value}" for name, value in setting.items())
-    text = f"# What is answered of models that hold a known share\n\n{facts}\n\n{markdown(counted(found))}"
+    text = f"# What is answered of models that hold a known share\n\n{facts}\n\n{markdown(found)}"
     print(text, end="")
     if asked_for.out:
         asked_for.out.write_text(text)

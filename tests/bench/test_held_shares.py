@@ -17,7 +17,9 @@ OTHERS = Kind(Target(calibration=1.0, outside=0.5), 1)
 
 
 def answered(kind: Kind, answers: Mapping[str, int], low: float = 0.0, high: float = 1.0) -> list[Judged]:
-    return [Judged(kind, 1.0, answer, low, high) for answer, count in answers.items() for _ in range(count)]
+    """Targets with these answers, in two worlds by turns."""
+    all_of_them = [answer for answer, count in answers.items() for _ in range(count)]
+    return [Judged(at % 2, kind, 1.0, answer, low, high) for at, answer in enumerate(all_of_them)]
 
 
 def test_worlds_have_images_and_seeds_of_their_own() -> None:
@@ -34,18 +36,16 @@ def test_worlds_have_images_and_seeds_of_their_own() -> None:
 
 
 def test_counts_have_wilson_intervals_and_say_which_share_is_found() -> None:
-    found = counted(
-        [
-            *answered(NULL, {"forgotten": 9, "not forgotten": 1}),
-            *answered(TENTH, {"not forgotten": 8, "undecided": 2}, 0.2, 0.3),
-        ]
-    )
-    assert [(10, 10), (10, 0)] == [(row.below_high, row.above_low) for row in found]
+    found = [
+        *answered(NULL, {"forgotten": 9, "not forgotten": 1}),
+        *answered(TENTH, {"not forgotten": 8, "undecided": 2}, 0.2, 0.3),
+    ]
+    assert [(10, 10), (10, 0)] == [(row.below_high, row.above_low) for row in counted(found)]
     table = markdown(found)
     assert "| D_C | 1, 0, 0, 9 | 10 % [2, 40] | 90 % [60, 98] | 100 % [72, 100] | 100 % [72, 100] |" in table
     assert "| D_C + 0.1 D_Q | 8, 0, 2, 0 | 80 % [49, 94] | 0 % [0, 28] | 100 % [72, 100] | 0 % [0, 28] |" in table
     assert "as every greater one: 10 %." in table
-    assert "are accused: 10 % [2, 40] of 10." in table
+    assert "are accused: 1 of 10, 10 % [2, 42], over 2 worlds, in 1 of which any is." in table
 
 
 @pytest.mark.slow
@@ -53,7 +53,7 @@ def test_every_target_is_judged_alone_and_counted_once() -> None:
     kinds = (Kind(Target(calibration=1.0), 2), OTHERS, TENTH)
     (config,) = worlds(tiny=True, seed=3, count=1)
     models = trained(planned([config], kinds), None)
-    found = list(judged(config, {model: table for (_, model), table in models.items()}, kinds))
+    found = list(judged(0, config, {model: table for (_, model), table in models.items()}, kinds))
     assert [(kinds[0], 1.0)] * 2 + [(OTHERS, 1.0), (TENTH, 1.0), (TENTH, 2.0)] == [
         (one.kind, one.temperature) for one in found
     ]
