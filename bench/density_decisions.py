@@ -112,7 +112,7 @@ CASES = (
     Case(NOTHING, 300, 2, 5, 5.0, 400),
     Case(NOTHING, 300, 3, 4, 0.3, 400),
     Case(NOTHING, 300, 6, 5, 0.3, 400),
-    Case(NOTHING, 400, 10, 10, 1.0, 100),
+    Case(NOTHING, 400, 10, 10, 1.0, 400),
     *(Case(f"all raised by {nats:g} nats", 3000, 10, 10, 2.0, 20, raised=nats) for nats in (0.01, 0.05, 0.1, 0.3)),
     Case(NOTHING, 60_000, 10, 10, 2.0, 4),
     Case("one planted", 60_000, 10, 10, 2.0, 4, planted=1),
