@@ -327,8 +327,9 @@ def markdown(found: Sequence[Counted], tables: int) -> str:
         cells.append(", ".join(short(counted.u_lira) for counted in of))
         cells.append(", ".join(short(counted.quality) for counted in of))
         lines.append(f"| {cheat} | {' | '.join(cells)} |")
-    nulls = {short(counted.quality_null) for counted in found}
-    return "\n".join(lines) + f"\n\nCells: {', '.join(ANSWERS)}. After retraining: U-LiRA 0.5, quality {nulls.pop()}.\n"
+    nulls = sorted({short(counted.quality_null) for counted in found})
+    quality = nulls[0] if len(nulls) == 1 else f"{nulls[0]} (no ties) to {nulls[-1]}"
+    return "\n".join(lines) + f"\n\nCells: {', '.join(ANSWERS)}. After retraining: U-LiRA 0.5, quality {quality}.\n"
 
 
 def short(value: float | None) -> str:
