@@ -128,13 +128,13 @@ class Counted:
     case: Case
     answers: Counter[str]
     called: int  # runs in which any observation is called
-    wrongly: int  # in which one is that was not planted
+    others: int  # in which one is that was not planted
     found: Estimate
 
 
 def counted(case: Case, seed: int) -> Counted:
     """The counts of a case."""
-    config, answers, called, wrongly = case.config, Counter[str](), 0, 0
+    config, answers, called, others = case.config, Counter[str](), 0, 0
     found = Estimate(None, None, None, 0)
     for run in range(case.runs):
         chance = np.random.default_rng((seed, run))
@@ -146,12 +146,12 @@ def counted(case: Case, seed: int) -> Counted:
             given = answer(config, rows, {"estimate": high, "high": high})
         answers[given] += 1
         count = round(rows["observations memorised"]["estimate"] * case.observations)
-        called, wrongly = called + (count > 0), wrongly + (count > case.planted)
+        called, others = called + (count > 0), others + (count > case.planted)
         if not run:
             held_out = reassigned(log_p[:SHOWN], out[:SHOWN], chance)
             level = alone(case.observations, dependent=False)
             found = found_in(least_found(log_p[:SHOWN], held_out, level, config.negligible), FOUND)
-    return Counted(case, answers, called, wrongly, found)
+    return Counted(case, answers, called, others, found)
 
 
 def simulated(case: Case, chance: np.random.Generator) -> tuple[Array, Indices]:
@@ -168,12 +168,13 @@ def simulated(case: Case, chance: np.random.Generator) -> tuple[Array, Indices]:
 def markdown(found: Sequence[Counted]) -> str:
     """A row for each case."""
     lines = [
-        f"| runs | {', '.join(ANSWERS)} | any called | any called wrongly | found in {100 * FOUND:.0f} %, nats |",
+        f"| runs | {', '.join(ANSWERS)} | any called | one called that was not planted | "
+        f"found in {100 * FOUND:.0f} %, nats |",
         "|---|---|---|---|---|",
     ]
     for row in found:
         answers = ", ".join(str(row.answers[name]) for name in ANSWERS)
-        lines.append(f"| {row.case} | {answers} | {row.called} | {row.wrongly} | {nats(row.found)} |")
+        lines.append(f"| {row.case} | {answers} | {row.called} | {row.others} | {nats(row.found)} |")
     return "\n".join(lines) + (
         f"\n\nPlanted: memorised by {NATS:g} nats. The last column is of one run ({SHOWN} observations), with the 95 % "
         "interval of the quantile; a run finds a single observation where its upper limit is at most "

@@ -14,7 +14,7 @@ def test_every_run_is_answered_and_what_is_planted_is_called() -> None:
     for row in (nothing, planted):
         assert row.case.runs == sum(row.answers[name] for name in ANSWERS)
     assert planted.case.runs == planted.answers["memorised"] == planted.called
-    assert 0 == planted.wrongly
+    assert 0 == planted.others
     table = markdown([nothing, planted])
     assert "| nothing memorised: 40 observations, L = 6, K = 4, sd 0.3; 3 runs | " in table
     assert "| one planted: 40 observations, L = 6, K = 4, sd 2; 2 runs | 2, 0, 0 | 2 | 0 | " in table
