@@ -13,20 +13,23 @@ from tasks.ranges import at_least
 class ExternalModels:
     """Whom the audit asks where it trains nothing.
 
-    `models` are asked here; `outputs` hold what models said of the probe images that were written for their owner, one
-    table for each model, whose columns of numbers are called `columns` where they have names of their own. Images have
-    `shape` (height, width, channels). `classes` is how many there are (a factory has to know). `label` is the class of
-    the training image that carried the feature, where it is known. Several models of one owner are one panel: their
-    scores are averaged.
+    Several models of one owner are one panel: their scores are averaged.
     """
 
     models: tuple[ModelFile, ...] = ()
+    """Files of models, which are asked here."""
     outputs: tuple[File, ...] = ()
+    """Tables of what models said of the probe images that were written for their owner, one for each model."""
     interface: Interface = Interface()
+    """Inputs and outputs of the models."""
     shape: tuple[int, int, int] | None = None
+    """Height, width and channels of the images that the models take."""
     classes: int | None = None
+    """How many classes there are; a factory has to know."""
     columns: tuple[str, ...] = ()
+    """Names of the tables' columns of numbers, where they have names of their own."""
     label: int | None = None
+    """Class of the training image that carried the feature, where it is known."""
 
     def __post_init__(self) -> None:
         if self.there and self.shape is None:
