@@ -69,7 +69,8 @@ class Audit:
     model is evaluated on as (name of the set, images) or, for all sets, (name, records), (name, questions) or (name,
     images to embed). `split(config)` says which of these images are which, for the auditor alone, before anything is
     given; None where all are of one kind.
-    `measures` are the measures that the plan is made of, if any.
+    `measures` are the measures that the plan is made of, if any. `repeats` says of each preset which part of the
+    paper it repeats, or begins with `ours: `.
     """
 
     config: type
@@ -81,11 +82,15 @@ class Audit:
     split: Callable[[Any], Split | None] | None = None
     measures: tuple[Measure, ...] = ()
     answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)
+    repeats: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in self.presets:
             if not self.cells(name):
                 raise ValueError(f"preset {name!r} is an empty tuple; it must hold at least one config")
+        for name in self.repeats:
+            if name not in self.presets:
+                raise ValueError(f"repeats has {name!r}; it must be one of the presets: {', '.join(self.presets)}")
 
     def answer(self, config: Any, summary: pa.Table) -> Verdict | None:
         """The verdict; None where the audit gives none. UndeclaredAnswer where its answer is not one of `answers`."""

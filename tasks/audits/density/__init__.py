@@ -43,7 +43,7 @@ from tasks.audit import Audit
 from tasks.audits.density.about import about
 from tasks.audits.density.config import Density, tiny
 from tasks.audits.density.measures import MEASURES
-from tasks.audits.density.presets import PRESETS
+from tasks.audits.density.presets import PRESETS, REPEATS
 from tasks.audits.density.summary import summary
 from tasks.audits.density.trainings import trainings
 from tasks.audits.density.verdict import verdict
@@ -58,4 +58,12 @@ def plan(config: Density) -> Roots:
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about(config), read))
 
 
-AUDIT = Audit(config=Density, plan=plan, measures=MEASURES, presets=PRESETS, tiny=tiny, verdict=verdict)
+AUDIT = Audit(
+    config=Density,
+    plan=plan,
+    measures=MEASURES,
+    presets=PRESETS,
+    repeats=REPEATS,
+    tiny=tiny,
+    verdict=verdict,
+)

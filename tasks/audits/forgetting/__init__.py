@@ -40,7 +40,7 @@ from tasks.audit import Audit
 from tasks.audits.forgetting.about import About
 from tasks.audits.forgetting.config import Forgetting, tiny
 from tasks.audits.forgetting.measures import MEASURES
-from tasks.audits.forgetting.presets import PRESETS
+from tasks.audits.forgetting.presets import PRESETS, REPEATS
 from tasks.audits.forgetting.probe_set import handed_out, probes_of, split_table
 from tasks.audits.forgetting.published import repeats
 from tasks.audits.forgetting.query_set import GUESSABLE
@@ -85,6 +85,7 @@ AUDIT = Audit(
     plan=plan,
     measures=MEASURES,
     presets=PRESETS,
+    repeats=REPEATS,
     tiny=tiny,
     verdict=verdict,
     probes=probes,

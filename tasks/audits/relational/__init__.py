@@ -36,7 +36,7 @@ from tasks.audit import Audit
 from tasks.audits.relational.about import About
 from tasks.audits.relational.config import Relational, tiny
 from tasks.audits.relational.measures import MEASURES
-from tasks.audits.relational.presets import PRESETS
+from tasks.audits.relational.presets import PRESETS, REPEATS
 from tasks.audits.relational.published import repeats
 from tasks.audits.relational.summary import summary
 from tasks.audits.relational.trainings import trainings
@@ -71,6 +71,7 @@ AUDIT = Audit(
     plan=plan,
     measures=MEASURES,
     presets=PRESETS,
+    repeats=REPEATS,
     tiny=tiny,
     verdict=verdict,
     probes=probes,

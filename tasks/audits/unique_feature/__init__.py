@@ -53,7 +53,7 @@ import pyarrow as pa
 from tasks.audit import Audit, Verdict
 from tasks.audits.unique_feature.config import UniqueFeature, tiny
 from tasks.audits.unique_feature.measures import MEASURES
-from tasks.audits.unique_feature.presets import PRESETS, repeats
+from tasks.audits.unique_feature.presets import PRESETS, REPEATS, repeats
 from tasks.audits.unique_feature.probe_images import Pixels
 from tasks.audits.unique_feature.published import Repeated
 from tasks.audits.unique_feature.single_models import handed_out, single_model_config
@@ -89,6 +89,7 @@ AUDIT = Audit(
     plan=plan,
     measures=MEASURES,
     presets=PRESETS,
+    repeats=REPEATS,
     tiny=tiny,
     verdict=answer,
     probes=probes,
