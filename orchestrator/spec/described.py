@@ -126,9 +126,9 @@ def _default(kind: Any, name: str, value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as it is set: a config by its text form, if it has one, else by its fields; empty where these are many."""
+    """A value as it is set: a config by its text form or by its fields; empty where these are many."""
     if isinstance(value, tuple):
-        return f"[{','.join(map(_shown, value))}]"
+        return f"[{','.join(map(shown, value))}]"
     if dataclasses.is_dataclass(value) and not hasattr(value, "identity"):
         kind: Any = type(value)
         if hasattr(kind, "parse") and kind.__str__ is not object.__str__:
