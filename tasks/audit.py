@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tasks.job import Roots
 from tasks.measure import Measure
+from tasks.situation import Situation
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Pixels
@@ -70,7 +71,7 @@ class Audit:
     images to embed). `split(config)` says which of these images are which, for the auditor alone, before anything is
     given; None where all are of one kind.
     `measures` are the measures that the plan is made of, if any. `repeats` says of each preset which part of the
-    paper it repeats, or begins with `ours: `.
+    paper it repeats, or begins with `ours: `; `situations` are those in which somebody asks it.
     """
 
     config: type
@@ -83,6 +84,7 @@ class Audit:
     measures: tuple[Measure, ...] = ()
     answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)
     repeats: Mapping[str, str] = field(default_factory=dict)
+    situations: tuple[Situation, ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.presets:

@@ -15,14 +15,14 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from orchestrator.cli import browse, describe, inspect, run, streams
+from orchestrator.cli import ask, browse, describe, inspect, run, streams
 from orchestrator.cli.store import DEBUG, one_line
 from orchestrator.cli.terminal import say, show
 from orchestrator.errors import EngramError
 
 # In the order in which they are needed.
 GROUPS = {
-    "Commands that run audits": ("list", "show", "plan", "run", "resume", "probes"),
+    "Commands that run audits": ("ask", "list", "show", "plan", "run", "resume", "probes"),
     "Commands that look at runs": ("runs", "status", "results", "compare", "report", "ui", "explain"),
     "Commands for the store and this machine": ("rerun", "verify", "doctor"),
 }
@@ -111,6 +111,7 @@ def _ended_by(error: Exception) -> int:
 
 
 COMMANDS: Mapping[str, Callable[..., Any]] = {
+    "ask": ask.ask,
     "list": inspect.list_audits,
     "show": describe.show_audit,
     "plan": run.plan,

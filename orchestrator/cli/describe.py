@@ -125,7 +125,7 @@ def _field(field: DescribedField) -> Iterator[str]:
         yield from _wrapped(field.meaning, "      ")
     yield from _wrapped(_takes(field), "      ")
     if field.published:
-        values = "; ".join(field.published) or '""'
+        values = "; ".join(field.published)
         yield from _wrapped(f"published: {values}", "      ")
     if field.below:
         names = [path.removeprefix(f"{field.path}.") for path in field.below]

@@ -194,11 +194,11 @@ def _sample(to: Any) -> Any:
 
 
 def _published(audit: Audit, name: str) -> dict[str, tuple[str, ...]]:
-    """Value -> the presets that repeat the paper with it, in their order; empty where no preset does."""
+    """Value -> the presets that repeat the paper with it, in their order; values of many fields are left out."""
     values: dict[str, list[str]] = {}
     for preset in (preset for preset, what in audit.repeats.items() if not what.startswith(OURS.lower())):
         for cell in audit.cells(preset):
             presets = values.setdefault(shown(getattr(cell, name)), [])
             if preset not in presets:
                 presets.append(preset)
-    return {value: tuple(presets) for value, presets in values.items()}
+    return {value: tuple(presets) for value, presets in values.items() if value}

@@ -44,6 +44,7 @@ from tasks.audits.density.about import about
 from tasks.audits.density.config import Density, tiny
 from tasks.audits.density.measures import MEASURES
 from tasks.audits.density.presets import PRESETS, REPEATS
+from tasks.audits.density.situations import SITUATIONS
 from tasks.audits.density.summary import summary
 from tasks.audits.density.trainings import trainings
 from tasks.audits.density.verdict import verdict
@@ -64,6 +65,7 @@ AUDIT = Audit(
     measures=MEASURES,
     presets=PRESETS,
     repeats=REPEATS,
+    situations=SITUATIONS,
     tiny=tiny,
     verdict=verdict,
 )

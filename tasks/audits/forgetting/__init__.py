@@ -44,6 +44,7 @@ from tasks.audits.forgetting.presets import PRESETS, REPEATS
 from tasks.audits.forgetting.probe_set import handed_out, probes_of, split_table
 from tasks.audits.forgetting.published import repeats
 from tasks.audits.forgetting.query_set import GUESSABLE
+from tasks.audits.forgetting.situations import SITUATIONS
 from tasks.audits.forgetting.summary import summary
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import check_distinct, checked, trainings
@@ -86,6 +87,7 @@ AUDIT = Audit(
     measures=MEASURES,
     presets=PRESETS,
     repeats=REPEATS,
+    situations=SITUATIONS,
     tiny=tiny,
     verdict=verdict,
     probes=probes,

@@ -38,6 +38,7 @@ from tasks.audits.relational.config import Relational, tiny
 from tasks.audits.relational.measures import MEASURES
 from tasks.audits.relational.presets import PRESETS, REPEATS
 from tasks.audits.relational.published import repeats
+from tasks.audits.relational.situations import SITUATIONS
 from tasks.audits.relational.summary import summary
 from tasks.audits.relational.trainings import trainings
 from tasks.audits.relational.verdict import MEANINGS, subsets, verdict
@@ -72,6 +73,7 @@ AUDIT = Audit(
     measures=MEASURES,
     presets=PRESETS,
     repeats=REPEATS,
+    situations=SITUATIONS,
     tiny=tiny,
     verdict=verdict,
     probes=probes,

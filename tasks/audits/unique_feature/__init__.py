@@ -57,6 +57,7 @@ from tasks.audits.unique_feature.presets import PRESETS, REPEATS, repeats
 from tasks.audits.unique_feature.probe_images import Pixels
 from tasks.audits.unique_feature.published import Repeated
 from tasks.audits.unique_feature.single_models import handed_out, single_model_config
+from tasks.audits.unique_feature.situations import SITUATIONS
 from tasks.audits.unique_feature.summary import summary
 from tasks.audits.unique_feature.trainings import trainings
 from tasks.audits.unique_feature.verdict import panel_verdict, verdict
@@ -90,6 +91,7 @@ AUDIT = Audit(
     measures=MEASURES,
     presets=PRESETS,
     repeats=REPEATS,
+    situations=SITUATIONS,
     tiny=tiny,
     verdict=answer,
     probes=probes,
