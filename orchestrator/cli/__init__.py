@@ -15,7 +15,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from orchestrator.cli import ask, browse, describe, inspect, run, streams
+from orchestrator.cli import ask, browse, describe, inspect, new, run, streams
 from orchestrator.cli.store import DEBUG, one_line
 from orchestrator.cli.terminal import say, show
 from orchestrator.errors import EngramError
@@ -24,7 +24,7 @@ from orchestrator.errors import EngramError
 GROUPS = {
     "Commands that run audits": ("ask", "list", "show", "plan", "run", "resume", "probes"),
     "Commands that look at runs": ("runs", "status", "results", "compare", "report", "ui", "explain"),
-    "Commands for the store and this machine": ("rerun", "verify", "doctor"),
+    "Commands for the store and this machine": ("rerun", "verify", "doctor", "new"),
 }
 
 
@@ -131,3 +131,4 @@ COMMANDS: Mapping[str, Callable[..., Any]] = {
 }
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)
+app.add_typer(new.app, name="new")
