@@ -35,18 +35,21 @@ from tasks.training.classifier import Training, train, work
 
 # Of each preset what makes a chain one job, since no state is kept here, and what makes it short.
 PRESETS: Mapping[str, tuple[tuple[str, str, Mapping[str, Any]], ...]] = {
-    "unique_feature": (("unique_feature", "smoke", {}), ("unique_feature", "quickstart", {})),
+    "unique_feature": (("unique_feature", "smoke", {}), ("unique_feature", "quickstart", {"canaries": 4})),
     "forgetting": (("forgetting", "smoke", {}), ("forgetting", "quickstart", {})),
-    "unlearning": (("forgetting", "unlearning", {"replicates": 1}),),
-    "density": (("density", "smoke", {}), ("density", "quickstart", {})),
+    "unlearning": (("forgetting", "unlearning", {"replicates": 1, "permutations": 119}),),
+    "density": (("density", "smoke", {}), ("density", "quickstart", {"repetitions": 3})),
     "kernel": (("density", "figure1", {}),),
     "relational": (
         ("relational", "smoke", {"link": 0}),
         ("relational", "smoke", {"link": 0, "model": "tiny-t5"}),
-        ("relational", "quickstart", {"link": 0, "replicates": 1}),
+        ("relational", "quickstart", {"link": 0, "replicates": 1, "epochs": 10}),
     ),
     "linear": (("relational", "figure5", {}), ("relational", "private", {"measures": "private"})),
-    "deja_vu": (("deja_vu", "smoke", {"link": 0}), ("deja_vu", "quickstart", {"link": 0})),
+    "deja_vu": (
+        ("deja_vu", "smoke", {"link": 0}),
+        ("deja_vu", "quickstart", {"link": 0, "epochs": 60, "recorded": "30,60"}),
+    ),
 }
 NETWORKS = {
     ("mlp1", "28x28"): 1024, ("cnn1", "28x28"): 512, ("resnet18", "28x28"): 64, ("densenet100", "28x28"): 32,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 Have = Literal["data", "model", "outputs"]
@@ -34,7 +35,7 @@ class Asked:
     example: str
     default: str = ""
     optional: bool = False
-    sets: Mapping[str, Any] = field(default_factory=dict)
+    sets: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Situation:
     fear: Fear
     asks: tuple[Asked, ...]
     preset: str | None = None
-    sets: Mapping[str, Any] = field(default_factory=dict)
+    sets: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     table: str = ""
     secret: str = ""
 

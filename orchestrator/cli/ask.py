@@ -50,7 +50,11 @@ def ask(
 
     file = _free(out)
     given = settings(answers or ())
-    have = have if have is not None else _choice("have", "What do you have?", HAVE)
+    have = (
+        have
+        if have is not None
+        else _choice("have", "What do you have?", {str(name): words for name, words in HAVE.items()})
+    )
     if fear is None and have in HAVE:
         fear = _choice("fear", "What may be memorised?", fears_with(have))  # type: ignore[arg-type]
     guide = guided(have, fear or "")

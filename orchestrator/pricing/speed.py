@@ -109,9 +109,8 @@ def _write(file: Path, speed: Speed) -> None:
 
 def _speed(value: Any) -> Speed | None:
     seconds = [value.get(kind) for kind in KINDS] if isinstance(value, dict) else []
-    if not seconds or any(not isinstance(each, float) or not 0 < each < math.inf for each in seconds):
-        return None
-    return Speed(*seconds)
+    sound = [each for each in seconds if isinstance(each, float) and 0 < each < math.inf]
+    return Speed(*sound) if len(sound) == len(KINDS) else None
 
 
 if __name__ == "__main__":

@@ -142,7 +142,7 @@ def _allowed(value: Any, name: str, to: Any) -> str:
     """What the config's own checks say of values that are surely out of range; empty where they take all."""
     if value is None:
         return ""
-    kinds = alternatives(to)
+    kinds: tuple[Any, ...] = alternatives(to)
     if Dataset in kinds:
         return "one of " + ", ".join(catalog.DESCRIPTIONS) + ", each perhaps with #HEIGHTxWIDTH, #grey or #rgb"
     tried = [beyond for kind in kinds for beyond in BEYOND.get(kind, ())]

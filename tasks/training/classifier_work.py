@@ -33,4 +33,4 @@ def classifier_work(
 
 def kept_epoch(examples: int) -> float:
     """The epoch of the lowest validation loss that is expected of so many examples."""
-    return max(1.0, KEPT * (max(1, examples) / DIGITS) ** FALL)
+    return max(1.0, KEPT * float((max(1, examples) / DIGITS) ** FALL))

@@ -57,7 +57,7 @@ def test_jobs_that_wait_for_one_another_take_their_sum_however_many_slots_there_
 def test_what_is_stored_takes_no_time_and_of_what_is_like_nothing_the_rest_is_the_least() -> None:
     plan, _part, total = a_plan(8)
     assert Price(Span(0.0, 0.0, 0.0), ran_here=True) == priced(plan, [], {}, 2)
-    some = priced(plan, list(plan.jobs), {total: 8.0}, 2)
+    some = priced(plan, list(plan.jobs), {total: 8.0}, 2, "none")
     assert (("toys.part",), (some.here.low, None)) == (some.unknown, some.bounds)
     assert "at least 6 s on 2 workers: nothing like toys.part has run here, or for the reference" == told(some, 2)
     assert "unknown: nothing like toys.part, toys.total" in told(priced(plan, list(plan.jobs), {}, 2), 2)
@@ -77,7 +77,7 @@ def test_what_never_ran_here_is_priced_by_the_reference_and_the_speed_of_this_ma
     assert not same.ran_here
     assert slower.here.expected == pytest.approx(3 * same.here.expected)
     one = priced(plan, list(plan.jobs), {}, 1, "none")
-    assert one.here.expected == pytest.approx(2 * same.here.expected, rel=0.1)
+    assert one.here.expected == pytest.approx(2 * slower.here.expected, rel=0.1)
     assert same.here.low < same.here.expected < same.here.high
     # Its own timings count where there are any, and are surer.
     group = group_of(plan.jobs[plan.roots["summary"][0]])
@@ -90,7 +90,7 @@ def test_a_machine_that_cannot_be_measured_widens_the_price(monkeypatch: pytest.
     sure = priced(plan, list(plan.jobs), {}, 2, "none").here
     monkeypatch.setattr(speed, "of_this_machine", lambda kept: None)
     unsure = priced(plan, list(plan.jobs), {}, 2, "none").here
-    assert (sure.expected, 2 * sure.high) == pytest.approx((unsure.expected, unsure.high))
+    assert (sure.expected, 2 * sure.high) == pytest.approx((unsure.expected, unsure.high), rel=0.1)
 
 
 def test_a_network_on_images_of_another_size_is_scaled_and_an_unknown_one_bounded() -> None:
