@@ -15,7 +15,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,8 @@ from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.job import Job, marks
 from tasks.models.catalog import Network
-from tasks.training.classifier import Training, train, work
+from tasks.training.classifier import Training, train
+from tasks.training.classifier import work as of_classifier
 
 # Of each preset what makes a chain one job, since no state is kept here, and what makes it short.
 PRESETS: Mapping[str, tuple[tuple[str, str, Mapping[str, Any]], ...]] = {
@@ -93,17 +94,10 @@ def trained(job: Job, table: pa.Table) -> Mapping[str, float]:
     work = count(job.config)
     if work.least == work.most or "epochs" not in table.schema.names:
         return work.amounts
-    recipe = getattr(job.config, "recipe", None) or job.config.training.recipe
-    every = count(of_all_epochs(job.config))
-    done = table["epochs"][0].as_py() / recipe.epochs
+    training = replace(getattr(job.config, "training", job.config), patience=0)
+    every = of_classifier(training)
+    done = table["epochs"][0].as_py() / training.epochs
     return {**{unit: amount * done for unit, amount in every.trained.items()}, **every.besides}
-
-
-def of_all_epochs(config: Any) -> Any:
-    """The same without an end of its own."""
-    from dataclasses import replace
-
-    return replace(config if hasattr(config, "patience") else config.training, patience=0)
 
 
 def presets(name: str) -> Iterator[Timed]:
@@ -123,7 +117,9 @@ def networks() -> Iterator[Timed]:
         job = Job(train, config)
         timed(job, [])
         _, seconds = timed(job, [])
-        yield Timed("classifier.train", 0, work(config).trained, seconds)  # one epoch, so nothing else is told from it
+        yield Timed(
+            "classifier.train", 0, of_classifier(config).trained, seconds
+        )  # one epoch, so nothing else is told from it
 
 
 def autoencoders() -> Iterator[Timed]:

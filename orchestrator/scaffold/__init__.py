@@ -12,7 +12,8 @@ from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec import audits
 
 HERE = Path(__file__).parent
-NAME = re.compile(r"[a-z][a-z0-9_]{1,39}")
+NAME = re.compile(r"[a-z][a-z0-9_]{1,29}")
+OURS = "tasks.audits."
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,8 @@ def new_audit(name: str, into: Path | None = None) -> Written:
     if into is None:
         audit, test = _checkout()
         texts = {
-            audit / f"{name}.py": _filled("audit", name, ""),
-            test / f"test_{name}.py": _filled("test", name, "tasks.audits."),
+            audit / f"{name}.py": _filled("audit", name, OURS),
+            test / f"test_{name}.py": _filled("test", name, OURS),
         }
         following = [f"engram run {name} --preset smoke", f"python -m pytest {_near(test / f'test_{name}.py')}"]
     else:
@@ -65,7 +66,7 @@ def check_name(name: str) -> None:
     """Raise SpecError unless an audit may be called so."""
     if not NAME.fullmatch(name) or keyword.iskeyword(name):
         raise SpecError(
-            f"NAME is {name!r}; it must be 2 to 40 small letters, digits and underscores, a letter first, and no word "
+            f"NAME is {name!r}; it must be 2 to 30 small letters, digits and underscores, a letter first, and no word "
             "of Python"
         )
     if name in audits.names():
@@ -84,10 +85,19 @@ def _checkout() -> tuple[Path, Path]:
 
 
 def _filled(template: str, name: str, package: str) -> str:
-    words = name.replace("_", " ").strip()
-    config = "".join(part.capitalize() for part in name.split("_"))
-    text = (HERE / f"{template}.template").read_text(encoding="utf-8")
-    return Template(text).substitute(name=name, module=f"{package}{name}", words=words, config=config)
+    """A template for this audit, its imports in the order that is usual where it is written: here, or in a package."""
+    config = "".join(part.capitalize() for part in name.split("_")) + "Config"
+    ours, theirs = "import orchestrator\n", "import pyarrow as pa\nimport pytest\n"
+    fields = {
+        "name": name,
+        "module": f"{package}{name}",
+        "words": " ".join(filter(None, name.split("_"))),
+        "config": config,
+        "classes": "\n".join(f"    {each}," for each in sorted(("NoSettings", config))),
+        "gap": "\n" if package else "",
+        "imports": f"{theirs}\n{ours}".rstrip() if package else f"{ours}{theirs}",
+    }
+    return Template((HERE / f"{template}.template").read_text(encoding="utf-8")).substitute(fields)
 
 
 def _near(path: Path) -> str:

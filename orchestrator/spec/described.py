@@ -146,9 +146,9 @@ def _allowed(value: Any, name: str, to: Any) -> str:
     if Dataset in kinds:
         return "one of " + ", ".join(catalog.DESCRIPTIONS) + ", each perhaps with #HEIGHTxWIDTH, #grey or #rgb"
     tried = [beyond for kind in kinds for beyond in BEYOND.get(kind, ())]
-    for kind in kinds:
-        if dataclasses.is_dataclass(kind) and hasattr(kind, "identity") and "name" in declared(kind):
-            tried.extend(_made(kind, name="?"))
+    for named in kinds:
+        if hasattr(named, "identity") and "name" in declared(named):
+            tried.extend(_made(named, name="?"))
     says = [_refusal(value, name, each) for each in tried]
     return ", ".join(dict.fromkeys(filter(None, says)))
 

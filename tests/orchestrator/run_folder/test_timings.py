@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import toys
 
 from orchestrator.run_folder import timings
@@ -21,4 +20,4 @@ def test_a_runs_timings_are_known_to_the_next(tmp_path: Path) -> None:
     )
     known = timings.known(store.folder("runs"))
     (part,) = (seconds for group, seconds in known.items() if group.startswith("toys.part"))
-    assert part == pytest.approx(0.1, abs=0.09)
+    assert 0.09 < part
