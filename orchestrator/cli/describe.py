@@ -49,7 +49,7 @@ def show_audit(audit: Audit, part: Part = None, store: Where = None, json: Json 
     is_preset = part in entry.audit.presets
     shown = list(fields.values())
     if part is not None:
-        shown = described.found(fields, part, audit) if not is_preset or part in fields else []
+        shown = described.found(fields, part, audit, entry.audit.presets) if not is_preset or part in fields else []
     names = () if part is None else (part,) if is_preset else None
     place = store or DEFAULT_STORE
     opened = open_store(place, create=False) if names is not None and is_there(place) else None

@@ -14,6 +14,7 @@ from orchestrator.run_folder import timings
 from tasks.job import marks
 
 OWN = 1.25  # how far off the mean of jobs that ran here may be, as a factor
+NAMED = 3  # tasks that are named in a line
 GPU = 50.0  # by how much a GPU may be faster than a core
 
 
@@ -149,7 +150,8 @@ def wall_clock(plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int =
 def told(price: Price, slots: int) -> str:
     """`42 min here, 30 to 60, on 2 workers`, or what is not known of it."""
     workers = f"on {slots} worker{'s' if slots != 1 else ''}"
-    here, names = price.here, ", ".join(price.unknown)
+    here, more = price.here, len(price.unknown) - NAMED
+    names = ", ".join(price.unknown[:NAMED]) + (f" and {more} more" if more > 0 else "")
     if not price.unknown:
         sure = f"{span(here.expected)} here" if price.ran_here else between(here)
         return f"{sure}, {workers}"

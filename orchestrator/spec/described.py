@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
@@ -50,12 +50,14 @@ def described(audit: Audit) -> dict[str, DescribedField]:
     return {field.path: field for field in _fields(audit.config, config, audit, "", "")}
 
 
-def found(fields: Mapping[str, DescribedField], path: str, audit: str) -> list[DescribedField]:
-    """The field of this path and all below it. Raises SpecError with the nearest where there is none."""
+def found(
+    fields: Mapping[str, DescribedField], path: str, audit: str, presets: Iterable[str] = ()
+) -> list[DescribedField]:
+    """The field of this path and all below it. Raises SpecError with the nearest name where there is none."""
     if path not in fields:
         names = [each.rpartition(".")[2] for each in fields]
         near = next((each for each in fields if each.endswith(f".{path}")), "")
-        hint = f"; did you mean {near!r}?" if near else nearest(path, fields) or nearest(path, names)
+        hint = f"; did you mean {near!r}?" if near else nearest(path, [*presets, *fields]) or nearest(path, names)
         raise SpecError(f"{audit} has no field or preset {path!r}{hint or '; engram show ' + audit + ' lists them'}")
     return [field for each, field in fields.items() if each == path or each.startswith(f"{path}.")]
 

@@ -50,8 +50,8 @@ def test_questions_lead_to_a_commented_file_and_its_price(tmp_path: Path) -> Non
     for refused in (
         "'dta' is not among data, model, outputs; did you mean 'data'?",
         "'nothing' is not among image, set, answer, unknown",
-        "no image folder",
-        "AB",
+        "no folder ",
+        "it must be one letter from A to Z",
     ):
         assert refused in said
     assert "unique_feature, written to audit.yaml: " in said

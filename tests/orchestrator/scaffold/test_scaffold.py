@@ -27,6 +27,7 @@ def offered(folder: Path, name: str) -> Shell:
     return shell
 
 
+@pytest.mark.slow
 def test_a_new_audit_runs_and_its_test_passes_at_once(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     written = Here(tmp_path).json("new", "audit", "word_gap", "--into", "mine")
