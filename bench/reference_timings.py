@@ -39,7 +39,10 @@ PRESETS: Mapping[str, tuple[tuple[str, str, Mapping[str, Any]], ...]] = {
     "unique_feature": (("unique_feature", "smoke", {}), ("unique_feature", "quickstart", {"canaries": 4})),
     "forgetting": (("forgetting", "smoke", {}), ("forgetting", "quickstart", {})),
     "unlearning": (("forgetting", "unlearning", {"replicates": 1, "permutations": 119}),),
-    "density": (("density", "smoke", {}), ("density", "quickstart", {"repetitions": 3})),
+    "density": (
+        ("density", "smoke", {}),
+        ("density", "quickstart", {"repetitions": 1, "folds": 3, "epochs": 10, "every": 5}),
+    ),
     "kernel": (("density", "figure1", {}),),
     "relational": (
         ("relational", "smoke", {"link": 0}),
