@@ -11,6 +11,7 @@ import pyarrow as pa
 from tasks.certificate import Certificate, made_of
 from tasks.job import Roots
 from tasks.measure import Measure
+from tasks.situation import Situation
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Pixels
@@ -73,6 +74,8 @@ class Audit:
     `measures` are the measures that the plan is made of, if any. `certificate(config, summary, verdict)` is the answer
     for somebody who knows no machine learning; None for the one that `tasks.certificate` makes of the verdict.
     `symbols` explains the words and symbols of its metrics and settings, each by how it is written there.
+    `repeats` says of each preset which part of the
+    paper it repeats, or begins with `ours: `; `situations` are those in which somebody asks it.
     """
 
     config: type
@@ -86,11 +89,16 @@ class Audit:
     answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)
     certificate: Callable[[Any, pa.Table, Verdict], Certificate] | None = None
     symbols: Mapping[str, str] = field(default_factory=dict)
+    repeats: Mapping[str, str] = field(default_factory=dict)
+    situations: tuple[Situation, ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.presets:
             if not self.cells(name):
                 raise ValueError(f"preset {name!r} is an empty tuple; it must hold at least one config")
+        for name in self.repeats:
+            if name not in self.presets:
+                raise ValueError(f"repeats has {name!r}; it must be one of the presets: {', '.join(self.presets)}")
 
     def answer(self, config: Any, summary: pa.Table) -> Verdict | None:
         """The verdict; None where the audit gives none. UndeclaredAnswer where its answer is not one of `answers`."""

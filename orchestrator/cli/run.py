@@ -29,7 +29,6 @@ from orchestrator.cli.options import (
 )
 from orchestrator.cli.store import opened_at, path_of
 from orchestrator.cli.terminal import emit, show, table
-from orchestrator.counted import span
 from orchestrator.store import DEFAULT_STORE
 
 if TYPE_CHECKING:
@@ -70,11 +69,8 @@ def plan(
         return
     table(seen["tasks"])
     show("")
-    workers = f"{seen['slots']} worker{'s' if seen['slots'] != 1 else ''}"
-    time = seen["expected_seconds"]
-    known = f"{span(time)} on {workers}" if time is not None else "unknown until something like it has run here"
     runs = f" in {len(seen['cells'])} cells" if len(seen["cells"]) > 1 else ""
-    expected = f"; expected time: {known}" if seen["missing"] else ""
+    expected = f"; expected time: {seen['time']}" if seen["missing"] else ""
     show(f"{seen['planned']} jobs{runs}, {seen['stored']} stored, {seen['missing']} to run{expected}")
 
 

@@ -1,4 +1,4 @@
-"""Durations of jobs in the runs of a store, and the expected duration of a plan."""
+"""Durations of jobs in the runs of a store."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from orchestrator.planning.plan import Plan, group_of
 from orchestrator.run_folder import shapes
-from tasks.job import marks
 
 RUNS = 20  # the newest runs that are read
 SAMPLES = 200  # of one group in one run
@@ -43,32 +41,3 @@ def known(runs: Path) -> dict[str, float]:
 def around(address: str | None) -> str:
     """The group under which the seconds to start and end an executor are stored."""
     return f"around, {address if address in ('none', 'local') else 'local' if address is None else 'cluster'}"
-
-
-def expected(
-    plan: Plan,
-    missing: Iterable[str],
-    seconds: Mapping[str, float],
-    slots: int,
-    address: str | None = None,
-    gpus: int = 0,
-) -> float | None:
-    """Expected wall-clock seconds of the missing jobs on `slots` slots; None if some group was never timed.
-
-    The maximum of the total work divided by the slots, the work of jobs that ask for a GPU divided by `gpus` (if
-    any), and the longest path of dependent jobs; plus the time to start and end the executor.
-    """
-    work = on_gpus = 0.0
-    path: dict[str, float] = {}
-    for key in missing:  # each after those it waits for
-        duration = seconds.get(group_of(plan.jobs[key]))
-        if duration is None:
-            return None
-        if gpus and marks(plan.jobs[key].function).gpus:
-            on_gpus += duration
-        else:
-            work += duration
-        path[key] = duration + max((path.get(below, 0.0) for below in plan.waits(key)), default=0.0)
-    if not path:
-        return 0.0
-    return seconds.get(around(address), 0.0) + max(work / slots, on_gpus / max(1, gpus), *path.values())

@@ -34,7 +34,7 @@ from tasks.audits.deja_vu.certificate import SYMBOLS, certificate
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.handed_out import probes
 from tasks.audits.deja_vu.measures import MEASURES
-from tasks.audits.deja_vu.presets import PRESETS
+from tasks.audits.deja_vu.presets import PRESETS, REPEATS
 from tasks.audits.deja_vu.published import repeats
 from tasks.audits.deja_vu.summary import summary
 from tasks.audits.deja_vu.tiny import tiny
@@ -58,6 +58,7 @@ AUDIT = Audit(
     plan=plan,
     measures=MEASURES,
     presets=PRESETS,
+    repeats=REPEATS,
     tiny=tiny,
     verdict=verdict,
     probes=probes,

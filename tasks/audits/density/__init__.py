@@ -44,7 +44,8 @@ from tasks.audits.density.about import about
 from tasks.audits.density.certificate import SYMBOLS, certificate
 from tasks.audits.density.config import Density, tiny
 from tasks.audits.density.measures import MEASURES
-from tasks.audits.density.presets import PRESETS
+from tasks.audits.density.presets import PRESETS, REPEATS
+from tasks.audits.density.situations import SITUATIONS
 from tasks.audits.density.summary import summary
 from tasks.audits.density.trainings import trainings
 from tasks.audits.density.verdict import verdict
@@ -68,4 +69,6 @@ AUDIT = Audit(
     verdict=verdict,
     certificate=certificate,
     symbols=SYMBOLS,
+    repeats=REPEATS,
+    situations=SITUATIONS,
 )

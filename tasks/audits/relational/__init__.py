@@ -37,8 +37,9 @@ from tasks.audits.relational.about import About
 from tasks.audits.relational.certificate import SYMBOLS, certificate
 from tasks.audits.relational.config import Relational, tiny
 from tasks.audits.relational.measures import MEASURES
-from tasks.audits.relational.presets import PRESETS
+from tasks.audits.relational.presets import PRESETS, REPEATS
 from tasks.audits.relational.published import repeats
+from tasks.audits.relational.situations import SITUATIONS
 from tasks.audits.relational.summary import summary
 from tasks.audits.relational.trainings import trainings
 from tasks.audits.relational.verdict import MEANINGS, subsets, verdict
@@ -72,6 +73,8 @@ AUDIT = Audit(
     plan=plan,
     measures=MEASURES,
     presets=PRESETS,
+    repeats=REPEATS,
+    situations=SITUATIONS,
     tiny=tiny,
     verdict=verdict,
     probes=probes,

@@ -42,9 +42,9 @@ def test_help_answers_at_once_and_names_every_command(shell: Shell) -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     headings = {
-        "Commands that run audits": ["list", "plan", "run", "resume", "probes"],
+        "Commands that run audits": ["ask", "list", "show", "plan", "run", "resume", "probes"],
         "Commands that look at runs": ["runs", "status", "results", "compare", "report", "ui", "explain"],
-        "Commands for the store and this machine": ["rerun", "verify", "doctor"],
+        "Commands for the store and this machine": ["rerun", "verify", "doctor", "new"],
     }
     listed = {
         heading.rstrip(":"): [line.split()[0] for line in lines]
