@@ -38,10 +38,10 @@ def interval(low: float | None, high: float | None) -> str:
 
 
 def p_value(p: float | None) -> str:
-    """A p-value with two significant digits, `< 1e-06` below that; empty for None and not-a-number."""
+    """A p-value with two significant digits, `< 1e-6` below that; empty for None and not-a-number."""
     if p is None or math.isnan(p):
         return ""
-    return f"< {LEAST_P:g}" if p < LEAST_P else f"{p:.2g}"
+    return f"< {LEAST_P:.0e}".replace("e-0", "e-") if p < LEAST_P else f"{p:.2g}"
 
 
 def of_row(row: Mapping[str, Any], name: str) -> str:

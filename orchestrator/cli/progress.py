@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from orchestrator.cli.terminal import say
+from orchestrator.cli.terminal import decorated, say
 from orchestrator.counted import span
 from orchestrator.run_folder.progress import Event, RunProgress
 
@@ -59,10 +59,10 @@ def line(tally: RunProgress) -> str:
 def watching(live: bool | None = None, tell: Callable[[str], None] = say) -> Iterator[Callable[[Event], None]]:
     """An observer for a run, with its display while the context lasts.
 
-    `live` draws on the terminal; by default if stderr is one. Otherwise lines go to `tell`.
+    `live` draws on the terminal; by default if stderr is one that takes control codes. Otherwise lines go to `tell`.
     """
     tally = RunProgress()
-    shown = sys.stderr.isatty() if live is None else live
+    shown = decorated(sys.stderr) if live is None else live
     with _live(tally) if shown else _plain(tally, tell) as note:
 
         def observe(event: Event) -> None:
