@@ -69,7 +69,8 @@ class Audit:
     model is evaluated on as (name of the set, images) or, for all sets, (name, records), (name, questions) or (name,
     images to embed). `split(config)` says which of these images are which, for the auditor alone, before anything is
     given; None where all are of one kind.
-    `measures` are the measures that the plan is made of, if any.
+    `measures` are the measures that the plan is made of, if any. `subject(config)` says in a few words what is asked
+    about, such as `letter A`, to tell runs apart in a list.
     """
 
     config: type
@@ -81,6 +82,7 @@ class Audit:
     split: Callable[[Any], Split | None] | None = None
     measures: tuple[Measure, ...] = ()
     answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)
+    subject: Callable[[Any], str] | None = None
 
     def __post_init__(self) -> None:
         for name in self.presets:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -59,6 +60,16 @@ def of_cells(journal: Journal, store: Store) -> list[CellAnswer]:
         varied = {field: text(setting[field]) for field in fields if field in setting}
         found.append(CellAnswer(name, varied, verdict, row))
     return found
+
+
+def named(row: Row) -> str:
+    """What a row of a summary measures: `M_w effect (images=probe)`."""
+    try:
+        varied = json.loads(row["setting"] or "{}")
+        shown = labels.label(varied, varied)
+    except (ValueError, AttributeError):
+        shown = str(row["setting"])
+    return f"{row['metric']} ({shown})" if shown else str(row["metric"])
 
 
 def tone(audit: str, verdict: Verdict) -> Tone:

@@ -82,7 +82,7 @@ class TimeLeft:
     def _at_a_time(self, now: float) -> float:
         """Jobs at a time: seconds of work per second that has passed.
 
-        In the beginning jobs run that are not counted yet, so as much is added as if WEIGHT jobs had ended on each slot.
+        In the beginning jobs run that are not counted yet; so WEIGHT jobs on each slot are added to those that ended.
         """
         if self._since is None or not self._ended:
             return float(self._slots or 1)

@@ -52,6 +52,10 @@ def plan(config: DejaVu) -> Roots:
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about, read))
 
 
+def subject(config: DejaVu) -> str:
+    return f"{config.criterion} on {config.data.name}" if config.given is None else f"encoder of {config.data.name}"
+
+
 AUDIT = Audit(
     config=DejaVu,
     plan=plan,
@@ -61,4 +65,5 @@ AUDIT = Audit(
     verdict=verdict,
     probes=probes,
     answers=MEANINGS,
+    subject=subject,
 )

@@ -58,4 +58,16 @@ def plan(config: Density) -> Roots:
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about(config), read))
 
 
-AUDIT = Audit(config=Density, plan=plan, measures=MEASURES, presets=PRESETS, tiny=tiny, verdict=verdict)
+def subject(config: Density) -> str:
+    return f"{config.model} of {config.data.name}"
+
+
+AUDIT = Audit(
+    config=Density,
+    plan=plan,
+    measures=MEASURES,
+    presets=PRESETS,
+    tiny=tiny,
+    verdict=verdict,
+    subject=subject,
+)

@@ -80,6 +80,10 @@ def split(config: Forgetting) -> Split | None:
     return Split(split_table(config.probes), GUESSABLE if config.query.is_guessable else "")
 
 
+def subject(config: Forgetting) -> str:
+    return f"{config.query.data.name} forgotten"
+
+
 AUDIT = Audit(
     config=Forgetting,
     plan=plan,
@@ -90,4 +94,5 @@ AUDIT = Audit(
     probes=probes,
     split=split,
     answers=MEANINGS,
+    subject=subject,
 )

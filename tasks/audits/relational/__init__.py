@@ -66,6 +66,10 @@ def probes(config: Relational) -> Iterator[tuple[str, Asked]]:
     yield from asked(load_questions(config.data), config.corruption, config.selection)
 
 
+def subject(config: Relational) -> str:
+    return f"{config.model} on {config.data.name}" if config.given is None else f"answers to {config.data.name}"
+
+
 AUDIT = Audit(
     config=Relational,
     plan=plan,
@@ -75,4 +79,5 @@ AUDIT = Audit(
     verdict=verdict,
     probes=probes,
     answers=MEANINGS,
+    subject=subject,
 )

@@ -84,6 +84,10 @@ def probes(config: UniqueFeature) -> Iterator[tuple[str, Pixels]]:
     yield from handed_out(single_model_config(config, 0))
 
 
+def subject(config: UniqueFeature) -> str:
+    return config.feature.called().removeprefix("the ")
+
+
 AUDIT = Audit(
     config=UniqueFeature,
     plan=plan,
@@ -92,4 +96,5 @@ AUDIT = Audit(
     tiny=tiny,
     verdict=answer,
     probes=probes,
+    subject=subject,
 )
