@@ -1,4 +1,4 @@
-"""The list of runs as MLflow opens it: with the answers, what they rest on, and the intervals as columns.
+"""The list of runs as MLflow opens it: with the answers, their estimates with intervals, and what these measure.
 
 MLflow keeps a view that is shared by link in a tag of the experiment: JSON, compressed and as base64 behind `deflate;`.
 """
@@ -12,20 +12,20 @@ import zlib
 KEY = "engram-answers"
 TAG = f"mlflow.sharedViewState.{KEY}"
 PARAMETER = f"viewStateShareKey={KEY}"  # of a link
-COLUMNS = (
-    "tags.`engram.answer`",
-    "tags.`engram.estimate`",
-    "tags.`engram.measured`",
-    "metrics.`answer.estimate`",
-    "metrics.`answer.low`",
-    "metrics.`answer.high`",
-    "params.`audit`",
-    "params.`preset`",
-)
+# Tags, since MLflow writes metrics with all digits. With the width of each in pixels.
+COLUMNS = {"tags.`engram.answer`": 120, "tags.`engram.estimate`": 150, "tags.`engram.measured`": 240}
+OTHERS = {"attributes.`Run Name`": 280, "runDateAndNestInfo": 140, "duration": 90}
 
 
 def value() -> str:
     """The tag's value."""
-    state = {"orderByKey": "attributes.start_time", "orderByAsc": False, "selectedColumns": list(COLUMNS)}
+    name, *rest = OTHERS
+    state = {
+        "orderByKey": "attributes.start_time",
+        "orderByAsc": False,
+        "selectedColumns": list(COLUMNS),
+        "columnOrder": [name, *COLUMNS, *rest],
+        "columnWidths": OTHERS | COLUMNS,
+    }
     packed = zlib.compress(json.dumps(state).encode(), level=9)
     return f"deflate;{base64.b64encode(packed).decode()}"
