@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from orchestrator.runs.report import Report
     from tasks.audit import Tone
 
+CHANGED = re.compile(r"(is|are) not (the one|those) that (was|were) pinned")  # in errors of jobs
 LISTED = 20  # failures, or cells of a sweep, that are shown
 FIRST = 5  # rows of a summary that are shown at a run's end
 STYLES: Mapping[Tone, str] = {"accused": "bold red", "cleared": "bold green", "open": "bold yellow"}
@@ -47,7 +49,7 @@ def display(report: Report, store: str | None, json: bool) -> int:
             f"the first stays, the other lies in {report.store.location}/conflicts"
         )
     if report.state == "failed":
-        say(f"{counted(report.jobs['failed'], 'job')} failed; try again with: {again}")
+        say(f"{counted(report.jobs['failed'], 'job')} failed; {_advice(report.failures, again)}")
     elif report.state != "finished":
         say(f"{report.state}{f': {report.note}' if report.note else ''}; go on with: {again}")
     if json:
@@ -110,6 +112,19 @@ def failures(failed: Iterable[tuple[str, str, str]]) -> None:
         say(f"... and {len(alike) - LISTED} more kinds of failure")
     if alike:
         say(f"a traceback is shown by: engram explain {next(iter(alike.values()))[0][:12]}")
+
+
+def _advice(failed: Iterable[tuple[str, str, str]], again: str) -> str:
+    """What to do about failed jobs; `again` is the command that tries them again.
+
+    That does not help where a file or data set has changed: the run is of the content that was there when it began.
+    """
+    if not any(CHANGED.search(error) for _, _, error in failed):
+        return f"try again with: {again}"
+    return (
+        "what they read has changed since the run began. Give the command by which it was begun (engram run ...) once "
+        f"more: that is a new run, of what is there now. Or put the old content back, and go on with: {again}"
+    )
 
 
 def _answered(report: Report, store: str | None) -> None:

@@ -26,8 +26,6 @@ def of(journal: Journal) -> str:
     varied = labels.telling(list(settings.values()))
     if settings:
         parts.append(f"sweep of {', '.join(varied)}" if varied else f"{len(settings)} cells")
-    elif about.get("setting"):
-        parts.append(labels.label(about["setting"], about["setting"]))
     return ", ".join(part for part in parts if part)[:LONGEST]
 
 
@@ -49,5 +47,6 @@ def _subject(about: Mapping[str, Any]) -> str:
 
 
 def _set(about: Mapping[str, Any]) -> list[str]:
-    """The fields that were set beside the preset, as they were written."""
-    return [f"{name}={text(value)}" for name, value in about.get("asked", {}).get("set", {}).items()]
+    """The fields that were set beside the preset, of a cell with those that its sweep varies, as they were written."""
+    given = {**about.get("asked", {}).get("set", {}), **(about.get("setting") or {})}
+    return [f"{name}={text(value)}" for name, value in given.items()]

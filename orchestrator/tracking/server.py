@@ -88,13 +88,14 @@ class Server:
             self.client.set_experiment_tag(self.experiment, view.TAG, value)
 
     def run(self, name: str, store_id: str, began: float, tags: Mapping[str, str]) -> str:
-        """The id of the run with this name, created if there is none."""
+        """The id of the run with this name in its store, created if there is none."""
         mine = f"tags.`engram.run` = '{name}' and tags.`engram.store` = '{store_id}'"
         with locked(self.folder / LOCK):
             runs = self.client.search_runs([self.experiment], mine, max_results=100)
             if not runs:
                 tags = {**tags, "engram.run": name, "engram.store": store_id}
-                made = self.client.create_run(self.experiment, int(began * 1000), tags=dict(tags))
+                shown = tags.get("mlflow.runName", name)
+                made = self.client.create_run(self.experiment, int(began * 1000), tags=dict(tags), run_name=shown)
                 return str(made.info.run_id)
             first, *others = sorted(runs, key=lambda run: (run.info.start_time, run.info.run_id))
             for other in others:  # duplicates, created by a server that answered too late
