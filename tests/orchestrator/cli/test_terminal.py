@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import signal
+from pathlib import Path
 
 import pytest
 
@@ -63,3 +65,18 @@ def test_the_list_of_runs_fits_eighty_columns_with_whole_names_and_dates(ran: Sh
     assert ["run", "answer", "state", "preset", "created"] == lines[0].split()
     assert re.fullmatch(r"questions-[0-9a-f]{8} +wordy +finished +smoke +\d{4}-\d\d-\d\d \d\d:\d\d", lines[1])
     assert max(map(len, lines)) <= 80
+
+
+def test_an_interrupt_is_answered_on_the_terminal_and_the_run_ends_in_order(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    waiting = ("parts=8", "trouble=wait", "at=2", f"folder={tmp_path}")
+    terminal = Terminal(shell, 60, "run", "toys", "--address", "none", *waiting)
+    shell.await_begun(1, terminal.process)
+    terminal.process.send_signal(signal.SIGINT)
+    seen = terminal.until("stopping: nothing more is begun")
+    shell.go()
+    seen = plain(seen + terminal.read())
+    assert 130 == terminal.process.returncode
+    assert "Traceback" not in seen
+    assert max(map(len, re.split("[\r\n]", seen[: seen.index("stopping: ")]))) <= 60
+    assert "go on with: engram resume toys-" in seen

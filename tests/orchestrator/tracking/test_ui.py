@@ -26,7 +26,15 @@ from tests.support.mlflow_server import free_port
 from tests.support.shell import Here, Shell
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync")
+FLAGS = (
+    "--headless",
+    "--window-size=1800,800",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-sync",
+)
 OFFLINE = ("--disable-background-networking", "--disable-component-update", "--virtual-time-budget=20000", "--dump-dom")
 
 
