@@ -71,11 +71,13 @@ class Audit:
     model is evaluated on as (name of the set, images) or, for all sets, (name, records), (name, questions) or (name,
     images to embed). `split(config)` says which of these images are which, for the auditor alone, before anything is
     given; None where all are of one kind.
-    `measures` are the measures that the plan is made of, if any. `certificate(config, summary, verdict)` is the answer
-    for somebody who knows no machine learning; None for the one that `tasks.certificate` makes of the verdict.
-    `symbols` explains the words and symbols of its metrics and settings, each by how it is written there.
-    `repeats` says of each preset which part of the
-    paper it repeats, or begins with `ours: `; `situations` are those in which somebody asks it.
+    `measures` are the measures that the plan is made of, if any. `subject(config)` says in a few words what is asked
+    about, such as `letter A`, to tell runs apart in a list.
+
+    `certificate(config, summary, verdict)` is the answer for somebody who knows no machine learning; None for the one
+    that `tasks.certificate` makes of the verdict. `symbols` explains the words and symbols of its metrics and settings,
+    each by how it is written there. `repeats` says of each preset which part of the paper it repeats, or begins with
+    `ours: `; `situations` are those in which somebody asks it.
     """
 
     config: type
@@ -87,6 +89,7 @@ class Audit:
     split: Callable[[Any], Split | None] | None = None
     measures: tuple[Measure, ...] = ()
     answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)
+    subject: Callable[[Any], str] | None = None
     certificate: Callable[[Any, pa.Table, Verdict], Certificate] | None = None
     symbols: Mapping[str, str] = field(default_factory=dict)
     repeats: Mapping[str, str] = field(default_factory=dict)

@@ -53,6 +53,10 @@ def plan(config: DejaVu) -> Roots:
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about, read))
 
 
+def subject(config: DejaVu) -> str:
+    return f"{config.criterion} on {config.data.name}" if config.given is None else f"encoder of {config.data.name}"
+
+
 AUDIT = Audit(
     config=DejaVu,
     plan=plan,
@@ -65,4 +69,5 @@ AUDIT = Audit(
     answers=MEANINGS,
     certificate=certificate,
     symbols=SYMBOLS,
+    subject=subject,
 )

@@ -60,6 +60,10 @@ def plan(config: Density) -> Roots:
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about(config), read))
 
 
+def subject(config: Density) -> str:
+    return f"{config.model} of {config.data.name}"
+
+
 AUDIT = Audit(
     config=Density,
     plan=plan,
@@ -71,4 +75,5 @@ AUDIT = Audit(
     symbols=SYMBOLS,
     repeats=REPEATS,
     situations=SITUATIONS,
+    subject=subject,
 )

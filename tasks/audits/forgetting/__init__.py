@@ -85,6 +85,10 @@ def split(config: Forgetting) -> Split | None:
     return Split(key_of(pictures), table, GUESSABLE if config.query.is_guessable else "")
 
 
+def subject(config: Forgetting) -> str:
+    return f"{config.query.data.name} forgotten"
+
+
 AUDIT = Audit(
     config=Forgetting,
     plan=plan,
@@ -99,4 +103,5 @@ AUDIT = Audit(
     answers=MEANINGS,
     certificate=certificate,
     symbols=SYMBOLS,
+    subject=subject,
 )

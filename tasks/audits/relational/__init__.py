@@ -68,6 +68,10 @@ def probes(config: Relational) -> Iterator[tuple[str, Asked]]:
     yield from asked(load_questions(config.data), config.corruption, config.selection)
 
 
+def subject(config: Relational) -> str:
+    return f"{config.model} on {config.data.name}" if config.given is None else f"answers to {config.data.name}"
+
+
 AUDIT = Audit(
     config=Relational,
     plan=plan,
@@ -81,4 +85,5 @@ AUDIT = Audit(
     answers=MEANINGS,
     certificate=certificate,
     symbols=SYMBOLS,
+    subject=subject,
 )

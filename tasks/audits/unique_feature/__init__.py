@@ -101,6 +101,10 @@ def split(config: UniqueFeature) -> Split:
     return Split(key(single_model_config(config, 0)), warning="" if config.given.secret else GUESSABLE)
 
 
+def subject(config: UniqueFeature) -> str:
+    return config.feature.called().removeprefix("the ")
+
+
 AUDIT = Audit(
     config=UniqueFeature,
     plan=plan,
@@ -115,4 +119,5 @@ AUDIT = Audit(
     answers=MEANINGS,
     certificate=certificate,
     symbols=SYMBOLS,
+    subject=subject,
 )
