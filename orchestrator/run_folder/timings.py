@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from orchestrator.planning.plan import Plan, group_of
 from orchestrator.run_folder import shapes
 
 RUNS = 20  # the newest runs that are read
