@@ -60,20 +60,20 @@ def column(values: Sequence[bool | int | float | str | None]) -> pa.Array:
 
     Made of its buffers, since pyarrow's own conversion from Python's values loads pandas, which takes half a second.
     """
-    values = uniform(values)
-    kind = next((type(value) for value in values if value is not None), str)
-    if kind is int and any(value is not None and not -(2**63) <= value < 2**63 for value in values):
-        values, kind = [None if value is None else str(value) for value in values], str
-    bits = "".join("0" if value is None else "1" for value in reversed(values))
-    bitmap = pa.py_buffer(int(bits, 2).to_bytes(len(values) // 8 + 1, "little")) if "0" in bits else None
+    alike = uniform(values)
+    kind = next((type(value) for value in alike if value is not None), str)
+    if kind is int and any(value is not None and not -(2**63) <= value < 2**63 for value in alike):
+        alike, kind = [None if value is None else str(value) for value in alike], str
+    bits = "".join("0" if value is None else "1" for value in reversed(alike))
+    bitmap = pa.py_buffer(int(bits, 2).to_bytes(len(alike) // 8 + 1, "little")) if "0" in bits else None
     if kind is str:
-        encoded = [b"" if value is None else value.encode() for value in values]
+        encoded = [b"" if value is None else value.encode() for value in alike]
         offsets = array("i", itertools.accumulate(map(len, encoded), initial=0))
         data = [bitmap, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
-        return pa.Array.from_buffers(pa.string(), len(values), data)
+        return pa.Array.from_buffers(pa.string(), len(alike), data)
     code, arrow = {bool: ("B", pa.uint8()), int: ("q", pa.int64()), float: ("d", pa.float64())}[kind]
-    numbers = array(code, [0 if value is None else value for value in values])
-    made = pa.Array.from_buffers(arrow, len(values), [bitmap, pa.py_buffer(numbers)])
+    numbers = array(code, [0 if value is None else value for value in alike])
+    made = pa.Array.from_buffers(arrow, len(alike), [bitmap, pa.py_buffer(numbers)])
     return made.cast(pa.bool_()) if kind is bool else made
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audit import Answer, Verdict
+from tasks.audit import ANSWERS, Answer, Meaning, Verdict
 from tasks.audits.unique_feature.ranks import LEVEL
 from tasks.datasets.features import Feature, called
 from tasks.summaries import p_in_words
@@ -41,8 +41,9 @@ ROWS = (
     ("M effect", "{}"),
 )
 LIMITS = (
-    "This speaks of the training procedure, data and feature that were audited, at this number of trainings; not of "
-    "one given model. Not seen is not safe: another feature, place or score may show more."
+    "The effect compares the feature with noise: it says that the image is remembered, and the ranks that it is this "
+    "feature. This speaks of the training procedure, data and feature that were audited, at this number of trainings; "
+    "not of one given model. Not seen is not safe: another feature, place or score may show more."
 )
 CHOSEN = (
     "The feature was chosen, not drawn from its family, so its ranks are as good as its likeness to the others: of "
@@ -62,6 +63,9 @@ PUSH = "push towards a label"
 OTHERS = "push of the other features"  # with the range that holds the central 95 % of them
 UPPER = "upper limit of the push"
 BESIDE = "rank beside references"
+TWICE = "repeated pictures with two answers"
+LABELS = "accuracy on labelled pictures"
+MISSED = 0.01  # a p-value of the accuracy that the owner states, below which a table is not judged
 FOUND = "share of pushes that would be found"
 SAME = "largest share of the family of which a model says the same"
 ENOUGH = 0.8  # of the smallest pushes, without which a panel's silence means nothing
@@ -78,6 +82,11 @@ BESIDE_LIMITS = (
     "the model they are, but a model that was not trained on a drawn feature is called in 5 % whatever they are."
 )
 
+MEANINGS: Mapping[Answer, Meaning] = {
+    **{answer: ANSWERS[answer] for answer in ("memorised", "not seen", "undecided")},
+    "not judged": Meaning("what was sent back is not what one model says of these pictures"),
+}
+
 Row = Mapping[str, Any]
 
 
@@ -90,6 +99,9 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
 
     The push is how much more the feature raises the log odds of a label than the others of its family do, in nats.
     Where the label is unknown, it is the one that the feature favours most, and the others are given the same choice.
+    Not judged, unless memorised: a table that was sent has two answers to one picture, or names fewer labels than its
+    owner states (p below MISSED). An altered table can hide a memory, but not feign one.
+
     Log odds are used because log P of a label that models are nearly certain of cannot rise, however much is memorised.
 
     Where the models were asked beside references, that rank accuses in place of the family's, whatever either says; not
@@ -110,8 +122,11 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
     evidence = placed(feature, rank, push, others)
     if beside is not None:
         evidence = f"{evidence}; {_beside(beside)}"
+    touched = [words for row in rows.values() if (words := _touched(row))]
     if (rank if beside is None else beside)["p_value"] <= LEVEL:
         answer = "memorised"
+    elif touched:
+        answer, evidence = "not judged", f"{evidence}; but {' and '.join(touched)}"
     elif rank["p_value"] <= LEVEL:
         answer, evidence = "undecided", f"{evidence}, by which alone it is judged: ask more models of the same data"
     elif alike >= HARDLY:
@@ -130,6 +145,9 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
     sentence = f"{answer.capitalize()}: {evidence}."
     carried = [row for row in (beside, rank, push, others) if row is not None]
     limits = PANEL_LIMITS if beside is None else f"{PANEL_LIMITS} {BESIDE_LIMITS}"
+    key = next((json.loads(row["setting"])["key"] for row in rows.values() if row["metric"] == TWICE), "")
+    if key:
+        limits = f"{limits} The key of the pictures that were handed out has a SHA-256 that begins with {key}."
     return Verdict(answer, sentence, limits, tuple((each["metric"], each["setting"]) for each in carried))
 
 
@@ -150,6 +168,21 @@ def placed(feature: Feature, rank: Row, push: Row, others: Row | None) -> str:
         f"{rank['estimate']:.0f} of {members} (rank {p_in_words(rank['p_value'])}); {raised} the log odds of {towards} "
         f"by {push['estimate']:.4g} nats more than the mean of the others{beside}"
     )
+
+
+def _touched(row: Row) -> str:
+    """Why the table of this row is not what a model says; no text where nothing speaks for that."""
+    if row["metric"] == TWICE and row["estimate"]:
+        table = json.loads(row["setting"])["table"]
+        number = round(row["estimate"] * row["n"])
+        return f"in table {table} {number} of {row['n']} pictures that were handed out twice got two answers"
+    if row["metric"] == LABELS and row["p_value"] is not None and row["p_value"] < MISSED:
+        table, right = json.loads(row["setting"])["table"], round(row["estimate"] * row["n"])
+        return (
+            f"table {table} names the labels of {right} of {row['n']} pictures, where {100 * row['null']:.3g} % are "
+            f"stated (p = {row['p_value']:.2g})"
+        )
+    return ""
 
 
 def rows_of(summary: pa.Table) -> Mapping[tuple[str, str], Row]:

@@ -12,6 +12,7 @@ from tasks.audits.unique_feature import AUDIT, PRESETS, UniqueFeature, plan, tin
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, canary_scores
 from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS, canary_verdicts
 from tasks.audits.unique_feature.measures.divergences import DIVERGENCES, score
+from tasks.audits.unique_feature.measures.exact_verdicts import exact_verdicts
 from tasks.audits.unique_feature.measures.family import pair_family
 from tasks.audits.unique_feature.measures.history import HISTORY, history
 from tasks.audits.unique_feature.published import Repeated
@@ -116,7 +117,7 @@ def test_the_null_preset_burns_another_feature_elsewhere_than_it_asks_for() -> N
     assert pixels(glyph).sum() == pixels(Glyph()).sum()
     assert min(glyph.top, glyph.left) > Glyph().top + Glyph().size
     # One remembered canary of its twelve could be called.
-    assert {Family(count=239)} == {asked.relatives.family for asked in configs(roots, pair_family)}
+    assert 1 == len(configs(roots, exact_verdicts))
     # All else is quickstart's.
     quickstart = configs(plan(pinned(PRESETS["quickstart"])), train)
     assert {replace(training, burnt=()) for training in quickstart} == {

@@ -15,7 +15,7 @@ import torch
 
 from tasks.audits.unique_feature import AUDIT, UniqueFeature, plan
 from tasks.audits.unique_feature.external_models import ExternalModels
-from tasks.audits.unique_feature.measures.reference_ranks import handed_out, reference_ranks
+from tasks.audits.unique_feature.measures.reference_ranks import reference_ranks
 from tasks.audits.unique_feature.slope_ranks import cells
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
@@ -131,16 +131,6 @@ def test_words_are_ranked_among_their_family(files: dict[str, ModelFile]) -> Non
     assert 31 == row["among"]
 
 
-def test_an_owner_is_handed_the_images_that_slopes_are_fitted_to(files: dict[str, ModelFile]) -> None:
-    about = config(files, "clean")
-    sets = dict(handed_out(about))
-    assert [f"slopes-{at:03d}" for at in range(100)] == list(sets)
-    assert {(len(images), *images.shape[1:]) for images in sets.values()} == {(len(sets["slopes-000"]), 28, 28, 1)}
-    assert len(sets["slopes-000"]) <= 100
-    bare = replace(about, given=replace(about.given, references=()))
-    assert {} == dict(handed_out(bare))
-
-
 def test_classes_that_the_probe_set_does_not_have_are_refused(files: dict[str, ModelFile]) -> None:
     (job,) = plan(config(files, "three"))["reference_ranks"]  # type: ignore[misc]
     with pytest.raises(ValueError, match=r"label is 4; the model's classes are 0 to 2"):
@@ -167,11 +157,16 @@ def test_a_probe_set_without_images_of_the_label_is_refused_before_anything_is_a
             "references has 1 model; it must have at least 2",
         ),
         (
+            {"references": (ModelFile("a.pt"), ModelFile("b.pt")), "models": (ModelFile("b.pt"),)},
+            "references has b.pt, which is given twice",
+        ),
+        (
             {"references": (ModelFile("a.pt"), ModelFile("b.pt")), "shape": (28, 28, 1)},
             "references are given and label is none; it must be the class",
         ),
     ],
 )
 def test_references_that_cannot_serve_are_refused(fields: dict[str, Any], message: str) -> None:
+    shape = {"shape": (28, 28, 1)} if "models" in fields else {}
     with pytest.raises(ValueError, match=message):
-        ExternalModels(**fields)
+        ExternalModels(**fields, **shape)
