@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from dashboards import glyph, inline, numbers
+from dashboards import glyph, inline, numbers, signs
 from orchestrator.counted import counted
 from orchestrator.store.provenance import versions
 
@@ -42,6 +42,7 @@ def render(template: str, **context: Any) -> str:
     }
     environment.globals |= {
         "zip": zip,
+        "badge_of": signs.badge,
         "glyph": glyph.glyph,
         "light": inline.colours(False),
         "dark": inline.colours(True),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -19,10 +19,14 @@ from orchestrator.jsonable import jsonable
 from orchestrator.run_folder import exported, tables
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
+from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.fields import coerce, nearest
 from orchestrator.store import Store
 from tasks.audit import UndeclaredAnswer, Verdict
+from tasks.certificate import Certificate
 from tasks.files import FileError, expanded
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -107,18 +111,32 @@ def answer(journal: Journal, store: Store) -> Verdict | None:
 
     None for a sweep, too: its cells have answers. Raises EngramError if the audit does not declare the answer.
     """
+    return _judged(journal, store, lambda registered, config, table: registered.audit.answer(config, table))
+
+
+def certificate(journal: Journal, store: Store) -> Certificate | None:
+    """The answer for somebody who knows no machine learning; None where there is no answer in words."""
+    return _judged(
+        journal,
+        store,
+        lambda registered, config, table: registered.audit.certify(registered.question, config, table),
+    )
+
+
+def _judged(journal: Journal, store: Store, judge: Callable[[RegisteredAudit, Any, pa.Table], T | None]) -> T | None:
+    """What an audit says of the run's config and summary; None where it says nothing."""
     about = journal.about()
     if "cells" in about:
         return None
     try:
-        audit = audits.find(about["audit"]).audit
+        registered = audits.find(about["audit"])
     except EngramError:
         return None
     table = summary(journal, store).table
-    if audit.verdict is None or not table.num_rows:
+    if registered.audit.verdict is None or not table.num_rows:
         return None
     try:
-        return audit.answer(coerce(about["config"], audit.config, "config"), table)
+        return judge(registered, coerce(about["config"], registered.audit.config, "config"), table)
     except UndeclaredAnswer as error:
         raise EngramError(f"{about['audit']}: {error}") from None
 

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from tasks.audit import Audit
 from tasks.audits.deja_vu.about import About
+from tasks.audits.deja_vu.certificate import SYMBOLS, certificate
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.handed_out import probes
 from tasks.audits.deja_vu.measures import MEASURES
@@ -61,4 +62,6 @@ AUDIT = Audit(
     verdict=verdict,
     probes=probes,
     answers=MEANINGS,
+    certificate=certificate,
+    symbols=SYMBOLS,
 )

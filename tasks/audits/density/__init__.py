@@ -41,6 +41,7 @@ from __future__ import annotations
 
 from tasks.audit import Audit
 from tasks.audits.density.about import about
+from tasks.audits.density.certificate import SYMBOLS, certificate
 from tasks.audits.density.config import Density, tiny
 from tasks.audits.density.measures import MEASURES
 from tasks.audits.density.presets import PRESETS
@@ -58,4 +59,13 @@ def plan(config: Density) -> Roots:
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about(config), read))
 
 
-AUDIT = Audit(config=Density, plan=plan, measures=MEASURES, presets=PRESETS, tiny=tiny, verdict=verdict)
+AUDIT = Audit(
+    config=Density,
+    plan=plan,
+    measures=MEASURES,
+    presets=PRESETS,
+    tiny=tiny,
+    verdict=verdict,
+    certificate=certificate,
+    symbols=SYMBOLS,
+)

@@ -34,6 +34,7 @@ from collections.abc import Iterator
 
 from tasks.audit import Audit
 from tasks.audits.relational.about import About
+from tasks.audits.relational.certificate import SYMBOLS, certificate
 from tasks.audits.relational.config import Relational, tiny
 from tasks.audits.relational.measures import MEASURES
 from tasks.audits.relational.presets import PRESETS
@@ -75,4 +76,6 @@ AUDIT = Audit(
     verdict=verdict,
     probes=probes,
     answers=MEANINGS,
+    certificate=certificate,
+    symbols=SYMBOLS,
 )

@@ -49,7 +49,8 @@ class UniqueFeature:
     self-influence (`choice`). Each is trained with `seeds` training seeds, its own unless `one_seed`, and every
     evaluation is drawn anew `evaluations` times. A random feature z_r is noise, or another member of the family
     (`random`, footnote 1). The family's scores take the first `probes` probe images (0: all). With `ranks` measured the
-    feature is ranked among all of its kind by what it did to the slopes of its pixels.
+    feature is ranked among all of its kind by what it did to the slopes of its pixels, and where it is a glyph that
+    rank decides which canaries are called.
 
     With `canaries=0` nothing is burnt in: `seeds` models are trained on the data as they stand. With `given` nothing is
     trained and there is no `data`: models of somebody else are asked. `beside_plain` compares a regularised network

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from tasks.datasets.dataset import Dataset
+from tasks.external.blinding import check_secret, withheld
 from tasks.external.model_file import Interface, ModelFile
-from tasks.files import File
-from tasks.ranges import at_least
+from tasks.files import WITHHELD, File
+from tasks.ranges import at_least, share
+
+LEAST_REFERENCES = 2
 
 
 @dataclass(frozen=True)
@@ -17,7 +21,13 @@ class ExternalModels:
     table for each model, whose columns of numbers are called `columns` where they have names of their own. Images have
     `shape` (height, width, channels). `classes` is how many there are (a factory has to know). `label` is the class of
     the training image that carried the feature, where it is known. Several models of one owner are one panel: their
-    scores are averaged.
+    scores are averaged. `references` are models of the same kind that never saw the feature: beside them the models'
+    slopes are ranked (`measures/reference_ranks.py`), on images of that label in the probe set.
+
+    The pictures for an owner are in an order that `secret`, text that nobody can guess, and the run's seed say
+    together; the seed alone where there is none. The first 100 test images of `labelled`, whose classes are numbered as
+    the model's, are mixed in, and `accuracy` is what the owner states of such images: a table that names fewer of their
+    labels is not judged.
     """
 
     models: tuple[ModelFile, ...] = ()
@@ -27,6 +37,10 @@ class ExternalModels:
     classes: int | None = None
     columns: tuple[str, ...] = ()
     label: int | None = None
+    references: tuple[ModelFile, ...] = ()
+    secret: str = field(default="", repr=False, metadata={WITHHELD: withheld})
+    labelled: Dataset | None = None
+    accuracy: float | None = None
 
     def __post_init__(self) -> None:
         if self.there and self.shape is None:
@@ -37,8 +51,39 @@ class ExternalModels:
             at_least(self, {"label": 0})
         if self.models and self.outputs:
             raise ValueError("models and outputs are both given; they must be audited apart, as one owner's panel each")
+        check_secret(self.secret)
+        if self.models and (self.secret or self.labelled is not None):
+            name = "secret" if self.secret else "labelled"
+            raise ValueError(f"{name} is given with models; it must be left out, since these are handed no pictures")
+        if self.accuracy is not None:
+            share(self, "accuracy")
+            if self.labelled is None:
+                raise ValueError("accuracy is given; labelled must name a data set on which it can be checked")
+        if self.references:
+            self._check_references()
+
+    def _check_references(self) -> None:
+        if not self.there:
+            raise ValueError("references are given, but no models; models, outputs or a shape must be given, too")
+        if len(self.references) < LEAST_REFERENCES:
+            raise ValueError(
+                f"references has {len(self.references)} model; it must have at least {LEAST_REFERENCES}, of which one "
+                "alone would pass its own chance on to the model asked"
+            )
+        twice = next((one for one in self.references if (*self.models, *self.references).count(one) > 1), None)
+        if twice is not None:
+            raise ValueError(f"references has {twice.name}, which is given twice; each must be a model of its own")
+        if self.label is None:
+            raise ValueError(
+                "references are given and label is none; it must be the class of the image that carried the feature"
+            )
 
     @property
     def there(self) -> bool:
         """Whether models that are trained elsewhere are asked; with a shape alone it is to be written for them."""
         return bool(self.models or self.outputs or self.shape)
+
+    @property
+    def hands_out(self) -> bool:
+        """Whether an owner keeps the model, and gets pictures."""
+        return self.there and not self.models

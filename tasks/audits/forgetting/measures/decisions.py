@@ -23,6 +23,7 @@ from tasks import seeds, statistics
 from tasks.audits.forgetting.confidence_matrix import Array, ConfidenceMatrix, confidence_matrix
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import Evidence, Right, adjusted, decided, right
+from tasks.audits.forgetting.evidence_rows import likeness_rows, share_row, side_rows, unanswered
 from tasks.audits.forgetting.exchangeability import by_unit, effect, p_value, scores
 from tasks.audits.forgetting.held_share import ShareCurve, share_curve
 from tasks.audits.forgetting.likeness import UNKNOWN, Check, agreement, among, check, disagreeing
@@ -74,7 +75,6 @@ DECISIONS = pa.schema(
         ("units", pa.int64()),  # of both: groups of images that were drawn together
     ]
 )
-SURER, LESS_SURE = "surer of D_Q than of control", "surer of control than of D_Q"  # the metrics with the p-values
 FINE = 1.5e-6  # a last place: six decimals and more
 METRIC_OF_RIGHT: Mapping[Right, str] = {
     "right": "targets decided rightly",
@@ -319,31 +319,12 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     if table is None:
         return
     judged = table.to_pylist()
-    for target in judged:
-        held = Estimate(target["share"], target["share_low"], target["share_high"], target["models"])
-        yield row("share of D_Q held", {"target": target["name"]}, held, "training", 0.0)
+    yield from (share_row(target) for target in judged)
     answered = {target["name"] for target in judged}
-    for name in (target.name for target in about.targets if target.name not in answered):
-        yield row("share of D_Q held", {"target": name}, Estimate(None, None, None, 0), "training", 0.0)
-    for target in judged:
-        setting = {"target": target["name"]}
-        surer = Estimate(target["effect"], target["effect_low"], target["effect_high"], target["models"])
-        if surer.value is not None:
-            yield row(SURER, setting, surer, "training", 0.0, p_value=target["p_adjusted"])
-            low, high = (None if end is None else -end for end in (surer.high, surer.low))
-            less = Estimate(-surer.value, low, high, surer.n)
-            yield row(LESS_SURE, setting, less, "training", 0.0, p_value=target["p_other"])
-    for target in judged:
-        if target["effect"] is None:
-            continue
-        for name in ("accuracy", "agreement"):
-            value, expected, p = (target[f"{name}{of}"] for of in ("", "_calibration", "_p"))
-            on_control = Estimate(value, None, None, 0 if value is None else target["models"])
-            setting = {"target": target["name"]}
-            yield row(f"{name} on the control set", setting, on_control, "training", expected, p_value=p)
-        if target["repeats"]:
-            differ = statistics.proportion(target["disagreeing"], target["repeats"])
-            yield row("repeated pictures with two answers", {"target": target["name"]}, differ, "picture", 0.0)
+    yield from (unanswered(target.name) for target in about.targets if target.name not in answered)
+    for of in (side_rows, likeness_rows):
+        for target in judged:
+            yield from of(target)
     known = [target["right"] for target in judged if target["right"] is not None]
     if known:
         for answer, metric in METRIC_OF_RIGHT.items():
