@@ -40,8 +40,8 @@ ROWS = (
     ("M effect", "{}"),
 )
 LIMITS = (
-    "The effect compares the feature with random patches: it says that the image is remembered, and the ranks that it is "
-    "this feature. This speaks of the training procedure, data and feature that were audited, at this number of "
+    "The effect compares the feature with random patches: it says that the image is remembered, and the ranks that it "
+    "is this feature. This speaks of the training procedure, data and feature that were audited, at this number of "
     "trainings; not of one given model. Not seen is not safe: another feature, place or score may show more."
 )
 CHOSEN = (
