@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from tasks.datasets.dataset import Dataset
+from tasks.external.blinding import check_secret, withheld
 from tasks.external.model_file import Interface, ModelFile
-from tasks.files import File
-from tasks.ranges import at_least
+from tasks.files import WITHHELD, File
+from tasks.ranges import at_least, share
 
 LEAST_REFERENCES = 2
 
@@ -21,6 +23,11 @@ class ExternalModels:
     the training image that carried the feature, where it is known. Several models of one owner are one panel: their
     scores are averaged. `references` are models of the same kind that never saw the feature: beside them the models'
     slopes are ranked (`measures/reference_ranks.py`), on images of that label in the probe set.
+
+    The pictures for an owner are in an order that `secret`, text that nobody can guess, and the run's seed say
+    together; the seed alone where there is none. The first 100 test images of `labelled`, whose classes are numbered as
+    the model's, are mixed in, and `accuracy` is what the owner states of such images: a table that names fewer of their
+    labels is not judged.
     """
 
     models: tuple[ModelFile, ...] = ()
@@ -30,6 +37,9 @@ class ExternalModels:
     classes: int | None = None
     columns: tuple[str, ...] = ()
     label: int | None = None
+    secret: str = field(default="", repr=False, metadata={WITHHELD: withheld})
+    labelled: Dataset | None = None
+    accuracy: float | None = None
     references: tuple[ModelFile, ...] = ()
 
     def __post_init__(self) -> None:
@@ -41,6 +51,14 @@ class ExternalModels:
             at_least(self, {"label": 0})
         if self.models and self.outputs:
             raise ValueError("models and outputs are both given; they must be audited apart, as one owner's panel each")
+        check_secret(self.secret)
+        if self.models and (self.secret or self.labelled is not None):
+            name = "secret" if self.secret else "labelled"
+            raise ValueError(f"{name} is given with models; it must be left out, since these are handed no pictures")
+        if self.accuracy is not None:
+            share(self, "accuracy")
+            if self.labelled is None:
+                raise ValueError("accuracy is given; labelled must name a data set on which it can be checked")
         if self.references:
             self._check_references()
 
@@ -64,3 +82,8 @@ class ExternalModels:
     def there(self) -> bool:
         """Whether models that are trained elsewhere are asked; with a shape alone it is to be written for them."""
         return bool(self.models or self.outputs or self.shape)
+
+    @property
+    def hands_out(self) -> bool:
+        """Whether an owner keeps the model, and gets pictures."""
+        return self.there and not self.models

@@ -24,6 +24,7 @@ from tasks.summaries import Row
 
 Cells = NDArray[np.bool_]
 
+IMAGES = 100  # of the canary's label, over which a response is the mean
 FITTED = 100  # glyphs, from the responses to which the slopes in their 25 cells are fitted
 OTHERS = len(GLYPHS)  # glyphs that the canary did not carry, of which its models are asked too
 

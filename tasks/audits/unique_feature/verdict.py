@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audit import Answer, Verdict
+from tasks.audit import ANSWERS, Answer, Meaning, Verdict
 from tasks.audits.unique_feature.ranks import LEVEL
 from tasks.datasets.features import Feature, called
 
@@ -59,6 +59,9 @@ SHARED = "shared seeds"  # of the settings of both: canaries share training seed
 GLYPHS = "glyphs"  # of the setting of the first: how many all are, where each canary's was ranked among all
 PUSH = "push towards a label"
 BESIDE = "rank beside references"
+TWICE = "repeated pictures with two answers"
+LABELS = "accuracy on labelled pictures"
+MISSED = 0.01  # a p-value of the accuracy that the owner states, below which a table is not judged
 FOUND = "share of pushes that would be found"
 SAME = "largest share of the family of which a model says the same"
 ENOUGH = 0.8  # of the smallest pushes, without which a panel's silence means nothing
@@ -75,6 +78,11 @@ BESIDE_LIMITS = (
     "the model they are, but a model that was not trained on a drawn feature is called in 5 % whatever they are."
 )
 
+MEANINGS: Mapping[Answer, Meaning] = {
+    **{answer: ANSWERS[answer] for answer in ("memorised", "not seen", "undecided")},
+    "not judged": Meaning("what was sent back is not what one model says of these pictures"),
+}
+
 Row = Mapping[str, Any]
 
 
@@ -86,6 +94,9 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
 
     The push is how much more the feature raises the log odds of a label than the others of its family do, in nats.
     Where the label is unknown, it is the one that the feature favours most, and the others are given the same choice.
+    Not judged, unless memorised: a table that was sent has two answers to one picture, or names fewer labels than its
+    owner states (p below MISSED). An altered table can hide a memory, but not feign one.
+
     Log odds are used because log P of a label that models are nearly certain of cannot rise, however much is memorised.
 
     Where the models were asked beside references, that rank accuses in place of the family's, whatever either says; not
@@ -111,8 +122,11 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
     beside = next((row for row in every if row["metric"] == BESIDE), None)
     if beside is not None:
         evidence = f"{evidence}; {_beside(beside)}"
+    touched = [words for row in every if (words := _touched(row))]
     if (p_value if beside is None else beside["p_value"]) <= LEVEL:
         answer = "memorised"
+    elif touched:
+        answer, evidence = "not judged", f"{evidence}; but {' and '.join(touched)}"
     elif p_value <= LEVEL:
         answer, evidence = "undecided", f"{evidence}, by which alone it is judged: ask more models of the same data"
     elif same >= HARDLY:
@@ -129,9 +143,11 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
         )
         evidence = f"{evidence}; {doubt}: ask more models of the same data"
     sentence = f"{answer.capitalize()}: {evidence}."
+    keys = sorted({json.loads(row["setting"])["key"] for row in every if row["metric"] == TWICE})
+    told = f" The key of the pictures that were handed out has a SHA-256 that begins with {keys[0]}." if keys else ""
     carried = [row, beside] if beside is not None else [row]
     limits = PANEL_LIMITS if beside is None else f"{PANEL_LIMITS} {BESIDE_LIMITS}"
-    return Verdict(answer, sentence, limits, tuple((each["metric"], each["setting"]) for each in carried))
+    return Verdict(answer, sentence, limits + told, tuple((each["metric"], each["setting"]) for each in carried))
 
 
 def _beside(row: Row) -> str:
@@ -143,6 +159,21 @@ def _beside(row: Row) -> str:
         f"beside {setting['references']} clean models it ranks {round(row['estimate']):,} of {among} by the slopes of "
         f"its pixels, p = {row['p_value']:.3g}"
     )
+
+
+def _touched(row: Row) -> str:
+    """Why the table of this row is not what a model says; no text where nothing speaks for that."""
+    if row["metric"] == TWICE and row["estimate"]:
+        table = json.loads(row["setting"])["table"]
+        number = round(row["estimate"] * row["n"])
+        return f"in table {table} {number} of {row['n']} pictures that were handed out twice got two answers"
+    if row["metric"] == LABELS and row["p_value"] is not None and row["p_value"] < MISSED:
+        table, right = json.loads(row["setting"])["table"], round(row["estimate"] * row["n"])
+        return (
+            f"table {table} names the labels of {right} of {row['n']} pictures, where {100 * row['null']:.3g} % are "
+            f"stated (p = {row['p_value']:.2g})"
+        )
+    return ""
 
 
 def smallest(separation: float) -> float:

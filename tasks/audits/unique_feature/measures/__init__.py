@@ -22,6 +22,7 @@ from tasks.audits.unique_feature.measures import (
     regularised,
     single_divergences,
     single_family,
+    touched,
     traced,
 )
 from tasks.measure import Measure
@@ -31,6 +32,7 @@ MEASURES: tuple[Measure, ...] = (
     single_family.MEASURE,
     reference_ranks.MEASURE,
     single_divergences.MEASURE,
+    touched.MEASURE,
     canary_scores.MEASURE,
     canary_verdicts.MEASURE,
     exact_verdicts.MEASURE,

@@ -21,16 +21,14 @@ import pyarrow as pa
 
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import check_label
-from tasks.audits.unique_feature.feature_family import Relatives
-from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, IMAGES, alike
+from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, alike
 from tasks.audits.unique_feature.pixel_slopes import Array, centred, weighted_slopes
-from tasks.audits.unique_feature.probe_images import Shape
 from tasks.audits.unique_feature.single_models import SingleModelConfig, predictor, single_model_config
-from tasks.audits.unique_feature.slope_ranks import fitted, is_among_all, place, ranked, together
+from tasks.audits.unique_feature.slope_images import of_label, slope_sets
+from tasks.audits.unique_feature.slope_ranks import is_among_all, place, ranked, together
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.audits.unique_feature.verdict import BESIDE, GLYPHS
 from tasks.datasets.catalog import load
-from tasks.datasets.features import burn
 from tasks.datasets.images import Pixels, as_shape
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
@@ -73,24 +71,6 @@ def reference_ranks(config: PanelRanked, inputs: Inputs) -> pa.Table:  # noqa: A
     return pa.Table.from_pylist([about | said for said in found], REFERENCE_RANKS)
 
 
-def of_label(asked: Relatives, shape: Shape, label: int) -> Pixels:
-    """The first test images of the label in the probe set; ValueError where it has none."""
-    data = load(asked.probe)
-    images = data.test_images[data.test_labels == label][:IMAGES]
-    if not len(images):
-        raise ValueError(
-            f"probe {asked.probe.name} has no test image of label {label}; beside references it must hold images like "
-            "those of training, with the labels of the models' classes"
-        )
-    return as_shape(images, shape)
-
-
-def slope_sets(asked: Relatives, clean: Pixels) -> Iterator[tuple[str, Pixels]]:
-    """The images with each feature to which slopes are fitted, by the names of these sets."""
-    for number, feature in enumerate(fitted(asked, clean.shape[1:3])):
-        yield f"slopes-{number:03d}", burn(clean, feature)
-
-
 def response(one: SingleModelConfig, sets: dict[str, Pixels], label: int) -> Array:
     """The mean centred logit of the label on each of the sets; ValueError for classes that are not the probe set's."""
     predict = predictor(one, ())
@@ -118,13 +98,6 @@ def asked_with_references(config: UniqueFeature) -> PanelRanked | None:
     first = replace(single_model_config(config, 0), outputs=None)
     references = tuple(replace(first, number=at, model=model) for at, model in enumerate(given.references))
     return PanelRanked(panel, references)
-
-
-def handed_out(config: UniqueFeature) -> Iterator[tuple[str, Pixels]]:
-    """The sets of images beyond those of every single model, for an owner who keeps the model."""
-    if config.given.references and config.given.label is not None:
-        asked = single_model_config(config, 0).relatives
-        yield from slope_sets(asked, of_label(asked, config.shape, config.given.label))
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001

@@ -15,7 +15,9 @@ import torch
 
 from tasks.audits.unique_feature import AUDIT, UniqueFeature, plan
 from tasks.audits.unique_feature.external_models import ExternalModels
-from tasks.audits.unique_feature.measures.reference_ranks import handed_out, reference_ranks
+from tasks.audits.unique_feature.handed_out import sets
+from tasks.audits.unique_feature.measures.reference_ranks import reference_ranks
+from tasks.audits.unique_feature.single_models import single_model_config
 from tasks.audits.unique_feature.slope_ranks import cells
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
@@ -133,12 +135,13 @@ def test_words_are_ranked_among_their_family(files: dict[str, ModelFile]) -> Non
 
 def test_an_owner_is_handed_the_images_that_slopes_are_fitted_to(files: dict[str, ModelFile]) -> None:
     about = config(files, "clean")
-    sets = dict(handed_out(about))
-    assert [f"slopes-{at:03d}" for at in range(100)] == list(sets)
-    assert {(len(images), *images.shape[1:]) for images in sets.values()} == {(len(sets["slopes-000"]), 28, 28, 1)}
-    assert len(sets["slopes-000"]) <= 100
+    held = dict(sets(single_model_config(about, 0)))
+    slopes = {name: images.shape for name, images in held.items() if name.startswith("slopes")}
+    assert [f"slopes-{at:03d}" for at in range(100)] == list(slopes)
+    assert {(len(held["slopes-000"]), 28, 28, 1)} == set(slopes.values())
+    assert len(held["slopes-000"]) <= 100
     bare = replace(about, given=replace(about.given, references=()))
-    assert {} == dict(handed_out(bare))
+    assert list(held)[: -len(slopes)] == list(dict(sets(single_model_config(bare, 0))))
 
 
 def test_classes_that_the_probe_set_does_not_have_are_refused(files: dict[str, ModelFile]) -> None:
