@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+from orchestrator.errors import StoreError
 from orchestrator.executors import gpus
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
@@ -56,7 +58,14 @@ def preview(asked: Spec) -> dict[str, Any]:
 def price_of(plan: Plan, missing: Iterable[str], store: Store | None, address: str | None) -> Price:
     """The price of a plan's missing jobs on this machine, by the timings in the store where it has some."""
     known = {} if store is None else timings.known(store.folder("runs"))
-    kept = None if store is None else store.folder("speed")
+
+    def kept() -> Path | None:
+        """The folder of machines' speeds; None where the store takes nothing."""
+        try:
+            return None if store is None else store.folder("speed")
+        except StoreError:
+            return None
+
     return priced(plan, missing, known, slots_at(address), address, gpus_at(address), kept)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,12 +48,12 @@ def priced(
     slots: int,
     address: str | None = None,
     gpus: int = 0,
-    kept: Path | None = None,
+    kept: Callable[[], Path | None] = lambda: None,
 ) -> Price:
     """The price of the missing jobs on `slots` slots of this machine.
 
     `known` are seconds by group, of runs of this store; what they do not have is taken from the reference timings, for
-    which the machine's speed is measured, unless it was `kept` there before.
+    which the machine's speed is measured, unless it was `kept` in that folder before.
     """
     there = list(missing)
     reference: Reference | None = None
@@ -75,7 +75,7 @@ def priced(
             task = plan.task(key)
             unknown[task] = _sum(unknown.get(task, (0.0, 0.0)), _bounds(plan, key, reference))
     if by_reference and reference is not None:
-        here = speed.of_this_machine(kept)
+        here = speed.of_this_machine(kept())
         factor, apart = here.against(reference.speed) if here is not None else (1.0, 2.0)
         for key in spans:
             if group_of(plan.jobs[key]) not in known:

@@ -35,7 +35,7 @@ def flat(table: pa.Table) -> pa.Table:
     """The table with a column `setting.NAME` for each name in its `setting`; null where a row has none."""
     if SETTING not in table.schema.names:
         return table
-    settings = [_setting(value) for value in table[SETTING].to_pylist()]
+    settings = [varied(value) for value in table[SETTING].to_pylist()]
     after = table.schema.get_field_index(SETTING) + 1
     for offset, name in enumerate(dict.fromkeys(name for setting in settings for name in setting)):
         label = f"{SETTING}.{name}"
@@ -81,7 +81,7 @@ def _single(value: Any) -> Any:
     return text(value) if isinstance(value, list | dict) else value
 
 
-def _setting(value: str | None) -> dict[str, Any]:
+def varied(value: str | None) -> dict[str, Any]:
     """What was varied in a row; empty where its setting is no JSON object."""
     try:
         setting = json.loads(value or "{}")

@@ -10,6 +10,7 @@ from typing import Any
 
 from orchestrator import rounding
 from orchestrator.counted import counted
+from orchestrator.run_folder import exported
 
 FIRST = 5  # rows of a summary
 HEIGHT = 620  # pixels of the certificate's frame, which scrolls
@@ -42,7 +43,7 @@ def outline(title: str, paragraphs: Sequence[str], rows: Sequence[dict[str, Any]
         )
         parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
         more = len(rows) - FIRST
-        parts += [f"<p>and {counted(more, 'more row')}</p>"] if more > 0 else []
+        parts += [f"<p>and {counted(more, 'row')} more</p>"] if more > 0 else []
     return f"<div>{''.join(parts)}</div>"
 
 
@@ -50,7 +51,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     n = row["n"]
     return [
         row["metric"],
-        row["setting"] if row["setting"] not in (None, "{}") else "",
+        ", ".join(f"{name} = {value}" for name, value in exported.varied(row["setting"]).items()),
         rounding.of_row(row, "estimate"),
         rounding.interval(row["low"], row["high"]),
         "" if n is None else counted(n, row["unit"] or ""),

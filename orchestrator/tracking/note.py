@@ -90,7 +90,11 @@ def _ways(journal: Journal, state: str) -> list[str]:
     """The state, where to find the results, and the command that continues."""
     look = []
     if pages.page(journal.folder) is not None:
-        look.append(f"The whole account is `{pages.PAGE}` under *Artifacts*; saved, it opens in any browser.")
+        # MLflow shows it in a frame without an origin, where Chromium follows no link, not even to a section.
+        look.append(
+            f"The whole account is `{pages.PAGE}` under *Artifacts*; saved, it opens in any browser, where the links "
+            "to its sections work."
+        )
     look.append(f"In the store's folder, `engram results {journal.run} summary` prints the numbers.")
     goes_on = "goes on" if state in ("interrupted", "paused") else "tries them again" if state == "failed" else ""
     if goes_on:
