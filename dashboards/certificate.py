@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -98,11 +98,22 @@ def context(run: Run) -> dict[str, Any]:
     certified = [(each, each.certificate) for each in run.cells or (run,)]
     there = [certificate for _, certificate in certified if certificate is not None]
     told = {name: _once(getattr(each, name) for each in there) for name in ("asked", "rule", "error", "beyond")}
+    if len(told["asked"]) > 1:
+        told["asked"] = _once([run.question, "Of each cell of the sweep, by what was varied."])
+    if len(told["beyond"]) > 1:
+        told["beyond"] = _once([_shared(told["beyond"]), "What else an answer does not say is on its cell’s own page."])
     return {
         "certificate": {**told, "steps": _once(step for each in there for step in each.steps)} if there else None,
         "findings": [(each, shown) for each, _ in certified for shown in findings(each)],
         "audited": named(run),
     }
+
+
+def _shared(texts: Sequence[str]) -> str:
+    """The sentences that all of these texts have, in the order of the first."""
+    by_text = [text.removesuffix(".").split(". ") for text in texts]
+    shared = [each for each in by_text[0] if all(each in sentences for sentences in by_text)]
+    return "".join(f"{each}. " for each in shared).strip()
 
 
 def _once(texts: Iterable[str]) -> list[str]:

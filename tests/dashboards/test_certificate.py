@@ -81,6 +81,9 @@ def test_a_sweep_has_a_line_for_each_cell(swept: Run, browser: Browser) -> None:
     answers = [cell.verdict.answer for cell in swept.cells if cell.verdict]
     badges = page.evaluate(f"{rows}.map(row => row.querySelector('.badge').innerText)")
     assert answers == [text.strip() for text in badges]
+    said = page.evaluate("document.querySelector('.certificate').textContent")
+    assert 1 == said.count("Is a feature that occurs in one single training image memorised?")
+    assert 1 == said.count("Not seen is not safe")  # what all cells do not say stands there once
 
 
 def test_without_an_answer_it_says_so(store: Store) -> None:

@@ -75,6 +75,11 @@ def of_models(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdic
         members, place = members_and_place(row)
         last = math.floor(LEVEL * members + 1e-9)
         finding = Finding(verdict.answer, place_in_words(config, row, verdict), place_line(what, members, place, last))
+    unjudged = (
+        " Not judged: pictures that were handed out twice got two answers, or too few labels are named."
+        if config.given.outputs
+        else ""
+    )
     called_so = f"at place {last:,} or before" if last else "so far in front as no place of so few is"
     return Certificate(
         asked=f"Does {whose} know {what} from the training data?",
@@ -82,7 +87,8 @@ def of_models(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdic
         rule=(
             f"Memorised: among {among} it stands {called_so} (a test on one side, p at most {LEVEL:g}). Not "
             "seen: it does not; a push as small as the one that matters would have been found in "
-            f"{100 * ENOUGH:.0f} % of cases, and a larger one is unlikely (97.5 %). Undecided: else."
+            f"{100 * ENOUGH:.0f} % of cases, and a larger one is unlikely (97.5 %).{unjudged} "
+            "Undecided: else."
         ),
         error=(
             f"Of 100 models that never saw it, about {100 * LEVEL:.0f} are called so: exactly, if it was drawn by "
@@ -108,6 +114,7 @@ def place_in_words(config: UniqueFeature, row: Row, verdict: Verdict) -> str:
     after = {
         "not seen": " A push that matters would have shown.",
         "undecided": " A memory may be there all the same and not show.",
+        "not judged": " But what was sent back is not what one model says of these pictures.",
     }.get(verdict.answer, "")
     return f"{told}; of 1,000 models that never saw it {number} would stand so far in front.{after}"
 
@@ -135,6 +142,8 @@ def steps_of_models(answer: str) -> tuple[str, ...]:
             "Keep this page with the files that it names.",
             "Ask in the same way for every other feature and place that you fear, and again when the model changes.",
         )
+    if answer == "not judged":
+        return ("Ask the owner for a table of what the model says, unrounded and of every picture, and audit that.",)
     return (
         "Ask several models of the same data together, such as the folds of a cross-validation: "
         "given.models=fold0.pt,fold1.pt,fold2.pt.",

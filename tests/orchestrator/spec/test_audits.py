@@ -38,6 +38,15 @@ def test_an_audit_comes_with_the_question_it_answers() -> None:
     assert (toys.AUDIT, "How far does a sum get when its parts are lost?") == (found.audit, found.question)
 
 
+def test_an_audit_that_a_module_only_passes_on_is_documented_where_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer(tmp_path, "passed_on", "passes_on:AUDIT", passes_on="from toys import AUDIT")
+    monkeypatch.syspath_prepend(tmp_path)
+    found, written = audits.find("passed_on"), audits.find("toys")
+    assert (written.question, written.documentation) == (found.question, found.documentation)
+
+
 def test_an_unknown_audit_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(SpecError, match=r"unknown audit 'unique_featur'.*did you mean 'unique_feature'\?"):
         audits.find("unique_featur")
