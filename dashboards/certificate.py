@@ -106,5 +106,5 @@ def context(run: Run) -> dict[str, Any]:
 
 
 def _once(texts: Iterable[str]) -> list[str]:
-    """The distinct ones of these texts, without empty ones."""
-    return [text for text in dict.fromkeys(texts) if text]
+    """The distinct ones of these texts, without empty ones and the marks of code."""
+    return [text for text in dict.fromkeys(text.replace("`", "") for text in texts) if text]

@@ -94,7 +94,7 @@ class Run:
         """The rows of the summary that are stored, without intervals that their samples cannot bear; for a sweep, those
         of its cells with what varies.
         """
-        return [supported(row) for row in self.table("summary").to_pylist()]
+        return [dict(supported(row)) for row in self.table("summary").to_pylist()]
 
     def table(self, name: str) -> pa.Table:
         """The stored rows of one of the run's tables; without columns if there are none or no such table."""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tasks.summaries import supported
+
 if TYPE_CHECKING:
     from tasks.audit import Meaning, Verdict
 
@@ -108,6 +110,7 @@ def line_of(row: Mapping[str, Any] | None, what: str = "", **more: Any) -> Numbe
     """A row of a summary as a number line; None where it has no finite estimate."""
     if row is None or row["estimate"] is None or not math.isfinite(row["estimate"]):
         return None
+    row = supported(row)
     return NumberLine(what or row["metric"], row["estimate"], row["low"], row["high"], row["null"], **more)
 
 

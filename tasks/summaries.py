@@ -53,7 +53,7 @@ def p_digits(p: float) -> str:
     return "< 1e-6" if p < LEAST_P else f"{p:.2g}".replace("e-0", "e-")
 
 
-def supported(row: Row) -> Row:
+def supported(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """The row, without an interval that its sample cannot bear: of two, or of a probability one that leaves [0, 1]."""
     low, high = row.get("low"), row.get("high")
     if low is None or high is None:

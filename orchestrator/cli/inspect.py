@@ -56,7 +56,8 @@ def runs(store: Where = None, json: Json = False) -> None:
         ]
         emit({"runs": told})
     elif statuses:
-        table([verdict.row(run, answers.get(run.run, "")) for run in statuses])
+        rows = [verdict.row(run, answers.get(run.run, "")) for run in statuses]
+        table(rows, [name for name in rows[0] if any(row[name] for row in rows)])
     else:
         say(f"there are no runs in {opened.location} yet")
 

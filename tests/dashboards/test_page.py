@@ -370,16 +370,17 @@ def test_an_interval_that_its_sample_cannot_bear_is_not_shown(store: Store) -> N
     assert any(row["low"] is not None for row in run.table("summary").to_pylist())  # the table keeps them
 
 
-def test_a_sweeps_page_shows_every_cell_with_its_place_its_answer_and_its_page(swept: Run, browser: Browser) -> None:
+def test_a_sweeps_page_shows_every_cell_with_its_place_its_answer_and_its_run(swept: Run, browser: Browser) -> None:
     for cell in swept.cells:
         pages.draw(cell)
     drawn = pages.draw(swept)
     shown = browser.open(drawn)
     rows = "[...document.querySelectorAll('section[aria-labelledby=answer] tbody tr')]"
     assert ["A", "X"] == shown.evaluate(f"{rows}.map(row => row.cells[0].textContent)")
-    links = shown.evaluate(f"{rows}.map(row => row.querySelector('a').getAttribute('href'))")
-    assert [f"../{cell.name}/report.html" for cell in swept.cells] == links
-    assert all((drawn.parent / link).resolve().is_file() for link in links)
+    runs = shown.evaluate(f"{rows}.map(row => [...row.cells].at(-1).textContent)")
+    assert [cell.name.rpartition("-")[2] for cell in swept.cells] == runs
+    links = shown.evaluate("[...document.querySelectorAll('a')].map(link => link.getAttribute('href'))")
+    assert all(link.startswith("#") for link in links)  # others would be dead in MLflow's frame, and by mail
     values = shown.evaluate(f"{rows}.map(row => row.querySelector('data').value)")
     assert [repr(page.evidence(cell)[0]["estimate"]) for cell in swept.cells] == values
     text = shown.evaluate("document.body.textContent")

@@ -13,6 +13,7 @@ from tasks.audits.density.measures.scores import BEYOND_CHANCE, LEAST_FOUND
 from tasks.audits.density.tail import LEVEL
 from tasks.audits.density.verdict import ROWS, SURELY
 from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of
+from tasks.summaries import supported
 
 Row = Mapping[str, Any]
 SYMBOLS: Mapping[str, str] = {
@@ -69,6 +70,7 @@ def in_plain_words(rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> str
             f"A single image would have been found from about {found['estimate']:.3g} nats on, as many as make it "
             "more probable by that power of e."
         )
+    gap = None if gap is None else supported(gap)
     if gap is not None and gap["low"] is not None:
         told.append(
             f"On average training on an image raises its log probability by {gap['estimate']:.3g} nats (95 % interval "

@@ -29,7 +29,7 @@ from tasks.audit import Answer, Verdict
 from tasks.audits.density.config import Density
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, FEW_SAMPLES, FOUND, LEAST_FOUND
 from tasks.audits.density.tail import LEAST_DRAWS, LEVEL
-from tasks.summaries import p_in_words
+from tasks.summaries import p_in_words, supported
 from tasks.training.privacy import Privacy
 
 SIGNIFICANT = 0.05
@@ -135,7 +135,7 @@ def of_gap(config: Density, gap: Row | None) -> list[str]:
     """The generalisation gap in words; none where no observation has one."""
     if gap is None or gap["estimate"] is None:
         return []
-    nats, low, high = gap["estimate"], gap["low"], gap["high"]
+    nats, (low, high) = gap["estimate"], (supported(gap)[end] for end in ("low", "high"))
     models = (
         f"{gap['n']} random partition{'s' if gap['n'] > 1 else ''} into {config.folds} folds"
         if config.estimator == "kfold"
@@ -193,8 +193,9 @@ def silent(
         )
     if gap is None or gap["estimate"] is None:
         return sentences
-    if gap["high"] is None:
-        sentences.append("One repetition has no interval of the gap: train more.")
+    if supported(gap)["high"] is None:
+        few = "One repetition has" if gap["n"] == 1 else f"{gap['n']} repetitions have"
+        sentences.append(f"{few} no interval of the gap: train more.")
     elif gap["high"] >= config.negligible:
         sentences.append(
             f"The gap may be as much as {gap['high']:.4g} nats, which is not negligible, and is no evidence that any "

@@ -41,10 +41,11 @@ from tasks.audits.forgetting.about import About
 from tasks.audits.forgetting.certificate import SYMBOLS, certificate
 from tasks.audits.forgetting.config import Forgetting, tiny
 from tasks.audits.forgetting.measures import MEASURES
-from tasks.audits.forgetting.presets import PRESETS
+from tasks.audits.forgetting.presets import PRESETS, REPEATS
 from tasks.audits.forgetting.probe_set import handed_out, probes_of, split_table
 from tasks.audits.forgetting.published import repeats
 from tasks.audits.forgetting.query_set import GUESSABLE
+from tasks.audits.forgetting.situations import SITUATIONS
 from tasks.audits.forgetting.summary import summary
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import check_distinct, checked, trainings
@@ -84,11 +85,17 @@ def split(config: Forgetting) -> Split | None:
     return Split(key_of(pictures), table, GUESSABLE if config.query.is_guessable else "")
 
 
+def subject(config: Forgetting) -> str:
+    return f"{config.query.data.name} forgotten"
+
+
 AUDIT = Audit(
     config=Forgetting,
     plan=plan,
     measures=MEASURES,
     presets=PRESETS,
+    repeats=REPEATS,
+    situations=SITUATIONS,
     tiny=tiny,
     verdict=verdict,
     probes=probes,
@@ -96,4 +103,5 @@ AUDIT = Audit(
     answers=MEANINGS,
     certificate=certificate,
     symbols=SYMBOLS,
+    subject=subject,
 )

@@ -57,10 +57,11 @@ from tasks.audits.unique_feature.certificate import SYMBOLS, certificate
 from tasks.audits.unique_feature.config import UniqueFeature, tiny
 from tasks.audits.unique_feature.handed_out import key, pictures
 from tasks.audits.unique_feature.measures import MEASURES
-from tasks.audits.unique_feature.presets import PRESETS, repeats
+from tasks.audits.unique_feature.presets import PRESETS, REPEATS, repeats
 from tasks.audits.unique_feature.probe_images import Pixels
 from tasks.audits.unique_feature.published import Repeated
 from tasks.audits.unique_feature.single_models import single_model_config
+from tasks.audits.unique_feature.situations import SITUATIONS
 from tasks.audits.unique_feature.summary import summary, summary_of_models
 from tasks.audits.unique_feature.trainings import trainings
 from tasks.audits.unique_feature.verdict import MEANINGS, panel_verdict, verdict
@@ -100,11 +101,17 @@ def split(config: UniqueFeature) -> Split:
     return Split(key(single_model_config(config, 0)), warning="" if config.given.secret else GUESSABLE)
 
 
+def subject(config: UniqueFeature) -> str:
+    return config.feature.called().removeprefix("the ")
+
+
 AUDIT = Audit(
     config=UniqueFeature,
     plan=plan,
     measures=MEASURES,
     presets=PRESETS,
+    repeats=REPEATS,
+    situations=SITUATIONS,
     tiny=tiny,
     verdict=answer,
     probes=probes,
@@ -112,4 +119,5 @@ AUDIT = Audit(
     answers=MEANINGS,
     certificate=certificate,
     symbols=SYMBOLS,
+    subject=subject,
 )

@@ -17,30 +17,35 @@ LEAST_REFERENCES = 2
 class ExternalModels:
     """Whom the audit asks where it trains nothing.
 
-    `models` are asked here; `outputs` hold what models said of the probe images that were written for their owner, one
-    table for each model, whose columns of numbers are called `columns` where they have names of their own. Images have
-    `shape` (height, width, channels). `classes` is how many there are (a factory has to know). `label` is the class of
-    the training image that carried the feature, where it is known. Several models of one owner are one panel: their
-    scores are averaged. `references` are models of the same kind that never saw the feature: beside them the models'
-    slopes are ranked (`measures/reference_ranks.py`), on images of that label in the probe set.
-
-    The pictures for an owner are in an order that `secret`, text that nobody can guess, and the run's seed say
-    together; the seed alone where there is none. The first 100 test images of `labelled`, whose classes are numbered as
-    the model's, are mixed in, and `accuracy` is what the owner states of such images: a table that names fewer of their
-    labels is not judged.
+    Several models of one owner are one panel: their scores are averaged.
     """
 
     models: tuple[ModelFile, ...] = ()
+    """Files of models, which are asked here."""
     outputs: tuple[File, ...] = ()
+    """Tables of what models said of the probe images that were written for their owner, one for each model."""
     interface: Interface = Interface()
+    """Inputs and outputs of the models."""
     shape: tuple[int, int, int] | None = None
+    """Height, width and channels of the images that the models take."""
     classes: int | None = None
+    """How many classes there are; a factory has to know."""
     columns: tuple[str, ...] = ()
+    """Names of the tables' columns of numbers, where they have names of their own."""
     label: int | None = None
+    """Class of the training image that carried the feature, where it is known."""
     references: tuple[ModelFile, ...] = ()
+    """Files of at least two models of the same kind that never saw the feature. Beside them the models' slopes are
+    ranked, on images of `label` in the probe set."""
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld})
+    """Text that nobody can guess. With the run's seed it says in which order an owner gets the pictures; without it the
+    seed alone does."""
     labelled: Dataset | None = None
+    """Data set whose first 100 test images are mixed in among the pictures for an owner; its classes are numbered as
+    the model's."""
     accuracy: float | None = None
+    """Accuracy that the owner states on images like those of `labelled`; a table that names fewer labels is not
+    judged."""
 
     def __post_init__(self) -> None:
         if self.there and self.shape is None:

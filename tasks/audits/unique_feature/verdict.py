@@ -41,9 +41,9 @@ ROWS = (
     ("M effect", "{}"),
 )
 LIMITS = (
-    "The effect compares the feature with noise: it says that the image is remembered, and the ranks that it is this "
-    "feature. This speaks of the training procedure, data and feature that were audited, at this number of trainings; not of "
-    "one given model. Not seen is not safe: another feature, place or score may show more."
+    "The effect compares the feature with random patches: it says that the image is remembered, and the ranks that it "
+    "is this feature. This speaks of the training procedure, data and feature that were audited, at this number of "
+    "trainings; not of one given model. Not seen is not safe: another feature, place or score may show more."
 )
 CHOSEN = (
     "The feature was chosen, not drawn from its family, so its ranks are as good as its likeness to the others: of "
