@@ -18,13 +18,15 @@ def sealed(page: str, runs: Sequence[Run], file: str) -> str:
     """The page with its seal at `PLACE`. It shows `runs`, and will be written under the name `file`."""
     named = list(dict.fromkeys(entry for run in runs for entry in audited.audited(run.journal, run.store)))
     tables = [table for run in runs for table in audited.tables(run.journal, run.store)]
+    several = len({table.run for table in tables}) > 1
     section = document.render(
         "seal.html",
         file=file,
         shown=Markup(page_seal.SHOWN.format(page_seal.ZEROS)),
         audited=[] if LISTED in page else named,
-        tables=tables,
-        several=len({table.run for table in tables}) > 1,
+        tables=[table for table in tables if table.name == "summary" or not several],
+        all_tables=len(tables),
+        several=several,
         element=Markup(page_seal.element([run.name for run in runs], named, tables)),
     )
     return page_seal.close(page.replace(PLACE, section))

@@ -23,7 +23,7 @@ from orchestrator.errors import EngramError, SpecError, plainly
 if TYPE_CHECKING:
     from orchestrator.runs.report import Report
 
-__all__ = ["EngramError", "SpecError", "open", "run"]
+__all__ = ["EngramError", "SpecError", "run"]  # not `open`: `import *` is not to hide Python's
 
 
 @plainly
