@@ -165,7 +165,7 @@ def points(rows: list[Timed]) -> dict[str, dict[int, float]]:
 
 
 def executors() -> Iterator[Timed]:
-    """Starting and ending Ray around the smallest of runs, by the clock: its processes are not ours."""
+    """Starting and ending Ray around the smallest of runs: by the clock, so only where the machine is idle."""
     import tempfile
 
     import orchestrator
