@@ -38,7 +38,7 @@ from tasks.training.classifier import work as of_classifier
 PRESETS: Mapping[str, tuple[tuple[str, str, Mapping[str, Any]], ...]] = {
     "unique_feature": (("unique_feature", "smoke", {}), ("unique_feature", "quickstart", {"canaries": 4})),
     "forgetting": (("forgetting", "smoke", {}), ("forgetting", "quickstart", {})),
-    "unlearning": (("forgetting", "unlearning", {"replicates": 1, "permutations": 119}),),
+    "unlearning": (("forgetting", "unlearning", {"replicates": 1, "permutations": 239}),),
     "density": (
         ("density", "smoke", {}),
         ("density", "quickstart", {"repetitions": 1, "folds": 3, "epochs": 10, "every": 5}),
