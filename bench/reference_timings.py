@@ -38,7 +38,7 @@ from tasks.training.classifier import work as of_classifier
 PRESETS: Mapping[str, tuple[tuple[str, str, Mapping[str, Any]], ...]] = {
     "unique_feature": (("unique_feature", "smoke", {}), ("unique_feature", "quickstart", {"canaries": 4})),
     "forgetting": (("forgetting", "smoke", {}), ("forgetting", "quickstart", {})),
-    "unlearning": (("forgetting", "unlearning", {"replicates": 1, "permutations": 119}),),
+    "unlearning": (("forgetting", "unlearning", {"replicates": 1, "permutations": 239}),),
     "density": (
         ("density", "smoke", {}),
         ("density", "quickstart", {"repetitions": 1, "folds": 3, "epochs": 10, "every": 5}),
@@ -165,7 +165,7 @@ def points(rows: list[Timed]) -> dict[str, dict[int, float]]:
 
 
 def executors() -> Iterator[Timed]:
-    """Starting and ending Ray around the smallest of runs, by the clock: its processes are not ours."""
+    """Starting and ending Ray around the smallest of runs: by the clock, so only where the machine is idle."""
     import tempfile
 
     import orchestrator
