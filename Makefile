@@ -66,6 +66,11 @@ bench: .venv/ready
 	$(BIN)/python -m bench.orchestration
 	$(BIN)/python -m bench.training
 
+# The pages of docs/ as a site in site/, with the page of commands written anew; a link that leads nowhere ends it.
+docs: .venv/ready
+	$(BIN)/python -m orchestrator.cli.reference docs/commands.md
+	$(BIN)/zensical build --strict
+
 # What the machines of cluster.yaml install.
 wheel: .venv/ready
 	$(BIN)/python -m hatchling build --target wheel
@@ -101,4 +106,4 @@ lock:
 	PATH=$(BIN):$$PATH $(BIN)/python -m bench.downloads requirements.lock requirements-cpu.lock
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache site
