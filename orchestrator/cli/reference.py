@@ -47,14 +47,17 @@ def rewritten(page: str) -> str:
 
 def reference() -> Iterator[str]:
     """The lines of the page."""
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    all_commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands: dict[str, Any] = {}
     for heading, names in GROUPS.items():
         yield from (f"## {heading}", "", "| command | |", "|---|---|")
-        for name in names:
-            yield f"| [`engram {name}`](#engram-{name}) | {summary(commands[name])} |"
+        shown = dict(pair for name in names for pair in every(name, all_commands[name]))
+        for name, command in shown.items():
+            yield f"| [`engram {name}`](#engram-{name.replace(' ', '-')}) | {summary(command)} |"
         yield ""
-        for name in names:
-            yield from of_command(name, commands[name])
+        for name, command in shown.items():
+            yield from of_command(name, command)
+        commands |= shown
     yield from ("## Exit codes", "", "| code | meaning |", "|---|---|")
     yield from (f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
     yield from ("", "## Environment", "", "| variable | meaning |", "|---|---|")
@@ -62,11 +65,20 @@ def reference() -> Iterator[str]:
     yield ""
 
 
+def every(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """The command with its name, or those below it with theirs."""
+    if hasattr(command, "commands"):
+        for below, each in command.commands.items():
+            yield from every(f"{name} {below}", each)
+    else:
+        yield name, command
+
+
 def of_command(name: str, command: Any) -> Iterator[str]:
     context = typer.Context(command, info_name=f"engram {name}")
     usage = command.get_usage(context).removeprefix("Usage: ")
     yield from (f"### `engram {name}`", "", "```text", " ".join(usage.split()), "```", "")
-    yield from (" ".join(paragraph.split()) + "\n" for paragraph in command.help.split("\n\n"))
+    yield from (" ".join(paragraph.split()) + "\n" for paragraph in (command.help or "").split("\n\n"))
     shown = [each for each in command.params if not getattr(each, "hidden", False)]
     if shown:
         yield from ("| argument or option | meaning |", "|---|---|")
@@ -75,8 +87,8 @@ def of_command(name: str, command: Any) -> Iterator[str]:
 
 
 def summary(command: Any) -> str:
-    """The first sentence of a command's help, whole."""
-    return cell(command.help.split("\n\n")[0])
+    """The first paragraph of a command's help."""
+    return cell((command.help or "").split("\n\n")[0])
 
 
 def spelled(parameter: Any) -> str:
