@@ -94,7 +94,7 @@ def summary(command: Any) -> str:
 def spelled(parameter: Any) -> str:
     """An argument or an option with its other names and its value, as code."""
     if parameter.param_type_name == "argument":
-        return code(parameter.metavar)
+        return code(parameter.metavar or parameter.name.upper())
     names = ", ".join((*parameter.opts, *parameter.secondary_opts))
     return code(f"{names} {parameter.metavar}" if parameter.metavar else names)
 
