@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -36,7 +37,7 @@ from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.measures import baselines
 from tasks.audits.forgetting.measures.decisions import Compared, Decisions, of_target
 from tasks.audits.forgetting.measures.query_confidences import Ask, ask
-from tasks.audits.forgetting.probe_set import HandedOut, handed_out, probes_of
+from tasks.audits.forgetting.probe_set import handed_out, probes_of
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import NamedTarget, Target
 from tasks.audits.forgetting.trainings import Model, training
@@ -44,6 +45,7 @@ from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Pixels
 from tasks.datasets.mixtures import Part
+from tasks.external.blinding import HandedOut
 from tasks.external.handout import image_of
 from tasks.files import File
 from tasks.files import pin as pin_file
@@ -52,6 +54,7 @@ from tasks.models.weights import architecture_of, weights_of
 from tasks.training import mixed
 
 Array = NDArray[np.float64]
+Key = TypeVar("Key")  # what a trained model is known by
 OWNERS: Mapping[str, Target] = {
     "all of D_Q": Target(query=1.0, calibration=1.0),
     "10 % of D_Q": Target(query=0.1, calibration=1.0),
@@ -191,20 +194,25 @@ class Trained:
 
 def planned(given: Size) -> dict[Model, mixed.Mixture]:
     """The trainings: calibration models, those of known shares, and the owners', which are no replicates of these."""
-    config = given.config
+    found = of_audit(given.config)
+    for number, target in enumerate(OWNERS.values()):
+        for owner in range(given.owners):
+            found[Model("target", number, owner)] = training(given.config, target, "target", APART + owner).config
+    return found
+
+
+def of_audit(config: Forgetting) -> dict[Model, mixed.Mixture]:
+    """The trainings that targets are held against: of calibration models, and of those of known shares."""
     found: dict[Model, mixed.Mixture] = {}
     for replicate in range(config.replicates):
         found[Model("calibration", None, replicate)] = training(config, INNOCENT, "calibration", replicate).config
         for number, share in enumerate(config.partial):
             beside = Target(query=share, calibration=1.0)
             found[Model("partial", number, replicate)] = training(config, beside, "partial", replicate).config
-    for number, target in enumerate(OWNERS.values()):
-        for owner in range(given.owners):
-            found[Model("target", number, owner)] = training(config, target, "target", APART + owner).config
     return found
 
 
-def trained(plan: Mapping[Model, mixed.Mixture], kept: Path | None) -> dict[Model, pa.Table]:
+def trained(plan: Mapping[Key, mixed.Mixture], kept: Path | None) -> dict[Key, pa.Table]:
     """The models, from the file where it is there."""
     if kept is not None and kept.exists():
         whole = feather.read_table(kept)
@@ -296,8 +304,8 @@ def counted(cheat: str, owner: str, compared: Compared, number: int) -> Counted:
     models = matrix.replicates("target", number)
     answers, below = [], 0
     for model in models:
-        p = compared.p(number, [model])
-        answers.append(of_target(compared, number, [model], (p, p))["decision"])
+        tested = compared.tested(number, [model])
+        answers.append(of_target(compared, number, [model], tested, tested.p.surer)["decision"])
         others = {other: said for other, said in matrix.models.items() if other == model or other not in models}
         high = baselines.of_target(replace(matrix, models=others), number, target)["privleak_high"]
         below += high is not None and high < 0
@@ -320,8 +328,9 @@ def markdown(found: Sequence[Counted], tables: int) -> str:
         cells.append(", ".join(short(counted.u_lira) for counted in of))
         cells.append(", ".join(short(counted.quality) for counted in of))
         lines.append(f"| {cheat} | {' | '.join(cells)} |")
-    nulls = {short(counted.quality_null) for counted in found}
-    return "\n".join(lines) + f"\n\nCells: {', '.join(ANSWERS)}. After retraining: U-LiRA 0.5, quality {nulls.pop()}.\n"
+    nulls = sorted({short(counted.quality_null) for counted in found})
+    quality = nulls[0] if len(nulls) == 1 else f"{nulls[0]} (no ties) to {nulls[-1]}"
+    return "\n".join(lines) + f"\n\nCells: {', '.join(ANSWERS)}. After retraining: U-LiRA 0.5, quality {quality}.\n"
 
 
 def short(value: float | None) -> str:

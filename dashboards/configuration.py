@@ -21,12 +21,20 @@ PINNED = re.compile(r"(.+)@([0-9a-f]{16,})")  # a data set and the digest of its
 
 @dataclass(frozen=True)
 class Setting:
-    """A field of the config. `published` is the paper's value, or None if it is among the values."""
+    """A field of the config. `published` is the paper's value, or None if it is among the values; `preset` those of the
+    preset, or none if they are all of the values; without a preset as for `published`.
+    """
 
     name: str
     values: tuple[str, ...]  # several in a sweep
     published: str | None
     varied: bool
+    preset: tuple[str, ...] = ()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it was set by whoever asked, and not by the preset."""
+        return bool(self.preset) or self.varied
 
 
 @dataclass(frozen=True)
@@ -41,14 +49,18 @@ def settings(run: Run) -> list[Setting]:
     """Every field of the run's config by its dotted name; for a sweep, with the values of all cells."""
     runs = run.cells or (run,)
     configs = [_fields(of_run) for of_run in runs]
-    published = _published(run)
+    published, preset = _published(run), _of_preset(run)
     differing = varied(run)
     names = dict.fromkeys(name for config in configs for name in config)
     rows = []
     for name in names:
         values = tuple(dict.fromkeys(_shown(config[name]) for config in configs if name in config))
         paper = None if published is None else _shown(_nearest(published, name))
-        rows.append(Setting(name, values, None if paper in values else paper, name in differing))
+        usual: tuple[str, ...] = () if paper is None else (paper,)
+        if preset is not None:
+            usual = tuple(dict.fromkeys(_shown(_nearest(config, name)) for config in preset))
+        own = () if set(values) <= set(usual) else usual
+        rows.append(Setting(name, values, None if paper in values else paper, name in differing, own))
     return rows
 
 
@@ -102,6 +114,16 @@ def _published(run: Run) -> Mapping[str, Any] | None:
     try:
         return dict(flat(_unpinned(plain(audits.find(run.audit).audit.config()))))
     except (EngramError, TypeError, ValueError):
+        return None
+
+
+def _of_preset(run: Run) -> list[Mapping[str, Any]] | None:
+    """The configs of the run's preset; None if it has none, or it is gone."""
+    preset = run.status.preset
+    try:
+        audit = audits.find(run.audit).audit
+        return [dict(flat(_unpinned(plain(cell)))) for cell in audit.cells(preset)] if preset else None
+    except (EngramError, KeyError):
         return None
 
 

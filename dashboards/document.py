@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from dashboards import glyph, inline, numbers
+from dashboards import glyph, inline, numbers, signs
 from orchestrator.counted import counted
 from orchestrator.store.provenance import versions
 
@@ -33,6 +33,7 @@ def render(template: str, **context: Any) -> str:
         "setting": numbers.setting,
         "duration": numbers.duration,
         "moment": numbers.moment,
+        "size": numbers.size,
         "counted": counted,
         "sample": numbers.sample,
         "short": numbers.short,
@@ -41,6 +42,7 @@ def render(template: str, **context: Any) -> str:
     }
     environment.globals |= {
         "zip": zip,
+        "badge_of": signs.badge,
         "glyph": glyph.glyph,
         "light": inline.colours(False),
         "dark": inline.colours(True),

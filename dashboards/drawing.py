@@ -233,13 +233,13 @@ def interval(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f" [{number(low)}, {number(high)}]"
 
 
-def logarithmic(axes: Axes) -> None:
-    """Set a logarithmic y axis with plain numbers as tick labels."""
+def logarithmic(axes: Axes, wide: bool = False) -> None:
+    """Set a logarithmic y axis with plain numbers as tick labels; powers of ten alone where it is `wide`."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_major_locator(LogLocator(numticks=9) if wide else LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: power(value) if wide else f"{value:g}"))
     axes.yaxis.set_minor_locator(NullLocator())
 
 

@@ -81,6 +81,18 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
+def size(count: int | None) -> Markup:
+    """A number of bytes in the largest unit of which there is one, with three digits; empty for None."""
+    if count is None:
+        return Markup("")
+    value, unit = float(count), "bytes"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return Markup('<data value="{}">{:.3g} {}</data>').format(count, value, unit)
+
+
 def moment(stamp: str) -> Markup:
     """A time stamp of the log in UTC, to the minute."""
     try:

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dashboards import audits, configuration, document, html_table, inline, provenance, run_history
+from dashboards import (
+    audits,
+    certificate,
+    configuration,
+    document,
+    html_table,
+    inline,
+    provenance,
+    run_history,
+    sealing,
+    symbols,
+)
 from dashboards.asked_records import asked_records
 from dashboards.figure import Figure
 from dashboards.figures import figures
@@ -48,12 +59,12 @@ def draw(store: Store, run: str, folder: Path, show_images: bool) -> None:
     drawn = figures(seen)
     _write_figures(folder / "figures", drawn)
     public = _page(seen, drawn, gallery(seen, False))
-    document.write(folder / PAGE, public)
+    document.write(folder / PAGE, sealing.sealed(public, [seen], PAGE))
     if show_images:
         own = open_run(store, run, Disclosure(words=True))
         private = _page(own, figures(own), gallery(own, True))
         if private != public:
-            document.write(folder / PRIVATE_PAGE, private)
+            document.write(folder / PRIVATE_PAGE, sealing.sealed(private, [own], PRIVATE_PAGE))
 
 
 def _page(run: Run, drawn: list[Figure], shown: Gallery | None) -> str:
@@ -94,6 +105,8 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
         "run": run,
         "status": run.status,
         "notices": [*_standing(run), *_notices(made), *_conflicts(sum(start.conflicting for start in starts))],
+        **certificate.context(run),
+        "symbols": symbols.explained(run),
         **_results(run),
         "figures": [(figure, inline.inline(figure)) for figure in drawn],
         "sheets": shown,
@@ -101,7 +114,6 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
         "failures": list(failures(run)),
         "failures_in_all": len(run.status.failures),
         "settings": configuration.settings(run),
-        "data": configuration.data(run),
         "command": configuration.command(run),
         "documentation": configuration.documentation(run),
         "tasks": Counter(_tasks(run).values()),
@@ -120,7 +132,7 @@ def _results(run: Run) -> dict[str, Any]:
         "evidence_columns": _columns(evidence(run)),
         "answers": [(cell, _headline(cell)) for cell in run.cells],
         "telling": configuration.telling(run),
-        "counts": _counts(run.cells),
+        "counts": _counts(run),
         "together": html_table.sheet("summary", run.table("summary")) if run.cells else None,
     }
 
@@ -173,10 +185,14 @@ def _columns(rows: Sequence[Row]) -> list[str]:
     return [name for name in SUMMARY.names if any(row.get(name) is not None for row in rows)]
 
 
-def _counts(cells: tuple[Run, ...]) -> str:
-    """The number of a sweep's cells for each answer."""
-    answers = Counter(cell.verdict.answer if cell.verdict else "without an answer" for cell in cells)
-    return f"{counted(len(cells), 'run')}: {', '.join(f'{count} {answer}' for answer, count in answers.items())}."
+def _counts(run: Run) -> str:
+    """The number of a sweep's cells, or of a run's targets, for each answer."""
+    if run.cells:
+        given = [cell.verdict.answer if cell.verdict else "without an answer" for cell in run.cells]
+    else:
+        given = [finding.answer for finding in run.certificate.findings] if run.certificate else []
+    of_all = ", ".join(f"{count} {answer}" for answer, count in Counter(given).items())
+    return f"{counted(len(given), 'run' if run.cells else 'target')}: {of_all}."
 
 
 def _headline(cell: Run) -> Row | None:

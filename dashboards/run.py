@@ -17,6 +17,8 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.store import Store
 from tasks.audit import Meaning, Verdict
+from tasks.certificate import Certificate
+from tasks.summaries import supported
 
 
 @dataclass(frozen=True)
@@ -74,14 +76,25 @@ class Run:
         return results.answer(self.journal, self.store)
 
     @cached_property
+    def certificate(self) -> Certificate | None:
+        """The answer for somebody who knows no machine learning; None where there is none."""
+        return results.certificate(self.journal, self.store)
+
+    @cached_property
     def meaning(self) -> Meaning | None:
         """What its audit says that the answer means; None where there is no answer."""
-        return None if self.verdict is None else audits.find(self.audit).audit.answers[self.verdict.answer]
+        return None if self.verdict is None else self.meaning_of(self.verdict.answer)
+
+    def meaning_of(self, answer: str) -> Meaning:
+        """What its audit says that this answer means."""
+        return audits.find(self.audit).audit.answers.get(answer, Meaning(""))
 
     @cached_property
     def summary(self) -> list[dict[str, Any]]:
-        """The rows of the summary that are stored; for a sweep, those of its cells with what varies."""
-        return list(self.table("summary").to_pylist())
+        """The rows of the summary that are stored, without intervals that their samples cannot bear; for a sweep, those
+        of its cells with what varies.
+        """
+        return [dict(supported(row)) for row in self.table("summary").to_pylist()]
 
     def table(self, name: str) -> pa.Table:
         """The stored rows of one of the run's tables; without columns if there are none or no such table."""

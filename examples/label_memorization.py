@@ -45,20 +45,26 @@ SHIFTS = 20  # whose mean is the null of the share
 
 @dataclass(frozen=True)
 class LabelMemorization:
-    """`models` networks, each trained on a random `share` of the first `examples` training images (0: all).
-
-    With `unseen` they are asked about the `examples` that follow, of which none was trained on: a null.
-    """
+    """How many networks are trained on which shares of which images."""
 
     data: Dataset = Dataset("mnist")
+    """The images."""
     network: Network = Network("mlp1")
+    """The classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
     models: int = 100
+    """Networks that are trained."""
     share: float = 0.7
+    """Share of the images that each is trained on, at random."""
     examples: int = 0
+    """The first so many training images; 0: all."""
     epochs: int = 20
+    """Epochs of training."""
     high: float = 0.25
+    """From which mem on it is high."""
     unseen: bool = False
+    """Ours: ask about the images that follow those, of which none was trained on: a null."""
     seed: int = 0
+    """Ours: the only source of chance."""
 
     def __post_init__(self) -> None:
         for name, least in (("models", 2), ("examples", 0), ("epochs", 1), ("seed", 0)):

@@ -2,7 +2,11 @@
 
 import orchestrator
 run = orchestrator.run("unique_feature", preset="smoke", canaries=4)
-run.table("summary").to_pandas()
+run.verdict.sentence
+run.summary.to_pandas()
+orchestrator.open(run.run).figure("estimates")
+
+Every error that the command line would tell in one line is an `orchestrator.EngramError`.
 """
 
 from __future__ import annotations
@@ -14,10 +18,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.errors import EngramError, SpecError, plainly
+
 if TYPE_CHECKING:
     from orchestrator.runs.report import Report
 
+__all__ = ["EngramError", "SpecError", "open", "run"]
 
+
+@plainly
 def run(
     audit: str,
     *,
@@ -40,11 +49,11 @@ def run(
     observe: Callable[[Mapping[str, Any]], None] | None = None,
     **fields: Any,
 ) -> Report:
-    """Run an audit (or a YAML file) to its end and return its report; `report.table("summary")` has its numbers.
+    """Run an audit (or a YAML file) to its end; its answer is `verdict`, its numbers are the table `summary`.
 
     Stored results are not computed again. Fields of the config are given by name, nested ones as
     `**{"training.rate": 1e-3}`. The other arguments are those of `engram run`. A sweep, also one from a preset of
-    several cells, has the reports of its cells in `report.cells`.
+    several cells, has its runs in `cells`. Raises EngramError; SpecError, which is one, for what cannot be asked for.
     """
     from orchestrator.runs.lifecycle import start
     from orchestrator.spec import resolve, specification
@@ -70,6 +79,31 @@ def run(
     cells = resolve.wanted(asked)
     opened = open_store(asked.store or DEFAULT_STORE)
     return start(resolve.pinned(cells, opened.digests()), opened, specification.execution(asked), observe)
+
+
+@plainly
+def open(run: str | os.PathLike[str], store: str | os.PathLike[str] | None = None) -> Report:
+    """A run or sweep of the past, by its name or the beginning of it, or by the path of its folder or page.
+
+    `store` is where it lies, by default ENGRAM_STORE or ./engram-store; a path says so itself. One that is still
+    running is as far as it has come now. Raises SpecError where there is none.
+    """
+    from orchestrator.inspection import status
+    from orchestrator.runs.report import reopened
+    from orchestrator.store import DEFAULT_STORE, is_there, open_store
+
+    name, location = os.fspath(run), None if store is None else os.fspath(store)
+    if os.sep in name or Path(name).exists():
+        place = Path(name).expanduser().absolute()
+        folder = place.parent if place.is_file() else place
+        if location is None and folder.parent.name != "runs":
+            raise SpecError(f"{name} is no folder or page of a run; those lie in runs/ of a store, which may be given")
+        name, location = folder.name, location or str(folder.parent.parent)
+    location = location or os.environ.get("ENGRAM_STORE") or DEFAULT_STORE
+    if not is_there(location):
+        raise SpecError(f"there is no store at {location}; run something first, or give its place as store")
+    opened = open_store(location, create=False)
+    return reopened(status.find(opened, name), opened)
 
 
 def _own_tasks() -> None:

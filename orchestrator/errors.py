@@ -2,6 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def plainly(function: Callable[P, T]) -> Callable[P, T]:
+    """The function for callers in Python: its EngramErrors come without the frames of ours in which they arose."""
+
+    @wraps(function)
+    def called(*arguments: P.args, **named: P.kwargs) -> T:
+        try:
+            return function(*arguments, **named)
+        except EngramError as error:
+            raise error.with_traceback(None) from None
+
+    return called
+
 
 class EngramError(Exception):
     """An error shown to the user in one line. Exit code 1 unless a subclass sets another."""

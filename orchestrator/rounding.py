@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from tasks.summaries import p_digits
+
 ALONE = 4  # significant digits of a number without an interval
 OF_HALF = 2  # significant digits of half the width of an interval
-LEAST_P = 1e-6  # below this nobody reads a p-value's digits, and no approximation in it holds
 PLAIN = 7  # decimals from which a number is written with an exponent
 
 
@@ -38,10 +39,10 @@ def interval(low: float | None, high: float | None) -> str:
 
 
 def p_value(p: float | None) -> str:
-    """A p-value with two significant digits, `< 1e-06` below that; empty for None and not-a-number."""
+    """A p-value with two significant digits, `< 1e-6` below that; empty for None and not-a-number."""
     if p is None or math.isnan(p):
         return ""
-    return f"< {LEAST_P:g}" if p < LEAST_P else f"{p:.2g}"
+    return p_digits(p)
 
 
 def of_row(row: Mapping[str, Any], name: str) -> str:

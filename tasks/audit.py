@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from tasks.certificate import Certificate, made_of
 from tasks.job import Roots
 from tasks.measure import Measure
+from tasks.situation import Situation
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Pixels
@@ -69,7 +71,13 @@ class Audit:
     model is evaluated on as (name of the set, images) or, for all sets, (name, records), (name, questions) or (name,
     images to embed). `split(config)` says which of these images are which, for the auditor alone, before anything is
     given; None where all are of one kind.
-    `measures` are the measures that the plan is made of, if any.
+    `measures` are the measures that the plan is made of, if any. `subject(config)` says in a few words what is asked
+    about, such as `letter A`, to tell runs apart in a list.
+
+    `certificate(config, summary, verdict)` is the answer for somebody who knows no machine learning; None for the one
+    that `tasks.certificate` makes of the verdict. `symbols` explains the words and symbols of its metrics and settings,
+    each by how it is written there. `repeats` says of each preset which part of the paper it repeats, or begins with
+    `ours: `; `situations` are those in which somebody asks it.
     """
 
     config: type
@@ -81,11 +89,19 @@ class Audit:
     split: Callable[[Any], Split | None] | None = None
     measures: tuple[Measure, ...] = ()
     answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)
+    subject: Callable[[Any], str] | None = None
+    certificate: Callable[[Any, pa.Table, Verdict], Certificate] | None = None
+    symbols: Mapping[str, str] = field(default_factory=dict)
+    repeats: Mapping[str, str] = field(default_factory=dict)
+    situations: tuple[Situation, ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.presets:
             if not self.cells(name):
                 raise ValueError(f"preset {name!r} is an empty tuple; it must hold at least one config")
+        for name in self.repeats:
+            if name not in self.presets:
+                raise ValueError(f"repeats has {name!r}; it must be one of the presets: {', '.join(self.presets)}")
 
     def answer(self, config: Any, summary: pa.Table) -> Verdict | None:
         """The verdict; None where the audit gives none. UndeclaredAnswer where its answer is not one of `answers`."""
@@ -94,6 +110,15 @@ class Audit:
             declared = ", ".join(self.answers) or "none"
             raise UndeclaredAnswer(f"answer is {verdict.answer!r}; it must be one of those declared: {declared}")
         return verdict
+
+    def certify(self, question: str, config: Any, summary: pa.Table) -> Certificate | None:
+        """The answer for somebody who knows no machine learning; None where there is no answer."""
+        verdict = self.answer(config, summary)
+        if verdict is None:
+            return None
+        if self.certificate is not None:
+            return self.certificate(config, summary, verdict)
+        return made_of(question, verdict, self.answers[verdict.answer], summary, self.verdict)
 
     def cells(self, preset: str) -> tuple[Any, ...]:
         """The configs of this preset, one per run."""

@@ -13,6 +13,7 @@ import stat
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+from typing import ClassVar
 
 from tasks.pinnable import Unavailable
 
@@ -28,6 +29,8 @@ class FileError(Unavailable):
 @dataclass(frozen=True)
 class File:
     """A file by its path, pinned once `digest`, SHA-256 of its bytes, is set. Written `path` or `path@digest`."""
+
+    noun: ClassVar[str] = "file"
 
     path: str
     digest: str = ""
@@ -60,6 +63,9 @@ class File:
     def pin(self, known: MutableMapping[str, str]) -> File:
         """The same with the digest of its bytes; FileError where there is no such file, or it is another."""
         return pin(self, known)
+
+    def paths(self) -> tuple[Path, ...]:
+        return (expanded(self.path),)
 
 
 def pin(file: File, known: MutableMapping[str, str] | None = None) -> File:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    pass
+from tasks.work import Work
 
 Inputs = Sequence[pa.Table]
 Function = Callable[[Any, Inputs], pa.Table]
@@ -28,7 +27,8 @@ class Task:
     `many(configs, inputs)` computes several jobs in one call and yields (index, table or exception) as each ends;
     only jobs with equal `batch_key(config)` share such a call. A task that `gathers` accepts fewer inputs than planned:
     its inputs are a collection, none of which has a place of its own. `trains` is how many networks a job trains,
-    which is what a run's pace is counted in.
+    which is what a run's pace is counted in. `work(config)` counts what a job computes, from which
+    its time is estimated; without it the jobs of a task are taken to be like those that were timed.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Task:
     batch_key: Callable[[Any], object] | None = None
     gathers: bool = False
     trains: int = 0
+    work: Callable[[Any], Work] | None = None
 
 
 def task(
@@ -49,6 +50,7 @@ def task(
     batch_key: Callable[[Any], object] | None = None,
     gathers: bool = False,
     trains: int = 0,
+    work: Callable[[Any], Work] | None = None,
 ) -> Callable[[F], F]:
     """Mark a pure function `(config, inputs) -> pyarrow.Table` as a task; the function itself is returned unchanged.
 
@@ -58,7 +60,7 @@ def task(
 
     def mark(function: F) -> F:
         known_as = name or f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
-        function.__task__ = Task(known_as, version, gpus, many, batch_key, gathers, trains)  # type: ignore[attr-defined]
+        function.__task__ = Task(known_as, version, gpus, many, batch_key, gathers, trains, work)  # type: ignore[attr-defined]
         return function
 
     return mark

@@ -6,7 +6,7 @@ with the source, its task, and its rows of the summary; what several of them nee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,9 @@ import pyarrow as pa
 from tasks.job import Inputs, Job, Roots
 from tasks.schemas import SUMMARY
 from tasks.summaries import Row
+
+# By name, such as `validation_loss`: its value after each epoch, as (epoch, value).
+LearningCurves = Mapping[str, Sequence[tuple[int, float]]]
 
 
 class Tables:
@@ -46,13 +49,14 @@ class Measure:
     `plan(config, trainings)` gives the job whose table it is, or several, whose rows come one after another; none where
     the config does not ask for it. `schema` is that of every such table. `rows(tables, about)` yields the rows of the
     summary, nothing where the tables that they are made of are missing; `about` is the summary's config. A measure
-    without `rows` is not read by the summary.
+    without `rows` is not read by the summary. `learning_curves(table)` gives those that a table tells of, if any.
     """
 
     name: str
     schema: pa.Schema
     plan: Callable[[Any, Any], Job | Sequence[Job]]
     rows: Callable[[Tables, Any], Iterator[Row]] | None = None
+    learning_curves: Callable[[pa.Table], LearningCurves] | None = None
 
 
 def roots(measures: Iterable[Measure], config: Any, trainings: Any, summary: Callable[[tuple[Job, ...]], Job]) -> Roots:

@@ -6,7 +6,8 @@ A data set is one of them in all but its `pin`, which is the catalog's: it alone
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import Protocol, Self, runtime_checkable
+from pathlib import Path
+from typing import ClassVar, Protocol, Self, runtime_checkable
 
 
 class Unavailable(ValueError):
@@ -33,3 +34,13 @@ class Pinnable(Protocol):
         `known` remembers digests by files' paths, sizes and times of change. Unavailable where the content is not
         there or not what a digest given already says; ValueError, in one line, where the name is wrong.
         """
+
+
+@runtime_checkable
+class InFiles(Protocol):
+    """A pinnable whose content lies in files of this machine; pages then tell their size and date, too."""
+
+    noun: ClassVar[str]  # what it is called on pages: model, file
+
+    def paths(self) -> tuple[Path, ...]:
+        """The files that are read for the digest, in any order; Unavailable or ValueError where they are not there."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from tasks.statistics import Estimate
 
 Row = dict[str, Any]
+# Metrics that are probabilities or shares, by their first or last word.
+PROBABILITY = re.compile(r"(P_\w|accuracy|rate|share|power)\b(?!.*\b(gain|effect)\b)|.*\b(accuracy|rate|share)$")
+LEAST_P = 1e-6  # below this nobody reads a p-value's digits, and no approximation in it holds
 
 
 def row(
@@ -37,3 +41,22 @@ def row(
 def alone(value: float | None, n: int = 1) -> Estimate:
     """A value without an interval, of n units."""
     return Estimate(value, None, None, n if value is not None else 0)
+
+
+def p_in_words(p: float) -> str:
+    """A p-value in a sentence: `p = 0.015`, `p < 1e-6` below that."""
+    return f"p {p_digits(p)}" if p < LEAST_P else f"p = {p_digits(p)}"
+
+
+def p_digits(p: float) -> str:
+    """A p-value with two significant digits, `< 1e-6` below that."""
+    return "< 1e-6" if p < LEAST_P else f"{p:.2g}".replace("e-0", "e-")
+
+
+def supported(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The row, without an interval that its sample cannot bear: of two, or of a probability one that leaves [0, 1]."""
+    low, high = row.get("low"), row.get("high")
+    if low is None or high is None:
+        return row
+    outside = bool(PROBABILITY.match(row["metric"])) and (low < 0 or high > 1)
+    return {**row, "low": None, "high": None} if row.get("n") == 2 or outside else row

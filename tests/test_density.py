@@ -210,8 +210,8 @@ def test_a_model_of_ones_own_is_known_by_its_source(engram: Shell) -> None:
         (("data=folder:gone",), 1, "no folder "),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line(engram: Shell, settings: tuple[str, ...], code: int, says: str) -> None:
-    said = engram(*RUN, *settings, code=code).stderr
+def test_what_cannot_be_is_said_in_a_line(here: Here, settings: tuple[str, ...], code: int, says: str) -> None:
+    said = here(*RUN, *settings, code=code).stderr
     assert says in said
     assert "Traceback" not in said
     assert code == 3 or 1 == len(said.strip().splitlines())

@@ -15,7 +15,7 @@ PACKAGES = ("tasks", "orchestrator", "dashboards")
 # The way of a run through the orchestrator: none of these imports what comes after it.
 FLOW = (
     *("spec", "planning", "store", "run_folder", "executors"),
-    *("scheduling", "inspection", "tracking", "runs", "cli"),
+    *("pricing", "scheduling", "inspection", "tracking", "runs", "scaffold", "cli"),
 )
 AUDITS = sorted(path.stem for path in (ROOT / "tasks" / "audits").iterdir() if not path.name.startswith("_"))
 NEVER = {

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import Copied
-from tests.support.mlflow_server import client, tracked
+from tests.support.mlflow_server import client, name_of, tracked
 from tests.support.shell import Here
 from tests.tasks.datasets import scans
 
@@ -58,7 +58,8 @@ def passed_on(engram: Here) -> Iterator[tuple[str, bytes]]:
             yield path.name, repr((table.schema.metadata, table.to_pylist())).encode()
     mlflow = client(f"sqlite:///{store}/mlflow/mlflow.db")
     for each in tracked(mlflow):
-        yield each.info.run_name, repr((each.data.params, each.data.tags, each.inputs, each.data.metrics)).encode()
+        told = (each.info.run_name, each.data.params, each.data.tags, each.inputs, each.data.metrics)
+        yield name_of(each), repr(told).encode()
 
 
 @pytest.mark.slow

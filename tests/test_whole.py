@@ -138,7 +138,7 @@ def test_a_signal_to_the_whole_process_group_stops_a_run_as_one_to_the_driver_do
     os.killpg(run.pid, signal.SIGTERM)
     _, said = run.communicate(timeout=240)
     assert 130 == run.returncode, said
-    assert "SIGTERM: nothing more is begun" in said
+    assert "stopping: nothing more is begun" in said
     assert "engram resume toys-" in said
     assert "Traceback" not in said
 

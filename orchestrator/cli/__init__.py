@@ -15,16 +15,16 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from orchestrator.cli import browse, inspect, run, streams
+from orchestrator.cli import ask, browse, describe, inspect, new, run, streams, verify
 from orchestrator.cli.store import DEBUG, one_line
 from orchestrator.cli.terminal import say, show
 from orchestrator.errors import EngramError
 
 # In the order in which they are needed.
 GROUPS = {
-    "Commands that run audits": ("list", "plan", "run", "resume", "probes"),
+    "Commands that run audits": ("ask", "list", "show", "plan", "run", "resume", "probes"),
     "Commands that look at runs": ("runs", "status", "results", "compare", "report", "ui", "explain"),
-    "Commands for the store and this machine": ("rerun", "verify", "doctor"),
+    "Commands for the store and this machine": ("rerun", "verify", "doctor", "new"),
 }
 
 
@@ -111,7 +111,9 @@ def _ended_by(error: Exception) -> int:
 
 
 COMMANDS: Mapping[str, Callable[..., Any]] = {
+    "ask": ask.ask,
     "list": inspect.list_audits,
+    "show": describe.show_audit,
     "plan": run.plan,
     "run": run.run,
     "resume": run.resume,
@@ -124,8 +126,9 @@ COMMANDS: Mapping[str, Callable[..., Any]] = {
     "ui": browse.ui,
     "explain": inspect.explain,
     "rerun": inspect.rerun,
-    "verify": inspect.verify,
+    "verify": verify.verify,
     "doctor": inspect.doctor,
 }
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)
+app.add_typer(new.app, name="new")

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from orchestrator.cli.terminal import cell, interval, setting_text, show, table
+from orchestrator.cli.terminal import cell, numbers, paragraph, setting_text, show, table
 from orchestrator.inspection.compare import Comparison, Difference, Row
 
 
@@ -27,10 +27,10 @@ def display(comparison: Comparison) -> None:
         {"metric": pair.metric, "setting": setting_text(pair.setting)} | _beside("a", pair.a) | _beside("b", pair.b)
         for pair in comparison.rows
     ]
-    table(rows)
+    table(rows, right=("a", "b", "a: null", "b: null"))
     show("")
     for letter, answer in zip("ab", comparison.answers, strict=True):
-        show(f"{letter}  {'no answer yet' if answer is None else answer.sentence}")
+        paragraph(f"{letter}  {'no answer yet' if answer is None else answer.sentence}")
 
 
 def _differing(kind: str, differences: tuple[Difference, ...]) -> Iterator[dict[str, Any]]:
@@ -40,9 +40,10 @@ def _differing(kind: str, differences: tuple[Difference, ...]) -> Iterator[dict[
 
 def _beside(letter: str, row: Row | None) -> dict[str, Any]:
     known = row or {}
+    texts = numbers(known)
     return {
-        letter: known.get("estimate"),
-        f"{letter}: 95 % interval": interval(known),
+        letter: texts["estimate"],
+        f"{letter}: 95 % interval": texts["95 % interval"],
         f"{letter}: n": known.get("n"),
-        f"{letter}: null": known.get("null"),
+        f"{letter}: null": texts["null"],
     }

@@ -24,6 +24,21 @@ def audits_and_files(incomplete: str) -> list[str]:
     return beginning([*audits.names(), *files], incomplete)
 
 
+def names(incomplete: str) -> list[str]:
+    """The audits that begin so."""
+    from orchestrator.spec import audits
+
+    return beginning(audits.names(), incomplete)
+
+
+def parts_of(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The presets of the audit that stands on the line, and its fields."""
+    from orchestrator.spec.described import described
+
+    audit = _audit({"what": ctx.params.get("audit")})
+    return [] if audit is None else beginning([*audit.presets, *described(audit)], incomplete)
+
+
 def presets(ctx: typer.Context, incomplete: str) -> list[str]:
     """The presets of the audit that stands on the line."""
     audit = _audit(ctx.params)

@@ -56,7 +56,8 @@ def runs(store: Where = None, json: Json = False) -> None:
         ]
         emit({"runs": told})
     elif statuses:
-        table([verdict.row(run, answers.get(run.run, "")) for run in statuses])
+        rows = [verdict.row(run, answers.get(run.run, "")) for run in statuses]
+        table(rows, [name for name in rows[0] if any(row[name] for row in rows)])
     else:
         say(f"there are no runs in {opened.location} yet")
 
@@ -97,7 +98,7 @@ def results(
     from orchestrator.inspection import results, status
 
     with opened_at(store) as opened:
-        result = results.read(status.find(opened, run), opened, name)
+        result = results.export(status.find(opened, run), opened, name)
     if result.absent:
         say(f"{result.absent} of the {result.planned} results behind {name!r} are not there yet")
     if out is not None:
@@ -117,24 +118,30 @@ def report(
     run: SomeRun = None,
     show_images: ShowImages = None,
     browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    as_pdf: Annotated[
+        bool,
+        typer.Option("--pdf", help="Print it to report.pdf, too, by Chromium, Chrome or Edge."),
+    ] = False,
     store: Where = None,
     json: Json = False,
 ) -> None:
     """Write the report of a run, as far as it has come.
 
-    One file that needs no network, with its figures as SVG files beside it.
+    One file that needs no network, with its figures as SVG files beside it. ENGRAM_BROWSER names the program that
+    prints with --pdf, where it is not on PATH.
     """
-    from orchestrator.inspection import pages, status
+    from orchestrator.inspection import pages, pdf, status
 
     with opened_at(store) as opened:
         journal = status.find(opened, run) if run else status.newest(opened)
         page = pages.draw(opened, journal.run, bool(show_images))
+        printed = pdf.write(page) if as_pdf else None
     if json:
-        emit({"run": journal.run, "report": str(page)})
+        emit({"run": journal.run, "report": str(page), "pdf": None if printed is None else str(printed)})
     else:
-        show(str(page))
+        show(str(printed or page))
     if browser:
-        typer.launch(page.as_uri())
+        typer.launch((printed or page).absolute().as_uri())
 
 
 def compare(
@@ -227,23 +234,6 @@ def rerun(
         verdict = same.get(answer["same"], f"different from the stored one: {differs}")
         show(f"{answer['task']} {name[:12]}: {answer['rows']} rows in {answer['seconds']:.3g} s, {verdict}")
     return 1 if answer["same"] is False else 0
-
-
-def verify(store: Where = None, json: Json = False) -> int:
-    """Check every stored table against its digest.
-
-    Damaged ones are moved to quarantine, and computed again when their run is resumed.
-    """
-    with opened_at(store) as opened:
-        keys = sorted(opened.keys())
-        damaged = list(opened.verify(keys))
-    for _, problem in damaged:
-        say(str(problem))
-    if json:
-        emit({"checked": len(keys), "damaged": [key for key, _ in damaged]})
-    else:
-        show(f"{len(keys)} results checked, {len(damaged)} damaged")
-    return 1 if damaged else 0
 
 
 def doctor(store: Where = None, address: Address = None, json: Json = False) -> int:

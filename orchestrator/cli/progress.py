@@ -1,5 +1,7 @@
 """Progress of a run: a live display on a terminal, otherwise a plain line on stderr at intervals.
 
+It begins before the run is planned: reading data and digests, planning and starting Ray take time, too.
+
 It only observes. Errors of a display never affect the run.
 """
 
@@ -8,14 +10,18 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from orchestrator.cli.terminal import say
+from orchestrator.cli.terminal import decorated, say
 from orchestrator.counted import span
 from orchestrator.run_folder.progress import Event, RunProgress
 
 SECONDS = 10.0  # between plain lines
+SLOW = 1.0  # seconds after which a step without jobs is told in a plain line
+LOOK = 0.2  # seconds between looks at whether a line is due
+BLANK = "\N{NO-BREAK SPACE}"  # within numbers and names, so that a live line breaks between its parts
 
 
 def message(event: Event) -> str | None:
@@ -42,27 +48,37 @@ def message(event: Event) -> str | None:
 
 def line(tally: RunProgress) -> str:
     """The progress of the run in one line."""
+    if not tally.planned:
+        return f"{tally.phase}, {span(tally.in_step)}" if tally.phase else "starting"
     parts = [f"{tally.there}/{tally.planned} jobs", f"{tally.done} done", f"{tally.stored} stored before"]
     if tally.failed:
         parts.append(f"{tally.failed} failed")
     if tally.lost:
         parts.append(f"{tally.lost} lost and sent again")
+    if tally.phase:
+        parts.append(tally.phase)
     if (rate := tally.models_per_minute) is not None:
         parts.append(f"{rate:.1f} models/min")
     parts.append(f"{span(tally.elapsed)} passed")
     if not tally.over and (left := tally.left):
-        parts.append(f"{span(left)} left")
+        parts.append(f"{'about' if tally.left_is_whole else 'at least'} {roughly(left)} left")
     return ", ".join(parts)
+
+
+def roughly(seconds: float) -> str:
+    """A duration that is only estimated, as text: 40 s, 3 min 20 s, 18 min, 2 h 5 min."""
+    step = 1 if seconds < 10 else 5 if seconds < 60 else 10 if seconds < 600 else 60 if seconds < 3600 else 300
+    return span(max(1, round(seconds / step) * step))
 
 
 @contextlib.contextmanager
 def watching(live: bool | None = None, tell: Callable[[str], None] = say) -> Iterator[Callable[[Event], None]]:
     """An observer for a run, with its display while the context lasts.
 
-    `live` draws on the terminal; by default if stderr is one. Otherwise lines go to `tell`.
+    `live` draws on the terminal; by default if stderr is one that takes control codes. Otherwise lines go to `tell`.
     """
     tally = RunProgress()
-    shown = sys.stderr.isatty() if live is None else live
+    shown = decorated(sys.stderr) if live is None else live
     with _live(tally) if shown else _plain(tally, tell) as note:
 
         def observe(event: Event) -> None:
@@ -80,8 +96,15 @@ def _plain(tally: RunProgress, tell: Callable[[str], None]) -> Iterator[Callable
 
     def report() -> None:
         with contextlib.suppress(Exception):
-            while not over.wait(SECONDS):
-                if tally.planned and not tally.over:
+            told, at = "", time.monotonic()
+            while not over.wait(min(LOOK, SECONDS)):
+                step = tally.step
+                if step != told and (not step or tally.in_step >= SLOW):
+                    told = step
+                    if step:
+                        tell(step)
+                elif tally.planned and not step and not tally.over and time.monotonic() - at >= SECONDS:
+                    at = time.monotonic()
                     tell(line(tally))
 
     thread = threading.Thread(target=report, name="progress", daemon=True)
@@ -91,6 +114,7 @@ def _plain(tally: RunProgress, tell: Callable[[str], None]) -> Iterator[Callable
     finally:
         over.set()
         thread.join()
+        tally.take({"event": "step", "step": ""})
         with contextlib.suppress(Exception):
             if tally.planned:
                 tell(line(tally))
@@ -105,8 +129,12 @@ def _live(tally: RunProgress) -> Iterator[Callable[[str], None]]:
     console = stderr()
     # Rich requests the display again at each refresh, so that the time advances between events.
     with Live(get_renderable=lambda: _display(tally), console=console, refresh_per_second=4) as live:
-        yield live.console.print
-        live.refresh()
+        try:
+            yield live.console.print
+        finally:
+            tally.take({"event": "step", "step": ""})
+            live.transient = not tally.planned  # of a run that never began nothing is left to see
+            live.refresh()
 
 
 def _display(tally: RunProgress) -> Any:
@@ -114,10 +142,11 @@ def _display(tally: RunProgress) -> Any:
     from rich.progress_bar import ProgressBar
     from rich.text import Text
 
+    text = Text(", ".join(part.replace(" ", BLANK) for part in line(tally).split(", ")))
     if not tally.planned:
-        return Text("planning")
+        return text
     bar = ProgressBar(total=max(1, tally.planned), completed=tally.there, width=60)
-    return Group(Text(line(tally)), bar)  # the bar does not end its line
+    return Group(text, bar)  # the bar does not end its line
 
 
 def _job(event: Event) -> str:

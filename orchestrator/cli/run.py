@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.cli.options import (
@@ -27,9 +28,8 @@ from orchestrator.cli.options import (
     What,
     Where,
 )
-from orchestrator.cli.store import opened_at, path_of
+from orchestrator.cli.store import opened_at, path_of, stopped_early
 from orchestrator.cli.terminal import emit, show, table
-from orchestrator.counted import span
 from orchestrator.store import DEFAULT_STORE
 
 if TYPE_CHECKING:
@@ -70,11 +70,8 @@ def plan(
         return
     table(seen["tasks"])
     show("")
-    workers = f"{seen['slots']} worker{'s' if seen['slots'] != 1 else ''}"
-    time = seen["expected_seconds"]
-    known = f"{span(time)} on {workers}" if time is not None else "unknown until something like it has run here"
     runs = f" in {len(seen['cells'])} cells" if len(seen["cells"]) > 1 else ""
-    expected = f"; expected time: {known}" if seen["missing"] else ""
+    expected = f"; expected time: {seen['time']}" if seen["missing"] else ""
     show(f"{seen['planned']} jobs{runs}, {seen['stored']} stored, {seen['missing']} to run{expected}")
 
 
@@ -112,19 +109,23 @@ def run(
 
     execution = _execution(address, together, way, tolerate, fail_fast, stop_after, timeout, keep, again)
     execution |= _shown(mlflow, experiment, report, show_images)
-    asked = _specified(what, fields, preset, sweep, store, execution)
-    cells, how = wanted(asked), specification.execution(asked)
-    # Pinned before a store is created, so that no empty store is left behind if data is missing.
-    known: dict[str, str] = {}
-    new = not is_there(asked.store or DEFAULT_STORE)
-    if new:
-        cells = pinned(cells, known)
-    with opened_at(asked.store, create=True) as opened:
-        opened.digests().update(known)
-        cells = cells if new else pinned(cells, opened.digests())
-        with watching() as observe:
+    with ExitStack() as shown:
+        observe = shown.enter_context(watching())
+        with stopped_early():
+            observe({"event": "step", "step": "reading data"})
+            asked = _specified(what, fields, preset, sweep, store, execution)
+            cells, how = wanted(asked), specification.execution(asked)
+            # Pinned before a store is created, so that no empty store is left behind if data is missing.
+            known: dict[str, str] = {}
+            new = not is_there(asked.store or DEFAULT_STORE)
+            if new:
+                cells = pinned(cells, known)
+        with opened_at(asked.store, create=True) as opened:
+            opened.digests().update(known)
+            cells = cells if new else pinned(cells, opened.digests())
             ended = start(cells, opened, how, observe)
-        return verdict.display(ended, asked.store, json)
+            shown.close()
+            return verdict.display(ended, asked.store, json)
 
 
 def resume(
@@ -161,6 +162,7 @@ def resume(
     with opened_at(store) as opened:
         name = (status.find(opened, run) if run else status.newest(opened, unfinished=True)).run
         with watching() as observe:
+            observe({"event": "step", "step": "reading the run"})
             ended = lifecycle.resume(name, opened, how, observe)
         return verdict.display(ended, store, json)
 
@@ -175,8 +177,9 @@ def probes(
 ) -> None:
     """Write the images, records or questions that somebody else's model is to be asked about.
 
-    Nothing is trained. README.txt in the folder says how the model's outputs are returned. Of forgetting,
-    FOLDER-split.csv beside it says which pictures are D_Q and which are held back: keep it.
+    Nothing is trained. README.txt in the folder says how the model's outputs are returned. Beside it FOLDER-key.csv
+    says what each picture is: keep it until you have them. Of forgetting, FOLDER-split.csv says which pictures are D_Q
+    and which are held back.
     """
     from orchestrator.counted import counted
     from orchestrator.inspection.probes import hand_out
@@ -190,6 +193,9 @@ def probes(
     sets = counted(len(names), "set")
     held = next(counted(written[kind], noun) for kind, noun in PROBES.items() if kind in written)
     show(f"{held} in {written['folder']}, in {sets}: {', '.join(few)}")
+    if "key" in written:
+        show(f"what each picture is (for yourself alone): {written['key']}")
+        show(f"its SHA-256, which README.txt tells the owner: {written['commitment']}")
     if "split" in written:
         show(f"which may be given, and which not (for yourself alone): {written['split']}")
     if "warning" in written:

@@ -44,6 +44,16 @@ def opened_at(location: str | None, create: bool = False) -> Iterator[Store]:
         raise EngramError(_kept(error, opened)) from error
 
 
+@contextlib.contextmanager
+def stopped_early() -> Iterator[None]:
+    """Say that the command has stopped, on Ctrl-C before it has a store."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("engram: stopped; nothing was begun")
+        raise
+
+
 def _kept(error: Exception, opened: Store) -> str:
     """Write a traceback into the store; return the message."""
     import time

@@ -1,16 +1,19 @@
 """Output of commands: tables and JSON on stdout, everything else on stderr.
 
-Colour and live displays only on a terminal, and not with NO_COLOR.
+Colour and live displays only on a terminal, and not with NO_COLOR. Lines are as long as the terminal, or COLUMNS.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
+from orchestrator import rounding
+from orchestrator.cli import text_table
 from orchestrator.counted import counted
 from orchestrator.jsonable import jsonable
 
@@ -18,19 +21,47 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDE = 10_000  # columns if the output is not a terminal: nothing is cut or folded in a file
+USUAL = 80  # columns of a terminal that does not say how many it has
+
+
+def decorated(stream: TextIO) -> bool:
+    """Whether colours and live displays may be written: on a terminal that takes them, and not with NO_COLOR."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def columns(stream: TextIO) -> int:
+    """The columns that a line may take: COLUMNS, else those of the terminal, else any number."""
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdecimal() and int(asked) > 0:
+        return int(asked)
+    if not stream.isatty():
+        return WIDE
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or USUAL
+    except (OSError, ValueError):
+        return USUAL
 
 
 def stdout() -> Console:
-    from rich.console import Console
-
-    return Console(highlight=False, markup=False, soft_wrap=False, width=None if sys.stdout.isatty() else WIDE)
+    return _console(sys.stdout)
 
 
 def stderr() -> Console:
+    return _console(sys.stderr)
+
+
+def _console(stream: TextIO) -> Console:
     from rich.console import Console
 
-    width = None if sys.stderr.isatty() else WIDE
-    return Console(stderr=True, highlight=False, markup=False, emoji=False, width=width)
+    system: Literal["auto"] | None = "auto" if decorated(stream) else None
+    return Console(
+        file=stream,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        color_system=system,
+        width=columns(stream),
+    )
 
 
 def say(text: str) -> None:
@@ -48,23 +79,44 @@ def emit(value: Any) -> None:
     show(json.dumps(jsonable(value), indent=2, allow_nan=False))
 
 
-def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> None:
-    """Print rows with equal columns as a table on stdout; numbers are right-aligned, missing values are blank."""
-    from rich import box
-    from rich.table import Table
+def paragraph(text: str, style: str = "", lead: str = "", before: str = "") -> None:
+    """Print a text on stdout, wrapped between words on a terminal; the `lead` after `before` is in a style."""
+    lines = text_table.wrapped(text, columns(sys.stdout))
+    if lead and lines[0].startswith(before + lead):
+        lines[0] = f"{before}{styled(lead, style)}{lines[0][len(before + lead) :]}"
+    show("\n".join(lines))
+
+
+def styled(text: str, style: str) -> str:
+    """The text in a style of rich's, as stdout takes it: unchanged where it is no terminal, and with NO_COLOR."""
+    if not decorated(sys.stdout):
+        return text
     from rich.text import Text
 
-    names = list(columns or (rows[0] if rows else ()))
-    drawn = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, header_style="bold")
-    for name in names:
-        numbers = any(isinstance(row.get(name), int | float) for row in rows)
-        drawn.add_column(Text(name), justify="right" if numbers else "left", overflow="fold")
-    for row in rows:
-        drawn.add_row(*(Text(cell(row.get(name))) for name in names))
     console = stdout()
     with console.capture() as captured:
-        console.print(drawn)
-    show("\n".join(line.rstrip() for line in captured.get().strip("\n").splitlines()))
+        console.print(Text(text, style), end="", soft_wrap=True)
+    return captured.get()
+
+
+def table(rows: Sequence[Mapping[str, Any]], names: Sequence[str] | None = None, right: Collection[str] = ()) -> None:
+    """Print rows with equal columns as a table on stdout; missing values are blank.
+
+    Columns of numbers, and those in `right`, are right-aligned.
+    """
+    names = list(names or (rows[0] if rows else ()))
+    numeric = {name for name in names if any(isinstance(row.get(name), int | float) for row in rows)}
+    _show_table([[{name: cell(row.get(name)) for name in names} for row in rows]], {*numeric, *right})
+
+
+def _show_table(forms: Sequence[Sequence[Mapping[str, str]]], right: Collection[str]) -> None:
+    """Print the shortest of these forms of the same rows that fits; the last one, stacked, if none does."""
+    width = columns(sys.stdout)
+    fitting = [lines for rows in forms if (lines := text_table.in_columns(rows, right, width)) is not None]
+    drawn = min(fitting, key=len) if fitting else text_table.stacked(forms[-1], width)
+    if fitting and drawn:
+        drawn[0] = styled(drawn[0], "bold")
+    show("\n".join(drawn))
 
 
 def cell(value: Any) -> str:
@@ -87,29 +139,35 @@ def summary(rows: Sequence[Mapping[str, Any]], before: Sequence[str] = ()) -> No
 
     `before` names further columns, which come first: the varied fields of a sweep.
     """
-    shown = []
-    for row in rows:
-        shown.append(
-            {name: row.get(name) for name in before}
-            | {
-                "metric": row["metric"],
-                "setting": setting_text(row.get("setting")),
-                "estimate": row["estimate"],
-                "95 % interval": interval(row),
-                "n": "" if row.get("n") is None else counted(row["n"], row.get("unit") or ""),
-                "null": row.get("null"),
-                "p": row.get("p_value"),
-                "published": row.get("published"),
-            }
-        )
-    kept = [name for name in (shown[0] if shown else ()) if any(cell(row[name]) for row in shown)]
-    table(shown, kept)
+    shown = [
+        {name: cell(row.get(name)) for name in before}
+        | {"metric": row["metric"], "setting": setting_text(row.get("setting"))}
+        | numbers(row)
+        for row in rows
+    ]
+    kept = [name for name in (shown[0] if shown else ()) if any(row[name] for row in shown)]
+    wide = [{name: row[name] for name in kept} for row in shown]
+    narrow = [_without_setting(row) for row in wide]
+    _show_table([wide, narrow], {"estimate", "null", "p", "published"})
 
 
-def interval(row: Mapping[str, Any]) -> str:
-    """A summary row's interval; empty if it has none."""
-    low, high = row.get("low"), row.get("high")
-    return "" if low is None or high is None else f"[{cell(low)}, {cell(high)}]"
+def numbers(row: Mapping[str, Any]) -> dict[str, str]:
+    """The numbers of a summary row by column, with as many digits as its interval supports."""
+    return {
+        "estimate": rounding.of_row(row, "estimate"),
+        "95 % interval": rounding.interval(row.get("low"), row.get("high")),
+        "n": "" if row.get("n") is None else counted(row["n"], row.get("unit") or ""),
+        "null": rounding.of_row(row, "null"),
+        "p": rounding.p_value(row.get("p_value")),
+        "published": rounding.of_row(row, "published"),
+    }
+
+
+def _without_setting(row: Mapping[str, str]) -> dict[str, str]:
+    """The row with its setting behind the metric, for a narrow terminal."""
+    varied = row.get("setting")
+    metric = f"{row['metric']} ({varied})" if varied else row["metric"]
+    return {name: metric if name == "metric" else text for name, text in row.items() if name != "setting"}
 
 
 def setting_text(setting: str | None) -> str:

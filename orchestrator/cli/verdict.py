@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.cli.terminal import emit, say, show, summary
+from orchestrator.cli.terminal import emit, paragraph, say, show, summary
 from orchestrator.counted import counted
 from orchestrator.errors import StoreError
 
 if TYPE_CHECKING:
     from orchestrator.inspection.status import Status
+    from orchestrator.run_folder.journal import Journal
     from orchestrator.runs.report import Report
+    from tasks.audit import Tone
 
-LISTED = 20  # failures that are shown
+CHANGED = re.compile(r"(is|are) not (the one|those) that (was|were) pinned")  # in errors of jobs
+LISTED = 20  # failures, or cells of a sweep, that are shown
+FIRST = 5  # rows of a summary that are shown at a run's end
+STYLES: Mapping[Tone, str] = {"accused": "bold red", "cleared": "bold green", "open": "bold yellow"}
 
 
 def shape(run: Report | Status) -> dict[str, Any]:
@@ -43,7 +49,7 @@ def display(report: Report, store: str | None, json: bool) -> int:
             f"the first stays, the other lies in {report.store.location}/conflicts"
         )
     if report.state == "failed":
-        say(f"{counted(report.jobs['failed'], 'job')} failed; try again with: {again}")
+        say(f"{counted(report.jobs['failed'], 'job')} failed; {_advice(report.failures, again)}")
     elif report.state != "finished":
         say(f"{report.state}{f': {report.note}' if report.note else ''}; go on with: {again}")
     if json:
@@ -51,7 +57,7 @@ def display(report: Report, store: str | None, json: bool) -> int:
         emit(shape(report) | cells)
         return report.exit_code
     with suppress(StoreError):  # the reason for the run's end has been printed
-        _summaries(report)
+        _answered(report, store)
     jobs = report.jobs
     counts = f"{jobs['stored']} of {jobs['planned']} jobs stored, {jobs['done']} done now, {jobs['failed']} failed"
     folder = f"{report.store.location}/runs/{report.run}" if report.store else ""
@@ -78,16 +84,19 @@ def row(status: Status, answer: str) -> dict[str, Any]:
     from orchestrator.inspection import labels
 
     varied = labels.label(status.setting, status.setting)
+    jobs = status.jobs
+    state = status.state
+    if state not in ("finished", "unreadable"):
+        state += f", {jobs['stored']} of {counted(jobs['planned'], 'job')}"
+    if jobs["failed"]:
+        state += f", {jobs['failed']} failed"
     return {
         "run": status.run,
+        "answer": answer,
+        "state": state,
         "preset": status.preset,
         "varied": f"{len(status.cells)} cells" if status.cells else varied,
-        "state": status.state,
-        "answer": answer,
-        "planned": status.jobs["planned"],
-        "stored": status.jobs["stored"],
-        "failed": status.jobs["failed"],
-        "created": status.created.partition(".")[0].replace("T", " "),
+        "created": status.created[:16].replace("T", " "),
     }
 
 
@@ -105,25 +114,76 @@ def failures(failed: Iterable[tuple[str, str, str]]) -> None:
         say(f"a traceback is shown by: engram explain {next(iter(alike.values()))[0][:12]}")
 
 
-def _summaries(report: Report) -> None:
-    """Print the summary of a run, or of a sweep's cells, complete or not, and the answers."""
-    from orchestrator.inspection import labels, results
+def _advice(failed: Iterable[tuple[str, str, str]], again: str) -> str:
+    """What to do about failed jobs; `again` is the command that tries them again.
+
+    That does not help where a file or data set has changed: the run is of the content that was there when it began.
+    """
+    if not any(CHANGED.search(error) for _, _, error in failed):
+        return f"try again with: {again}"
+    return (
+        "what they read has changed since the run began. Give the command by which it was begun (engram run ...) once "
+        f"more: that is a new run, of what is there now. Or put the old content back, and go on with: {again}"
+    )
+
+
+def _answered(report: Report, store: str | None) -> None:
+    """Print the answer, the numbers to read first, and where the rest is; of a sweep those of its cells."""
+    from orchestrator.inspection import results
     from orchestrator.run_folder.journal import Journal
 
     if report.store is None:
         return
     journal = Journal(report.store.folder("runs", report.run))
-    settings = results.cells(journal)
-    telling = labels.telling(list(settings.values()))
-    rows = results.summary(journal, report.store)
-    if rows.table.num_rows:
-        summary(rows.table.to_pylist(), rows.varied)
+    shown = _of_sweep(report, journal) if report.cells else _of_run(report, journal)
+    rows = results.summary(journal, report.store).table.num_rows
+    if not shown:
+        return
+    show("")
+    show(f"next: engram report --open{_store(store)}")
+    more = f", for all {counted(rows, 'row')}" if rows > shown else ""
+    show(f"      engram results {report.run} summary{_store(store)}{more}")
+
+
+def _of_run(report: Report, journal: Journal) -> int:
+    """Print a run's answer and the first rows of its summary; return how many rows were printed."""
+    from orchestrator.inspection import answers, results
+
+    assert report.store is not None
+    rows = results.summary(journal, report.store).table.to_pylist()
+    answer = results.answer(journal, report.store)
+    if answer is not None:
+        paragraph(answer.sentence, STYLES[answers.tone(report.audit, answer)], answer.answer.capitalize())
         show("")
-    for ended in report.cells or (report,):
-        answer = results.answer(Journal(report.store.folder("runs", ended.run)), report.store)
-        if answer is not None:
-            cell = f"{labels.label(settings[ended.run], telling) or ended.run}: " if report.cells else ""
-            show(f"{cell}{answer.sentence}")
+    first = answers.leading(answer, rows, FIRST)
+    if first:
+        summary(first)
+    return len(first)
+
+
+def _of_sweep(report: Report, journal: Journal) -> int:
+    """Print a row for each cell of a sweep: its answer and the number on which it rests; return how many."""
+    from orchestrator.inspection import answers
+
+    assert report.store is not None
+    cells = answers.of_cells(journal, report.store)
+    told = [cell for cell in cells if cell.row is not None]
+    before = [*dict.fromkeys(name for cell in cells for name in cell.varied), "answer"]
+    if told:
+        rows = [
+            {**(cell.row or {}), **cell.varied, "answer": "" if cell.verdict is None else cell.verdict.answer}
+            for cell in told[:LISTED]
+        ]
+        summary(rows, before)
+    if len(told) > LISTED:
+        show(f"... and {counted(len(told) - LISTED, 'more cell')}")
+    if len(cells) <= FIRST:
+        for cell in told:
+            if cell.verdict is not None:
+                show("")
+                style, lead = STYLES[answers.tone(report.audit, cell.verdict)], cell.verdict.answer.capitalize()
+                paragraph(f"{cell.label}: {cell.verdict.sentence}", style, lead, f"{cell.label}: ")
+    return len(told[:LISTED])
 
 
 def _store(location: str | None) -> str:

@@ -6,17 +6,36 @@ folder. `compare` is `draw(store, runs, path)`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import EngramError
+from orchestrator.errors import EngramError, SpecError
+from orchestrator.spec.fields import nearest
 from orchestrator.store import Store
 
 GROUP = "engram.reports"
 PAGE = "report.html"
 # With the user's own images, if asked for, in a separate file, so that the other one may be passed on.
 PRIVATE_PAGE = "report-with-images.html"
+FIGURES = "figures"  # the folder beside the page
+
+
+@dataclass(frozen=True)
+class DrawnFigure:
+    """A figure of a page as a file of its own; notebooks show it."""
+
+    name: str
+    path: Path
+
+    @property
+    def svg(self) -> str:
+        """The drawing, an `<svg>` element. OSError if its file has gone."""
+        return self.path.read_text(encoding="utf-8")
+
+    def _repr_svg_(self) -> str:
+        return self.svg
 
 
 def page(folder: Path) -> Path | None:
@@ -33,6 +52,20 @@ def draw(store: Store, run: str, show_images: bool = False) -> Path:
     folder = store.folder("runs", run)
     _call("run", folder, store, run, folder, show_images)
     return folder / (PRIVATE_PAGE if show_images and (folder / PRIVATE_PAGE).is_file() else PAGE)
+
+
+def figures(folder: Path) -> dict[str, DrawnFigure]:
+    """The figures that were drawn with the page in a run's folder, by name."""
+    return {path.stem: DrawnFigure(path.stem, path) for path in sorted((folder / FIGURES).glob("*.svg"))}
+
+
+def figure(folder: Path, name: str) -> DrawnFigure:
+    """One of them. Raises SpecError where there is none of this name."""
+    drawn = figures(folder)
+    if name not in drawn:
+        there = f"it has {', '.join(drawn)}{nearest(name, drawn)}" if drawn else "it has none yet"
+        raise SpecError(f"run {folder.name} has no figure {name!r}; {there}")
+    return drawn[name]
 
 
 def compare(store: Store, runs: tuple[str, str], path: Path) -> None:

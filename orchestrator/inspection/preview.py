@@ -1,23 +1,29 @@
-"""Preview of a specification: its jobs, the stored ones, and the expected time of the rest."""
+"""Preview of a specification: its jobs, the stored ones, and the price of the rest."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+from orchestrator.errors import StoreError
 from orchestrator.executors import gpus
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
+from orchestrator.pricing.price import Price, priced, told
 from orchestrator.run_folder import timings
 from orchestrator.spec.resolve import pinned, wanted
 from orchestrator.spec.specification import Spec, execution
-from orchestrator.store import DEFAULT_STORE, is_there, open_store
+from orchestrator.store import DEFAULT_STORE, Store, is_there, open_store
 
 
 def preview(asked: Spec) -> dict[str, Any]:
-    """Jobs per task, planned, stored and missing; the expected seconds of the missing ones; the cells with their runs.
+    """Jobs per task, planned, stored and missing; the price of the missing ones; the cells with their runs.
 
-    Does not create a store.
+    Of the price, `expected_seconds` are None where something in the plan is like nothing that was ever timed, which
+    `unknown` then names; the time is between `seconds_low` and `seconds_high`, as far as that much is known. Does not
+    create a store.
     """
     place = asked.store or DEFAULT_STORE
     cells, how = wanted(asked), execution(asked)
@@ -27,8 +33,8 @@ def preview(asked: Spec) -> dict[str, Any]:
     whole = Plan.union(plans)
     stored = set(whole.jobs) & (set() if store is None else store.keys())
     missing = whole.missing(stored)
-    seconds = {} if store is None else timings.known(store.folder("runs"))
     slots = slots_at(how.address)
+    price = price_of(whole, missing, store, how.address)
     counts, there, absent = whole.count(), whole.count(stored), whole.count(missing)
     return {
         "audit": asked.audit,
@@ -36,7 +42,7 @@ def preview(asked: Spec) -> dict[str, Any]:
         "planned": len(whole.jobs),
         "stored": len(stored),
         "missing": len(missing),
-        "expected_seconds": timings.expected(whole, missing, seconds, slots, how.address, gpus_at(how.address)),
+        **shape_of(price, slots),
         "slots": slots,
         "tasks": [
             {"task": task, "planned": count, "stored": there[task], "missing": absent[task]}
@@ -46,6 +52,32 @@ def preview(asked: Spec) -> dict[str, Any]:
             {"run": run_id(cell.audit, list(plan.jobs)), "setting": dict(cell.setting), "planned": len(plan.jobs)}
             for cell, plan in zip(cells, plans, strict=True)
         ],
+    }
+
+
+def price_of(plan: Plan, missing: Iterable[str], store: Store | None, address: str | None) -> Price:
+    """The price of a plan's missing jobs on this machine, by the timings in the store where it has some."""
+    known = {} if store is None else timings.known(store.folder("runs"))
+
+    def kept() -> Path | None:
+        """The folder of machines' speeds; None where the store takes nothing."""
+        try:
+            return None if store is None else store.folder("speed")
+        except StoreError:
+            return None
+
+    return priced(plan, missing, known, slots_at(address), address, gpus_at(address), kept)
+
+
+def shape_of(price: Price, slots: int) -> dict[str, Any]:
+    """A price as numbers and in words."""
+    low, high = price.bounds
+    return {
+        "expected_seconds": None if price.unknown else price.here.expected,
+        "seconds_low": low,
+        "seconds_high": high,
+        "unknown": list(price.unknown),
+        "time": told(price, slots),
     }
 
 

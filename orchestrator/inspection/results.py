@@ -5,24 +5,28 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.inspection import labels, status
 from orchestrator.jsonable import jsonable
-from orchestrator.run_folder import tables
+from orchestrator.run_folder import exported, tables
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
-from orchestrator.spec.fields import coerce, nearest, text
+from orchestrator.spec.audits import RegisteredAudit
+from orchestrator.spec.fields import coerce, nearest
 from orchestrator.store import Store
 from tasks.audit import UndeclaredAnswer, Verdict
+from tasks.certificate import Certificate
 from tasks.files import FileError, expanded
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Rows:
     """A table with the rows that are stored so far.
 
     A sweep's table begins with columns for the run and setting of the cell. `varied` are those that distinguish the
-    cells, `alongside` those that vary together with them.
+    cells, `alongside` those that need not be looked at: they vary together with these, or repeat what others say.
     """
 
     table: pa.Table
@@ -59,7 +63,7 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
         raise problem
     fields = list(dict.fromkeys(field for setting in settings.values() for field in setting))
     columns = {"run": list(settings)}
-    columns |= {field: _uniform([setting.get(field) for setting in settings.values()]) for field in fields}
+    columns |= {field: exported.uniform([setting.get(field) for setting in settings.values()]) for field in fields}
     parts = [
         _beside(by_cell[cell].table, {field: values[at] for field, values in columns.items()})
         for at, cell in enumerate(settings)
@@ -75,6 +79,14 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
         varied=tuple(column for field, column in named if field in telling),
         alongside=tuple(column for field, column in named if field not in telling),
     )
+
+
+def export(journal: Journal, store: Store, name: str) -> Rows:
+    """`read` with the run and a summary's settings as columns: the table as users take it out."""
+    rows = read(journal, store, name)
+    table = exported.flat(rows.table) if rows.varied else exported.exported(rows.table, journal.run)
+    added = [column for column in table.schema.names if column not in rows.table.schema.names]
+    return replace(rows, table=table, alongside=(*rows.alongside, *added))
 
 
 def summary(journal: Journal, store: Store) -> Rows:
@@ -99,18 +111,32 @@ def answer(journal: Journal, store: Store) -> Verdict | None:
 
     None for a sweep, too: its cells have answers. Raises EngramError if the audit does not declare the answer.
     """
+    return _judged(journal, store, lambda registered, config, table: registered.audit.answer(config, table))
+
+
+def certificate(journal: Journal, store: Store) -> Certificate | None:
+    """The answer for somebody who knows no machine learning; None where there is no answer in words."""
+    return _judged(
+        journal,
+        store,
+        lambda registered, config, table: registered.audit.certify(registered.question, config, table),
+    )
+
+
+def _judged(journal: Journal, store: Store, judge: Callable[[RegisteredAudit, Any, pa.Table], T | None]) -> T | None:
+    """What an audit says of the run's config and summary; None where it says nothing."""
     about = journal.about()
     if "cells" in about:
         return None
     try:
-        audit = audits.find(about["audit"]).audit
+        registered = audits.find(about["audit"])
     except EngramError:
         return None
     table = summary(journal, store).table
-    if audit.verdict is None or not table.num_rows:
+    if registered.audit.verdict is None or not table.num_rows:
         return None
     try:
-        return audit.answer(coerce(about["config"], audit.config, "config"), table)
+        return judge(registered, coerce(about["config"], registered.audit.config, "config"), table)
     except UndeclaredAnswer as error:
         raise EngramError(f"{about['audit']}: {error}") from None
 
@@ -167,14 +193,6 @@ def _beside(table: pa.Table, values: dict[str, Any]) -> pa.Table:
         label = f"cell.{name}" if name in table.schema.names else name
         table = table.add_column(at, label, pa.array([value] * table.num_rows))
     return table
-
-
-def _uniform(values: Sequence[Any]) -> list[Any]:
-    """The values of one column; converted to text if they are of several types, or mappings."""
-    kinds = {type(value) for value in values if value is not None}
-    if len(kinds) <= 1 and dict not in kinds:
-        return list(values)
-    return [None if value is None else text(value) for value in values]
 
 
 def _parquet(table: pa.Table, path: Path) -> None:

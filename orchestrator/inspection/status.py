@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.errors import SpecError, StoreError
 from orchestrator.inspection import pages
-from orchestrator.run_folder import receipt
+from orchestrator.run_folder import receipt, timings
 from orchestrator.run_folder.journal import ENDS, Journal
 from orchestrator.run_folder.merged_log import MergedLog
 from orchestrator.run_folder.progress import Event
@@ -158,18 +158,22 @@ def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Eve
         starts = [at for at, event in enumerate(events) if event["event"] == "started"]
         if starts:
             events = events[starts[-1] :]
-            yield _planned(journal.run, runs, events[0]["time"])
-        yield from (event for event in events if event["event"] not in ("started", "stored"))
+            yield _planned(journal.run, runs, events[0]["time"], timings.known(store.folder("runs")))
+        for event in events:
+            if event["event"] not in ("started", "stored"):
+                yield {name: value for name, value in event.items() if name != "kind"}  # they are planned by task
         if not driven:
             return
         time.sleep(seconds)
 
 
-def _planned(name: str, runs: Sequence[Journal], begun: str) -> Event:
-    """The `planned` event of the last start of these runs together."""
+def _planned(name: str, runs: Sequence[Journal], begun: str, seconds: Mapping[str, float]) -> Event:
+    """The `planned` event of the last start of these runs together; `seconds` are those of a job by group."""
     tasks = {key: task for run in runs for key, task in run.tasks().items()}
     last = [event for run in runs for event in run.last_start()]
     stored = {event["key"] for event in last if event["event"] == "stored"}
+    costs = timings.by_task(seconds)
+    missing = Counter(task for key, task in tasks.items() if key not in stored)
     return {
         "time": begun,
         "event": "planned",
@@ -177,6 +181,7 @@ def _planned(name: str, runs: Sequence[Journal], begun: str) -> Event:
         "planned": len(tasks),
         "stored": len(stored),
         "tasks": dict(Counter(tasks.values())),
+        "kinds": {task: (count, costs.get(task)) for task, count in missing.items()},
     }
 
 

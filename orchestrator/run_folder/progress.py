@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+from orchestrator.run_folder.time_left import TimeLeft
 
 Event = Mapping[str, Any]
 
 
 @dataclass
 class RunProgress:
-    """Counts over one start of a run, by the times of its events; `clock` gives seconds since 1970."""
+    """Counts over one start of a run, by the times of its events; `clock` gives seconds since 1970.
+
+    Only an observer gets `step`, which names what is done besides the jobs, and `ready`, when jobs begin.
+    """
 
     clock: Callable[[], float] = time.time
     planned: int = 0
@@ -27,9 +32,13 @@ class RunProgress:
     lost: int = 0
     tasks: Counter[str] = field(default_factory=Counter)  # planned
     models: int = 0  # networks trained by the jobs that are done
-    seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    trainings: int = 0  # networks that the plan trains
+    trained: int = 0  # of these, those whose results were stored before the start
     since: float = 0.0
     end: float | None = None
+    step: str = ""  # what is done before, between and after the jobs; empty while jobs run
+    step_since: float = 0.0
+    _left: TimeLeft = field(default_factory=lambda: TimeLeft({}))
 
     def take(self, event: Event) -> None:
         """Count an event. `started` (in the log) and `planned` (to an observer) reset the counts."""
@@ -38,27 +47,39 @@ class RunProgress:
                 self.planned, self.stored = event.get("planned", 0), event.get("stored", 0)
                 self.tasks = Counter(event.get("tasks", {}))
                 self.done = self.failed = self.lost = self.models = self.found_gone = 0
+                self.trainings, self.trained = event.get("trainings", 0), event.get("trained", 0)
                 self.gone.clear()
                 self.reused.clear()
-                self.seconds.clear()
                 self.since = self._time(event)
                 self.end = None
+                self._left = TimeLeft(event.get("kinds") or {task: (count, None) for task, count in self.tasks.items()})
+                self._left.ready(self.since, None)
+            case "step":
+                self.step, self.step_since = event["step"], self._time(event)
+            case "ready":
+                self.step = ""
+                self._left.ready(self._time(event), event["slots"])
             case "stored":  # in a sweep, `started` of the first cell counts that cell alone
+                if event["key"] not in self.reused:
+                    self._left.drop(event.get("task", ""))
                 self.reused.add(event["key"])
                 self.stored = max(self.stored, len(self.reused))
             case "done":
+                self.step = ""
                 self.done += 1
                 self.gone.discard(event["key"])
                 self.models += event.get("models", 0)
-                self.seconds[event["task"]].append(event["seconds"])
+                self._left.done(event.get("kind", event["task"]), event["seconds"], self._time(event))
             case "failed" if "key" in event:
                 self.failed += 1
+                self._left.drop(event.get("kind", event["task"]))
             case "lost":
                 self.lost += 1
             case "missing":
                 self._lose(event["inputs"])
             case "damaged":
                 self._lose([event["key"]])
+                self._left.again(event.get("kind", event["task"]))
             case "finished" | "failed" | "interrupted" | "paused":
                 self.end = self._time(event)
 
@@ -72,6 +93,11 @@ class RunProgress:
         return (self.clock() if self.end is None else self.end) - self.since
 
     @property
+    def in_step(self) -> float:
+        """Seconds since the present step began."""
+        return self.clock() - self.step_since
+
+    @property
     def there(self) -> int:
         """The number of results that are stored now."""
         return self.stored + self.done - self.found_gone
@@ -83,17 +109,21 @@ class RunProgress:
 
     @property
     def left(self) -> float | None:
-        """Expected seconds to the end, from the time per job of each task and the number of jobs at a time."""
-        spent = sum(map(sum, self.seconds.values()))
-        to_do = self.planned - self.there - self.failed
-        if to_do <= 0 or spent <= 0 or self.elapsed <= 0:
-            return 0.0 if to_do <= 0 else None
-        # Stored results may be of any task; the remaining jobs are assumed to be like the planned ones not yet done.
-        waiting = {name: max(0, count - len(self.seconds[name])) for name, count in self.tasks.items()}
-        mean = spent / self.done
-        work = sum(n * (sum(s) / len(s) if (s := self.seconds[name]) else mean) for name, n in waiting.items())
-        share = to_do / max(1, sum(waiting.values()))
-        return work * share * self.elapsed / spent
+        """Expected seconds to the end, from what jobs of each kind took; None while that is not known."""
+        return self._left.seconds(self.clock())
+
+    @property
+    def left_is_whole(self) -> bool:
+        """Whether `left` counts all jobs that are to do, or only those of kinds that were timed."""
+        return self._left.whole
+
+    @property
+    def phase(self) -> str:
+        """What the run is doing: `reading data`, `training 3/24`, `measures`; empty where that is not known."""
+        if self.step or self.over or not self.trainings:
+            return self.step
+        at = self.trained + self.models
+        return f"training {at}/{self.trainings}" if at < self.trainings else "measures"
 
     def _lose(self, keys: Iterable[str]) -> None:
         """Count lost results; one that several readers report before it is computed again counts once."""

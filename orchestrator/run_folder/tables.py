@@ -1,4 +1,7 @@
-"""A run's tables: the results behind each root, concatenated, and the same as Parquet parts for other readers."""
+"""A run's tables: the results behind each root, concatenated, and as Parquet parts for other readers.
+
+The parts have the columns of `orchestrator.run_folder.exported` beside those of the results.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from orchestrator.errors import Absent, StoreError
+from orchestrator.run_folder import exported
 from orchestrator.store import Store, aside, read_each
 from orchestrator.store.lock import locked
 
-KEYS = b"engram.keys"  # in a part's metadata: the keys of its results
+# In a part's metadata: the keys of its results, and their run, which those of earlier versions do not tell.
+KEYS, RUN = b"engram.keys", b"engram.run"
 PART = 64  # results in a part at most
 LOCK = ".lock"  # ignored by readers of the folder
 STALE = 3600.0  # seconds after which no process can still be writing a part
@@ -39,8 +44,9 @@ class Publisher:
     parts are written and removed under a lock, after reading which parts exist.
     """
 
-    def __init__(self, folder: Path, store: Store, keys: Sequence[str]) -> None:
+    def __init__(self, folder: Path, run: str, store: Store, keys: Sequence[str]) -> None:
         self.folder = folder
+        self.run = run
         self.store = store
         self.keys = keys
         self.published: set[str] = set()
@@ -69,7 +75,7 @@ class Publisher:
         """Read which results the parts hold; remove parts that are damaged, stale or duplicates."""
         aside.sweep(self.folder, STALE)
         known = self._parts or {}
-        there = {part.name: known.get(part.name) or _held(part) for part in self.folder.glob("*.parquet")}
+        there = {part.name: known.get(part.name) or self._held(part) for part in self.folder.glob("*.parquet")}
         wanted = set(self.keys)
         self.published = set()
         self._parts = {}
@@ -92,7 +98,8 @@ class Publisher:
         if not readable:
             return problem
         text = ",".join(readable).encode()
-        rows = pa.concat_tables(readable.values()).replace_schema_metadata({KEYS: text})
+        rows = exported.exported(pa.concat_tables(readable.values()), self.run)
+        rows = rows.replace_schema_metadata({KEYS: text, RUN: self.run.encode()})
         name = f"{hashlib.sha256(text).hexdigest()[:16]}.parquet"  # determined by its keys
         draft = self.folder / f".{name}.{os.getpid()}{aside.SUFFIX}"
         with aside.writing(self.folder / name):
@@ -107,11 +114,12 @@ class Publisher:
             self._parts[name] = frozenset(readable)
         return problem
 
-
-def _held(part: Path) -> frozenset[str]:
-    """The keys of the results in a part; empty if it cannot be read."""
-    try:
-        metadata = pq.read_schema(part).metadata or {}
-    except (OSError, pa.ArrowException):
-        return frozenset()
-    return frozenset(metadata.get(KEYS, b"").decode().split(",")) - {""}
+    def _held(self, part: Path) -> frozenset[str]:
+        """The keys of the results in a part; empty if it cannot be read, or was not written for this run."""
+        try:
+            metadata = pq.read_schema(part).metadata or {}
+        except (OSError, pa.ArrowException):
+            return frozenset()
+        if metadata.get(RUN) != self.run.encode():
+            return frozenset()
+        return frozenset(metadata.get(KEYS, b"").decode().split(",")) - {""}

@@ -1,24 +1,29 @@
-"""Durations of jobs in the runs of a store, and the expected duration of a plan."""
+"""Durations of jobs in the runs of a store."""
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from orchestrator.planning.plan import Plan, group_of
 from orchestrator.run_folder import shapes
-from tasks.job import marks
 
 RUNS = 20  # the newest runs that are read
 SAMPLES = 200  # of one group in one run
 
 
 def write(folder: Path, seconds: Mapping[str, Iterable[float]]) -> None:
-    """Write a run's timings by group into its folder. Errors are ignored: a full disk is no reason to stop."""
+    """Write a run's timings by group into its folder, over those of the same groups of an earlier start.
+
+    Errors are ignored: a full disk is no reason to stop.
+    """
+    fresh = {group: [round(duration, 6) for duration in list(taken)[-SAMPLES:]] for group, taken in seconds.items()}
+    if not any(fresh.values()):
+        return
     try:
-        rows = {group: [round(duration, 6) for duration in list(taken)[-SAMPLES:]] for group, taken in seconds.items()}
+        rows = _read(folder / "timings.json") | fresh
         aside = folder / ".timings.json"
         aside.write_text(json.dumps(rows))
         aside.replace(folder / "timings.json")
@@ -31,44 +36,33 @@ def known(runs: Path) -> dict[str, float]:
     files = sorted(runs.glob("*/timings.json"), key=lambda path: path.stat().st_mtime, reverse=True)
     taken: dict[str, list[float]] = defaultdict(list)
     for path in files[:RUNS]:
-        try:
-            rows = shapes.timings(json.loads(path.read_text()))
-        except (OSError, ValueError, RecursionError):  # without timings only the expected time is unknown
-            continue
-        for group, seconds in rows.items():
+        for group, seconds in _read(path).items():
             taken[group].extend(seconds)
     return {group: sum(seconds) / len(seconds) for group, seconds in taken.items() if seconds}
+
+
+def _read(path: Path) -> dict[str, list[float]]:
+    """A run's timings by group; none where they cannot be read: then only the expected time is unknown."""
+    try:
+        return dict(shapes.timings(json.loads(path.read_text())))
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def kinds(plan: Plan, missing: Iterable[str], seconds: Mapping[str, float]) -> dict[str, tuple[int, float | None]]:
+    """The missing jobs by group: how many there are, and the expected seconds of one; None if none was ever timed."""
+    counts = Counter(group_of(plan.jobs[key]) for key in missing)
+    return {group: (count, seconds.get(group)) for group, count in counts.items()}
+
+
+def by_task(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Mean seconds of a job by task: the mean over its groups."""
+    taken: dict[str, list[float]] = defaultdict(list)
+    for group, duration in seconds.items():
+        taken[group.partition("/")[0]].append(duration)
+    return {task: sum(durations) / len(durations) for task, durations in taken.items()}
 
 
 def around(address: str | None) -> str:
     """The group under which the seconds to start and end an executor are stored."""
     return f"around, {address if address in ('none', 'local') else 'local' if address is None else 'cluster'}"
-
-
-def expected(
-    plan: Plan,
-    missing: Iterable[str],
-    seconds: Mapping[str, float],
-    slots: int,
-    address: str | None = None,
-    gpus: int = 0,
-) -> float | None:
-    """Expected wall-clock seconds of the missing jobs on `slots` slots; None if some group was never timed.
-
-    The maximum of the total work divided by the slots, the work of jobs that ask for a GPU divided by `gpus` (if
-    any), and the longest path of dependent jobs; plus the time to start and end the executor.
-    """
-    work = on_gpus = 0.0
-    path: dict[str, float] = {}
-    for key in missing:  # each after those it waits for
-        duration = seconds.get(group_of(plan.jobs[key]))
-        if duration is None:
-            return None
-        if gpus and marks(plan.jobs[key].function).gpus:
-            on_gpus += duration
-        else:
-            work += duration
-        path[key] = duration + max((path.get(below, 0.0) for below in plan.waits(key)), default=0.0)
-    if not path:
-        return 0.0
-    return seconds.get(around(address), 0.0) + max(work / slots, on_gpus / max(1, gpus), *path.values())

@@ -46,6 +46,7 @@ def follow(report: Report, session: Session, execution: Execution, delivery: Del
 
 def _delivered(report: Report, session: Session, delivery: Delivery, stop: Stop) -> Report:
     """The report with the addresses of the tracked runs. Reports what could not be delivered."""
+    session.step("bringing MLflow up to date")
     asked = stop.reason
     late = time.monotonic() + HURRY if report.state == "interrupted" else math.inf
     for line in delivery.finish(lambda: stop.reason != asked or time.monotonic() > late):
@@ -75,6 +76,7 @@ def _shown(report: Report, session: Session, execution: Execution) -> Report:
         fresh = there is not None and entry.state == "finished" and not report.jobs["done"] and not report.damaged
         try:
             if execution.report and entry.state in ("finished", "failed") and (execution.show_images or not fresh):
+                session.step("writing the report")
                 there = pages.draw(session.store, entry.run, execution.show_images)
         except EngramError as error:
             session.tell({"event": "told", "line": str(error)})

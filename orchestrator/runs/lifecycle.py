@@ -13,7 +13,7 @@ from pathlib import Path
 
 from orchestrator.clock import SYSTEM, Clock
 from orchestrator.errors import Absent, Damaged, Held, SpecError, StoreError
-from orchestrator.executors import open_executor
+from orchestrator.executors import Executor, open_executor
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import plan_of
 from orchestrator.run_folder import timings
@@ -47,6 +47,8 @@ def start(
     Raises Held if another living driver has the run, Unwritable if its folder cannot be made, and ClusterError if the
     cluster cannot be used.
     """
+    if observe is not None:
+        observe({"event": "step", "step": "planning"})
     runs = store.folder("runs")
     plans = [plan_of(cell) for cell in cells]
     parts = [
@@ -118,6 +120,15 @@ def _run(
         claims = held.enter_context(mirror.claim(*names)) if mirror is not None else None
         session = Session(sweep.run if sweep else names[0], parts, store, observe)
         neighbours = ConcurrentRuns(runs, names, leases.since, now, clock.monotonic)
+        seconds = timings.known(runs)
+
+        def opened() -> Executor:
+            if execution.address != "none":
+                session.step("starting Ray" if execution.address in (None, "local") else "connecting to Ray")
+            executor = open_executor(execution.address, store.location)
+            session.tell({"event": "ready", "slots": executor.slots})
+            return executor
+
         planned, states = session.plan, CheckpointGc(store, runs, names, execution.keep == "state")
 
         def ours() -> None:
@@ -127,7 +138,7 @@ def _run(
 
         driver = Driver(
             store,
-            lambda: open_executor(execution.address, store.location),
+            opened,
             session.take,
             stop,
             together=execution.together,
@@ -135,7 +146,7 @@ def _run(
             runs=(sweep.run, *names) if sweep else (names[0], *_sweeps(runs, names[0])),
             fail_fast=execution.fail_fast,
             deadline=None if execution.stop_after is None else clock.monotonic() + execution.stop_after,
-            seconds=timings.known(runs),
+            seconds=seconds,
             timeout=execution.timeout,
             elsewhere=neighbours.claimed,
             ours=ours,
@@ -147,7 +158,7 @@ def _run(
         if delivery is not None:
             held.callback(delivery.close)
         with stop.on_signals(say):
-            session.begin()
+            session.begin(seconds)
             if delivery is not None and session.plan.missing(session.stored()):
                 delivery.begin()
             sound: set[str] | None = None
@@ -191,6 +202,7 @@ def _to_the_end(driver: Driver, session: Session, tolerate: int) -> set[str] | N
         unfinished = driver.stopped and session.plan.missing(session.stored())
         if unfinished or (progress.failed and driver.fail_fast):
             return None
+        session.step("checking what is stored")
         wrong = dict(session.store.verify(session.plan.jobs))
         sound = set(session.plan.jobs) - set(wrong)
         stuck = [error for error in wrong.values() if not isinstance(error, Absent | Damaged)]

@@ -1,31 +1,39 @@
-"""A report: how a run or sweep ended, for the caller."""
+"""A run for the caller: how it ended, or how far it has come, with its answer, tables, figures and page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import pyarrow as pa
 
-from orchestrator.errors import EngramError
-from orchestrator.run_folder import tables
+from orchestrator.errors import EngramError, plainly
+from orchestrator.inspection import answer, pages, results, status
+from orchestrator.inspection.answer import Answer
+from orchestrator.inspection.pages import DrawnFigure
+from orchestrator.run_folder.journal import Journal
+from orchestrator.runs import notebook
 from orchestrator.runs.session import Part, Session
 from orchestrator.scheduling.driver import Driver
 from orchestrator.store import Store
 
-State = Literal["finished", "failed", "interrupted", "paused"]
-EXIT_CODES: Mapping[State, int] = {"finished": 0, "failed": 3, "paused": 1, "interrupted": 130}  # the worst last
+State = Literal["finished", "running", "failed", "paused", "interrupted"]
+# The worst last. A run that has a driver elsewhere has not ended, so no start of this process reports it.
+EXIT_CODES: Mapping[State, int] = {"finished": 0, "running": 1, "failed": 3, "paused": 1, "interrupted": 130}
 
 
 @dataclass(frozen=True)
 class Report:
-    """How a run ended.
+    """A run or sweep as `orchestrator.run` returns it, and `orchestrator.open` finds it.
 
     jobs: `planned`; `stored`, in the store now, and verified unless the run stopped before (always for `finished`);
-    `done`, computed by this start; `failed`. `page` is the file of the report page, `mlflow` the address of the
-    tracked run; None if there is none.
+    `done`, computed by this start, or by the last one; `failed`. `page` is the file of the report page, `mlflow` the
+    address of the tracked run; None if there is none. A sweep has its runs in `cells`.
+
+    What is asked for raises EngramError, or SpecError for a name that there is not, as the command line does.
     """
 
     run: str
@@ -46,27 +54,84 @@ class Report:
     def exit_code(self) -> int:
         return EXIT_CODES[self.state]
 
+    @cached_property
+    @plainly
+    def verdict(self) -> Answer | None:
+        """The answer with the numbers it rests on; None as long as there is none, and for a sweep."""
+        return answer.answer(self._journal, self._store)
+
+    @property
+    def summary(self) -> pa.Table:
+        """The table `summary`: the audit's numbers, a row for each metric and setting."""
+        return self.table("summary")
+
+    @plainly
     def table(self, name: str) -> pa.Table:
-        """One of the run's tables; for a sweep the tables of its cells, concatenated, with columns for the setting."""
-        if self.cells:
-            return self._of_cells(name)
-        if name not in self.roots:
-            raise EngramError(f"run {self.run} has no table {name!r}; it has {', '.join(self.roots) or 'none'}")
-        assert self.store is not None
-        rows = tables.read(self.store, self.roots[name])
-        if rows is None:
-            raise EngramError(f"run {self.run} has nothing in {name!r} yet")
-        return rows
+        """One of the run's tables; for a sweep the tables of its cells, concatenated, with columns for the setting.
 
-    def _of_cells(self, name: str) -> pa.Table:
-        from orchestrator.inspection import results
-        from orchestrator.run_folder.journal import Journal
-
-        assert self.store is not None
-        rows = results.read(Journal(self.store.folder("runs", self.run)), self.store, name).table
+        Its first column is the run, and after a column `setting` (JSON) stand its values as columns `setting.NAME`.
+        """
+        rows = results.export(self._journal, self._store, name).table
         if not rows.num_columns:
-            raise EngramError(f"sweep {self.run} has nothing in {name!r} yet")
+            raise EngramError(f"{'sweep' if self.cells else 'run'} {self.run} has nothing in {name!r} yet")
         return rows
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """The names of the figures of its page, which is drawn if it was not, or if the run has not finished."""
+        return tuple(pages.figures(self._drawn()))
+
+    @plainly
+    def figure(self, name: str) -> DrawnFigure:
+        """A figure of its page, which notebooks show, with its `svg` and the `path` of its file."""
+        return pages.figure(self._drawn(), name)
+
+    def _repr_html_(self) -> str:
+        """The page's certificate; without one the state, the answer and the first rows of the summary."""
+        shown = notebook.certificate(self.page) if self.page is not None else None
+        if shown is not None:
+            return shown
+        said = [f"{cell.verdict.answer}: {cell.run}" for cell in self.cells if cell.verdict]
+        said += [self.verdict.sentence] if self.verdict else []
+        title = f"{self.audit}: {self.verdict.answer if self.verdict else self.state}"
+        jobs = f"Run {self.run}, {self.state}: {self.jobs['stored']} of {self.jobs['planned']} jobs stored."
+        return notebook.outline(title, [*said, jobs], results.summary(self._journal, self._store).table.to_pylist())
+
+    @property
+    def _store(self) -> Store:
+        if self.store is None:
+            raise EngramError(f"run {self.run} has no store")
+        return self.store
+
+    @property
+    def _journal(self) -> Journal:
+        return Journal(self._store.folder("runs", self.run))
+
+    @plainly
+    def _drawn(self) -> Path:
+        """The run's folder, with its page and figures drawn."""
+        folder = self._journal.folder
+        if self.state != "finished" or pages.page(folder) is None:
+            pages.draw(self._store, self.run)
+        return folder
+
+
+def reopened(journal: Journal, store: Store) -> Report:
+    """A run or sweep of the past, or one that another process drives now. Raises StoreError if it cannot be read."""
+    seen = status.status(journal, store)
+    return Report(
+        run=seen.run,
+        audit=seen.audit,
+        state=cast(State, seen.state),
+        jobs=seen.jobs,
+        failures=seen.failures,
+        note=seen.note,
+        cells=tuple(reopened(journal.beside(cell), store) for cell in seen.cells),
+        roots={} if seen.cells else status.roots(journal),
+        store=store,
+        page=seen.page,
+        mlflow=seen.mlflow,
+    )
 
 
 def reported(driver: Driver, session: Session, sweep: str | None, sound: set[str] | None) -> Report:

@@ -10,11 +10,12 @@ from typing import Any
 
 from orchestrator.errors import StoreError, Unwritable
 from orchestrator.planning.plan import Plan
-from orchestrator.run_folder import tables
+from orchestrator.run_folder import tables, timings
 from orchestrator.run_folder.journal import Journal, now
 from orchestrator.scheduling.driver import Event, Observer
 from orchestrator.store import Store
 from orchestrator.store.provenance import process
+from tasks.job import marks
 
 PUBLISH_SECONDS = 5.0  # between updates of the Parquet parts
 
@@ -51,8 +52,11 @@ class Session:
         """Why the runs' logs or tables are incomplete; None if they are complete."""
         return next(iter(self._problems.values()), None)
 
-    def begin(self) -> None:
-        """Log the start, and every job that is stored already."""
+    def begin(self, seconds: Mapping[str, float] | None = None) -> None:
+        """Log the start, and every job that is stored already.
+
+        `seconds` are the expected seconds of a job by its group, where known.
+        """
         stored = self._stored = self.store.keys() & self.plan.jobs.keys()
         stamp = now()
         for part in self.parts:
@@ -76,6 +80,9 @@ class Session:
                 "planned": len(self.plan.jobs),
                 "stored": len(self._stored),
                 "tasks": dict(self.plan.count()),
+                "kinds": timings.kinds(self.plan, self.plan.missing(stored), seconds or {}),
+                "trainings": self._trainings(self.plan.jobs),
+                "trained": self._trainings(stored),
             }
         )
 
@@ -146,6 +153,10 @@ class Session:
             self._log(part, [state])
             self._log(part, [])  # again, if earlier events had to be written first
 
+    def _trainings(self, keys: Iterable[str]) -> int:
+        """How many networks these jobs train."""
+        return sum(marks(self.plan.jobs[key].function).trains for key in keys)
+
     def _renew(self) -> None:
         self.plan = Plan.union(part.plan for part in self.parts)
         self._owners: dict[str, list[Part]] = {}
@@ -153,7 +164,7 @@ class Session:
             for key in part.plan.jobs:
                 self._owners.setdefault(key, []).append(part)
         self._publishers = [
-            tables.Publisher(part.journal.folder / "tables" / name, self.store, keys)
+            tables.Publisher(part.journal.folder / "tables" / name, part.journal.run, self.store, keys)
             for part in self.parts
             for name, keys in part.plan.roots.items()
         ]
@@ -176,6 +187,10 @@ class Session:
         else:
             self._unlogged.pop(run, None)
             self._problems.pop(f"log of {run}", None)
+
+    def step(self, step: str) -> None:
+        """Tell the observer what is done besides the jobs."""
+        self.tell({"event": "step", "step": step})
 
     def tell(self, event: Event) -> None:
         """Pass an event to the observer alone."""

@@ -212,7 +212,7 @@ class Driver:
 
     def _tell(self, schedule: Schedule, outcome: Outcome) -> None:
         key = outcome.key
-        about = {"key": key, "task": schedule.plan.task(key)}
+        about = self._about(schedule, key)
         match outcome:
             case Done():
                 self.progress.computed.add(key)
@@ -236,8 +236,12 @@ class Driver:
         if not failed.traceback:  # no worker was left to store it
             with suppress(StoreError):
                 self.store.write_failure(failed.key, failed.error)
-        task = schedule.plan.task(failed.key)
-        self.observe({"event": "failed", "key": failed.key, "task": task, "error": failed.error})
+        self.observe({"event": "failed", **self._about(schedule, failed.key), "error": failed.error})
+
+    def _about(self, schedule: Schedule, key: str) -> dict[str, str]:
+        """What events tell of a job: its key and task, and its kind where jobs of the task differ in what they take."""
+        task, kind = schedule.plan.task(key), schedule.group(key)
+        return {"key": key, "task": task} | ({} if kind == task else {"kind": kind})
 
     def _look_elsewhere(self, schedule: Schedule) -> None:
         """Defer jobs that other living runs compute; take over the results they stored and the jobs they abandoned."""

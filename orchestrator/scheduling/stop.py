@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
 GRACE = 10.0  # seconds that running calls have to end once the run is to stop
 AGAIN = 1.0  # seconds between further interrupts of a computation in this process
+JOINED = 1.0  # seconds that a thread may take to write its line
 
 
 class OutOfTime(BaseException):
@@ -36,29 +38,34 @@ class Stop:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
+        ours = False  # whether a signal was what asked to stop
 
         def asked(number: int, _frame: FrameType | None) -> None:
+            nonlocal ours
             if self.reason is not None:
                 raise KeyboardInterrupt
+            ours = True
             self.ask(signal.Signals(number).name)
             if self._inside:
                 signal.setitimer(signal.ITIMER_REAL, GRACE, AGAIN)
-            # In its own thread: this one may be in the middle of writing a line.
-            with suppress(RuntimeError):
-                threading.Thread(target=tell, args=(self._message(),), name="stop", daemon=True).start()
 
         def over(_number: int, _frame: FrameType | None) -> None:
             if self._inside:
                 raise OutOfTime
 
+        def first() -> None:
+            if self.reason is None or ours:
+                tell(self._message())
+
         handlers = {signal.SIGINT: asked, signal.SIGTERM: asked, signal.SIGALRM: over}
-        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-        try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            for number, handler in before.items():
-                signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set from Python
+        with _at_once({signal.SIGINT, signal.SIGTERM}, first):
+            before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+            try:
+                yield
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                for number, handler in before.items():
+                    signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set from Python
 
     @contextmanager
     def computing_here(self) -> Iterator[None]:
@@ -71,5 +78,34 @@ class Stop:
 
     def _message(self) -> str:
         calls = "what is running" if self.running == 0 else f"{self.running} running call{'s'[: self.running != 1]}"
-        wait = f"{calls} may take {GRACE:.0f} s more to end"
-        return f"{self.reason}: nothing more is begun, {wait}; once more (Ctrl-C) ends the run at once"
+        return f"stopping: nothing more is begun, {calls} may take {GRACE:.0f} s to end; Ctrl-C again to stop at once"
+
+
+@contextmanager
+def _at_once(numbers: Collection[int], call: Callable[[], object]) -> Iterator[None]:
+    """Call this in a thread of its own when the first of these signals arrives.
+
+    Handlers in Python wait until the main thread is back from the library that it is in, which may take seconds; the
+    interpreter writes the number of a signal into a pipe when it arrives.
+    """
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+
+    def watch() -> None:
+        while arrived := os.read(reading, 1):
+            if arrived[0] in numbers:
+                with suppress(Exception):  # nobody may be there to be told
+                    call()
+                return
+
+    thread = threading.Thread(target=watch, name="stop", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(writing)  # ends the thread
+        thread.join(JOINED)
+        if not thread.is_alive():
+            os.close(reading)

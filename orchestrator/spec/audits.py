@@ -80,8 +80,15 @@ def _loaded(name: str, module: str, attribute: str, source: str) -> RegisteredAu
     audit = getattr(holder, attribute, None)
     if not isinstance(audit, Audit):
         raise EngramError(f"audit {name!r}: {source} has no {attribute} that is a tasks.audit.Audit")
-    question, _, documentation = (holder.__doc__ or "").strip().partition("\n")
+    question, _, documentation = _documented(holder.__doc__, audit).strip().partition("\n")
     return RegisteredAudit(name, audit, question.strip(), documentation.strip("\n"))
+
+
+def _documented(own: str | None, audit: Audit) -> str:
+    """The docstring of the module that has the audit; of one that only imports it that of the module with its plan."""
+    if own:
+        return own
+    return getattr(sys.modules.get(getattr(audit.plan, "__module__", "")), "__doc__", None) or ""
 
 
 def _line(error: Exception) -> str:

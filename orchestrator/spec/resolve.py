@@ -102,7 +102,7 @@ def pinned(cells: Iterable[Cell], known: MutableMapping[str, str]) -> list[Cell]
 
     def pin(thing: Dataset | Pinnable) -> Any:
         if thing not in seen:
-            seen[thing] = _pin(thing, known)
+            seen[thing] = pin_one(thing, known)
         return seen[thing]
 
     return [replace(cell, config=_pinned(cell.config, pin)) for cell in cells]
@@ -121,7 +121,7 @@ def _preset(spec: Spec, audit: Any) -> tuple[Any, ...]:
     return tuple(audit.cells(spec.preset))
 
 
-def _pin(thing: Dataset | Pinnable, known: MutableMapping[str, str]) -> Dataset | Pinnable:
+def pin_one(thing: Dataset | Pinnable, known: MutableMapping[str, str]) -> Dataset | Pinnable:
     """What it stands for, pinned: SpecError for the user's slip, EngramError for what the machine does not have."""
     try:
         return _pin_data(thing, known) if isinstance(thing, Dataset) else thing.pin(known)

@@ -15,12 +15,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from orchestrator.inspection import pages, results, status
+from orchestrator.inspection import answers, pages, results, status
 from orchestrator.jsonable import jsonable
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store
+from tasks.schemas import SUMMARY
 
 ROWS = 1000  # rows of a table shown in MLflow's pages; the Parquet file has them all
+CELLS = "cells"  # the table of a sweep's answers
 LARGEST = 64 * 2**20  # bytes of the largest table that is uploaded
 
 
@@ -41,8 +43,10 @@ def of(journal: Journal, store: Store) -> Iterator[Artifact]:
     """The artifacts of a run or sweep in their present state."""
     for path in drawn(journal.folder):
         yield Artifact(str(path.relative_to(journal.folder)), path.read_bytes())
-    for name in single(journal):
-        table = shareable(results.read(journal, store, name).table)
+    cells = answers_of_cells(journal, store)
+    tables = {name: results.read(journal, store, name).table for name in single(journal)}
+    for name, whole_table in ({CELLS: cells} | tables if cells.num_rows else tables).items():
+        table = shareable(whole_table)
         if not table.num_rows or table.nbytes > LARGEST:
             continue
         sink = io.BytesIO()
@@ -52,6 +56,20 @@ def of(journal: Journal, store: Store) -> Iterator[Artifact]:
         shown = f"tables/{name}.json" if whole else f"tables/{name}, first {ROWS} of {table.num_rows} rows.json"
         rows = [[jsonable(row[column]) for column in table.schema.names] for row in table.slice(0, ROWS).to_pylist()]
         yield Artifact(shown, json.dumps({"columns": table.schema.names, "data": rows}).encode(), table=True)
+
+
+def answers_of_cells(journal: Journal, store: Store) -> pa.Table:
+    """A row for each cell of a sweep: what tells it apart, its answer, and the row on which that rests; else empty."""
+    rows = [
+        {
+            **cell.varied,
+            "answer": cell.verdict.answer if cell.verdict else None,
+            **{name: (cell.row or {}).get(name) for name in SUMMARY.names},
+            "run": cell.run,
+        }
+        for cell in answers.of_cells(journal, store)
+    ]
+    return pa.Table.from_pylist(rows) if rows else pa.table({})
 
 
 def drawn(folder: Path) -> list[Path]:

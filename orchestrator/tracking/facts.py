@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.inspection import results
+from orchestrator import rounding
+from orchestrator.errors import EngramError
+from orchestrator.inspection import answers, results, status
 from orchestrator.inspection.disclosure import typed
 from orchestrator.jsonable import jsonable
 from orchestrator.run_folder.journal import Journal
@@ -23,6 +25,7 @@ from orchestrator.store import Store
 from tasks.datasets.dataset import Dataset
 
 LONGEST_NAME, LONGEST_VALUE = 250, 6000
+ANSWER = ("estimate", "low", "high", "null", "p_value")  # columns of the row on which the answer rests
 DIGEST = 32  # characters of a data set's digest that fit into MLflow's field; the whole one is in its source
 
 
@@ -86,55 +89,63 @@ def tags(journal: Journal, cells: Sequence[Journal]) -> dict[str, str]:
 
 
 def answer(journal: Journal, store: Store) -> dict[str, str]:
-    """Tags of the verdict: its short answer and the answer's tone; empty if the audit gives none."""
+    """Tags of the verdict: its short answer, the answer's tone, and the row on which it rests; empty without one.
+
+    Of a sweep only how many of its cells have which answer.
+    """
+    if results.cells(journal):
+        counts = results.short_answer(journal, store)
+        return {"engram.answer": counts} if counts else {}
     verdict = results.answer(journal, store)
     if verdict is None:
         return {}
     meaning = audits.find(journal.about()["audit"]).audit.answers[verdict.answer]
-    return {"engram.answer": verdict.answer, "engram.tone": meaning.tone}
+    tags = {"engram.answer": verdict.answer, "engram.tone": meaning.tone}
+    row = _decisive(journal, store)
+    if row is not None:
+        ends = rounding.interval(row["low"], row["high"])
+        tags["engram.measured"] = answers.named(row)
+        tags["engram.estimate"] = f"{rounding.of_row(row, 'estimate')} {ends}".strip()
+    return tags
 
 
 def metrics(journal: Journal, store: Store) -> dict[str, float]:
-    """The run's summary so far: `metric/setting`, and the limits of its interval with .low and .high.
+    """The numbers of the row on which the answer rests, as `answer.estimate`, `.low`, `.high`, `.null`, `.p_value`.
 
-    Nulls and values that are not finite are left out.
+    Of an audit without an answer those of the summary's first row; empty for a sweep. Nulls and values that are not
+    finite are left out. All other numbers are in the tables among the artifacts.
     """
-    values: dict[str, float] = {}
-    for row in results.summary(journal, store).table.to_pylist():
-        name = metric_name(row["metric"], row.get("setting"))
-        for suffix, column in (("", "estimate"), (".low", "low"), (".high", "high")):
-            value = row.get(column)
-            if value is not None and math.isfinite(value):
-                values[_free(f"{name}{suffix}", values)] = float(value)
-    return values
+    row = None if results.cells(journal) else _decisive(journal, store)
+    values = {f"answer.{column}": (row or {}).get(column) for column in ANSWER}
+    return {name: float(value) for name, value in values.items() if value is not None and math.isfinite(value)}
 
 
-def metric_name(metric: str, setting: str | None) -> str:
-    """The name of a metric with its setting (JSON), such as `M_w effect/images:probe`."""
+def learning_curves(journal: Journal, store: Store) -> dict[str, list[tuple[int, float]]]:
+    """What the run's tables tell of its trainings, by epoch: (epoch, value) by `learning/NAME`; empty for a sweep."""
+    about = journal.about()
+    if "cells" in about:
+        return {}
     try:
-        varied = json.loads(setting or "{}")
-    except ValueError:
-        varied = {"setting": setting}
-    if not isinstance(varied, Mapping):
-        varied = {"setting": varied}
-    label = " ".join(f"{_part(name)}:{_part(_text(value))}" for name, value in varied.items())
-    return (f"{_part(metric)}/{label}" if label else _part(metric))[: LONGEST_NAME - len(".high")]
+        measures = audits.find(about["audit"]).audit.measures
+    except EngramError:  # the audit has gone
+        return {}
+    curves: dict[str, list[tuple[int, float]]] = {}
+    there = status.roots(journal)
+    for measure in measures:
+        if measure.learning_curves is None or measure.name not in there:
+            continue
+        table = results.read(journal, store, measure.name).table
+        if table.num_rows:
+            for name, points in measure.learning_curves(table).items():
+                finite = [(epoch, float(value)) for epoch, value in points if math.isfinite(value)]
+                curves[f"learning/{_named(name)}"] = finite
+    return curves
 
 
-def _free(name: str, taken: Mapping[str, float]) -> str:
-    """The name, with a number appended if it is taken already."""
-    count = 2
-    free = name
-    while free in taken:
-        free = f"{name} {count}"
-        count += 1
-    return free
-
-
-def _part(text: str) -> str:
-    """The text without characters that MLflow does not allow in names; slashes separate groups."""
-    clean = re.sub(r"[^A-Za-z0-9_\-. :]", "_", text).strip()
-    return clean if clean.strip(".") else "_"
+def _decisive(journal: Journal, store: Store) -> answers.Row | None:
+    """The row on which the answer rests; the first one without an answer; None without rows."""
+    rows = results.summary(journal, store).table.to_pylist()
+    return next(iter(answers.leading(results.answer(journal, store), rows, 1)), None)
 
 
 def _named(field: str) -> str:

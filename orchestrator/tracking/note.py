@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from orchestrator import rounding
 from orchestrator.counted import counted
 from orchestrator.errors import EngramError
-from orchestrator.inspection import labels, pages, results
+from orchestrator.inspection import answers, pages, results
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.store import Store
@@ -44,44 +45,33 @@ def _answer(journal: Journal, store: Store) -> list[str]:
     verdict = results.answer(journal, store)
     if verdict is None:
         return [_table(rows[:10])] if rows else []
-    carrying = [row for name in verdict.rows for row in rows if (row["metric"], row["setting"]) == name]
+    carrying = answers.behind(verdict, rows)
     return [f"**{verdict.sentence}**", *([_table(carrying)] if carrying else []), verdict.limits]
 
 
 def _cells(journal: Journal, store: Store) -> list[str]:
     """A table with a line per cell: its distinguishing setting, its answer, and the supporting number."""
-    settings = results.cells(journal)
     lines = ["| varied | answer | estimate, 95 % interval | run |", "|---" * 4 + "|"]
-    telling = labels.telling(list(settings.values()))
-    for name, setting in settings.items():
-        cell = journal.beside(name)
-        verdict = results.answer(cell, store)
-        rows = results.read(cell, store, "summary").table.to_pylist()
-        first = verdict.rows[0] if verdict and verdict.rows else None
-        carrying = next((row for row in rows if first in (None, (row["metric"], row["setting"]))), None)
-        varied = labels.label(setting, telling)
+    for cell in answers.of_cells(journal, store):
         number = ""
-        if carrying:
-            what = " ".join(filter(None, (carrying["metric"], _varied(carrying["setting"]))))
-            number = f"{what}: {' '.join(filter(None, (_cell(carrying['estimate']), _interval(carrying, '({})'))))}"
-        lines.append(f"| {_cell(varied)} | {verdict.answer if verdict else ''} | {_cell(number)} | {name} |")
+        if cell.row is not None:
+            estimate = rounding.of_row(cell.row, "estimate")
+            ends = rounding.interval(cell.row["low"], cell.row["high"])
+            number = f"{answers.named(cell.row)}: {estimate} {ends}".rstrip()
+        answer = cell.verdict.answer if cell.verdict else ""
+        lines.append(f"| {_cell(cell.label)} | {answer} | {_cell(number)} | {cell.run} |")
     return ["\n".join(lines)]
 
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> str:
     lines = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|"]
     for row in rows:
-        interval = _interval(row)
         n = "" if row["n"] is None else counted(row["n"], row["unit"] or "")
-        cells = (row["metric"], _varied(row["setting"]), row["estimate"], interval, n, row["null"], row["p_value"])
+        ends = rounding.interval(row["low"], row["high"])
+        estimate, null = rounding.of_row(row, "estimate"), rounding.of_row(row, "null")
+        cells = (row["metric"], _varied(row["setting"]), estimate, ends, n, null, rounding.p_value(row["p_value"]))
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
-
-
-def _interval(row: Mapping[str, Any], form: str = "{}") -> str:
-    if row["low"] is None or row["high"] is None:
-        return ""
-    return form.format(f"{_cell(row['low'])} to {_cell(row['high'])}")
 
 
 def _varied(setting: str | None) -> str:
@@ -92,17 +82,19 @@ def _varied(setting: str | None) -> str:
 
 
 def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return text.replace("|", "\\|").replace("\n", " ")
+    """A text as a cell of a table in Markdown."""
+    return "" if value is None else str(value).replace("|", "\\|").replace("\n", " ")
 
 
 def _ways(journal: Journal, state: str) -> list[str]:
     """The state, where to find the results, and the command that continues."""
     look = []
     if pages.page(journal.folder) is not None:
-        look.append(f"The whole account is `{pages.PAGE}` under *Artifacts*; saved, it opens in any browser.")
+        # MLflow shows it in a frame without an origin, where Chromium follows no link, not even to a section.
+        look.append(
+            f"The whole account is `{pages.PAGE}` under *Artifacts*; saved, it opens in any browser, where the links "
+            "to its sections work."
+        )
     look.append(f"In the store's folder, `engram results {journal.run} summary` prints the numbers.")
     goes_on = "goes on" if state in ("interrupted", "paused") else "tries them again" if state == "failed" else ""
     if goes_on:

@@ -24,7 +24,7 @@ from orchestrator.run_folder.progress import seconds_of
 from orchestrator.run_folder.receipt import Receipt
 from orchestrator.store import Store
 from orchestrator.store.lock import locked
-from orchestrator.tracking import artifacts, database, facts, note
+from orchestrator.tracking import artifacts, database, facts, names, note, view
 from orchestrator.tracking.progress_log import Point, ProgressLog
 from orchestrator.tracking.tracking_store import ARTIFACTS, DATABASE, FOLDER, LOCK, Target, rehome
 
@@ -56,6 +56,7 @@ class Server:
             rehome(store)
             self.client: Any = MlflowClient(tracking_uri=target.uri)
             self.experiment = self._experiment()
+            self._offer_view()
 
     def _experiment(self) -> str:
         from mlflow.exceptions import MlflowException
@@ -80,14 +81,21 @@ class Server:
             )
         return str(experiment.experiment_id)
 
+    def _offer_view(self) -> None:
+        """Store the view that links open, unless the experiment has it."""
+        there = self.client.get_experiment(self.experiment).tags
+        if there.get(view.TAG) != (value := view.value()):
+            self.client.set_experiment_tag(self.experiment, view.TAG, value)
+
     def run(self, name: str, store_id: str, began: float, tags: Mapping[str, str]) -> str:
-        """The id of the run with this name, created if there is none."""
+        """The id of the run with this name in its store, created if there is none."""
         mine = f"tags.`engram.run` = '{name}' and tags.`engram.store` = '{store_id}'"
         with locked(self.folder / LOCK):
             runs = self.client.search_runs([self.experiment], mine, max_results=100)
             if not runs:
                 tags = {**tags, "engram.run": name, "engram.store": store_id}
-                made = self.client.create_run(self.experiment, int(began * 1000), tags=dict(tags), run_name=name)
+                shown = tags.get("mlflow.runName", name)
+                made = self.client.create_run(self.experiment, int(began * 1000), tags=dict(tags), run_name=shown)
                 return str(made.info.run_id)
             first, *others = sorted(runs, key=lambda run: (run.info.start_time, run.info.run_id))
             for other in others:  # duplicates, created by a server that answered too late
@@ -122,7 +130,8 @@ class Entry:
         """Find or create the run, and log its params, tags and inputs."""
         self._server, self._status = server, ""
         before = receipt.read(self.journal.folder)
-        run_id = server.run(self.journal.run, _store_id(self.store), self._began(), self._tags())
+        tags = self._tags() | {"mlflow.runName": self._name(parent)}
+        run_id = server.run(self.journal.run, _store_id(self.store), self._began(), tags)
         target = server.target
         where = (target.public_uri, target.experiment, server.experiment, run_id)
         address = target.address(server.experiment, run_id)
@@ -132,7 +141,7 @@ class Entry:
         self._step = max((m.step for m in server.client.get_metric_history(run_id, DONE)), default=-1)
         params = {k: v for k, v in self._params().items() if k not in seen.data.params}
         self._log(params=params)
-        tags = self._tags() | ({"mlflow.parentRunId": _id(parent)} if parent else {})
+        tags |= {"mlflow.parentRunId": _id(parent)} if parent else {}
         self._tag(seen.data.tags, tags)
         self._inputs(seen)
 
@@ -157,8 +166,9 @@ class Entry:
         if not files:
             self._end(state)
         seen = server.client.get_run(run_id)
-        if not self.cells:
-            self._summary(seen.data.metrics)
+        self._answer(seen.data.metrics)
+        if state == "finished":
+            self._learning_curves()
         tags = {"engram.state": state, "mlflow.note.content": note.of(self.journal, self.store, state)}
         tags |= facts.answer(self.journal, self.store)
         if files:
@@ -176,8 +186,8 @@ class Entry:
         server.client.set_terminated(run_id, STATUS.get(state, "KILLED"), time)
         self._status = state
 
-    def _summary(self, there: Mapping[str, float]) -> None:
-        """Log the summary's numbers that MLflow does not have; changed ones at a higher step."""
+    def _answer(self, there: Mapping[str, float]) -> None:
+        """Log the answer's numbers that MLflow does not have; changed ones at a higher step."""
         from mlflow.entities import Metric
 
         server, run_id = self._opened()
@@ -188,6 +198,16 @@ class Entry:
                 history = server.client.get_metric_history(run_id, name) if name in there else ()
                 fresh.append(Metric(name, value, time, 1 + max((metric.step for metric in history), default=-1)))
         self._log(metrics=fresh)
+
+    def _learning_curves(self) -> None:
+        """Log the epochs of the learning curves that MLflow does not have; an epoch is a step."""
+        from mlflow.entities import Metric
+
+        server, run_id = self._opened()
+        time = int((self.course.ended or self._began()) * 1000)
+        for name, points in facts.learning_curves(self.journal, self.store).items():
+            there = {metric.step for metric in server.client.get_metric_history(run_id, name)}
+            self._log(metrics=[Metric(name, value, time, epoch) for epoch, value in points if epoch not in there])
 
     def _files(self) -> dict[str, str]:
         """Upload the changed files, and set the tag that names the tables among them."""
@@ -227,6 +247,10 @@ class Entry:
     def _tags(self) -> dict[str, str]:
         return facts.tags(self.journal, [entry.journal for entry in self._runs()])
 
+    def _name(self, parent: Entry | None) -> str:
+        """The name in MLflow's list."""
+        return names.of_cell(parent.journal, self.journal.run) if parent else names.of(self.journal)
+
     def _runs(self) -> Sequence[Entry]:
         return self.cells or (self,)
 
@@ -246,8 +270,8 @@ class Entry:
         server, run_id = self._opened()
         for some in _batches(list(metrics), METRICS):
             server.client.log_batch(run_id, metrics=some)
-        for names in _batches(list(params or {}), PARAMS):
-            server.client.log_batch(run_id, params=[Param(name, (params or {})[name]) for name in names])
+        for some_params in _batches(list((params or {}).items()), PARAMS):
+            server.client.log_batch(run_id, params=[Param(name, value) for name, value in some_params])
         for batch in _batches(list(tags), PARAMS):
             server.client.log_batch(run_id, tags=batch)
 

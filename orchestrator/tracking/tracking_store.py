@@ -11,6 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 from orchestrator.errors import EngramError
 from orchestrator.spec.addresses import absolute
 from orchestrator.store import Store
+from orchestrator.tracking import view
 
 FOLDER = "mlflow"  # in a local store
 DATABASE, ARTIFACTS, LOCK = "mlflow.db", "artifacts", "lock"
@@ -56,9 +57,10 @@ class Target:
         return f"{self.public_uri.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}{VIEW}"
 
 
-def run_list(url: str, experiment_id: str) -> str:
-    """The list of an experiment's runs on the server at this URL."""
-    return f"{url.rstrip('/')}/#/experiments/{experiment_id}/runs{VIEW}"
+def run_list(url: str, experiment_id: str, with_answers: bool = False) -> str:
+    """The list of an experiment's runs on the server at this URL; in our view of it, if the experiment has that."""
+    shared = f"&{view.PARAMETER}" if with_answers else ""
+    return f"{url.rstrip('/')}/#/experiments/{experiment_id}/runs{VIEW}{shared}"
 
 
 def target(store: Store, uri: str | None, experiment: str | None) -> Target | None:

@@ -21,7 +21,7 @@ from orchestrator.errors import EngramError
 from orchestrator.executors.guard import Guard
 from orchestrator.store import Store
 from orchestrator.store.lock import locked
-from orchestrator.tracking import database
+from orchestrator.tracking import database, view
 from orchestrator.tracking.tracking_store import ARTIFACTS, FOLDER, LOCK, VIEW, Target, rehome, run_list
 
 HOST = "127.0.0.1"
@@ -39,12 +39,17 @@ SETTINGS = {
 
 
 def link(url: str, experiment: str) -> str:
-    """The list of the experiment's runs on the server at this URL; of all experiments if it does not have this one."""
+    """The list of the experiment's runs on the server at this URL, with their answers as columns where it offers that.
+
+    The list of all experiments if it does not have this one.
+    """
     asked = f"{url.rstrip('/')}/api/2.0/mlflow/experiments/get-by-name?experiment_name={quote(experiment)}"
     try:
         with urllib.request.urlopen(asked, timeout=SECONDS) as answer:
-            return run_list(url, json.load(answer)["experiment"]["experiment_id"])
-    except (OSError, ValueError, KeyError):
+            found = json.load(answer)["experiment"]
+            offered = any(tag["key"] == view.TAG for tag in found.get("tags", ()))
+            return run_list(url, found["experiment_id"], offered)
+    except (OSError, ValueError, KeyError, TypeError):
         return f"{url.rstrip('/')}/#/experiments{VIEW}"
 
 

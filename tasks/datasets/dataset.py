@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import ClassVar
 
 from tasks.pinnable import Unavailable
 
@@ -25,6 +26,8 @@ class UnknownDataset(DatasetError):
 @dataclass(frozen=True)
 class Dataset:
     """A data set by name, pinned once `digest` is set. Written `name` or `name@digest`."""
+
+    noun: ClassVar[str] = "data set"
 
     name: str
     digest: str = ""

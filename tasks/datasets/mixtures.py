@@ -21,11 +21,14 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Part:
-    """Some of a data set's training images: `examples` of them (0: all that follow), from row `first` on."""
+    """Some of a data set's training images, one after another."""
 
     data: Dataset
+    """The data set."""
     first: int = 0
+    """The first row."""
     examples: int = 0
+    """How many rows; 0: all that follow."""
 
     def __post_init__(self) -> None:
         at_least(self, {"first": 0, "examples": 0})

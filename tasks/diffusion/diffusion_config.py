@@ -17,19 +17,19 @@ Precision = Literal["float32", "bfloat16"]
 class UNet:
     """A U-Net for square images, conditioned on a time and a vector by conditional batch norm.
 
-    `widths` are the channels at the images' resolution, at half of it, and so on; there are `blocks` residual blocks at
-    each on the way down and one more on the way up. There is attention with so many `heads` at the resolutions named in
-    `attention`, and between the two ways.
-
     The defaults are those for 128 x 128 of Dhariwal & Nichol 2021, "Diffusion models beat GANs on image synthesis",
     appendix I, whose network is the one of Bordes et al. 2022, "High fidelity visualization of what your
     self-supervised representation knows about".
     """
 
     widths: tuple[int, ...] = (256, 256, 512, 768, 1024)
+    """Channels at the images' resolution, at half of it, and so on."""
     blocks: int = 2
+    """Residual blocks at each resolution on the way down; one more on the way up."""
     attention: tuple[int, ...] = (32, 16, 8)
+    """Resolutions with attention; there is some between the two ways, too."""
     heads: int = 4
+    """Heads of attention."""
 
     def __post_init__(self) -> None:
         if not self.widths or any(width < 1 or width % self.heads for width in self.widths):
@@ -59,28 +59,35 @@ SMALL = UNet((32, 64, 64), 1, (8,), 2)  # for 32 x 32
 class Diffusion:
     """A conditional diffusion model of square colour images and its training: it predicts the noise in a noised image.
 
-    Noise is added in `steps` steps, whose variances follow the `schedule`. Drawn from is the moving average of the
-    weights over steps, with the momentum `average`, which early steps cut down. `held_out` is how many images, an
-    eighth at most, are only used for the validation loss. With `accumulate` above 1 a minibatch is computed in so many
-    equal parts, each of which is a minibatch to batch norm.
-
     Ho et al. 2020, "Denoising diffusion probabilistic models", section 4: 1000 steps, a linear schedule, average
     0.9999; learning rate and minibatch as in the released code of Bordes et al. 2022 (32 GPUs with 8 images each). How
     long they train is unpublished: of 500,000 images 150 epochs are 290,000 steps.
     """
 
     resolution: int = 128
+    """Side of the images, in pixels."""
     unet: UNet = UNet()
+    """The network."""
     steps: int = 1000
+    """Steps in which noise is added."""
     schedule: ScheduleName = "linear"
+    """How the variances of the noise grow over the steps."""
     epochs: int = 150
+    """Epochs of training."""
     batch: int = 256
+    """Images a step."""
     accumulate: int = 1
+    """Equal parts in which a minibatch is computed, each of which is a minibatch to batch norm."""
     learning_rate: float = 1e-4
+    """The learning rate of Adam."""
     average: float = 0.9999
+    """Momentum of the moving average of the weights, which is drawn from; early steps cut it down."""
     held_out: int = 512
+    """Images that are only used for the validation loss; an eighth of all at most."""
     precision: Precision = "float32"
+    """Number format of the computation."""
     seed: int = 0
+    """The source of chance of the training."""
 
     def __post_init__(self) -> None:
         self.unet.check(self.resolution)

@@ -32,16 +32,18 @@ HELD_OUT = 0.1  # of the pictures
 
 @dataclass(frozen=True)
 class PixelClassifier:
-    """A classifier by its network, and how it is trained: by Adam, and its best epoch is kept.
-
-    With `augmentation`, training sees pictures mirrored, moved and with other contrast: not for letters and digits.
-    """
+    """A classifier by its network, and how it is trained: by Adam, and its best epoch is kept."""
 
     network: Network = Network("resnet18")
+    """The network."""
     augmentation: bool = True
+    """Whether training sees pictures mirrored, moved and with other contrast: not for letters and digits."""
     epochs: int = 30
+    """Epochs of training, of which the best is kept."""
     batch: int = 128
+    """Images a step."""
     learning_rate: float = 1e-3
+    """The learning rate of Adam."""
 
     def __post_init__(self) -> None:
         catalog.check(str(self.network))

@@ -34,8 +34,8 @@ import math
 import re
 from collections.abc import MutableMapping
 from dataclasses import dataclass
-from pathlib import PurePath
-from typing import Literal
+from pathlib import Path, PurePath
+from typing import ClassVar, Literal
 
 from tasks import files
 from tasks.datasets.content import digest_of
@@ -63,6 +63,8 @@ class ModelFile:
     The digest is the SHA-256 of the file's bytes; with a factory, of its function, its source and those bytes; with
     timm, of the network's name and those bytes.
     """
+
+    noun: ClassVar[str] = "model"
 
     name: str
     digest: str = ""
@@ -101,6 +103,11 @@ class ModelFile:
         """The same with the digest of its content; FileError for the file, ValueError for the factory."""
         return pin(self)
 
+    def paths(self) -> tuple[Path, ...]:
+        """The file, and with a factory the Python files of its source."""
+        source = () if self.factory is None else tuple(custom.sources(self.factory).values())
+        return (files.expanded(self.path), *source)
+
     @property
     def path(self) -> str:
         """The path of the file: the model, or its weights."""
@@ -133,23 +140,21 @@ class ModelFile:
 
 @dataclass(frozen=True)
 class Interface:
-    """The inputs and outputs of a model.
-
-    It takes float32 images with values in [0, 1], `nchw` (rows, channels, height, width) or `nhwc`; with `mean` and
-    `std`, a number per channel or one for all, (image - mean) / std, so that mean 0 and std 1/255 make [0, 255].
-
-    It gives `logits`, `probabilities` (a softmax has been applied) or their natural logarithms, one column per class,
-    or one column alone: then the logit, the probability or its logarithm is that of class 1 of two. `output` names the
-    output where there are several; one without a name is called by its number, from 0. A model is evaluated on `batch`
-    images at once, unless its file fixes another number.
-    """
+    """The inputs and outputs of a model, which takes float32 images with values in [0, 1]."""
 
     gives: Gives = "logits"
+    """What it gives, one column per class: logits, probabilities, or their natural logarithms; one column alone is
+    of class 1 of two."""
     layout: Layout = "nchw"
+    """Order of the axes of images: nchw (rows, channels, height, width) or nhwc."""
     mean: tuple[float, ...] = ()
+    """Subtracted from images in [0, 1]: a number per channel, or one for all; empty: nothing."""
     std: tuple[float, ...] = ()
+    """What they are then divided by; mean 0 and std 1/255 make [0, 255]."""
     output: str = ""
+    """The output's name where there are several; one without a name is called by its number, from 0."""
     batch: int = 256
+    """Images at once, unless the file fixes another number."""
 
     def __post_init__(self) -> None:
         one_of(self, "gives", Gives)
@@ -164,10 +169,15 @@ class EncoderInterface:
     """
 
     layout: Layout = "nchw"
+    """Order of the axes of images: nchw (rows, channels, height, width) or nhwc."""
     mean: tuple[float, ...] = ()
+    """Subtracted from images in [0, 1]: a number per channel, or one for all; empty: nothing."""
     std: tuple[float, ...] = ()
+    """What they are then divided by; mean 0 and std 1/255 make [0, 255]."""
     output: str = ""
+    """The output's name where there are several; one without a name is called by its number, from 0."""
     batch: int = 256
+    """Images at once, unless the file fixes another number."""
 
     def __post_init__(self) -> None:
         check_inputs(self)

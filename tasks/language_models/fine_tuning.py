@@ -17,11 +17,27 @@ from tasks.datasets.questions.question import QuestionSet, redrawn
 from tasks.job import Inputs, task
 from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.question_answering.asked import Selection
+from tasks.work import Work
 
 
 def batch_key(config: FineTuning) -> FineTuning:
     """What trainings that share a call have in common: all but the seed."""
     return replace(config, seed=0)
+
+
+def work(config: FineTuning) -> Work:
+    """What the training and its questions compute."""
+    from tasks.datasets.catalog import load_questions
+
+    questions = load_questions(config.data)
+    trained = config.examples or len(questions.train)
+    asked = 2 * (trained + (config.held_out or len(questions.validation)))  # on contexts as they are, and corrupted
+    way = "train" if config.privacy is None else "privately train"
+    way = f"{way} adapters of" if config.adaptation == "lora" else way
+    return Work(
+        {f"{way} {config.model.name}": trained * config.epochs},
+        {f"ask {config.model.name}": asked * len(config.asked)},
+    )
 
 
 def fine_tune_many(
@@ -44,7 +60,15 @@ def fine_tune_many(
             yield index, error
 
 
-@task(version=1, name="language_models.fine_tune", gpus=1.0, many=fine_tune_many, batch_key=batch_key, trains=1)
+@task(
+    version=1,
+    name="language_models.fine_tune",
+    gpus=1.0,
+    many=fine_tune_many,
+    batch_key=batch_key,
+    trains=1,
+    work=work,
+)
 def fine_tune(config: FineTuning, inputs: Inputs) -> pa.Table:
     """The answers of the fine-tuned model (ANSWERS) to train and validation questions, on clean and corrupted contexts.
 

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
+from typing import ClassVar
 
 from tasks import files
 from tasks.datasets.content import digest_of
@@ -58,6 +59,8 @@ class LanguageModel:
     The digest of one that comes with weights is SHA-256 over those, its config and its tokenizer; a tiny one is built
     from its sizes and has none.
     """
+
+    noun: ClassVar[str] = "model"
 
     name: str
     digest: str = ""
@@ -111,6 +114,9 @@ class LanguageModel:
             )
         name = f"folder:{place}" if self.name.startswith("folder:") else self.name
         return replace(self, name=name, digest=digest)
+
+    def paths(self) -> tuple[Path, ...]:
+        return () if self.tiny is not None else tuple(content(folder_of(self)))
 
     @property
     def tiny(self) -> TinyT5 | None:

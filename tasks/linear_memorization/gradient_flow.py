@@ -29,6 +29,7 @@ from tasks.job import Inputs, task
 from tasks.linear_memorization.gaussian_samples import Array, stacks
 from tasks.linear_memorization.intervals import with_interval
 from tasks.ranges import at_least
+from tasks.work import Work
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,7 +81,13 @@ class Spectrum:
     energies: Tensor  # c^2 / n: the component's part of |X|^2 / n
 
 
-@task(version=1, name="linear_memorization.curves", gpus=1.0)
+def work(config: Flow) -> Work:
+    """What it computes: the eigenvectors of every training's samples."""
+    least = min(config.samples, config.features + 1)
+    return Work(besides={"linear curves": config.trainings * config.samples * config.features * least})
+
+
+@task(version=1, name="linear_memorization.curves", gpus=1.0, work=work)
 def curves(config: Flow, _: Inputs) -> pa.Table:
     """Learning and memorization at every time, over trainings (CURVES).
 

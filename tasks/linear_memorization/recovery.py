@@ -18,6 +18,7 @@ from tasks.job import Inputs, task
 from tasks.linear_memorization.gaussian_samples import Array, stacks
 from tasks.linear_memorization.intervals import with_interval
 from tasks.ranges import above_zero, at_least
+from tasks.work import Work
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,7 +60,13 @@ class Recovery:
         above_zero(self, "tolerance")
 
 
-@task(version=1, name="linear_memorization.recovery", gpus=1.0)
+def work(config: Recovery) -> Work:
+    """What it computes: the systems of equations of every training's samples."""
+    least = min(config.samples, config.features + 1)
+    return Work(besides={"linear recovery": config.trainings * config.samples * config.features * least})
+
+
+@task(version=1, name="linear_memorization.recovery", gpus=1.0, work=work)
 def recovery(config: Recovery, _: Inputs) -> pa.Table:
     """The errors of the recovered x_i, over trainings (RECOVERY)."""
     held = 3 * config.samples * (1 + config.features)

@@ -13,7 +13,7 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 from tasks.datasets.content import digest_of
 
@@ -27,6 +27,8 @@ class Named:
 
     Written by a name of ours, `package.module:factory` or `package.module:factory@digest`.
     """
+
+    noun: ClassVar[str] = "source of a network"
 
     name: str
     digest: str = ""
@@ -50,6 +52,9 @@ class Named:
     def pin(self, known: MutableMapping[str, str]) -> Self:  # noqa: ARG002 - a source is short
         """The same with the digest of its source, if it is a user's own; ValueError where there is no such model."""
         return pin(self)
+
+    def paths(self) -> tuple[Path, ...]:
+        return tuple(sources(Factory.parse(str(self))).values()) if is_own(self.name) else ()
 
     def check(self) -> None:
         """ValueError, in one line, unless there is a model of this name, or it is written as a user's own."""

@@ -23,16 +23,20 @@ LETTER_BEFORE, LETTER_AFTER = r"(?<![^\W\d_])", r"(?![^\W\d_])"
 class Corruption:
     """What is taken out of contexts; the question stays as it is.
 
-    `digits`: every digit, and nothing else, so that "23.5%" becomes ".%": Bombari et al. 2022, section 6.1. `names`:
-    every whole word or phrase of `names`, written as there. `pattern`: every match of the regular expression
-    `pattern`. `answers`: every occurrence of a gold answer's span, in small or capital letters, that is no piece of a
-    longer word or number. What is taken out of the last three is replaced by `mask`.
+    Of kind `digits` nothing else goes, so that "23.5%" becomes ".%": Bombari et al. 2022, section 6.1. Of kind
+    `answers` the occurrences of a gold answer's span, in small or capital letters, are no pieces of longer words or
+    numbers.
     """
 
     kind: Kind = "digits"
+    """digits: every digit; names: every whole word or phrase of `names`; pattern: every match of `pattern`;
+    answers: every occurrence of a gold answer."""
     names: tuple[str, ...] = field(default=(), metadata={WITHHELD: letters})
+    """The words and phrases of kind names, written as in the contexts."""
     pattern: str = ""
+    """The regular expression of kind pattern."""
     mask: str = ""
+    """What takes the place of names, patterns and answers."""
 
     def __post_init__(self) -> None:
         one_of(self, "kind", Kind)

@@ -16,7 +16,7 @@ import os
 from collections.abc import Collection, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -40,6 +40,8 @@ class Predictions:
 
     It is looked for at the path as it is given, else inside ENGRAM_DATA.
     """
+
+    noun: ClassVar[str] = "predictions"
 
     path: str
     digest: str = ""
@@ -77,6 +79,9 @@ class Predictions:
             raise FileError(f"there is no folder {looked}; it must hold the predictions {', '.join(names())}")
         digests = [files.pin(File(str(folder / name)), known).digest for name in names()]
         return Predictions(str(folder), self._checked(digests))
+
+    def paths(self) -> tuple[Path, ...]:
+        return tuple(files.expanded(self.path) / name for name in names())
 
     def contents(self) -> dict[str, bytes]:
         """The bytes of the files by set; FileError where one is not there, or they are not those that were pinned."""

@@ -18,11 +18,22 @@ from tasks.job import Inputs, task
 from tasks.self_supervised.criterion import Supervised
 from tasks.self_supervised.encoder_config import of_pretraining
 from tasks.self_supervised.pretraining_config import Pretraining
+from tasks.work import Work
 
 
 def batch_key(config: Pretraining) -> Pretraining:
     """What trainings that share a call have in common: all but the seed."""
     return replace(config, seed=0)
+
+
+def work(config: Pretraining) -> Work:
+    """What the training computes: two views of every picture an epoch."""
+    from tasks.datasets.catalog import load_boxed
+
+    classes = len(load_boxed(config.images.data, config.images.correlation).names)
+    pictures = classes * config.images.partition.per_class
+    network = f"{config.backbone} at {config.augmentation.resolution}"
+    return Work({f"train {network} by {type(config.criterion).__name__}": pictures * config.epochs})
 
 
 def pretrain_many(
@@ -44,7 +55,9 @@ def pretrain_many(
             yield index, error
 
 
-@task(version=1, name="self_supervised.pretrain", gpus=1.0, many=pretrain_many, batch_key=batch_key, trains=1)
+@task(
+    version=1, name="self_supervised.pretrain", gpus=1.0, many=pretrain_many, batch_key=batch_key, trains=1, work=work
+)
 def pretrain(config: Pretraining, inputs: Inputs) -> pa.Table:
     """The encoder's weights after each recorded epoch (SNAPSHOTS); no rows where none is."""
     ((_, outcome),) = pretrain_many([config], [inputs])

@@ -23,23 +23,28 @@ Precision = Literal["float32", "bfloat16"]
 class Augmentation:
     """How a view of a picture is drawn: a window of it, brought to a square, and its colours changed.
 
-    The window's area is a share from `least` to 1 of the picture's, its ratio of width to height from 3/4 to 4/3,
-    uniform in its logarithm. `jitter` is the strength of the change of colours: 1 changes brightness and contrast by
-    up to 0.4, saturation by up to 0.2, hue by up to 0.1 of the circle, in 80 % of the views. Chances: `flip`, `grey`,
-    `blur` of the first view (Gaussian, sigma from 0.1 to 2 pixels of 224), `solarise` of the second.
-
-    `side` is that of the squares in which whole pictures are held; 0: twice the resolution, or the pictures' longest
-    side if that is shorter. Small windows have more detail from a longer one.
+    The window's ratio of width to height is from 3/4 to 4/3, uniform in its logarithm. Small windows have more detail
+    from squares of a longer `side`.
     """
 
     resolution: int = 224
+    """Side of a view, in pixels."""
     least: float = 0.08
+    """Smallest share of the picture's area that a view's window has."""
     flip: float = 0.5
+    """Chance that a view is mirrored."""
     jitter: float = 1.0
+    """Strength of the change of colours: 1 changes brightness and contrast by up to 0.4, saturation by up to 0.2,
+    hue by up to 0.1 of the circle, in 80 % of the views."""
     grey: float = 0.2
+    """Chance that a view is grey."""
     blur: float = 1.0
+    """Chance that the first view is blurred (Gaussian, sigma from 0.1 to 2 pixels of 224)."""
     solarise: float = 0.2
+    """Chance that the second view is solarised."""
     side: int = 0
+    """Side of the squares in which whole pictures are held; 0: twice the resolution, or the pictures' longest side
+    if that is shorter."""
 
     def __post_init__(self) -> None:
         at_least(self, {"resolution": 8, "jitter": 0, "side": 0})

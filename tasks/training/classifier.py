@@ -25,7 +25,9 @@ from tasks.models.regularisers import Regularisers
 from tasks.ranges import at_least
 from tasks.schemas import MODEL
 from tasks.training.chains import Linked, train_linked
+from tasks.training.classifier_work import classifier_work
 from tasks.training.recipe import OptimiserName, Recipe
+from tasks.work import Work
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
@@ -87,6 +89,17 @@ def batch_key(config: Training) -> Training:
     return dataclasses.replace(config, seed=0, burnt=(), learning_rate=1.0)
 
 
+def work(config: Training, kept: bool = False) -> Work:
+    """What the training computes; with `kept` it ends at the epoch that a training with patience went back to."""
+    from tasks.datasets.catalog import load
+
+    images = load(config.data)
+    examples = config.examples or len(images.train_images)
+    return classifier_work(
+        config.network.name, images.shape, config.recipe, examples, len(images.test_images), kept=kept
+    )
+
+
 def train_many(
     configs: Sequence[Training],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
@@ -117,7 +130,7 @@ def train_jobs(configs: Mapping[int, Training]) -> Iterator[tuple[int, pa.Table 
         yield index, outcome if isinstance(outcome, Exception) else model_table(configs[index], images, outcome)
 
 
-@task(version=3, name="classifier.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
+@task(version=3, name="classifier.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)
 def train(config: Training, inputs: Inputs) -> pa.Table:
     """The trained network (MODEL)."""
     ((_, outcome),) = train_many([config], [inputs])

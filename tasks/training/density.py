@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from tasks.job import Inputs, task
 from tasks.training.chains import Linked, train_linked
-from tasks.training.density_config import DensityTraining, examples, trained_on
+from tasks.training.density_config import DensityTraining, RefinedTraining, examples, trained_on
 from tasks.training.density_table import Evaluation, Evaluator, density_table
+from tasks.work import Work, on
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
@@ -80,7 +81,22 @@ def train_many(
             yield index, density_table(configs[index], outcome.history, evaluation, outcome.epsilons)
 
 
-@task(version=2, name="generator.fit", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
+def work(config: DensityTraining) -> Work:
+    """What the training and its estimates of log p compute."""
+    from tasks.datasets.catalog import load
+
+    images = load(config.data)
+    rows = examples(config, images)
+    seen = rows if config.held_out is None else len(trained_on(config, rows))
+    asked = rows if config.asked == "train" else len(images.test_images)
+    model = f"{config.model.name} on {on(images.shape)}"
+    way = "train" if config.privacy is None else "privately train"
+    each = 1 + config.refine if isinstance(config, RefinedTraining) else 1
+    estimated = asked * config.samples * len(config.recorded) * each
+    return Work({f"{way} {model}": seen * config.epochs}, {f"draw codes for {model}": estimated})
+
+
+@task(version=2, name="generator.fit", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)
 def fit(config: DensityTraining, inputs: Inputs) -> pa.Table:
     """The losses of a training and its model's log p of every observation, with how it was estimated (FITTED)."""
     ((_, outcome),) = train_many([config], [inputs])

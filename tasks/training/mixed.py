@@ -26,7 +26,9 @@ from tasks.ranges import at_least
 from tasks.schemas import MODEL
 from tasks.training.chains import Linked, train_linked
 from tasks.training.classifier import model_row
+from tasks.training.classifier_work import classifier_work
 from tasks.training.recipe import OptimiserName, Recipe
+from tasks.work import Work
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images, Pixels
@@ -83,6 +85,17 @@ def batch_key(config: Mixture) -> Mixture:
     return dataclasses.replace(config, shares=anything, seed=0, learning_rate=1.0)
 
 
+def work(config: Mixture) -> Work:
+    """What the training computes."""
+    from tasks.datasets.catalog import load
+
+    images = load(config.validation)
+    shape = (config.crop, config.crop, images.shape[2]) if config.crop else images.shape
+    examples = sum(len(share.rows(load(share.part.data))) for share in config.shares)
+    validated = min(VALIDATED, len(images.test_images))
+    return classifier_work(config.network.name, shape, config.recipe, examples, validated)
+
+
 def train_many(
     configs: Sequence[Mixture],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
@@ -110,7 +123,7 @@ def train_many(
             yield index, mixed_table(configs[index], pool.images, members[index].rows, outcome)
 
 
-@task(version=2, name="mixed.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
+@task(version=2, name="mixed.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)
 def train(config: Mixture, inputs: Inputs) -> pa.Table:
     """The trained network (MIXED)."""
     ((_, outcome),) = train_many([config], [inputs])

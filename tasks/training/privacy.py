@@ -11,14 +11,17 @@ LARGEST_EPSILON = 200.0  # beyond, opacus's accountant takes gigabytes, or fails
 
 @dataclass(frozen=True)
 class Privacy:
-    """Differentially private training by DP-SGD: (epsilon, delta) over all epochs, gradients clipped to a norm.
+    """Differentially private training by DP-SGD.
 
     Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1.
     """
 
     epsilon: float
+    """Epsilon of the guarantee, over all epochs."""
     delta: float = 1e-5
+    """Delta of the guarantee."""
     clip: float = 1.0
+    """Norm to which each example's gradient is clipped."""
 
     def __post_init__(self) -> None:
         above_zero(self, "epsilon", "clip")

@@ -16,7 +16,8 @@ from tasks.job import Inputs, task
 from tasks.ranges import at_least
 from tasks.training.mixed import pooled, table_of
 from tasks.training.recipe import OptimiserName, Recipe
-from tasks.training.unlearning_config import Method
+from tasks.training.unlearning_config import GradientAscent, Method
+from tasks.work import Work, on
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,20 @@ class Unlearning:
         return Recipe(self.method.epochs, self.batch, self.method.learning_rate, 0, (), self.optimiser)
 
 
-@task(version=1, name="unlearning.unlearn", gpus=1.0, trains=1)
+def work(config: Unlearning) -> Work:
+    """What the steps compute; those of gradient ascent may end earlier."""
+    from tasks.datasets.catalog import load
+
+    images = load(config.validation)
+    kept, forgotten = (
+        sum(len(share.rows(load(share.part.data))) for share in shares) for shares in (config.kept, config.forgotten)
+    )
+    seen = forgotten if isinstance(config.method, GradientAscent) else kept + forgotten
+    # The network is its input's, and no config says which: it is that of the reference.
+    return Work({f"unlearn on {on(images.shape)} by {config.method.name}": config.method.epochs * seen})
+
+
+@task(version=1, name="unlearning.unlearn", gpus=1.0, trains=1, work=work)
 def unlearn(config: Unlearning, inputs: Inputs) -> pa.Table:
     """The network of the (one) input's table after unlearning, as a table of MIXED.
 

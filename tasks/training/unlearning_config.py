@@ -23,7 +23,9 @@ class Passes:
     """So many passes over images at one learning rate."""
 
     epochs: int = 10
+    """Passes over the images, at most."""
     learning_rate: float = 1e-3
+    """The learning rate."""
 
     def __post_init__(self) -> None:
         at_least(self, {"epochs": 1})
@@ -38,6 +40,7 @@ class FineTuning(Passes):
     """
 
     name: Literal["fine-tuning"] = field(default="fine-tuning", kw_only=True)
+    """The method's name."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,9 @@ class GradientAscent(Passes):
     """
 
     learning_rate: float = 1e-4
+    """The learning rate."""
     name: Literal["gradient-ascent"] = field(default="gradient-ascent", kw_only=True)
+    """The method's name."""
 
 
 @dataclass(frozen=True)
@@ -63,27 +68,35 @@ class RandomLabels(Passes):
     """
 
     name: Literal["random-labels"] = field(default="random-labels", kw_only=True)
+    """The method's name."""
 
 
 @dataclass(frozen=True)
 class Distillation:
     """The model as its own teacher: the student obeys it on what is kept and departs from it on the rest.
 
-    An epoch over what is kept minimises `cross_entropy` x cross-entropy + `divergence` x KL(teacher || student); before
-    each of the first `forgetting` of these, one over what is to be forgotten maximises the KL. Both distributions are
-    at this `temperature`, and KL is multiplied by its square. The learning rate falls tenfold after each of the epochs
-    in `falls`. Kurmanji et al. 2023, "Towards unbounded machine unlearning" (SCRUB), eq. 3 and algorithm 1, with the
-    settings of the released code for small data, less its weight decay.
+    An epoch over what is kept minimises `cross_entropy` x cross-entropy + `divergence` x KL(teacher || student), one
+    over what is to be forgotten maximises the KL, which is multiplied by the square of the temperature. Kurmanji et al.
+    2023, "Towards unbounded machine unlearning" (SCRUB), eq. 3 and algorithm 1, with the settings of the released code
+    for small data, less its weight decay.
     """
 
     epochs: int = 10
+    """Epochs over what is kept."""
     forgetting: int = 3
+    """Epochs over what is to be forgotten, each before one of the first over what is kept."""
     learning_rate: float = 5e-4
+    """The learning rate, at first."""
     falls: tuple[int, ...] = (5, 8, 9)
+    """Epochs after which the learning rate falls tenfold."""
     cross_entropy: float = 1.0
+    """Weight of the cross-entropy."""
     divergence: float = 0.5
+    """Weight of KL(teacher || student)."""
     temperature: float = 2.0
+    """Temperature of both distributions."""
     name: Literal["distillation"] = field(default="distillation", kw_only=True)
+    """The method's name."""
 
     def __post_init__(self) -> None:
         at_least(self, {"epochs": 1, "forgetting": 1, "cross_entropy": 0, "divergence": 0})
@@ -104,9 +117,13 @@ class UnlearningSettings:
     """The settings of every method that starts from a trained model. Retraining has those of any training."""
 
     fine_tuning: FineTuning = FineTuning()
+    """Of fine-tuning."""
     gradient_ascent: GradientAscent = GradientAscent()
+    """Of gradient ascent."""
     random_labels: RandomLabels = RandomLabels()
+    """Of random labels."""
     distillation: Distillation = Distillation()
+    """Of distillation."""
 
     def of(self, name: UnlearningName) -> Method:
         """The settings of the method of this name; ValueError for retraining, which starts from no model."""

@@ -19,11 +19,14 @@ from dashboards.figure import Figure
 from dashboards.figures import figures
 from dashboards.run import Run
 from orchestrator.store import Store
+from tasks.audits.forgetting.exchangeability import scores
+from tasks.audits.forgetting.measures.decisions import decisions as judged
 from tasks.audits.forgetting.measures.power import MEASURE
 from tasks.measure import Tables
 from tasks.schemas import SUMMARY
 from tests.dashboards import forgotten, made
 from tests.dashboards.test_figures import named
+from tests.tasks.audits.forgetting import small_run
 
 OWN = ["decisions", "ratios", "confidences", "distances", "power", "baselines", "fits"]
 
@@ -73,6 +76,24 @@ def test_each_target_is_said_with_its_share_and_its_decision(store: Store) -> No
     assert {"forgotten", "not forgotten", "not judged", "10 %: negligible"} <= set(words(found))
     uncontrolled = forgotten.changed(forgotten.decisions(1), {0: {"p_adjusted": None, "share": None}})
     assert {} == named(run(store, "forgetting-2", decisions=uncontrolled))
+
+
+def test_scores_of_d_q_and_of_the_control_set_are_drawn_beside_a_model_that_never_saw_either(store: Store) -> None:
+    tables = {"confidences": list(small_run.CONTROLLED), "decisions": judged(small_run.ABOUT, small_run.CONTROLLED)}
+    found = drawn(store, **tables)["exchangeability"]
+    clean, holding, _ = tables["decisions"].to_pylist()
+    assert "a calibration model: one-sided KS 0." in found.alt
+    scored = np.mean([scores(of, small_run.KNOWN) for of in small_run.HOLDING[1]], axis=0)
+    query, control = scored[: small_run.CONTROLS], scored[small_run.CONTROLS :]
+    apart = stats.ks_2samp(query, control, alternative="less").statistic
+    assert f"{holding['name']}: one-sided KS {apart:.2g}, p = {drawing.number(holding['p_adjusted'])}." in found.alt
+    assert {clean["name"], "a calibration model", "D_Q", "control set", "one-sided KS"} <= set(words(found))
+    assert f"n: {small_run.CONTROLS} images of D_Q, {small_run.CONTROLS} of the control set." in found.caption
+
+
+def test_without_a_control_set_there_are_no_scores_to_draw(store: Store) -> None:
+    tables = {"confidences": list(small_run.INPUTS), "decisions": judged(small_run.ABOUT, small_run.INPUTS)}
+    assert "exchangeability" not in drawn(store, **tables)
 
 
 def test_each_ratio_is_said_with_its_interval_and_what_was_published(store: Store) -> None:

@@ -77,14 +77,17 @@ def test_every_number_of_the_page_is_the_tables_digit_for_digit(smoke: Run, open
         assert expected == found[row["metric"], setting]
 
 
-def test_the_answer_comes_first_with_the_rows_it_rests_on(smoke: Run, opened: Page) -> None:
+def test_the_certificate_comes_first_then_the_answer_in_full_with_the_rows_it_rests_on(
+    smoke: Run, opened: Page
+) -> None:
     assert smoke.verdict is not None
-    section = "document.querySelector('main > section')"
-    assert smoke.verdict.sentence == opened.evaluate(f"{section}.querySelector('.sentence').textContent")
-    assert smoke.verdict.answer in opened.evaluate(f"{section}.querySelector('.badge').innerText")
-    metrics = opened.evaluate(f"[...{section}.querySelectorAll('tbody th')].map(each => each.textContent.trim())")
+    first, answer = "document.querySelector('main > section')", "document.querySelector('main > .answer')"
+    assert "certificate" == opened.evaluate(f"{first}.className")
+    assert smoke.verdict.answer in opened.evaluate(f"{first}.querySelector('.badge').innerText")
+    assert smoke.verdict.limits in opened.evaluate(f"{first}.textContent")
+    assert smoke.verdict.sentence == opened.evaluate(f"{answer}.querySelector('.sentence').textContent")
+    metrics = opened.evaluate(f"[...{answer}.querySelectorAll('tbody th')].map(each => each.textContent.trim())")
     assert [metric for metric, _ in smoke.verdict.rows] == metrics
-    assert smoke.verdict.limits in opened.evaluate(f"{section}.textContent")
 
 
 def test_the_page_asks_no_network_for_anything(opened: Page, drawn: Path) -> None:
@@ -317,7 +320,7 @@ def test_fields_that_vary_are_not_marked_as_unpublished_where_the_published_valu
 
 def test_a_sweeps_page_tells_its_cells_apart_by_no_more_than_it_takes(store: Store) -> None:
     text = pages.draw(pages.ran(store, Spec("toys", "three"))).read_text()
-    table = text[text.index('class="numbers"') : text.index("</table>")]
+    table = text[text.index('class="numbers"') :].partition("</table>")[0]
     assert ["label", "answer"] == re.findall(r'<th scope="col">([^<]+)</th>', table)[:2]
     assert "How does the answer change with label?" in text
     assert 3 == text.count('<span class="mark">varied</span>')
@@ -340,16 +343,44 @@ def test_settings_that_are_not_the_published_ones_are_marked(smoke: Run) -> None
     assert all(re.fullmatch("[0-9a-f]{64}", each.digest) for each in configuration.data(smoke))
 
 
-def test_a_sweeps_page_shows_every_cell_with_its_place_its_answer_and_its_page(swept: Run, browser: Browser) -> None:
+def test_settings_of_the_preset_are_folded_and_others_are_open(store: Store) -> None:
+    run = few(store, label="mine")
+    own = [each for each in configuration.settings(run) if each.is_own]
+    assert [("label", ("mine",))] == [(each.name, each.values) for each in own]
+    how = pages.draw(run).read_text().partition('id="how"')[2]
+    opened, _, folded = how.partition("<details>")
+    assert "1 field of " in opened
+    assert ">label" in opened
+    assert ">parts" in folded.partition("</details>")[0]
+    assert ">parts" not in opened
+    assert "are as in the preset few" in pages.words(pages.draw(few(store)))
+
+
+def test_what_an_audit_says_of_its_method_and_source_is_on_its_page(smoke: Run) -> None:
+    said = pages.words(pages.draw(smoke))
+    assert "Method, source and decisions" in said
+    assert "Source. Hartley & Tsaftaris 2022" in said
+
+
+def test_an_interval_that_its_sample_cannot_bear_is_not_shown(store: Store) -> None:
+    run = made.run(store, "unique_feature-1", made.tables(2))
+    of_two = [row for row in run.summary if row["n"] == 2]
+    assert of_two
+    assert {(None, None)} == {(row["low"], row["high"]) for row in of_two}
+    assert any(row["low"] is not None for row in run.table("summary").to_pylist())  # the table keeps them
+
+
+def test_a_sweeps_page_shows_every_cell_with_its_place_its_answer_and_its_run(swept: Run, browser: Browser) -> None:
     for cell in swept.cells:
         pages.draw(cell)
     drawn = pages.draw(swept)
     shown = browser.open(drawn)
     rows = "[...document.querySelectorAll('section[aria-labelledby=answer] tbody tr')]"
     assert ["A", "X"] == shown.evaluate(f"{rows}.map(row => row.cells[0].textContent)")
-    links = shown.evaluate(f"{rows}.map(row => row.querySelector('a').getAttribute('href'))")
-    assert [f"../{cell.name}/report.html" for cell in swept.cells] == links
-    assert all((drawn.parent / link).resolve().is_file() for link in links)
+    runs = shown.evaluate(f"{rows}.map(row => [...row.cells].at(-1).textContent)")
+    assert [cell.name.rpartition("-")[2] for cell in swept.cells] == runs
+    links = shown.evaluate("[...document.querySelectorAll('a')].map(link => link.getAttribute('href'))")
+    assert all(link.startswith("#") for link in links)  # others would be dead in MLflow's frame, and by mail
     values = shown.evaluate(f"{rows}.map(row => row.querySelector('data').value)")
     assert [repr(page.evidence(cell)[0]["estimate"]) for cell in swept.cells] == values
     text = shown.evaluate("document.body.textContent")

@@ -23,6 +23,7 @@ from orchestrator.store import Store, open_store
 from tasks.audits.unique_feature import ranks
 from tasks.audits.unique_feature.feature_family import FAMILY
 from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS
+from tasks.audits.unique_feature.measures.exact_verdicts import EXACT_VERDICTS
 from tasks.datasets.features import Words
 from tasks.schemas import SUMMARY
 from tasks.statistics import proportion
@@ -234,6 +235,20 @@ def test_each_canary_has_its_rank_and_those_called_are_named(store: Store) -> No
     assert "1 of 9 p-values at most 0.05, smallest 0.00498" in found.alt
     assert "among them as a p-value" in found.caption
     assert "could not be called" not in found.caption  # 9 / (5 % of 201) is below 1
+
+
+def test_canaries_that_exact_ranks_judge_stand_by_what_is_read_out_of_them(store: Store) -> None:
+    rows = [
+        {"canary": 100 + at, "label": 1, "pairs": 1, "read_out": 14 - at, "inked": 14, "read_by_chance": 7.84}
+        | {"glyphs": 4457400, "p_value": 10.0 ** (at - 6.5), "adjusted_p": 0.02 if at < 4 else 0.5, "called": at < 4}
+        for at in range(7)
+    ]
+    found = drawn(store, canary_verdicts=pa.Table.from_pylist(rows, EXACT_VERDICTS))["canaries"]
+    assert "4 of 7 canaries called memorised: rows 100, 101, 102, 103 of the training images" in found.alt
+    assert "the glyph's rank among all 4,457,400 as a p-value" in found.caption
+    assert "how many of its glyph's 14 cells" in found.caption
+    assert "cells of the glyph that are read out" in found.svg
+    assert found.svg.count("10⁻") >= 3
 
 
 def test_an_estimator_looks_the_same_in_every_figure() -> None:

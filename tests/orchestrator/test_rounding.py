@@ -44,6 +44,6 @@ def test_both_ends_have_the_precision_of_the_whole() -> None:
 
 
 def test_p_values_have_two_digits_and_a_floor() -> None:
-    assert ["0.0004", "0.05", "1", "1e-06", "< 1e-06", "< 1e-06", "", ""] == [
+    assert ["0.0004", "0.05", "1", "1e-6", "< 1e-6", "< 1e-6", "", ""] == [
         p_value(p) for p in (0.00039641, 0.05, 1.0, 1e-6, 9e-7, 0.0, None, math.nan)
     ]

@@ -25,10 +25,15 @@ def client(uri: str) -> Any:
 
 
 def tracked(client: Any, experiment: str = "engram") -> list[Any]:
-    """All runs of the experiment, deleted ones too, by name."""
+    """All runs of the experiment, deleted ones too, by their names in their stores."""
     found = client.get_experiment_by_name(experiment)
     runs = client.search_runs([found.experiment_id], run_view_type=3) if found else []
-    return sorted(runs, key=lambda run: run.info.run_name)
+    return sorted(runs, key=name_of)
+
+
+def name_of(run: Any) -> str:
+    """The run's name in its store; in MLflow's list it has another one, of what was asked."""
+    return str(run.data.tags["engram.run"])
 
 
 def free_port() -> int:

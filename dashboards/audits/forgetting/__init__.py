@@ -8,6 +8,7 @@ from dashboards.audits.forgetting.baselines import baselines
 from dashboards.audits.forgetting.decisions import decisions
 from dashboards.audits.forgetting.distances import distances
 from dashboards.audits.forgetting.examples import pictures
+from dashboards.audits.forgetting.exchangeability import exchangeability
 from dashboards.audits.forgetting.fits import fits
 from dashboards.audits.forgetting.power import power
 from dashboards.audits.forgetting.query_confidences import confidences
@@ -21,12 +22,13 @@ from dashboards.run import Run
 
 def figures(run: Run) -> Iterator[Figure]:
     """The decisions first, then what they rest on: confidences, distances, power, baselines and training accuracy."""
-    of_targets = run.table("ratios")
+    of_targets, confidence = run.table("ratios"), run.table("confidences")
     names = targets(of_targets)
     drawn = (
         decisions(run.table("decisions"), negligible(run)),
+        exchangeability(confidence, run.table("decisions")),
         ratios(of_targets, run.table("distances"), run.summary),
-        confidences(run.table("confidences"), names),
+        confidences(confidence, names),
         distances(run.table("distances"), names),
         power(run.table("power"), run.table("decisions")),
         baselines(run.table("baselines")),

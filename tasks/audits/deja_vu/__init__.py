@@ -30,10 +30,11 @@ from __future__ import annotations
 
 from tasks.audit import Audit
 from tasks.audits.deja_vu.about import About
+from tasks.audits.deja_vu.certificate import SYMBOLS, certificate
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.handed_out import probes
 from tasks.audits.deja_vu.measures import MEASURES
-from tasks.audits.deja_vu.presets import PRESETS
+from tasks.audits.deja_vu.presets import PRESETS, REPEATS
 from tasks.audits.deja_vu.published import repeats
 from tasks.audits.deja_vu.summary import summary
 from tasks.audits.deja_vu.tiny import tiny
@@ -52,13 +53,21 @@ def plan(config: DejaVu) -> Roots:
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about, read))
 
 
+def subject(config: DejaVu) -> str:
+    return f"{config.criterion} on {config.data.name}" if config.given is None else f"encoder of {config.data.name}"
+
+
 AUDIT = Audit(
     config=DejaVu,
     plan=plan,
     measures=MEASURES,
     presets=PRESETS,
+    repeats=REPEATS,
     tiny=tiny,
     verdict=verdict,
     probes=probes,
     answers=MEANINGS,
+    certificate=certificate,
+    symbols=SYMBOLS,
+    subject=subject,
 )

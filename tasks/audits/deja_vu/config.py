@@ -44,83 +44,107 @@ LEAST = {  # those of a training and of the partition are theirs
 class DejaVu:
     """Which pictures two models are trained on, how, and what is inferred of them from their backgrounds.
 
-    The defaults are the published setting. `data` has pictures with boxes around their objects; with `correlation` the
-    digits of digits-on-photos are told by their backgrounds that often. It is parted by `seed` into A and B of
-    `per_class` pictures of each class, and `public` pictures X with known labels (0: all others), which leave room for
-    sets of `largest` per class, so that X is the same whatever the size. `validation` pictures (0: those that come with
-    the data, else what is left) are for the linear probe. One model is trained on A, one on B; with `trained` other on
-    two further sets drawn alike, so that neither has seen A or B: the null. At most `attacked` pictures of A and of B
-    (0: all with boxes) are cropped: `crop` is the largest rectangle without an object (periphery), the largest one of
-    the strips between the boxes' edges (strips), or the lower left corner, which needs no boxes. Rectangles
-    whose shorter side is below `smallest` pixels are left out; a corner never is.
-
-    A model is `backbone` with a `projector` of these widths, trained by `criterion`, whose settings have their names:
-    `invariance`, `variance`, `covariance` (vicreg), `temperature` (simclr), `redundancy` (barlow), `momentum` (byol,
-    dino). Training takes `epochs` epochs with `batch` pictures a step, computed in `accumulate` parts, and the learning
-    rate `base_learning_rate` x batch / 256 after `warmup` epochs. It is a chain of links of `link` epochs (0: one job).
-    After the epochs `recorded`, and always after the last, the labels of the crops are inferred. With `fine_tuning` the
-    models are then trained further on labels for so many epochs, after each of which they are attacked, too.
-
-    `layers` count from the backbone, 0, to the projector's output (empty: this alone); `k` are the numbers of
-    neighbours that vote. The score is that of the `confident` percent most confident pictures. The first of `layers`
-    and of `k` and the last epoch decide.
-
-    `measures` adds the linear probe, the pictures retrieved (`shown` of each kind in the report), or reconstructions,
-    by models that are trained as `diffusion` says, of the pictures that `drawing` says.
+    The defaults are the published setting. The data are parted by `seed` into A, B and public pictures X; one model is
+    trained on A, one on B. The first of `layers` and of `k` and the last epoch decide.
 
     Where somebody else's encoder is `given`, it was trained on A, and its reference alone is trained here, on a set
     disjoint from A and B, and asked after its last epoch, at the first of `layers`. Where the data says what each
     picture was to that encoder, that is taken for the parts. The probe and reconstructions, which need weights, are
     left out, as are the shares of memorised pictures, which need two models that differ in nothing else.
 
-    Intervals are of `resamples` bootstraps over pictures, p of `partings` redrawn partings. It is memorised where p is
-    at most 0.025 and the interval of the score is above 0, and not seen where it lies below `negligible`. `seed` is the
-    only source of chance.
+    It is memorised where p is at most 0.025 and the interval of the score is above 0, and not seen where the interval
+    lies below `negligible`.
     """
 
     data: Dataset = Dataset("imagenet")
+    """Pictures with boxes around their objects."""
     correlation: float = 0.0
+    """Ours: how often the digits of digits-on-photos are told by their backgrounds."""
     given: GivenEncoder = GivenEncoder()
+    """Ours: an encoder of somebody else, which is audited instead of the one trained on A."""
     measures: tuple[MeasureGroup, ...] = ("scores", "probe", "retrieval")
+    """What is measured besides scores: a linear probe, the pictures retrieved, or reconstructions."""
     trained: Trained = "own"
+    """Ours: own trains on A and B; other on two further sets drawn alike, so that neither has seen A or B: the null."""
     per_class: int = 300
+    """Pictures of each class in A, and in B."""
     public: int = 500_000
+    """Pictures X with known labels; 0: all others."""
     largest: int = 500
+    """Room left for sets of so many pictures of each class, so that X is the same whatever their size."""
     attacked: int = 0
+    """Pictures of A and of B that are cropped, at most; 0: all with boxes."""
     validation: int = 0
+    """Pictures for the linear probe; 0: those that come with the data, else what is left."""
     crop: CropName = "periphery"
+    """What is shown of a picture: its largest rectangle without an object, the largest of the strips between boxes,
+    or its lower left corner."""
     smallest: int = 100
+    """Rectangles whose shorter side has fewer pixels are left out; a corner never is."""
     criterion: CriterionName = "vicreg"
+    """The loss that the models are trained by."""
     invariance: float = 25.0
+    """Weight of the invariance term (vicreg)."""
     variance: float = 25.0
+    """Weight of the variance term (vicreg)."""
     covariance: float = 1.0
+    """Weight of the covariance term (vicreg)."""
     temperature: float = 0.15
+    """Temperature (simclr)."""
     redundancy: float = 0.0051
+    """Weight of the redundancy term (barlow)."""
     momentum: float = 0.996
+    """Momentum of the teacher (byol, dino)."""
     backbone: str = "resnet101"
+    """The network whose first layer of embeddings is layer 0."""
     projector: tuple[int, ...] = (8192, 8192, 8192)
+    """Widths of the projector's layers."""
     augmentation: Augmentation = Augmentation()
+    """How views of a picture are drawn."""
     epochs: int = 1000
+    """Epochs of training."""
     recorded: tuple[int, ...] = ()
+    """Epochs after which labels are inferred; always after the last, too."""
     link: int = 50
+    """Ours: epochs per link of the chain that a training is, from whose ends it goes on after an interruption; 0:
+    one job."""
     batch: int = 1024
+    """Pictures a step."""
     accumulate: int = 1
+    """Ours: parts in which a step is computed, one after another, in the memory of one."""
     optimiser: OptimiserName = "lars"
+    """The optimiser."""
     base_learning_rate: float = 0.2
+    """The learning rate is this x batch / 256 after the warm-up."""
     warmup: int = 10
+    """Epochs over which the learning rate rises."""
     weight_decay: float = 1e-6
+    """Weight decay."""
     precision: Precision = "float32"
+    """Number format of the computation."""
     fine_tuning: int = 0
+    """Epochs of further training on labels, after each of which the models are attacked, too; 0: none."""
     layers: tuple[int, ...] = ()
+    """Layers that are asked, from the backbone, 0, to the projector's output; the first decides; empty: the last
+    alone."""
     k: tuple[int, ...] = (100,)
+    """Numbers of neighbours that vote; the first decides."""
     confident: int = 20
+    """Percent of pictures, the most confident ones, of which the score is."""
     diffusion: Diffusion = Diffusion()
+    """The diffusion model that draws reconstructions, and its training."""
     drawing: Drawing = Drawing()
+    """Which pictures are reconstructed, and how."""
     shown: int = 10
+    """Ours: pictures of each kind in the report."""
     negligible: float = 0.02
+    """Ours: score below which the answer is not seen."""
     partings: int = 1999
+    """Ours: redrawn partings of the pictures, for p."""
     resamples: int = 1000
+    """Ours: bootstraps over pictures, for intervals."""
     seed: int = 0
+    """Ours: the only source of chance."""
 
     def __post_init__(self) -> None:
         at_least(self, LEAST)

@@ -13,21 +13,24 @@ from tasks.ranges import at_least
 class GivenEncoder:
     """The encoder that the audit asks where it trains no target, and its reference.
 
-    `model` is asked here, through `interface`; `embeddings` is a table of what an encoder that its owner keeps gave for
-    the pictures that were handed out (Parquet: image, embedding). It was trained on A, and on nothing of B.
-
-    The reference is another encoder that was trained on neither: `reference` or `reference_embeddings`, with the same
-    interface, or else the one that is trained here as the audit's config says, on a disjoint set. With `references` of
-    2 or more so many are trained, and the encoder's rank among them is told, too: the first, third, ... on one set, the
+    It was trained on A, and on nothing of B. The reference is given, or else the one that is trained here as the
+    audit's config says, on a disjoint set; of several `references` the first, third, ... are trained on one set, the
     second, fourth, ... on another one, each from a seed of its own.
     """
 
     model: ModelFile | None = None
+    """The encoder's file, which is asked here through `interface`."""
     embeddings: File | None = None
+    """A table of what an encoder that its owner keeps gave for the pictures handed out (Parquet: image, embedding)."""
     interface: EncoderInterface = EncoderInterface()
+    """Inputs and outputs of the encoder."""
     reference: ModelFile | None = None
+    """The file of another encoder, which was trained on neither A nor B."""
     reference_embeddings: File | None = None
+    """A table of that encoder's embeddings."""
     references: int = 1
+    """References that are trained here where none is given; with 2 or more the encoder's rank among them is told,
+    too."""
 
     def __post_init__(self) -> None:
         at_least(self, {"references": 1})

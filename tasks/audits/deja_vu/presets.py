@@ -97,3 +97,25 @@ PRESETS: Mapping[str, DejaVu | tuple[DejaVu, ...]] = {
     "corner": (*at_sizes(CORNER), checkpoints(CORNER)),
     "reconstruction": replace(VICREG, measures=(*VICREG.measures, "reconstruction")),
 }
+
+# What each repeats: a part of the paper, or a setting of ours.
+REPEATS: Mapping[str, str] = {
+    "quickstart": "ours: digits on photographs, 20 of each class in A, a small ResNet",
+    "null": "ours: quickstart with models that have seen neither A nor B",
+    "overtrained": "ours: quickstart for 2000 epochs",
+    "correlated": "ours: quickstart with digits that are told by their backgrounds",
+    "drawings": "ours: quickstart with reconstructions",
+    "smoke": "ours: quickstart for 2 epochs",
+    "figure3": "Figure 3: VICReg and supervised, at 1 to 100 %",
+    "epochs": "Figures 4a, 5a, 13a, 16, 9d: six criteria, six checkpoints",
+    "sizes": "Figures 4b, 5b, 13b: 100 to 500 pictures per class",
+    "loss": "Figures 8a, 14: six invariances, ten temperatures",
+    "layers": "Figures 8b, 18: layers",
+    "backbone": "Figure 19: VICReg and SimCLR, both layers, by epochs and sizes",
+    "architectures": "Figures 9c, 17: four ResNets, four vision transformers",
+    "k": "Figure 15: numbers of neighbours",
+    "finetune": "Figure 10: fine-tuning on labels",
+    "retrieval": "Figures 1, 6, 7, 11, 12, 20: the pictures retrieved",
+    "corner": "Figure 21: the lower left corner",
+    "reconstruction": "Figure 1: pictures drawn from embeddings (RCDM)",
+}

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tasks.audit import ANSWERS, Answer, Meaning, Verdict
 from tasks.audits.deja_vu.config import DejaVu
+from tasks.summaries import p_in_words
 
 Row = Mapping[str, Any]
 Rows = Mapping[tuple[str, str], Row]
@@ -101,7 +102,7 @@ def evidence_of_given(config: DejaVu, rows: Rows) -> str:
         f"{percent(shares['reference', 'A'])} and {percent(shares['reference', 'B'])}; what the encoder tells more "
         "than the reference, less that of held-out pictures, the corrected deja vu score, is "
         f"{score['estimate']:.3f} (95 % interval {score['low']:.3f} to {score['high']:.3f}, "
-        f"p = {score['p_value']:.2g}, over {score['n']:,} pictures; 0 where nothing is memorised)"
+        f"{p_in_words(score['p_value'])}, over {score['n']:,} pictures; 0 where nothing is memorised)"
     )
 
 
@@ -130,8 +131,8 @@ def of_reference(config: DejaVu, rows: Rows) -> float | None:
 
 def not_alike(p: float) -> str:
     return (
-        f"But the reference, too, is right more often of one set than of the other (p = {p:.2g}): they were not drawn "
-        "alike, or it was trained on some of them, and the score shows either as well as memory; give held-out "
+        f"But the reference, too, is right more often of one set than of the other ({p_in_words(p)}): they were not "
+        "drawn alike, or it was trained on some of them, and the score shows either as well as memory; give held-out "
         "pictures that were drawn together with the training pictures."
     )
 
@@ -142,7 +143,7 @@ def ranked(rows: Rows) -> Iterator[str]:
         if metric == "rank among references":
             yield (
                 f"By what it tells more of its training pictures it is number {row['estimate']:.0f} of {row['n']} "
-                f"models, the others references (p = {row['p_value']:.2g})."
+                f"models, the others references ({p_in_words(row['p_value'])})."
             )
 
 
@@ -168,8 +169,8 @@ def evidence(config: DejaVu, rows: Rows, score: Row) -> str:
         f"{shown(config)}, a model that was trained on it finds public pictures of the same object{surest(config)} in "
         f"{percent(target['estimate'])} of cases, a model that was not in {percent(reference['estimate'])}; the "
         f"difference, the deja vu score, is {score['estimate']:.3f} "
-        f"(95 % interval {score['low']:.3f} to {score['high']:.3f}, p = {score['p_value']:.2g}, over {score['n']:,} "
-        "pictures, both ways averaged; 0 where nothing is memorised)"
+        f"(95 % interval {score['low']:.3f} to {score['high']:.3f}, {p_in_words(score['p_value'])}, over "
+        f"{score['n']:,} pictures, both ways averaged; 0 where nothing is memorised)"
     )
 
 

@@ -41,9 +41,11 @@ from __future__ import annotations
 
 from tasks.audit import Audit
 from tasks.audits.density.about import about
+from tasks.audits.density.certificate import SYMBOLS, certificate
 from tasks.audits.density.config import Density, tiny
 from tasks.audits.density.measures import MEASURES
-from tasks.audits.density.presets import PRESETS
+from tasks.audits.density.presets import PRESETS, REPEATS
+from tasks.audits.density.situations import SITUATIONS
 from tasks.audits.density.summary import summary
 from tasks.audits.density.trainings import trainings
 from tasks.audits.density.verdict import verdict
@@ -58,4 +60,20 @@ def plan(config: Density) -> Roots:
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about(config), read))
 
 
-AUDIT = Audit(config=Density, plan=plan, measures=MEASURES, presets=PRESETS, tiny=tiny, verdict=verdict)
+def subject(config: Density) -> str:
+    return f"{config.model} of {config.data.name}"
+
+
+AUDIT = Audit(
+    config=Density,
+    plan=plan,
+    measures=MEASURES,
+    presets=PRESETS,
+    tiny=tiny,
+    verdict=verdict,
+    certificate=certificate,
+    symbols=SYMBOLS,
+    repeats=REPEATS,
+    situations=SITUATIONS,
+    subject=subject,
+)

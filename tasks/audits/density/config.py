@@ -42,57 +42,66 @@ LEAST = {
 class Density:
     """The density model, its data, the number of trainings, and the measures.
 
-    The defaults are the published setting for MNIST: `model` trained for `epochs` with `batch` images a step, Adam at
-    `learning_rate`. `tasks.models.densities` lists the models; one's own is written package.module:factory. Training
-    uses the first `examples` training images (0: all).
-
-    With `estimator` kfold there are `repetitions` random partitions (L) into `folds` (K), and a model for each fold
-    that it has not seen; and one model of all data. With `partitions` released they are the first that the paper's
-    released code draws (tasks.datasets.released_partitions). With loo there are `repetitions` models of all data (T)
-    and as many without each of `left_out` observations, drawn at random (0: of each).
-
-    log p of every observation is estimated with `samples` codes after every `every` epochs (0: after the last alone),
-    from one view of it for all models or, as published, a view drawn `afresh` for each. With `refine` steps the codes
-    are first fitted to each observation, and are no longer the encoder's. `asked` train is the audit; test scores
-    images that no model was trained on as if they had been, which is a null. A training is a chain of links of `link`
-    epochs each, and continues from the last of them after an interruption; 0: one job.
-
-    An observation counts as memorised, and the generalisation gap as one, above `negligible` nats. The answer is *not
-    seen* only where a single observation that is memorised by `detectable` nats would be found. The p-value of an
-    observation compares its score with `permutations` others, or with all there are where hardly any of these reaches
-    it; with fewer than 9,999 p-values are not counted together. The matched-count score is the mean of `draws`.
-    `outlier_bin` and `score_bin` are widths of bins, in nats, of log p and of the score. `outliers` is the share of an
-    outlier component in the likelihood, `privacy` has models trained with differential privacy. `seed` is the only
-    source of chance.
+    The defaults are the published setting for MNIST. With `estimator` kfold there is, beside the models of the folds,
+    one of all data.
     """
 
     data: Dataset = Dataset("mnist")
+    """The observations: images."""
     model: DensityModel = DensityModel("vae")
+    """The density model: one of `tasks.models.densities`, or your own as package.module:factory."""
     estimator: Estimator = "kfold"
+    """kfold: models that each left out a fold of the data; loo: models that left out one observation."""
     repetitions: int = 10
+    """Random partitions into folds (L); of loo, models of all data (T), and as many without each of `left_out`."""
     folds: int = 10
+    """Folds of a partition (K), with a model for each that has not seen it."""
     partitions: Partitions = "ours"
+    """Ours: random partitions of our own, or the first that the paper's released code draws."""
     left_out: int = 0
+    """Of loo, how many observations are left out, drawn at random; 0: every one."""
     asked: Split = "train"
+    """Ours: train is the audit; test asks about images that no model was trained on, which is a null."""
     measures: tuple[MeasureName, ...] = ("scores",)
+    """What is measured."""
     examples: int = 0
+    """Ours: train on the first so many training images; 0: all."""
     epochs: int = 100
+    """Epochs of training."""
     every: int = 5
+    """Epochs between estimates of log p; 0: after the last alone."""
     link: int = 0
+    """Ours: epochs per link of the chain that a training is, from whose ends it goes on after an interruption; 0:
+    one job."""
     batch: int = 64
+    """Images a step."""
     learning_rate: float = 1e-3
+    """The learning rate of Adam."""
     samples: int = 256
+    """Codes with which log p of an observation is estimated."""
     afresh: bool = False
+    """Whether each model sees a view of its own of an observation, as published, or all see one."""
     refine: int = 0
+    """Ours: steps by which codes are first fitted to each observation; 0: they are the encoder's."""
     negligible: float = 0.1
+    """Ours: nats from which an observation, or the generalisation gap, counts as memorised."""
     detectable: float = 10.0
+    """Ours: not seen is answered only where one observation memorised by so many nats would be found."""
     permutations: int = 99_999
+    """Ours: scores that an observation's is compared with for its p-value, or all where hardly any reaches it;
+    below 9,999 p-values are not counted together."""
     draws: int = 64
+    """Ours: draws whose mean the matched-count score is."""
     outlier_bin: float = 10.0
+    """Width of the bins of log p, in nats."""
     score_bin: float = 2.0
+    """Width of the bins of the score, in nats."""
     outliers: float = 0.0
+    """The share of an outlier component in the likelihood (section 5); 0: none."""
     privacy: Privacy | None = None
+    """Train with differential privacy (section 5); none: without."""
     seed: int = 0
+    """Ours: the only source of chance."""
 
     def __post_init__(self) -> None:
         at_least(self, LEAST)

@@ -81,3 +81,28 @@ PRESETS: Mapping[str, Density | tuple[Density, ...]] = {
         replace(ALONE, privacy=PRIVATE),
     ),
 }
+
+# What each repeats: a part of the paper, or a setting of ours.
+REPEATS: Mapping[str, str] = {
+    "quickstart": "ours: digits, 6 partitions into 5 folds",
+    "null": "ours: quickstart, asked about images that no model was trained on",
+    "smoke": "ours: 200 digits, 4 epochs",
+    "mnist3": "MNIST at learning rate 1e-3, L = K = 10",
+    "mnist4": "MNIST at learning rate 1e-4, L = K = 10",
+    "cifar10": "CIFAR-10, the convolutional autoencoder",
+    "celeba": "CelebA, the convolutional autoencoder",
+    "figure1": "Figure 1: what is meant, by a density whose scores are known exactly",
+    "figure2": "Figure 2: observations of low, median and high M, CIFAR-10",
+    "figure3": "Figure 3: are the highly memorised outliers? CelebA",
+    "figure4": "Figure 4: losses, quantiles during training and M, at two learning rates",
+    "figure5": "Figure 5: the nearest-neighbour ratio beside M, CelebA",
+    "figure6": "Figure 6: near duplicates inside CIFAR-10's training set",
+    "figure7": "Figure 7: observations of low, median and high M, MNIST at 1e-3",
+    "figure8": "Figure 8: the same at 1e-4",
+    "figure9": "Figure 9: the same, CelebA",
+    "figure10": "Figure 10: are the highly memorised outliers? MNIST at 1e-3",
+    "figure11": "Figure 11: the same at 1e-4",
+    "figure12": "Figure 12: the nearest-neighbour ratio beside M, MNIST at 1e-3",
+    "figure13": "Figure 13: the same at 1e-4",
+    "mitigation": "Section 5: plain, with an outlier component, with differential privacy; leave-one-out",
+}

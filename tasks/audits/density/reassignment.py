@@ -100,15 +100,18 @@ def least_found(log_p: Array, held_out: Indices, level: float, negligible: float
     that trained on it are given as much more. To within 1 % of what is found. inf where no memory is enough, since no
     p-value can be so small; NaN where the score is undefined, or a model holds the observation impossible.
     """
-    there = ~np.isnan(log_p)
+    both, there = terms(log_p, held_out), ~np.isnan(log_p)
+    v, bound = both.v, compared(log_p, held_out)[1]  # what models say that trained on it is in neither
+    counted = there & (both.held_out_models > 0)[:, :, None]
+    trained = np.arange(log_p.shape[2]) != held_out[:, :, None]
     found = np.full(len(log_p), np.nan)
-    known = ~np.isnan(terms(log_p, held_out).score) & ~(log_p == -np.inf).any(axis=(1, 2))
+    known = ~np.isnan(both.score) & ~(log_p == -np.inf).any(axis=(1, 2))
     for row in np.flatnonzero(known).tolist():
-        one, held = log_p[row : row + 1], held_out[row : row + 1]
+        one = log_p[row]
 
-        def passes(nats: float, one: Array = one, held: Indices = held, row: int = row) -> bool:
-            relative, bound = compared(lowered(one, held, -nats), held)
-            return share_of_all(relative[0], there[row], float(bound[0, 0])) <= level
+        def passes(nats: float, row: int = row, one: Array = one) -> bool:
+            relative = relative_to(v[row : row + 1], (one + nats * trained[row])[None], counted[row : row + 1])[0]
+            return share_of_all(relative, there[row], float(bound[row, 0])) <= level
 
         # So much that every other assignment's sum is greater, unless it is never enough.
         low, high = 0.0, float(np.nanmax(one) - np.nanmin(one) + np.log(2 * one.size))

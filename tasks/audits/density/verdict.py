@@ -29,11 +29,11 @@ from tasks.audit import Answer, Verdict
 from tasks.audits.density.config import Density
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, FEW_SAMPLES, FOUND, LEAST_FOUND
 from tasks.audits.density.tail import LEAST_DRAWS, LEVEL
+from tasks.summaries import p_in_words, supported
 from tasks.training.privacy import Privacy
 
 SIGNIFICANT = 0.05
 SURELY = 0.001  # of all together: beside the 5 % of those that are called it is little
-LEAST = 1e-6  # p-value that is given: the tail of a normal approximation says little beyond
 FEW = 4  # repetitions: the t interval of three is 2.2 times as wide as that of many
 MEAN = json.dumps({"statistic": "mean"})
 WHOLE = json.dumps({"models": "whole", "split": "train"})
@@ -79,7 +79,15 @@ def verdict(config: Density, summary: pa.Table) -> Verdict:
         sentence += promised(config.privacy, rows)
     if config.asked == "test":
         sentence += " No model was trained on the images that were asked about: this is a null."
-    return Verdict(answer, sentence, " ".join([*published(rows), LIMITS]), tuple(name for name in ROWS if name in rows))
+    return Verdict(answer, sentence, " ".join([*published(rows), LIMITS]), decisive(answer, rows, called))
+
+
+def decisive(answer: Answer, rows: Mapping[tuple[str, str], Row], called: Row) -> tuple[tuple[str, str], ...]:
+    """The rows that the answer rests on, the one that decided first."""
+    names = {name[0]: name for name in rows}
+    of_all, found = (names.get(metric) for metric in (BEYOND_CHANCE, LEAST_FOUND))
+    in_order = [ROWS[0], of_all] if called["estimate"] or answer != "memorised" else [of_all, ROWS[0]]
+    return tuple(name for name in (*in_order, ROWS[1], found) if name is not None and name in rows)
 
 
 def answered(config: Density, called: Row, beyond: Row | None, gap: Row | None, found: Row | None) -> Answer:
@@ -127,7 +135,7 @@ def of_gap(config: Density, gap: Row | None) -> list[str]:
     """The generalisation gap in words; none where no observation has one."""
     if gap is None or gap["estimate"] is None:
         return []
-    nats, low, high = gap["estimate"], gap["low"], gap["high"]
+    nats, (low, high) = gap["estimate"], (supported(gap)[end] for end in ("low", "high"))
     models = (
         f"{gap['n']} random partition{'s' if gap['n'] > 1 else ''} into {config.folds} folds"
         if config.estimator == "kfold"
@@ -154,7 +162,7 @@ def tested(p_value: float | None, config: Density) -> str:
 
 
 def shown(p_value: float) -> str:
-    return f"= {p_value:.2g}" if p_value >= LEAST else f"< {LEAST:g}"
+    return p_in_words(p_value).removeprefix("p ")
 
 
 def silent(
@@ -185,8 +193,9 @@ def silent(
         )
     if gap is None or gap["estimate"] is None:
         return sentences
-    if gap["high"] is None:
-        sentences.append("One repetition has no interval of the gap: train more.")
+    if supported(gap)["high"] is None:
+        few = "One repetition has" if gap["n"] == 1 else f"{gap['n']} repetitions have"
+        sentences.append(f"{few} no interval of the gap: train more.")
     elif gap["high"] >= config.negligible:
         sentences.append(
             f"The gap may be as much as {gap['high']:.4g} nats, which is not negligible, and is no evidence that any "

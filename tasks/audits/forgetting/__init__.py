@@ -38,18 +38,20 @@ from collections.abc import Iterator
 
 from tasks.audit import Audit
 from tasks.audits.forgetting.about import About
+from tasks.audits.forgetting.certificate import SYMBOLS, certificate
 from tasks.audits.forgetting.config import Forgetting, tiny
 from tasks.audits.forgetting.measures import MEASURES
-from tasks.audits.forgetting.presets import PRESETS
+from tasks.audits.forgetting.presets import PRESETS, REPEATS
 from tasks.audits.forgetting.probe_set import handed_out, probes_of, split_table
 from tasks.audits.forgetting.published import repeats
 from tasks.audits.forgetting.query_set import GUESSABLE
+from tasks.audits.forgetting.situations import SITUATIONS
 from tasks.audits.forgetting.summary import summary
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import check_distinct, checked, trainings
 from tasks.audits.forgetting.verdict import MEANINGS, verdict
 from tasks.datasets.images import Pixels
-from tasks.external.split import Split
+from tasks.external.split import Split, key_of
 from tasks.job import Job, Roots
 from tasks.measure import roots
 
@@ -77,7 +79,14 @@ def split(config: Forgetting) -> Split | None:
     """Which images are D_Q, that may be given, and which the control set, that must not; None without a control set."""
     if not config.query.is_controlled:
         return None
-    return Split(split_table(config.probes), GUESSABLE if config.query.is_guessable else "")
+    table = split_table(config.probes)
+    rows = table.to_pylist()
+    pictures = [(row[name], row["set"]) for row in rows for name in ("image", "again") if row[name] is not None]
+    return Split(key_of(pictures), table, GUESSABLE if config.query.is_guessable else "")
+
+
+def subject(config: Forgetting) -> str:
+    return f"{config.query.data.name} forgotten"
 
 
 AUDIT = Audit(
@@ -85,9 +94,14 @@ AUDIT = Audit(
     plan=plan,
     measures=MEASURES,
     presets=PRESETS,
+    repeats=REPEATS,
+    situations=SITUATIONS,
     tiny=tiny,
     verdict=verdict,
     probes=probes,
     split=split,
     answers=MEANINGS,
+    certificate=certificate,
+    symbols=SYMBOLS,
+    subject=subject,
 )

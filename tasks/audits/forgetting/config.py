@@ -39,57 +39,67 @@ PUBLISHED = (
 class Forgetting:
     """Which data may have been forgotten, by which models, and how those that they are compared with are trained.
 
-    The defaults are the published benchmark with a control set: `query` says what is to be forgotten (D_Q) and which
-    images of the same source nobody trains on, `calibration` (D_C) comes from the same domain and shares no image with
-    either, `outside` from another one. `targets` are trained here on shares of these, and may then be made to forget
-    D_Q (`unlearning` has the settings of the methods). With `given` models of somebody else are audited, and no targets
-    are trained.
-
-    Query, calibration and target models have one design: `network` (`tasks.models.catalog`; one's own is
-    package.module:factory) with its regularisers, trained for `epochs` with `batch` images a step by `optimiser` at
-    `learning_rate` times the factors of `schedule`. It ends small: models that have not come to rest differ from one
-    replicate to the next by more than what they were trained on. Where `crop` is above 0 training sees random squares
-    of that side, and models are asked about central ones. Each is trained `replicates` times, from other seeds and on
-    other shares. A training is a chain of links of `link` epochs each, from whose ends it goes on after an
-    interruption; 0: one job.
-
-    Confidences are compared to so many `decimals`, or to those of a table that has fewer; from 8 on as float32 has
-    them, which is published. Models that know an image differ in how close to 1 they come, by chance and by how long
-    they trained, and a distance that counts .9999 and .99999 as different counts that.
-
-    Where there is a control set, models are trained on D_C and each share of D_Q in `partial`, too, from which it is
-    learnt what a share looks like; a target of that kind serves as well. A target has not forgotten where it is surer
-    of D_Q than of the control set by more than chance, as `permutations` draws of who is control show, which is exact
-    where chance said who is control: of images that are held back, and of a `query.control` that was drawn at random
-    from the pool of D_Q. It has where it may hold no more than `negligible` of D_Q. `seed` is the only source of chance
-    but for `query.secret`, which says with it what is held back: an owner who is not to know that must not be able to
-    guess both.
+    The defaults are the published benchmark with a control set. Query, calibration and target models have one design.
+    Models that know an image differ in how close to 1 they come, by chance and by how long they trained, and a distance
+    that counts .9999 and .99999 as different counts that: hence `decimals`. The permutation test is exact where chance
+    said who is control: of images that are held back, and of a `query.control` that was drawn at random from the pool
+    of D_Q. An owner who is not to know what is held back must not be able to guess both `seed` and `query.secret`.
     """
 
     query: QuerySet = QuerySet(Dataset("mnist"))
+    """What is to be forgotten (D_Q), and the control set of the same source, on which nobody trains."""
     calibration: Part = Part(Dataset("svhn-full#28x28#grey"))
+    """D_C: data of the same domain that share no image with D_Q or its control set."""
     outside: Part | None = Part(Dataset("cifar10#28x28#grey"))
+    """Data of another domain; none where no target is trained on them."""
     targets: tuple[Target, ...] = (*PUBLISHED, Target(outside=1.0))
+    """The models that are audited: each trained on shares of D_Q, D_C and outside, and then perhaps made to forget
+    D_Q."""
     unlearning: UnlearningSettings = UnlearningSettings()
+    """Ours: settings of the methods by which targets are made to forget."""
     given: ExternalTargets = ExternalTargets()
+    """Ours: models of somebody else, which are audited instead of training targets."""
     measures: tuple[MeasureGroup, ...] = ("scores",)
+    """What is measured."""
     network: Network = Network("cnn1")
+    """The classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
     dropout: bool = False
+    """Whether it is trained with dropout."""
     batch_norm: bool = False
+    """Whether it has batch norm."""
     augmentation: bool = False
+    """Whether training images are shifted and mirrored at random."""
     crop: int = 0
+    """Side of the random squares that training sees, and of the central ones that models are asked about; 0: whole
+    images."""
     replicates: int = 5
+    """How often each model is trained, from other seeds and on other shares."""
     epochs: int = 20
+    """Epochs of training."""
     link: int = 0
+    """Ours: epochs per link of the chain that a training is, from whose ends it goes on after an interruption; 0:
+    one job."""
     optimiser: OptimiserName = "adam"
+    """The optimiser."""
     learning_rate: float = 1e-3
+    """The learning rate, at first."""
     schedule: tuple[tuple[int, float], ...] = ((16, 0.1),)
+    """Pairs (epoch, factor) that end it small: models that have not come to rest differ between replicates by more
+    than by their data."""
     batch: int = 128
+    """Images a step."""
     decimals: int = 2
+    """Ours: decimals of the confidences that are compared, or those of a table that has fewer; from 8 on as float32
+    has them, which is published."""
     partial: tuple[float, ...] = (0.05, 0.1, 0.25)
+    """Ours: shares of D_Q that models are trained on beside D_C, from which it is learnt what a share looks like;
+    only with a control set."""
     negligible: float = 0.1
+    """Ours: forgotten is answered where a target may hold no more than this share of D_Q."""
     permutations: int = 9999
+    """Ours: draws of who is control, whose chance is the p-value of not forgotten."""
     seed: int = 0
+    """Ours: the only source of chance but for `query.secret`."""
 
     def __post_init__(self) -> None:
         at_least(self, LEAST)

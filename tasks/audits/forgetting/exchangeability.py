@@ -5,7 +5,7 @@ it holds, cannot know; so any statistic of its confidences is as likely under ev
 
     p = (1 + draws whose effect is at least that of the real one) / (1 + draws)
 
-has P[p <= a] <= a. One-sided: the model is the surer of D_Q. The effect is
+has P[p <= a] <= a. One-sided: the model is the surer of D_Q; the same draws say the other side, too. The effect is
 
     (mean score of D_Q - mean score of control) / its standard error
 
@@ -28,6 +28,8 @@ studies", section 2; a model's z of an image: Carlini et al. 2022, "Membership i
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,15 +108,26 @@ def effect(of_units: Array, is_control: NDArray[np.bool_]) -> float:
     return difference / float(spread) if spread > LEAST else 0.0
 
 
-def p_value(of_units: Array, is_control: NDArray[np.bool_], permutations: int, generator: np.random.Generator) -> float:
-    """The chance of an effect as large where who is control is drawn anew, from so many draws."""
+class PValues(NamedTuple):
+    """The chance of an effect as large, that a model is the surer of D_Q, and of one as small, of the control set."""
+
+    surer: float
+    less_sure: float
+
+
+def p_values(
+    of_units: Array, is_control: NDArray[np.bool_], permutations: int, generator: np.random.Generator
+) -> PValues:
+    """The chance of an effect as far out where who is control is drawn anew, on each side, from so many draws."""
     count = int((~is_control).sum())
     real = float(of_units[~is_control].sum())
     slack = LEAST * max(1.0, float(np.abs(of_units).sum()))  # sums in another order differ in their last place
-    at_least = 0
+    at_least = at_most = 0
     block = max(1, BLOCK // len(of_units))
     for first in range(0, permutations, block):
         size = min(block, permutations - first)
         drawn = generator.permuted(np.broadcast_to(of_units, (size, len(of_units))), axis=1)
-        at_least += int((drawn[:, :count].sum(axis=1) >= real - slack).sum())
-    return (1 + at_least) / (1 + permutations)
+        sums = drawn[:, :count].sum(axis=1)
+        at_least += int((sums >= real - slack).sum())
+        at_most += int((sums <= real + slack).sum())
+    return PValues((1 + at_least) / (1 + permutations), (1 + at_most) / (1 + permutations))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasks.audits.forgetting.probe_set import HandedOut, ProbeSet, handed_out, probes_of
+from tasks.audits.forgetting.probe_set import ProbeSet, handed_out, probes_of
+from tasks.external.blinding import HandedOut
 from tasks.external.confidences import Confidences, Floats, read
 from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File, FileError
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExternalTargets:
-    """Whom the audit asks where it trains no target. Each is a target of its own.
-
-    `models` are asked here about the probes; `outputs` hold what models said of them, one table for each model, whose
-    columns of numbers are called `columns` where they have names of their own.
-    """
+    """Whom the audit asks where it trains no target. Each is a target of its own."""
 
     models: tuple[ModelFile, ...] = ()
+    """Files of models, which are asked here about the probes."""
     outputs: tuple[File, ...] = ()
+    """Tables of what models said of the probes, one for each model."""
     interface: Interface = Interface()
+    """Inputs and outputs of the models."""
     columns: tuple[str, ...] = ()
+    """Names of the tables' columns of numbers, where they have names of their own."""
 
     def __post_init__(self) -> None:
         if self.columns and not self.outputs:

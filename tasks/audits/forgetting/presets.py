@@ -76,3 +76,16 @@ PRESETS: Mapping[str, Forgetting | tuple[Forgetting, ...]] = {
         replace(TABLE1, query=replace(MNIST, examples=size), outside=None, targets=CURVE) for size in SIZES
     ),
 }
+
+# What each repeats: a part of the paper, or a setting of ours.
+REPEATS: Mapping[str, str] = {
+    "quickstart": "ours: digits beside digits on photographs",
+    "null": "ours: quickstart with a target that is trained as the calibration models are",
+    "unlearning": "ours: what each method of unlearning makes of the model that holds all of D_Q, digits",
+    "smoke": "ours: 200 digits",
+    "table1": "Table 1: D_Q MNIST, D_C SVHN, out of domain CIFAR-10",
+    "table1-without-svhn": "ours: Table 1 with digits on photographs for SVHN, and half of D_Q's held back",
+    "table2": "Table 2: D_Q ACDC at 3 T, D_C at 1.5 T; ResNet-18",
+    "figure2": "Figure 2: an image of each class in each set",
+    "sensitivity": "ours: power over shares of D_Q from .1 % on, for three sizes of D_Q",
+}

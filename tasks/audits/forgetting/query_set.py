@@ -5,55 +5,47 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tasks import seeds
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Remainder
+from tasks.external.blinding import check_secret, derived, withheld
 from tasks.files import WITHHELD
 from tasks.ranges import at_least, share
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
 
-LEAST_SECRET = 16  # characters; of hexadecimal digits these are 64 bits
 GUESSABLE = (
     "Warning: which pictures are D_Q follows from the run's seed, and an owner who tries seeds can tell them apart: "
     "set query.secret=$(openssl rand -hex 16) before any picture is given, and keep it."
 )
 
 
-def withheld(secret: str) -> str:
-    """What a page says of a secret."""
-    return f"secret of {len(secret)} characters"
-
-
 @dataclass(frozen=True)
 class QuerySet:
     """The query set D_Q, and the control set: images of the same source that nobody was given and none trains on.
 
-    `data`, `first` and `examples` say which images there are, as in `Part`. Of them a random share `held_back`, whole
-    groups such as patients where there are groups, is the control set, and D_Q the rest; 0: there is none, and what
-    models say of D_Q cannot be told from what they say of any image of its source. `control` is a control set of its
-    own, of which all is then D_Q: what is said of them is right if both were drawn at random from one pool.
-
-    `secret`, text that nobody can guess, says together with a run's seed what is held back and in which order the
-    images are handed out. Without one the seed alone says it, and who tries seeds finds it.
+    Without a control set, what models say of D_Q cannot be told from what they say of any image of its source.
     """
 
     data: Dataset
+    """The data set of which they are training images."""
     first: int = 0
+    """Their first row."""
     examples: int = 0
+    """How many there are; 0: all that follow."""
     control: Part | None = None
+    """A control set of its own, drawn at random from the pool that D_Q was drawn from; none: see `held_back`."""
     held_back: float = 0.5
+    """The random share that is held back as the control set, in whole groups such as patients where there are
+    groups; 0: there is no control set, and nobody is judged."""
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld})
+    """Text that nobody can guess, which says together with `seed` what is held back and in which order images are
+    handed out; without one, who tries seeds finds it."""
 
     def __post_init__(self) -> None:
         at_least(self, {"first": 0, "examples": 0})
         share(self, "held_back", one=False)
-        if 0 < len(self.secret) < LEAST_SECRET:
-            raise ValueError(
-                f"secret has {len(self.secret)} characters; it must have at least {LEAST_SECRET}, which nobody can "
-                "guess: $(openssl rand -hex 16)"
-            )
+        check_secret(self.secret)
         if self.control is not None:
             object.__setattr__(self, "held_back", 0.0)  # nothing of it is held back where control images are given
 
@@ -91,4 +83,4 @@ class QuerySet:
 
         That of the run's seed alone where there is no secret.
         """
-        return seeds.derive(seed, name, *([self.secret] if self.secret else []))
+        return derived(seed, name, self.secret)

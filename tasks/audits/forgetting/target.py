@@ -18,18 +18,19 @@ SHARE = re.compile(r"(?P<share>\d*\.?\d+(?:e-?\d+)?)?\s*\*?\s*(?P<name>[a-z_][a-
 
 @dataclass(frozen=True)
 class Target:
-    """What an audited model is trained on: shares of the query set, of the calibration set and of one out of domain.
-
-    With `unlearning` the model is then made to forget its share of the query set by that method, and keeps the rest;
-    `retraining` trains on the rest alone, from scratch.
+    """What an audited model is trained on, and how it is made to forget, if it is.
 
     Written `D_C`, `D_C+0.1D_Q`, `D_C+D_Q-fine-tuning`, or with the fields' names `calibration+0.1query`.
     """
 
     query: float = 0.0
+    """Share of D_Q that it is trained on."""
     calibration: float = 0.0
+    """Share of D_C that it is trained on."""
     outside: float = 0.0
+    """Share of the data of another domain that it is trained on."""
     unlearning: UnlearningName | None = None
+    """The method by which it is made to forget its share of D_Q; retraining trains on the rest alone, from scratch."""
 
     def __post_init__(self) -> None:
         share(self, "query", "calibration", "outside")

@@ -1,7 +1,7 @@
 """The audit's answer in words, read off its summary and by the rule of `decision`.
 
 It rests on what a target says of D_Q beside what it says of the control set; where there are several targets, on all of
-them together.
+them together, and first on those that decide.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from tasks.audit import ANSWERS, Answer, Meaning, Verdict
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.decision import ANSWERED, LEVEL, Decision, Evidence, Forgot, decided
-from tasks.audits.forgetting.likeness import UNKNOWN, Check
-from tasks.audits.forgetting.measures.decisions import LESS_SURE, SURER
+from tasks.audits.forgetting.decision import ANSWERED, LEVEL, Decision, Forgot, decided
+from tasks.audits.forgetting.evidence_rows import HELD, SURER
+from tasks.audits.forgetting.evidence_rows import evidence as evidence_in
 from tasks.audits.forgetting.measures.fits import ADEQUATE
 from tasks.audits.forgetting.query_set import GUESSABLE
-from tasks.statistics import Estimate
+from tasks.summaries import p_in_words
 
 Row = Mapping[str, Any]
 MEANINGS: Mapping[Answer, Meaning] = {
@@ -33,6 +33,7 @@ GIVEN_CONTROL = (
     "and the control set were drawn from one pool at random before anything was given. Where they differ in any other "
     "way, such as when or by whom they were taken, models that never saw D_Q can be accused."
 )
+ORDER: tuple[Forgot, ...] = ("not forgotten", "not judged", "undecided", "forgotten")  # the first decides for all
 LISTED = 12  # targets that are told one by one
 LIMITS = (
     "The audit speaks of the data set as a whole: a share below the limit that is told may be held. It takes for "
@@ -47,7 +48,7 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
     not forgotten. Undecided: else.
     """
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
-    shares = [row for (metric, _), row in rows.items() if metric == "share of D_Q held"]
+    shares = [row for (metric, _), row in rows.items() if metric == HELD]
     if not shares:
         why = "this run shows images only" if "scores" not in config.measures else "nothing has been decided"
         return Verdict("undecided", f"Undecided: {why}.", LIMITS, tuple(rows)[:1])
@@ -70,14 +71,30 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
         answer,
         " ".join([f"{sentence}.", *about, *warnings]),
         limits,
-        tuple((row["metric"], row["setting"]) for row in shares),
+        decisive(rows, shares, decisions),
     )
+
+
+def decisive(
+    rows: Mapping[tuple[str, str], Row], shares: Sequence[Row], decisions: Sequence[Decision]
+) -> tuple[tuple[str, str], ...]:
+    """The rows that the answer rests on, those of the targets that decided it first.
+
+    Of a target that is not forgotten it is the test that it is surer of D_Q; of others the share that it may hold.
+    """
+    order = {answer: place for place, answer in enumerate(ORDER)}
+    placed = sorted(zip(shares, decisions, strict=True), key=lambda each: order[each[1].answer])
+    names = []
+    for share, decision in placed:
+        of_test = (SURER, share["setting"])
+        of_share = (share["metric"], share["setting"])
+        names += [of_test, of_share] if decision.answer == "not forgotten" else [of_share, of_test]
+    return tuple(name for name in names if name in rows)
 
 
 def together(answers: Sequence[Forgot]) -> Forgot:
     """The answer on all targets: the first of these that any of them has, and forgotten where all are."""
-    order: tuple[Forgot, ...] = ("not forgotten", "not judged", "undecided", "forgotten")
-    return next(answer for answer in order if answer in answers)
+    return next(answer for answer in ORDER if answer in answers)
 
 
 def name(row: Row) -> str:
@@ -88,16 +105,7 @@ def decision_on(rows: Mapping[tuple[str, str], Row], share: Row, config: Forgett
     """The decision on the target of this row, by the rule that its table of decisions follows."""
     if not share["n"]:
         return Decision("undecided", "no model of it has answered")
-    setting = share["setting"]
-    surer, repeated = (rows.get((metric, setting)) for metric in (SURER, "repeated pictures with two answers"))
-    held = None if share["estimate"] is None else Estimate(share["estimate"], share["low"], share["high"], share["n"])
-    checks = (rows.get((f"{of} on the control set", setting)) for of in ("accuracy", "agreement"))
-    accuracy, agreement = (UNKNOWN if of is None else Check(of["estimate"], of["null"], of["p_value"]) for of in checks)
-    repeats = 0 if repeated is None else repeated["n"]
-    disagreeing = 0 if repeated is None else round(repeated["estimate"] * repeats)
-    less_sure = rows.get((LESS_SURE, setting))
-    p, other = (None if row is None else row["p_value"] for row in (surer, less_sure))
-    return decided(Evidence(p, held, accuracy, agreement, disagreeing, repeats, other), config.negligible)
+    return decided(evidence_in(rows, share), config.negligible)
 
 
 def evidence(rows: Mapping[tuple[str, str], Row], share: Row, decision: Decision) -> str:
@@ -105,7 +113,7 @@ def evidence(rows: Mapping[tuple[str, str], Row], share: Row, decision: Decision
     surer = rows.get((SURER, share["setting"]))
     if surer is None:
         return str(decision.reason)
-    models = f"p = {surer['p_value']:.2g}, {share['n']} model{'s' if share['n'] > 1 else ''}"
+    models = f"{p_in_words(surer['p_value'])}, {share['n']} model{'s' if share['n'] > 1 else ''}"
     if decision.answer == "not forgotten":
         least = share["low"] or 0.0
         held = f", as models do that hold at least {percent(least)} of it" if least > 0 else ""

@@ -34,10 +34,12 @@ from collections.abc import Iterator
 
 from tasks.audit import Audit
 from tasks.audits.relational.about import About
+from tasks.audits.relational.certificate import SYMBOLS, certificate
 from tasks.audits.relational.config import Relational, tiny
 from tasks.audits.relational.measures import MEASURES
-from tasks.audits.relational.presets import PRESETS
+from tasks.audits.relational.presets import PRESETS, REPEATS
 from tasks.audits.relational.published import repeats
+from tasks.audits.relational.situations import SITUATIONS
 from tasks.audits.relational.summary import summary
 from tasks.audits.relational.trainings import trainings
 from tasks.audits.relational.verdict import MEANINGS, subsets, verdict
@@ -66,13 +68,22 @@ def probes(config: Relational) -> Iterator[tuple[str, Asked]]:
     yield from asked(load_questions(config.data), config.corruption, config.selection)
 
 
+def subject(config: Relational) -> str:
+    return f"{config.model} on {config.data.name}" if config.given is None else f"answers to {config.data.name}"
+
+
 AUDIT = Audit(
     config=Relational,
     plan=plan,
     measures=MEASURES,
     presets=PRESETS,
+    repeats=REPEATS,
+    situations=SITUATIONS,
     tiny=tiny,
     verdict=verdict,
     probes=probes,
     answers=MEANINGS,
+    certificate=certificate,
+    symbols=SYMBOLS,
+    subject=subject,
 )

@@ -39,53 +39,68 @@ LEAST = {
 class Relational:
     """Which questions are asked of which model, how it is fine-tuned, and what is taken out of the contexts.
 
-    The defaults are the published setting for SQuAD: T5-small, text to text, AdaFactor at a constant `learning_rate`.
-    `data` has questions to train on and questions that are held out; `examples` and `held_out` are how many of each are
-    used and asked (0: all). With `split` drawn it is drawn by `seed` which contexts are trained on and which are held
-    out, so that both are alike whatever the data set's own parts are. With `numeric` only questions whose answer has a
-    digit are asked; the model is trained on all. `corruption` is what is taken out of contexts.
-
-    `model` is fine-tuned whole or, with `adaptation` lora, by updates of rank `rank`, `replicates` times from other
-    seeds, and asked after every `every` epochs (0: after the last alone). With `relation` redrawn every training
-    question has the answer of another one, another in every epoch: there is nothing to memorise, which is the null. A
-    training is a chain of links of `link` epochs each, from whose ends it goes on after an interruption; 0: one job.
-    `privacy` has it trained with differential privacy. With `given` nothing is trained: a system that was trained
-    elsewhere has answered the questions.
-
-    `measures` linear and private are the paper's linear model, of the settings `linear`, without and with privacy; they
-    need neither data nor model.
-
-    m is resampled `resamples` times over contexts. It is memorised where the interval of relational m lies above 0, and
-    not seen where it lies below `negligible`. `seed` is the only source of chance.
+    The defaults are the published setting for SQuAD: T5-small, text to text, AdaFactor. It is memorised where the
+    interval of relational m lies above 0, and not seen where it lies below `negligible`.
     """
 
     data: Dataset = Dataset("squad")
+    """Questions to train on and questions that are held out."""
     model: LanguageModel = LanguageModel("hub:t5-small")
+    """The sequence model that is fine-tuned: hub:NAME, folder:PATH, or one of ours."""
     given: Predictions | None = None
+    """Ours: a folder of answers of a system that was trained elsewhere; nothing is trained then."""
     measures: tuple[MeasureGroup, ...] = ("answers",)
+    """What is measured: answers of a model, or the paper's linear model without (linear) and with privacy
+    (private), which need neither data nor model."""
     corruption: Corruption = Corruption()
+    """What is taken out of contexts."""
     numeric: bool = True
+    """Whether only questions whose answer has a digit are asked; the model is trained on all."""
     relation: Relation = "kept"
+    """Ours: redrawn gives every training question the answer of another, another in every epoch: nothing to
+    memorise, which is the null."""
     adaptation: Adaptation = "full"
+    """Ours: whether the model is fine-tuned whole (full) or by low-rank updates (lora)."""
     rank: int = 8
+    """Ours: rank of the updates of lora."""
     examples: int = 0
+    """Ours: how many training questions are used and asked; 0: all."""
     held_out: int = 0
+    """Ours: how many held-out questions are asked; 0: all."""
     split: Split = "given"
+    """Ours: drawn draws by `seed` which contexts are trained on, so that both parts are alike; given keeps the
+    data's own parts."""
     replicates: int = 1
+    """Ours: how often the model is fine-tuned, from other seeds."""
     epochs: int = 20
+    """Epochs of fine-tuning."""
     every: int = 1
+    """Epochs between rounds of questions; 0: after the last alone."""
     link: int = 1
+    """Ours: epochs per link of the chain that a training is, from whose ends it goes on after an interruption; 0:
+    one job."""
     batch: int = 128
+    """Questions a step."""
     accumulate: int = 1
+    """Ours: parts in which a step is computed, one after another, in the memory of one."""
     learning_rate: float = 1e-3
+    """The constant learning rate of AdaFactor."""
     dropout: float = 0.1
+    """Dropout of the model while it is trained."""
     length: int = 512
+    """Longest context, in tokens; longer ones are cut off."""
     answer_length: int = 32
+    """Longest answer, in tokens."""
     privacy: Privacy | None = None
+    """Fine-tune with differential privacy; none: without."""
     linear: Linear = Linear()
+    """Settings of the linear models."""
     negligible: float = 0.02
+    """Ours: relational m below which the answer is not seen."""
     resamples: int = 2000
+    """Ours: bootstraps over contexts, for intervals of m."""
     seed: int = 0
+    """Ours: the only source of chance."""
 
     def __post_init__(self) -> None:
         at_least(self, LEAST)

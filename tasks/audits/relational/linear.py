@@ -11,17 +11,18 @@ TINY = 40  # samples and features at most
 
 @dataclass(frozen=True)
 class Linear:
-    """Which linear models are trained: `sizes` are pairs of samples n and features d, those of figure 5 by default.
-
-    Each is trained `trainings` times on samples of its own; its curves have `per_decade` points for every factor of ten
-    in time. The private model is a small one, trained `private_trainings` times at each of `epsilons`.
-    """
+    """Which linear models are trained, without and with privacy."""
 
     sizes: tuple[tuple[int, int], ...] = ((300, 2000), (1000, 1000))
+    """Pairs of samples n and features d, by default those of figure 5."""
     trainings: int = 20
+    """Trainings of each, on samples of its own."""
     per_decade: int = 10
+    """Points of its curves for every factor of ten in time."""
     epsilons: tuple[float, ...] = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+    """The epsilons of the private model, a small one."""
     private_trainings: int = 1000
+    """Trainings at each epsilon."""
 
     def __post_init__(self) -> None:
         at_least(self, {"trainings": 1, "per_decade": 1, "private_trainings": 1})

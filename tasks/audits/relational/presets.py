@@ -50,3 +50,21 @@ PRESETS: Mapping[str, Relational | tuple[Relational, ...]] = {
         *(replace(LADDER, privacy=Privacy(epsilon)) for epsilon in EPSILONS),
     ),
 }
+
+# What each repeats: a part of the paper, or a setting of ours.
+REPEATS: Mapping[str, str] = {
+    "quickstart": "ours: 600 embedded facts, a tiny T5",
+    "null": "ours: quickstart with the answer of another question in every epoch",
+    "stated": "ours: quickstart on facts whose answers stand in their contexts",
+    "smoke": "ours: 60 facts, 2 epochs",
+    "table1": "Table 1: examples of answers, DROP",
+    "table2_squad": "Table 2: T5-small on SQuAD",
+    "table2_drop": "Table 2: NumNet+ on DROP, by its predictions",
+    "figure1": "Figure 1: the linear model",
+    "figure2": "Figure 2: T5-small on DROP over 30 epochs",
+    "figure3": "Figure 3: the same over 100 epochs",
+    "figure4": "Figure 4: T5-base on DROP",
+    "figure5": "Figure 5: the linear model of two sizes",
+    "linear-null": "ours: a linear model with more samples than features, which memorises nothing",
+    "private": "ours: the linear and the sequence model at several epsilons",
+}

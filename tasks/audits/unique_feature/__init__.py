@@ -14,14 +14,16 @@ The test is reported as published, but it does not measure memory: the letter is
 depends on the training seed, so models that never saw the feature can be called memorised too. Their rate is reported
 as the null. The effect is what the canary caused: above 0, the model responds to the feature because it was trained on
 it. Its interval and p-value are over pairs of trainings. Beside the mean effect every canary is judged alone, by
-the rank of its feature among 200 others (`measures/canary_verdicts.py`). "Not seen" does not mean "safe".
+the rank of its feature among 200 others (`measures/canary_verdicts.py`), or among all glyphs where `ranks` is measured
+(`measures/exact_verdicts.py`). "Not seen" does not mean "safe".
 
 Errors. Where nothing is memorised and features were drawn from their family the answer is "memorised" in at most 7.6 %
 of runs: `verdict.py` has the rule.
 
 Single models. A model trained elsewhere has no twin. It is evaluated on the feature and on 200 others of its family
 (the letter's cells permuted; other names in the same typeface), and the evidence is the feature's rank among them,
-which is exact where the feature was drawn from that family. `ranks.py` has the formulas.
+which is exact where the feature was drawn from that family. `ranks.py` has the formulas. Beside clean models of the
+same kind its slopes are ranked instead (`measures/reference_ranks.py`).
 
 Exact ranks. What the canary did to the slopes of the label's logit in the feature's pixels ranks the feature among all
 of its kind, 4,457,400 glyphs for the letter A: exact where it was drawn. `measures/exact_ranks.py` has the three
@@ -51,25 +53,35 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tasks.audit import Audit, Verdict
+from tasks.audits.unique_feature.certificate import SYMBOLS, certificate
 from tasks.audits.unique_feature.config import UniqueFeature, tiny
+from tasks.audits.unique_feature.handed_out import key, pictures
 from tasks.audits.unique_feature.measures import MEASURES
-from tasks.audits.unique_feature.presets import PRESETS, repeats
+from tasks.audits.unique_feature.presets import PRESETS, REPEATS, repeats
 from tasks.audits.unique_feature.probe_images import Pixels
 from tasks.audits.unique_feature.published import Repeated
-from tasks.audits.unique_feature.single_models import handed_out, single_model_config
-from tasks.audits.unique_feature.summary import summary
+from tasks.audits.unique_feature.single_models import single_model_config
+from tasks.audits.unique_feature.situations import SITUATIONS
+from tasks.audits.unique_feature.summary import summary, summary_of_models
 from tasks.audits.unique_feature.trainings import trainings
-from tasks.audits.unique_feature.verdict import panel_verdict, verdict
+from tasks.audits.unique_feature.verdict import MEANINGS, panel_verdict, verdict
+from tasks.external.split import Split
 from tasks.job import Job, Roots
 from tasks.measure import roots
 
 __all__ = ["AUDIT", "PRESETS", "UniqueFeature", "plan", "tiny"]
 
+GUESSABLE = (
+    "Warning: which pictures matter follows from the run's seed, and an owner who tries seeds can tell them apart: "
+    "set given.secret=$(openssl rand -hex 16) here and in the run, and keep it."
+)
+
 
 def plan(config: UniqueFeature) -> Roots:
     """The tables of the measures that the config asks for, and their summary."""
     about = Repeated(repeats(replace(config, link=0)))  # however its trainings are broken into links
-    return roots(MEASURES, config, trainings(config), lambda tables: Job(summary, about, tables))
+    summed = summary_of_models if config.asks_models else summary
+    return roots(MEASURES, config, trainings(config), lambda tables: Job(summed, about, tables))
 
 
 def answer(config: UniqueFeature, table: pa.Table) -> Verdict:
@@ -80,8 +92,17 @@ def answer(config: UniqueFeature, table: pa.Table) -> Verdict:
 
 
 def probes(config: UniqueFeature) -> Iterator[tuple[str, Pixels]]:
-    """The images that a model is evaluated on, in named sets, for an owner who keeps the model."""
-    yield from handed_out(single_model_config(config, 0))
+    """The images that a model is evaluated on, in one blinded set, for an owner who keeps the model."""
+    yield pictures(single_model_config(config, 0))
+
+
+def split(config: UniqueFeature) -> Split:
+    """What each picture is that an owner gets."""
+    return Split(key(single_model_config(config, 0)), warning="" if config.given.secret else GUESSABLE)
+
+
+def subject(config: UniqueFeature) -> str:
+    return config.feature.called().removeprefix("the ")
 
 
 AUDIT = Audit(
@@ -89,7 +110,14 @@ AUDIT = Audit(
     plan=plan,
     measures=MEASURES,
     presets=PRESETS,
+    repeats=REPEATS,
+    situations=SITUATIONS,
     tiny=tiny,
     verdict=answer,
     probes=probes,
+    split=split,
+    answers=MEANINGS,
+    certificate=certificate,
+    symbols=SYMBOLS,
+    subject=subject,
 )

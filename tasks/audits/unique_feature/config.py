@@ -36,56 +36,74 @@ LEAST = {
 class UniqueFeature:
     """Which canaries, in which data, for which network, and what is measured.
 
-    The defaults are the published setting: `network` trained for up to `epochs`, stopped after `patience` epochs
-    without a lower validation loss (0: never), Adam at `learning_rate`, `batch` images a step. `tasks.models.catalog`
-    lists the networks; one's own is written package.module:factory. `dropout`, `batch_norm` and `augmentation` are
-    those of the paper's Table 3. Training uses the first `examples` training images (0: all). A
-    training is a chain of links of `link` epochs each, from whose ends it goes on after an interruption; 0: one job.
-    Those that are traced or followed epoch by epoch are one job always.
-
-    The models are asked about `feature`; the canaries carry `burnt`, which is that feature unless another is given.
-    With `drawn` every canary carries, and is asked about, a feature of its own, drawn from the family of `feature`: the
-    rank of its score is then an exact p-value. The canaries are drawn at random or have the highest and the lowest
-    self-influence (`choice`). Each is trained with `seeds` training seeds, its own unless `one_seed`, and every
-    evaluation is drawn anew `evaluations` times. A random feature z_r is noise, or another member of the family
-    (`random`, footnote 1). The family's scores take the first `probes` probe images (0: all). With `ranks` measured the
-    feature is ranked among all of its kind by what it did to the slopes of its pixels.
-
-    With `canaries=0` nothing is burnt in: `seeds` models are trained on the data as they stand. With `given` nothing is
-    trained and there is no `data`: models of somebody else are asked. `beside_plain` compares a regularised network
-    with the same one without its regularisers. `seed` is the only source of chance.
+    The defaults are the published setting. Trainings that are traced or followed epoch by epoch are one job always,
+    whatever `link` says. With `ranks` measured the feature is ranked among all of its kind by what it did to the slopes
+    of its pixels, and where it is a glyph that rank decides which canaries are called.
     """
 
     data: Dataset | None = Dataset("mnist")
+    """The images to train on; none where models are given."""
     probe: Dataset = Dataset("cifar10")
+    """The images that models are asked about, beside the training images of the canary's class."""
     probe_split: ProbeSplit = "test"
+    """Which split of `probe` is asked about."""
     network: Network = Network("mlp1")
+    """The classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
     dropout: bool = False
+    """Whether it is trained with dropout, as in Table 3."""
     batch_norm: bool = False
+    """Whether it has batch norm, as in Table 3."""
     augmentation: bool = False
+    """Whether training images are shifted and mirrored at random, as in Table 3."""
     feature: Feature = Glyph()
+    """What the models are asked about: a letter, words or a picture at a fixed place."""
     burnt: Feature | None = None
+    """Ours: what the canaries carry instead of `feature`; none: the same. Another one makes a null."""
     drawn: bool = False
+    """Ours: whether every canary carries, and is asked about, a feature of its own drawn from the family; ranks are
+    then exact."""
     random: RandomKind = "noise"
+    """The random feature z_r beside which a feature is judged: noise, or another member of the family (footnote 1)."""
     canaries: int = 100
+    """Training images that carry the feature, one per pair of trainings; 0: models of the data as they stand are
+    asked."""
     choice: Choice = "random"
+    """How canaries are chosen: at random, or those of highest and lowest self-influence."""
     seeds: int = 1
+    """Training seeds per canary."""
     one_seed: bool = False
+    """Whether all canaries share their training seeds."""
     evaluations: int = 1
+    """How often every evaluation is drawn anew."""
     measures: tuple[Measure, ...] = ("scores",)
+    """What is measured."""
     family: Family = Family()
+    """Ours: the other features that a feature is ranked among."""
     probes: int = 1000
+    """Ours: the first so many probe images, for the family's scores; 0: all."""
     given: ExternalModels = ExternalModels()
+    """Ours: models of somebody else, which are asked instead of training any."""
     beside_plain: bool = False
+    """Whether the regularised network is compared with the same one without its regularisers."""
     examples: int = 0
+    """Ours: train on the first so many training images; 0: all."""
     epochs: int = 500
+    """Epochs of training, at most."""
     link: int = 0
+    """Ours: epochs per link of the chain that a training is, from whose ends it goes on after an interruption; 0:
+    one job."""
     patience: int = 10
+    """Epochs without a lower validation loss after which training stops and goes back to the best; 0: never."""
     optimiser: OptimiserName = "adam"
+    """The optimiser."""
     learning_rate: float = 3e-4
+    """The learning rate, at first."""
     schedule: tuple[tuple[int, float], ...] = ()
+    """Pairs (epoch, factor): after so many epochs the learning rate is the first one times the factor."""
     batch: int = 128
+    """Images a step."""
     seed: int = 0
+    """Ours: the only source of chance."""
 
     def __post_init__(self) -> None:
         at_least(self, LEAST)

@@ -96,6 +96,28 @@ def push(log_p: Array, log_odds: Array, label: int | None = None) -> tuple[Estim
     return Estimate(effect, effect - float(high), effect - float(low), len(log_p)), null
 
 
+def others(log_p: Array, log_odds: Array, label: int | None = None) -> Estimate:
+    """The mean push of the others, with the range that holds the central 95 % of them: what an untrained feature does.
+
+    Percentiles as in `push`.
+    """
+    each = pushes_of_others(log_p, log_odds, label)
+    low, high = np.quantile(each, (0.025, 0.975), method="weibull")
+    return Estimate(float(each.mean()), float(low), float(high), len(each))
+
+
+def pushes_of_others(log_p: Array, log_odds: Array, label: int | None = None) -> Array:
+    """How much more each of the others raises the log odds of the label than they do on average, (members - 1,), nats.
+
+    With the label unknown, of the one that it favours.
+    """
+    mean = log_odds.mean(axis=0)[1:]
+    deviations = mean - mean.mean(axis=0)
+    if label is not None:
+        return np.asarray(deviations[:, label])
+    return np.asarray(deviations[np.arange(len(mean)), highest(standardised(log_p).mean(axis=0))[1][1:]])
+
+
 def separation(log_odds: Array) -> float:
     """How far the labels are apart, in nats: the standard deviation over classes of the mean log odds over the family.
 
@@ -120,14 +142,9 @@ def found(log_p: Array, log_odds: Array, size: float, label: int | None = None) 
     Each of the others in turn is held against the remaining ones, by its log odds in label y (unknown: in the label
     that it favours, as are the remaining). What `push` could have found of the feature, whatever it did find.
     """
-    mean = log_odds.mean(axis=0)[1:]
-    others = mean - mean.mean(axis=0)
-    if label is None:
-        others = others[np.arange(len(others)), highest(standardised(log_p).mean(axis=0))[1][1:]]
-    else:
-        others = others[:, label]
-    above = (others[None] >= others[:, None] + size).sum(axis=1)
-    return float(np.mean((1 + above) / (len(others) + 1) <= LEVEL))
+    pushes = pushes_of_others(log_p, log_odds, label)
+    above = (pushes[None] >= pushes[:, None] + size).sum(axis=1)
+    return float(np.mean((1 + above) / (len(pushes) + 1) <= LEVEL))
 
 
 def paired(canary: Array, twin: Array, label: int) -> Array:

@@ -62,9 +62,20 @@ def place(clean: Pixels, sets: Sequence[Pixels], training: Pixels) -> Place:
     return Place((height, width, channels), where, added[:, where], ink(training).ravel()[where])
 
 
+def together(slopes: Sequence[Array]) -> Array:
+    """The mean slopes (pixels,) of several models, each in units of their standard deviation over the pixels."""
+    spreads = [values.std() for values in slopes]
+    return np.asarray(np.mean([of / spread if spread else of for of, spread in zip(slopes, spreads, strict=True)], 0))
+
+
 def is_counted(asked: Relatives) -> bool:
     """Whether the feature is ranked among all of its kind, not among the members that its family has."""
     return isinstance(asked.feature, Glyph) and asked.family.kind == "alike"
+
+
+def is_among_all(rank: Row) -> bool:
+    """Whether a row that `ranked` gives is the rank of a glyph among all of its ink."""
+    return rank["ink"] is not None and rank["among"] == subset_count(len(rank["ink"]), rank["inked"])
 
 
 def fitted(asked: Relatives, size: tuple[int, int]) -> list[Feature]:

@@ -17,3 +17,9 @@ from tasks.measure import summarised
 def summary(config: Repeated, inputs: Inputs) -> pa.Table:
     """The rows of SUMMARY that the measures make from the tables that are present, found by their schemas."""
     return summarised(MEASURES, inputs, config)
+
+
+@task(version=1, name="unique_feature.summary_of_models", gathers=True)
+def summary_of_models(config: Repeated, inputs: Inputs) -> pa.Table:
+    """The same of models that are asked alone, whose rows are others and have a version of their own."""
+    return summarised(MEASURES, inputs, config)

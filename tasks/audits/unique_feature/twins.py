@@ -19,6 +19,7 @@ from tasks.job import Inputs, task
 from tasks.training import classifier
 from tasks.training.chains import train_linked, up_to
 from tasks.training.classifier import Training
+from tasks.work import Work
 
 if TYPE_CHECKING:
     from tasks.training.members import Member
@@ -59,6 +60,11 @@ def batch_key(config: TwinTraining) -> Training:
     return classifier.batch_key(config.training)
 
 
+def work(config: TwinTraining) -> Work:
+    """What the training computes, up to the epoch that the canary's model is expected to keep."""
+    return classifier.work(config.training, kept=True)
+
+
 def ends(config: TwinTraining, inputs: Inputs) -> int:
     """The epoch, from 1, up to which the twin is trained; the input is the MODEL of its canary."""
     (canary,) = inputs
@@ -87,7 +93,7 @@ def train_many(configs: Sequence[TwinTraining], inputs: Sequence[Inputs]) -> Ite
         yield index, outcome if isinstance(outcome, Exception) else classifier.model_table(trained, images, outcome)
 
 
-@task(version=1, name="unique_feature.train_twin", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
+@task(version=1, name="unique_feature.train_twin", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)
 def train_twin(config: TwinTraining, inputs: Inputs) -> pa.Table:
     """The network trained without the canary to the epoch that the canary's model kept (MODEL).
 

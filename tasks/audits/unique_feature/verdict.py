@@ -1,15 +1,16 @@
 """The audit's answer in words, read off its summary.
 
-It rests on rows that were chosen beforehand. Where pairs were trained: the canary's effect on M_w over the probe
-images, and the canaries that are called one by one by their paired ranks. Where single models were evaluated: the
-feature's push towards a label with its rank among the family. M, its published test and the training images are
-supporting evidence and do not enter the decision.
+It rests on rows that were chosen beforehand, the one that decided first. Where pairs were trained: the canary's effect
+on M_w over the probe images, and the canaries that are called one by one by their ranks: among all glyphs of their ink
+where `ranks` is measured, else among the members of their family. Where single models were evaluated: the feature's
+rank among its family, or beside references, and how far it pushes towards a label beside the others. M, its published
+test and the training images are supporting evidence and do not enter the decision.
 
 Error rates where nothing is memorised. The interval of the effect lies above 0 in 2.5 % of runs, any canary is called
 in at most 5 %, and the ranks of all together are as small as SURELY asks in at most 0.1 %: at most 7.6 % together. An
 effect of SMALLEST is said to be not seen in at most 2.5 %. A single model's or panel's rank calls 5 %. The rates of
-ranks are exact where the feature was drawn from its family; of one that somebody chose they are as good as its likeness
-to the others.
+ranks are exact where the feature was drawn from those it is ranked among; of one that somebody chose they are as good
+as its likeness to the others.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audit import Answer, Verdict
+from tasks.audit import ANSWERS, Answer, Meaning, Verdict
 from tasks.audits.unique_feature.ranks import LEVEL
 from tasks.datasets.features import Feature, called
+from tasks.summaries import p_in_words
 
 # Nats: a change of the label's probability by about a tenth. Where the interval excludes this much, the audit had the
 # power to see what would matter; where it does not, its silence means nothing.
@@ -39,18 +41,31 @@ ROWS = (
     ("M effect", "{}"),
 )
 LIMITS = (
-    "This speaks of the training procedure, data and feature that were audited, at this number of trainings; not of "
-    "one given model. Not seen is not safe: another feature, place or score may show more."
+    "The effect compares the feature with random patches: it says that the image is remembered, and the ranks that it "
+    "is this feature. This speaks of the training procedure, data and feature that were audited, at this number of "
+    "trainings; not of one given model. Not seen is not safe: another feature, place or score may show more."
 )
 CHOSEN = (
     "The feature was chosen, not drawn from its family, so its ranks are as good as its likeness to the others: of "
     "canaries that carried another glyph the letter A was called in 5 of 30 at 5 %."
 )
+CHOSEN_GLYPH = (
+    "The feature was chosen, not drawn from all glyphs, so its ranks are as good as its likeness to them: of canaries "
+    "that carried drawn glyphs the 26 letters were called in 5.9 % of 1,664 questions at 5 %, and in 0.2 % at 0.1 %."
+)
 
 CALLED = "share of canaries called memorised"
 BEYOND = "share of canaries found beyond chance"
 SHARED = "shared seeds"  # of the settings of both: canaries share training seeds
+GLYPHS = "glyphs"  # of the setting of the first: how many all are, where each canary's was ranked among all
+RANK = "rank among the family"
 PUSH = "push towards a label"
+OTHERS = "push of the other features"  # with the range that holds the central 95 % of them
+UPPER = "upper limit of the push"
+BESIDE = "rank beside references"
+TWICE = "repeated pictures with two answers"
+LABELS = "accuracy on labelled pictures"
+MISSED = 0.01  # a p-value of the accuracy that the owner states, below which a table is not judged
 FOUND = "share of pushes that would be found"
 SAME = "largest share of the family of which a model says the same"
 ENOUGH = 0.8  # of the smallest pushes, without which a panel's silence means nothing
@@ -62,54 +77,136 @@ PANEL_LIMITS = (
     "outputs alone, altered ones can hide a memory, but accuse nobody. Not seen is not safe: one model shows a memory "
     "less often than pairs of trainings do, and another feature or place may show more."
 )
+BESIDE_LIMITS = (
+    "The references must be models of the same kind that never saw the feature: how much is found rests on how like "
+    "the model they are, but a model that was not trained on a drawn feature is called in 5 % whatever they are."
+)
+
+MEANINGS: Mapping[Answer, Meaning] = {
+    **{answer: ANSWERS[answer] for answer in ("memorised", "not seen", "undecided")},
+    "not judged": Meaning("what was sent back is not what one model says of these pictures"),
+}
 
 Row = Mapping[str, Any]
 
 
 def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
-    """Memorised: the feature's rank among its family has p of at most 0.05. Not seen: it has not, the push lies below
-    the `smallest` that matters, such a push would have been found in ENOUGH of the cases, by the family's own spread,
-    and fewer than HARDLY of the family are said the same of. Undecided: neither. Without the last two a family of wide
-    spread would be cleared where chance put the feature low, and so would a model that answers everything alike.
+    """Memorised: the feature's rank among its family has p of at most 0.05. Not seen: it has not, the upper limit of
+    the push lies below the `smallest` that matters, such a push would have been found in ENOUGH of the cases, by the
+    family's own spread, and fewer than HARDLY of the family are said the same of. Undecided: neither. Without the last
+    two a family of wide spread would be cleared where chance put the feature low, and so would a model that answers
+    everything alike.
 
     The push is how much more the feature raises the log odds of a label than the others of its family do, in nats.
     Where the label is unknown, it is the one that the feature favours most, and the others are given the same choice.
+    Not judged, unless memorised: a table that was sent has two answers to one picture, or names fewer labels than its
+    owner states (p below MISSED). An altered table can hide a memory, but not feign one.
+
     Log odds are used because log P of a label that models are nearly certain of cannot rise, however much is memorised.
+
+    Where the models were asked beside references, that rank accuses in place of the family's, whatever either says; not
+    seen they are where neither is at most 0.05.
     """
-    every = summary.to_pylist()
-    rows = [row for row in every if row["metric"] == PUSH]
-    found = next((row for row in every if row["metric"] == FOUND), None)
-    power, size = (0.0, SMALLEST) if found is None else (found["estimate"], json.loads(found["setting"])["nats"])
-    same = next((row["estimate"] for row in every if row["metric"] == SAME), 0.0)
-    if not rows or rows[0]["estimate"] is None:
-        return Verdict("undecided", "Undecided: no model has been asked yet.", PANEL_LIMITS, ())
-    row = rows[0]
-    setting = json.loads(row["setting"])
-    n, p_value, asked = row["n"], row["p_value"], called(feature)
-    models = f"{n} models together move" if n > 1 else "the model moves"
-    towards = "the canary's label" if setting["label known"] else f"label {setting['label']}, which it favours most"
-    evidence = (
-        f"asked about {asked}, {models} the log odds of {towards} by {row['estimate']:.4g} nats "
-        f"more than for other features of its family (95 % interval {row['low']:.4g} to {row['high']:.4g} by the "
-        f"family's own spread; {row['null']:.4g} where nothing is memorised); rank p = {p_value:.3g}"
+    rows = rows_of(summary)
+    of_metric: dict[str, Row] = {}
+    for row in rows.values():
+        of_metric.setdefault(row["metric"], row)
+    push, rank, others, upper, found, same, beside = (
+        of_metric.get(name) for name in (PUSH, RANK, OTHERS, UPPER, FOUND, SAME, BESIDE)
     )
-    if p_value <= LEVEL:
+    if push is None or rank is None or push["estimate"] is None:
+        return Verdict("undecided", "Undecided: no model has been asked yet.", PANEL_LIMITS, ())
+    power, size = (0.0, SMALLEST) if found is None else (found["estimate"], json.loads(found["setting"])["nats"])
+    alike = 0.0 if same is None else same["estimate"]
+    high = math.inf if upper is None else upper["estimate"]
+    evidence = placed(feature, rank, push, others)
+    if beside is not None:
+        evidence = f"{evidence}; {_beside(beside)}"
+    touched = [words for row in rows.values() if (words := _touched(row))]
+    if (rank if beside is None else beside)["p_value"] <= LEVEL:
         answer = "memorised"
-    elif same >= HARDLY:
+    elif touched:
+        answer, evidence = "not judged", f"{evidence}; but {' and '.join(touched)}"
+    elif rank["p_value"] <= LEVEL:
+        answer, evidence = "undecided", f"{evidence}, by which alone it is judged: ask more models of the same data"
+    elif alike >= HARDLY:
         answer = "undecided"
-        evidence = f"{evidence}; the same is said of {100 * same:.0f} % of the family, so that a memory could not show"
-    elif row["high"] < size and power >= ENOUGH:
-        answer, evidence = "not seen", f"{evidence}; more than {row['high']:.4g} nats is unlikely"
+        evidence = f"{evidence}; the same is said of {100 * alike:.0f} % of the family, so that a memory could not show"
+    elif high < size and power >= ENOUGH:
+        answer, evidence = "not seen", f"{evidence}; more than {high:.4g} nats is unlikely"
     else:
         answer = "undecided"
         doubt = (
             f"a push of {size:.2g} nats would have been found in {100 * power:.0f} % of cases"
-            if row["high"] < size
-            else f"as much as {row['high']:.4g} nats cannot be excluded"
+            if high < size
+            else f"as much as {high:.4g} nats cannot be excluded"
         )
         evidence = f"{evidence}; {doubt}: ask more models of the same data"
     sentence = f"{answer.capitalize()}: {evidence}."
-    return Verdict(answer, sentence, PANEL_LIMITS, ((row["metric"], row["setting"]),))
+    carried = [row for row in (beside, rank, push, others) if row is not None]
+    limits = PANEL_LIMITS if beside is None else f"{PANEL_LIMITS} {BESIDE_LIMITS}"
+    key = next((json.loads(row["setting"])["key"] for row in rows.values() if row["metric"] == TWICE), "")
+    if key:
+        limits = f"{limits} The key of the pictures that were handed out has a SHA-256 that begins with {key}."
+    return Verdict(answer, sentence, limits, tuple((each["metric"], each["setting"]) for each in carried))
+
+
+def placed(feature: Feature, rank: Row, push: Row, others: Row | None) -> str:
+    """The feature's place among its family with p, and its push beside those of the others, in words."""
+    n, setting = rank["n"], json.loads(push["setting"])
+    members = round(2 * rank["null"] - 1)
+    models = f"{n} models together answer" if n > 1 else "the model answers"
+    raised = "they raise" if n > 1 else "it raises"
+    towards = "the canary's label" if setting["label known"] else f"label {setting['label']}, which it favours most,"
+    beside = (
+        f" (95 % of these by {others['low']:.3g} to {others['high']:.3g})"
+        if others is not None and others["low"] is not None
+        else ""
+    )
+    return (
+        f"asked about {called(feature)} and {members - 1} others of its family, {models} to it as number "
+        f"{rank['estimate']:.0f} of {members} (rank {p_in_words(rank['p_value'])}); {raised} the log odds of {towards} "
+        f"by {push['estimate']:.4g} nats more than the mean of the others{beside}"
+    )
+
+
+def _touched(row: Row) -> str:
+    """Why the table of this row is not what a model says; no text where nothing speaks for that."""
+    if row["metric"] == TWICE and row["estimate"]:
+        table = json.loads(row["setting"])["table"]
+        number = round(row["estimate"] * row["n"])
+        return f"in table {table} {number} of {row['n']} pictures that were handed out twice got two answers"
+    if row["metric"] == LABELS and row["p_value"] is not None and row["p_value"] < MISSED:
+        table, right = json.loads(row["setting"])["table"], round(row["estimate"] * row["n"])
+        return (
+            f"table {table} names the labels of {right} of {row['n']} pictures, where {100 * row['null']:.3g} % are "
+            f"stated (p = {row['p_value']:.2g})"
+        )
+    return ""
+
+
+def rows_of(summary: pa.Table) -> Mapping[tuple[str, str], Row]:
+    """The rows of the summary by metric and setting, the first of each."""
+    rows: dict[tuple[str, str], Row] = {}
+    for row in summary.to_pylist():
+        rows.setdefault((row["metric"], row["setting"]), row)
+    return rows
+
+
+def _beside(row: Row) -> str:
+    """The rank beside references in words."""
+    setting = json.loads(row["setting"])
+    return (
+        f"beside {setting['references']} clean models it ranks {round(row['estimate']):,} of {ranked_among(row)} by "
+        f"the slopes of its pixels, {p_in_words(row['p_value'])}"
+    )
+
+
+def ranked_among(row: Row) -> str:
+    """Among what a feature is ranked beside references: `all 4,457,400 glyphs`."""
+    setting = json.loads(row["setting"])
+    glyphs = setting.get(GLYPHS)
+    return f"all {glyphs:,} glyphs" if glyphs else f"{setting['others'] + 1} features of its kind"
 
 
 def smallest(separation: float) -> float:
@@ -133,15 +230,16 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool =
     Canaries are called at a false discovery rate of FDR (`canary_verdicts`). Those that share a training seed are no
     independent sample, so that their ranks decide nothing.
     """
-    rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
+    rows = rows_of(summary)
     asked = f"a feature drawn from the family of {called(feature)}" if drawn else called(feature)
-    answer, evidence = _answered(rows.get(ROWS[0], {}), asked, carried == feature)
+    by_effect, evidence = _answered(rows.get(ROWS[0], {}), asked, carried == feature)
     calls = next((row for (metric, _), row in rows.items() if metric == CALLED and row["n"]), None)
     by_rank, words = _ranked(calls, next((row for (metric, _), row in rows.items() if metric == BEYOND), None))
-    if by_rank == "memorised" or answer == "not seen":
-        answer = by_rank
-    if calls is not None or rows.get(ROWS[0], {}).get("n"):
+    answer = by_rank if by_rank == "memorised" or by_effect == "not seen" else by_effect
+    if rows.get(ROWS[0], {}).get("n"):
         evidence = f"{evidence}. {words}"
+    elif calls is not None:
+        evidence = words if by_rank == "memorised" else f"{evidence}. {words}"
     null = (
         "" if carried == feature else f" The canaries carried another feature than {called(feature)}: this is a null."
     )
@@ -149,9 +247,22 @@ def verdict(feature: Feature, carried: Feature, summary: pa.Table, drawn: bool =
     return Verdict(
         answer,
         sentence,
-        " ".join([*_published(rows), *([CHOSEN] if calls is not None and not drawn else []), LIMITS]),
-        tuple(name for name in (*ROWS, *(key for key in rows if key[0] in (CALLED, BEYOND))) if name in rows),
+        " ".join([*_published(rows), *([] if drawn else _chosen(calls)), LIMITS]),
+        _decisive(rows, by_effect, calls),
     )
+
+
+def _decisive(rows: Mapping[tuple[str, str], Row], by_effect: Answer, calls: Row | None) -> tuple[tuple[str, str], ...]:
+    """The rows that the answer rests on, the one that decided first: the effect where it accuses or nothing does."""
+    by_metric = {name[0]: name for name in rows}
+    names = [ROWS[0], *(by_metric[metric] for metric in (CALLED, BEYOND) if metric in by_metric)]
+    if by_effect != "memorised" and calls is not None and not json.loads(calls["setting"]).get(SHARED):
+        beyond = rows[by_metric[BEYOND]]["p_value"] if BEYOND in by_metric else None
+        if calls["estimate"]:
+            names.sort(key=lambda name: name[0] != CALLED)
+        elif beyond is not None and beyond <= SURELY:
+            names.sort(key=lambda name: name[0] != BEYOND)
+    return tuple(name for name in names if name in rows)
 
 
 def _answered(row: Row, asked: str, was_carried: bool) -> tuple[Answer, str]:
@@ -190,9 +301,10 @@ def _ranked(calls: Row | None, beyond: Row | None) -> tuple[Answer, str]:
             "many would not show: lower family.count, or choose another family"
         )
     n, setting = calls["n"], json.loads(calls["setting"])
-    others, number = setting["others"], round(calls["estimate"] * calls["n"])
+    among, number = setting[GLYPHS] if GLYPHS in setting else setting["others"] + 1, round(calls["estimate"] * n)
+    ranked = f"rank among all {among:,} glyphs" if GLYPHS in setting else f"paired rank among {among - 1} others"
     who = f"{number} of {n} {counted('canary', n)} {'is' if number == 1 else 'are'} called memorised one by one"
-    words = f"{who} (paired rank among {others} others, false discovery rate {100 * FDR:.0f} %)"
+    words = f"{who} ({ranked}, false discovery rate {100 * FDR:.0f} %)"
     p_value = None if beyond is None else beyond["p_value"]
     if beyond is not None and beyond["estimate"] is not None:
         words += f"; {100 * beyond['estimate']:.0f} % of all are found beyond chance at p of {_level(beyond):.2g}"
@@ -202,7 +314,7 @@ def _ranked(calls: Row | None, beyond: Row | None) -> tuple[Answer, str]:
         return "undecided", f"{words}; canaries share training seeds, so that their ranks decide nothing"
     if number:
         return "memorised", words
-    least = math.ceil(n / (FDR * (others + 1)) - 1e-9)
+    least = math.ceil(n / (FDR * among) - 1e-9)
     if least > 1:
         could = "none" if least > n else f"fewer than {least}"
         words += f"; {could} could {'' if least > n else 'not '}have been called"
@@ -211,12 +323,25 @@ def _ranked(calls: Row | None, beyond: Row | None) -> tuple[Answer, str]:
     if p_value is not None and p_value <= LEVEL:
         return "undecided", f"{words}; chance brings so many small ranks in {p_value:.2g} of runs: train more canaries"
     if least > 1:
-        return "undecided", f"{words}: rank each among more others (family.count={math.ceil(n / FDR - 1e-9) - 1})"
+        advice = f": rank each among more others (family.count={math.ceil(n / FDR - 1e-9) - 1})"
+        return "undecided", words if GLYPHS in setting else f"{words}{advice}"
     return "not seen", words
+
+
+def _chosen(calls: Row | None) -> list[str]:
+    """What ranks rest on where the feature was chosen."""
+    if calls is None:
+        return []
+    return [CHOSEN_GLYPH if GLYPHS in json.loads(calls["setting"]) else CHOSEN]
 
 
 def _level(beyond: Row) -> float:
     return float(json.loads(beyond["setting"])["p"])
+
+
+def sample(row: Row) -> str:
+    """The sample of a row in words: `12 pairs of trainings`."""
+    return f"{row['n']} {counted(row['unit'], row['n'])}"
 
 
 def counted(unit: str, n: int) -> str:

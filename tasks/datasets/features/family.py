@@ -46,15 +46,17 @@ RUN = re.compile(r"[^\W\d_]+|\d+")  # letters, or digits
 class Family:
     """The kind and number of the other features.
 
-    `alike`: of the same kind and ink. A glyph's or a picture's with its pixels permuted; for words, other names in the
-    same typeface, size and place, with as many letters in each word.
-    `letters`: a letter's other letters, of which there are 25.
-    `names`: for words, those in the file `names`, one a line.
+    `alike`: a glyph's or a picture's with its pixels permuted; for words, other names in the same typeface, size and
+    place, with as many letters in each word. Of `letters` there are 25.
     """
 
     kind: Kind = "alike"
+    """alike: of the same kind and ink; letters: a letter's other letters; names: for words, those in the file
+    `names`."""
     count: int = 200
+    """How many other features."""
     names: File | None = None
+    """A file with one name a line."""
 
     def __post_init__(self) -> None:
         one_of(self, "kind", Kind)

@@ -53,17 +53,20 @@ GLYPHS = {
 
 @dataclass(frozen=True)
 class Glyph:
-    """A glyph and its place: `size` pixels a side, `top` and `left` pixels from the image's edges.
-
-    `kind="random"` permutes the cells of the letter `text` by `seed`: a member of the letter's family of equal ink.
-    """
+    """A glyph and its place. One of kind random is a member of the letter's family of equal ink."""
 
     kind: Kind = "letter"
+    """letter, or random: the letter with its cells permuted."""
     text: str = "A"
+    """The letter, A to Z."""
     size: int = 5
+    """Side, in pixels."""
     top: int = 1
+    """Pixels from the image's upper edge."""
     left: int = 1
+    """Pixels from the image's left edge."""
     seed: int = 0
+    """Of kind random, the permutation."""
 
     def __post_init__(self) -> None:
         one_of(self, "kind", Kind)

@@ -18,20 +18,22 @@ from tasks.ranges import at_least
 
 @dataclass(frozen=True)
 class Picture:
-    """An image file, pixel for pixel, its upper left corner `top` and `left` pixels from the image's edges.
-
-    It covers the image where `mask` is white (grey: partly), an image file of the same size; with none, by its own
-    transparency; with neither, everywhere. With a `seed` other than 0 the pixels inside the mask, each with its cover,
-    are permuted by it: a member of the picture's family, of the same ink.
-    """
+    """An image file, pixel for pixel; it covers all of its rectangle where it has neither mask nor transparency."""
 
     prefix: ClassVar[str] = "picture:"  # of its text form
 
     image: File
+    """The picture's file."""
     mask: File | None = None
+    """An image file of the same size, white where the picture covers the image (grey: partly); none: its own
+    transparency."""
     top: int = 1
+    """Pixels from the image's upper edge."""
     left: int = 1
+    """Pixels from the image's left edge."""
     seed: int = 0
+    """Other than 0, the permutation of the pixels inside the mask: a member of the picture's family, of the same
+    ink."""
 
     def __post_init__(self) -> None:
         at_least(self, {"top": 0, "left": 0, "seed": 0})

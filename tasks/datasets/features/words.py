@@ -30,11 +30,7 @@ def pattern(words: str) -> str:
 
 @dataclass(frozen=True)
 class Words:
-    """A line of words in grey level `ink`; `size` is the font's height (its em) in pixels.
-
-    `top` and `left` are the pixels from the image's edges to the line of the font's ascenders and to the leftmost ink.
-    They are painted over the image, soft edges and all, or with `box` overwrite its line from ascender to descender
-    with a background of 0. `font` is a TrueType or OpenType file; with none, Pillow's own (Aileron).
+    """A line of words, painted over the image, soft edges and all, or in a box.
 
     A key sees the words, the fields and the digest of the font's file. It does not see the FreeType that draws them,
     nor Pillow's own font: other versions of Pillow may draw a few edge pixels in other greys, so give a font file where
@@ -45,12 +41,19 @@ class Words:
     prefix: ClassVar[str] = "words:"  # of its text form
 
     words: str = field(metadata={WITHHELD: pattern})
+    """The words: one line."""
     font: File | None = None
+    """A TrueType or OpenType file; none: Pillow's own (Aileron)."""
     size: int = 12
+    """Height of the font (its em), in pixels."""
     top: int = 1
+    """Pixels from the image's upper edge to the line of the font's ascenders."""
     left: int = 1
+    """Pixels from the image's left edge to the leftmost ink."""
     ink: int = 255
+    """Grey level of the words."""
     box: bool = False
+    """Whether their line is overwritten, from ascender to descender, with a background of 0."""
 
     def __post_init__(self) -> None:
         if not self.words or self.words != " ".join(self.words.split(" ")).strip() or not self.words.isprintable():

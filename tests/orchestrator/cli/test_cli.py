@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
+import questions
 
 from orchestrator.cli import verdict
 from orchestrator.store import open_store
@@ -42,9 +43,9 @@ def test_help_answers_at_once_and_names_every_command(shell: Shell) -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     headings = {
-        "Commands that run audits": ["list", "plan", "run", "resume", "probes"],
+        "Commands that run audits": ["ask", "list", "show", "plan", "run", "resume", "probes"],
         "Commands that look at runs": ["runs", "status", "results", "compare", "report", "ui", "explain"],
-        "Commands for the store and this machine": ["rerun", "verify", "doctor"],
+        "Commands for the store and this machine": ["rerun", "verify", "doctor", "new"],
     }
     listed = {
         heading.rstrip(":"): [line.split()[0] for line in lines]
@@ -142,6 +143,21 @@ def test_failures_of_one_kind_are_one_line(capsys: pytest.CaptureFixture[str]) -
         "failed: sum cccc: nan",
         "a traceback is shown by: engram explain aaaa",
     ] == capsys.readouterr().err.splitlines()
+
+
+def test_what_has_changed_since_a_run_began_is_no_reason_to_try_the_same_again(engram: Here, shell: Shell) -> None:
+    records = engram.folder / "asked.jsonl"
+    lines = Path(questions.__file__).with_suffix(".jsonl").read_text().splitlines()
+    records.write_text("\n".join(lines))
+    asked = ("questions", "--preset", "smoke", "data=records:asked.jsonl", "--address", "none")
+    engram("run", *asked)
+    for result in engram.results():
+        result.unlink()
+    records.write_text("\n".join(lines[:-1]))
+    said = shell("resume", "--address", "none", code=3)  # a process that has not read it yet
+    (advice,) = (line for line in said.stderr.splitlines() if "jobs failed" in line)
+    assert "what they read has changed since the run began. Give the command by which it was begun" in advice
+    assert "finished" == shell.json("run", *asked)["state"]
 
 
 def test_a_file_runs_like_the_flags_that_it_stands_for(engram: Here) -> None:

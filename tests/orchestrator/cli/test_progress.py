@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import queue
 import re
 import time
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.cli import progress
-from orchestrator.cli.progress import line, message, watching
+from orchestrator.cli.progress import line, message, roughly, watching
 from orchestrator.run_folder.progress import RunProgress
 
 PLANNED = {"event": "planned", "run": "a-1", "planned": 10, "stored": 2, "tasks": {"net.train": 8, "a.summary": 2}}
@@ -75,6 +76,40 @@ def test_without_a_terminal_there_is_a_line_now_and_then_and_one_at_the_end(monk
     assert lines[-1].startswith("3/10 jobs, 1 done")
 
 
+def test_a_slow_step_before_the_jobs_is_told_once_and_a_quick_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LOOK", 0.01)
+    lines: queue.Queue[str] = queue.Queue()
+    with watching(live=False, tell=lines.put) as observe:
+        observe({"event": "step", "step": "reading data", "time": "2000-01-01T00:00:00+00:00"})  # long ago
+        assert "reading data" == lines.get(timeout=60)
+        observe({"event": "step", "step": "planning", "time": "2999-01-01T00:00:00+00:00"})
+        observe(PLANNED)
+        observe({"event": "step", "step": "starting Ray", "time": "2000-01-01T00:00:00+00:00"})
+        assert ["a-1: 10 jobs, 2 of them stored already", "starting Ray"] == [lines.get(timeout=60) for _ in "ab"]
+    assert lines.get(timeout=60).startswith("2/10 jobs")
+    assert lines.empty()
+
+
+def test_the_line_names_the_phase_and_the_time_left() -> None:
+    now = 100.0
+    tally = RunProgress(lambda: now)
+    tally.take({"event": "step", "step": "reading data"})
+    now += 3
+    assert "reading data, 3 s" == line(tally)
+    kinds = {"net.train": (6, 60.0), "a.summary": (2, None)}
+    for event in (PLANNED | {"trainings": 8, "trained": 2, "kinds": kinds}, {"event": "ready", "slots": 2}):
+        tally.take(event)
+    said = "2/10 jobs, 0 done, 2 stored before, training 2/8, under 1 s passed, at least 3 min left"
+    assert said == line(tally)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.2, "1 s"), (7.4, "7 s"), (43, "45 s"), (204, "3 min 20 s"), (1090, "18 min")]
+)
+def test_an_estimated_time_has_no_more_digits_than_it_deserves(seconds: float, text: str) -> None:
+    assert text == roughly(seconds)
+
+
 @pytest.mark.parametrize("event", [{}, {"event": "done"}, {"event": "planned"}, {"event": "of another version"}])
 def test_an_event_that_nobody_understands_is_passed_over(event: dict[str, Any]) -> None:
     with watching(live=False, tell=lambda line: None) as observe:
@@ -100,7 +135,7 @@ def test_on_a_terminal_the_display_shows_a_bar_and_the_same_line(monkeypatch: py
         observe(PLANNED)
         observe(done())
     assert "a-1: 10 jobs, 2 of them stored already" in out.getvalue()
-    assert "3/10 jobs, 1 done, 2 stored before" in out.getvalue()
+    assert "3/10 jobs, 1 done, 2 stored before" in out.getvalue().replace(progress.BLANK, " ")
     shown = [line for line in re.split(r"[\r\n]", out.getvalue()) if "━" in line]
     assert shown
     assert not any("jobs" in line for line in shown)  # the bar has a line of its own

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.store import opened_at
+from orchestrator.cli.store import opened_at, stopped_early
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.store import open_store
 
@@ -37,3 +37,9 @@ def test_a_store_that_is_not_there_is_bad_usage(tmp_path: Path) -> None:
         opened_at(str(tmp_path / "no")),
     ):
         raise AssertionError("it was opened")
+
+
+def test_an_interrupt_before_there_is_a_store_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), stopped_early():
+        raise KeyboardInterrupt
+    assert "engram: stopped; nothing was begun\n" == capsys.readouterr().err

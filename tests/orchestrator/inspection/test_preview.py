@@ -62,3 +62,11 @@ def test_calls_run_one_at_a_time_in_this_process_and_else_one_a_processor(
     monkeypatch.setattr(preview.os, "sched_getaffinity", lambda process: {0, 1, 5}, raising=False)
     monkeypatch.setattr(preview.gpus, "count", lambda: 4)
     assert (slots, gpus) == (preview.slots_at(address), preview.gpus_at(address))
+
+
+def test_the_speed_of_this_machine_is_kept_in_a_store_that_is_there(tmp_path: Path) -> None:
+    open_store(tmp_path / "store")
+    seen = preview.preview(Spec("unique_feature", "smoke", store=str(tmp_path / "store")))
+    assert seen["seconds_low"] < seen["expected_seconds"] < seen["seconds_high"]
+    assert 1 == len(list((tmp_path / "store" / "speed").iterdir()))
+    assert ([], True) == (seen["unknown"], " here, " in seen["time"])

@@ -62,10 +62,33 @@ def test_the_time_left_follows_from_what_jobs_took_and_how_many_ran_at_a_time() 
     tally = RunProgress(clock)
     tally.take({"event": "planned", "run": "a-1", "planned": 10, "stored": 0, "tasks": {"net.train": 10}})
     assert tally.left is None
+    clock.now += 10.0
     for _ in range(4):
-        tally.take(done(seconds=5.0))
-    clock.now += 10.0  # 20 s of work in 10 s: two at a time
+        tally.take(done(seconds=5.0))  # 20 s of work in 10 s: two at a time
     assert 15.0 == tally.left  # 6 jobs of 5 s, two at a time
+
+
+def test_the_phase_is_the_step_before_the_jobs_then_the_trainings_then_the_measures() -> None:
+    tally = RunProgress(Clock())
+    phases = []
+    trainings = {"trainings": 4, "trained": 2}
+    for event in (
+        {"event": "step", "step": "reading data"},
+        {"event": "step", "step": "planning"},
+        PLANNED | trainings,
+        {"event": "step", "step": "starting Ray"},
+        {"event": "ready", "slots": 2},
+        done(),
+        done(),
+        done("a.summary"),
+        {"event": "step", "step": "checking what is stored"},
+        {"event": "finished", "run": "a-1"},
+        {"event": "step", "step": "writing the report"},
+    ):
+        tally.take(event)
+        phases.append(tally.phase)
+    assert ["reading data", "planning", "planning", "starting Ray", "training 2/4", "training 3/4"] == phases[:6]
+    assert ["measures", "measures", *["checking what is stored"] * 2, "writing the report"] == phases[6:]
 
 
 def test_the_times_of_the_events_count_and_not_when_they_are_read() -> None:

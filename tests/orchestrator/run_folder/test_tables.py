@@ -34,7 +34,7 @@ def publishers(store: Store, count: int) -> tuple[Path, tuple[str, ...], list[ta
     for part in folder.glob("*.parquet"):
         part.unlink()
     keys = report.roots["parts"]
-    return folder, keys, [tables.Publisher(folder, store, keys) for _ in range(count)]
+    return folder, keys, [tables.Publisher(folder, report.run, store, keys) for _ in range(count)]
 
 
 def numbers(folder: Path) -> list[int]:
@@ -53,7 +53,7 @@ def test_two_drivers_leave_each_result_in_one_part(store: Store) -> None:
 
 def test_parts_that_hold_a_result_twice_are_mended_at_the_end(store: Store, tmp_path: Path) -> None:
     folder, keys, (one, other) = publishers(store, 2)
-    elsewhere = tables.Publisher(tmp_path / "elsewhere", store, keys)
+    elsewhere = tables.Publisher(tmp_path / "elsewhere", one.run, store, keys)
     elsewhere.publish(keys[30:120])
     one.publish(keys)
     for part in (tmp_path / "elsewhere").glob("*.parquet"):  # put there without the lock, which not all disks have
@@ -80,14 +80,14 @@ def test_a_result_that_is_gone_is_left_out_and_said_and_the_others_are_published
 
 
 def test_nothing_is_made_where_there_is_nothing_to_publish(store: Store, tmp_path: Path) -> None:
-    tables.Publisher(tmp_path / "parts", store, ["ab" * 32]).publish(set(), look=True)
+    tables.Publisher(tmp_path / "parts", "toys-1", store, ["ab" * 32]).publish(set(), look=True)
     assert ["store"] == sorted(path.name for path in tmp_path.iterdir())
 
 
 def test_parts_of_other_inputs_are_removed(store: Store) -> None:
     folder, keys, (one,) = publishers(store, 1)
     one.publish(keys)
-    fewer = tables.Publisher(folder, store, keys[:10])
+    fewer = tables.Publisher(folder, one.run, store, keys[:10])
     fewer.publish(keys[:10])
     assert list(range(10)) == numbers(folder)
 

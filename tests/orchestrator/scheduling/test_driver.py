@@ -128,7 +128,7 @@ def test_an_interrupt_waits_for_a_job_of_this_process_no_longer_than_the_grace(
     events: list[Mapping[str, Any]] = []
     report = run(store, events, trouble="wait", at=0, folder=str(tmp_path))  # nobody ever lets it go
     assert ("interrupted", 130, 0) == (report.state, report.exit_code, report.jobs["done"])
-    assert "SIGINT: nothing more is begun, 1 running call may take" in told(events)[0]
+    assert "stopping: nothing more is begun, 1 running call may take" in told(events)[0]
     (tmp_path / "go").touch()
     assert "finished" == run(store, [], trouble="wait", at=0, folder=str(tmp_path)).state
 

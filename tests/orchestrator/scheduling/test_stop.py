@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import ctypes
 import os
 import queue
 import signal
+import threading
 import time
 
 import pytest
@@ -20,13 +22,37 @@ def test_the_first_signal_asks_and_is_acknowledged_and_the_second_ends(number: s
     with stop.on_signals(said.put):
         os.kill(os.getpid(), number)
         assert (
-            f"{number.name}: nothing more is begun, 2 running calls may take 10 s more to end; "
-            "once more (Ctrl-C) ends the run at once"
+            "stopping: nothing more is begun, 2 running calls may take 10 s to end; Ctrl-C again to stop at once"
         ) == said.get(timeout=60)
         assert number.name == stop.reason
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
     assert before == [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)]
+
+
+def test_a_signal_is_acknowledged_although_the_main_thread_does_not_come_back_from_a_library() -> None:
+    library, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)  # zeros are an unlocked mutex
+    said: queue.Queue[str] = queue.Queue()
+    locked = threading.Event()
+    heard: list[str] = []
+
+    def interrupt() -> None:
+        library.pthread_mutex_lock(mutex)
+        locked.set()
+        os.kill(os.getpid(), signal.SIGINT)
+        heard.append(said.get(timeout=60))
+        library.pthread_mutex_unlock(mutex)
+
+    other = threading.Thread(target=interrupt)
+    stop = Stop()
+    with stop.on_signals(said.put):
+        other.start()
+        locked.wait(60)
+        library.pthread_mutex_lock(mutex)  # which no signal interrupts
+        library.pthread_mutex_unlock(mutex)
+    other.join()
+    assert heard[0].startswith("stopping: nothing more is begun")
+    assert "SIGINT" == stop.reason
 
 
 def test_the_first_reason_stands() -> None:

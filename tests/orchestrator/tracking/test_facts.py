@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,35 +17,20 @@ from orchestrator.tracking import artifacts, facts
 from orchestrator.tracking.facts import Input
 from orchestrator.tracking.tracking_store import Target, run_list
 from tasks import schemas
+from tasks.audits.density.measures import losses
 from tasks.audits.unique_feature import UniqueFeature
+from tasks.audits.unique_feature.measures import history
 from tasks.datasets.dataset import Dataset
 
 SECRET = "parquet:/home/ann/wards/7@" + "a" * 64
 
 
-@pytest.mark.parametrize(
-    ("metric", "setting", "name"),
-    [
-        ("M_w effect", '{"images": "probe"}', "M_w effect/images:probe"),
-        ("rate", '{"model": "twin", "test": "welch"}', "rate/model:twin test:welch"),
-        ("sum", "{}", "sum"),
-        ("sum", None, "sum"),
-        ("mem/ε", '{"rate": 0.001, "k": [1, 2]}', "mem__/rate:0.001 k:_1_ 2_"),
-        ("..", "no JSON", "_/setting:no JSON"),
-    ],
-)
-def test_a_metric_is_named_by_what_was_measured_and_varied(metric: str, setting: str | None, name: str) -> None:
-    assert name == facts.metric_name(metric, setting)
-    assert re.fullmatch(r"[A-Za-z0-9_\-. :/]+", name)
-
-
-def test_a_summary_gives_each_number_exactly_once_and_leaves_out_what_is_none(tmp_path: Path) -> None:
+def test_the_numbers_of_the_row_behind_the_answer_are_metrics_without_what_is_none(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     empty = dict.fromkeys(schemas.SUMMARY.names)
     rows = [
-        empty | {"metric": "a", "setting": "{}", "estimate": 0.1 + 0.2, "low": 1e-17},
-        empty | {"metric": "a", "setting": "{}", "estimate": 3.0},
-        empty | {"metric": "b", "setting": "{}", "estimate": float("nan"), "high": float("inf")},
+        empty | {"metric": "a", "setting": "{}", "estimate": 0.1 + 0.2, "low": 1e-17, "high": float("inf")},
+        empty | {"metric": "b", "setting": "{}", "estimate": 3.0},
     ]
     store.write("a" * 64, pa.Table.from_pylist(rows, schema=schemas.SUMMARY), {})
     journal = Journal(store.folder("runs", "some"))
@@ -54,7 +38,19 @@ def test_a_summary_gives_each_number_exactly_once_and_leaves_out_what_is_none(tm
     (journal.folder / "plan.json").write_text(
         '{"roots": {"summary": ["%s"]}, "jobs": [["%s", "t"]]}' % (("a" * 64,) * 2)
     )
-    assert {"a": 0.1 + 0.2, "a.low": 1e-17, "a 2": 3.0} == facts.metrics(journal, store)
+    assert {"answer.estimate": 0.1 + 0.2, "answer.low": 1e-17} == facts.metrics(journal, store)
+    assert {} == facts.learning_curves(journal, store)
+
+
+def test_learning_curves_are_means_by_epoch(tmp_path: Path) -> None:
+    fold = {"models": "folds", "low": None, "high": None, "n": 2}
+    rows = [fold | {"epoch": epoch, "split": "train", "estimate": 90.0 - epoch} for epoch in (2, 1)]
+    table = pa.Table.from_pylist([*rows, rows[0] | {"models": "whole"}], schema=losses.LOSSES)
+    assert {"train_loss": [(1, 89.0), (2, 88.0)], "test_loss": []} == losses.learning_curves(table)
+    empty = dict.fromkeys(history.HISTORY.names)
+    trained = [empty | {"epoch": 1, "train_loss": loss, "validation_loss": 1.0} for loss in (1.0, 3.0)]
+    means = history.learning_curves(pa.Table.from_pylist(trained, schema=history.HISTORY))
+    assert [(1, 2.0)] == means["train_loss"]
 
 
 def test_data_sets_are_named_once_each_and_without_their_path(tmp_path: Path) -> None:
@@ -83,7 +79,9 @@ def test_a_link_opens_the_view_with_runs_and_shows_no_password() -> None:
     assert "https://mlflow.example/base/#/experiments/3/runs/abc?workflowType=machine_learning" == target.address(
         "3", "abc"
     )
-    assert "http://h:1/#/experiments/3/runs?workflowType=machine_learning" == run_list("http://h:1", "3")
+    listed = "http://h:1/#/experiments/3/runs?workflowType=machine_learning"
+    assert listed == run_list("http://h:1", "3")
+    assert f"{listed}&viewStateShareKey=engram-answers" == run_list("http://h:1", "3", with_answers=True)
     assert "postgresql://db/x" == Target("postgresql://ann:secret@db/x").address("1", "2")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from orchestrator import rounding
 from orchestrator.inspection import pages
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.lifecycle import start
@@ -90,7 +91,8 @@ def test_the_answer_stands_with_the_rows_that_carry_it_and_its_limits(store: Sto
     (metric, setting), lines = verdict.rows[0], table.splitlines()
     assert 2 + len(verdict.rows) == len(lines)
     row = rows[metric, setting]
-    begins = f"| {metric} | images=probe | {row['estimate']:.4g} | {row['low']:.4g} to {row['high']:.4g} | "
+    ends = rounding.interval(row["low"], row["high"])
+    begins = f"| {metric} | images=probe | {rounding.of_row(row, 'estimate')} | {ends} | "
     assert lines[2].startswith(begins)
 
 
@@ -99,7 +101,7 @@ def test_what_would_break_the_table_is_escaped_and_what_is_too_long_is_cut(store
     row = empty | {"metric": "a|b\nc", "setting": "no|JSON", "estimate": 0.123456, "low": 0.1, "p_value": 1e-9}
     run = made.run(store, "some", {"summary": [pa.Table.from_pylist([row], schemas.SUMMARY)]}, audit="gone")
     table, *_ = note.of(run.journal, store, "finished").split("\n\n")
-    assert "| a\\|b c | no\\|JSON | 0.1235 |  |  |  | 1e-09 |" == table.splitlines()[2]
+    assert "| a\\|b c | no\\|JSON | 0.1235 |  |  |  | < 1e-6 |" == table.splitlines()[2]
     long = empty | {"metric": "m" * 1000}
     run = made.run(store, "long", {"summary": [pa.Table.from_pylist([long] * 12, schemas.SUMMARY)]}, audit="gone")
     text = note.of(run.journal, store, "finished")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -16,8 +17,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from orchestrator import rounding
 from tests.conftest import Copied
-from tests.support.mlflow_server import MlflowServer, client, free_port, tracked
+from tests.support.mlflow_server import MlflowServer, client, free_port, name_of, tracked
 from tests.support.shell import Shell
 
 PROGRESS = ("progress/jobs done", "progress/jobs failed", "progress/models per minute")
@@ -96,7 +98,7 @@ def test_a_kill_a_second_driver_and_five_resumes_leave_one_run_with_every_step_o
         assert list(range(len(history))) == [each.step for each in history]
         assert sorted(each.timestamp for each in history) == [each.timestamp for each in history]
     assert len(history) >= 4
-    assert (81.0, 0.0, 3160.0) == tuple(run.data.metrics[name] for name in (*PROGRESS[:2], "sum"))
+    assert (81.0, 0.0, 3160.0) == tuple(run.data.metrics[name] for name in (*PROGRESS[:2], "answer.estimate"))
     tags = {"engram.run": name, "engram.kind": "cell", "engram.audit": "toys", "engram.state": "finished"}
     assert tags.items() <= run.data.tags.items()
     assert {"audit": "toys", "parts": "80", "trouble": "wait"}.items() <= run.data.params.items()
@@ -119,7 +121,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory, begun: Copied) -> tuple[Shel
 @pytest.mark.slow
 def test_a_sweep_has_one_parent_and_a_child_for_each_cell(swept: tuple[Shell, dict[str, Any]]) -> None:
     engram, report = swept
-    runs = {run.info.run_name: run for run in tracked(database(engram))}
+    runs = {name_of(run): run for run in tracked(database(engram))}
     names = [cell["run"] for cell in report["cells"]]
     assert {report["run"], *names} == set(runs)
     parent = runs[report["run"]]
@@ -128,23 +130,32 @@ def test_a_sweep_has_one_parent_and_a_child_for_each_cell(swept: tuple[Shell, di
     assert {parent.info.run_id} == {runs[name].data.tags["mlflow.parentRunId"] for name in names}
     assert ["0.001", "0.003"] == [runs[name].data.params["learning_rate"] for name in names]
     assert "learning_rate" not in parent.data.params
+    assert "letter A, smoke, canaries=1, epochs=1, sweep of learning_rate" == parent.info.run_name
+    assert ["learning_rate=0.001", "learning_rate=0.003"] == [runs[name].info.run_name for name in names]
+    assert re.fullmatch(r"2 \w+|1 \w+, 1 \w+", parent.data.tags["engram.answer"])
     assert report["jobs"]["planned"] == parent.data.metrics["progress/jobs done"]
     assert {"FINISHED"} == {run.info.status for run in runs.values()}
 
 
 @pytest.mark.slow
-def test_metrics_are_the_numbers_of_the_summary_and_tables_hold_them_too(
+def test_metrics_are_the_row_behind_the_answer_and_tables_hold_all_numbers(
     swept: tuple[Shell, dict[str, Any]], tmp_path: Path
 ) -> None:
     engram, report = swept
     mlflow, name = database(engram), report["cells"][0]["run"]
-    (run,) = [run for run in tracked(mlflow) if run.info.run_name == name]
+    (run,) = [run for run in tracked(mlflow) if name_of(run) == name]
     engram("results", name, "summary", "--out", str(tmp_path / "summary.parquet"))
     rows = pq.read_table(tmp_path / "summary.parquet").to_pylist()
-    row = next(row for row in rows if row["metric"] == "P_u" and row["setting"] == '{"images": "train"}')
-    assert row["estimate"] == run.data.metrics["P_u/images:train"]
-    given = sum(row[column] is not None for row in rows for column in ("estimate", "low", "high"))
-    assert given == len([metric for metric in run.data.metrics if not metric.startswith("progress/")])
+    row = next(row for row in rows if row["metric"] == "M_w effect" and row["setting"] == '{"images": "probe"}')
+    given = {f"answer.{column}" for column in ("estimate", "low", "high", "null", "p_value") if row[column] is not None}
+    assert row["estimate"] == run.data.metrics["answer.estimate"]
+    curves = {f"learning/{name}" for name in ("train_loss", "validation_loss", "validation_accuracy")}
+    assert {*PROGRESS, *given, *curves} == set(run.data.metrics)
+    assert {1} == {step for curve in curves for step in steps(mlflow, run, curve)}  # one epoch
+    assert ("M_w effect (images=probe)", True) == (
+        run.data.tags["engram.measured"],
+        run.data.tags["engram.estimate"].startswith(rounding.of_row(row, "estimate")),
+    )
     place = Path(mlflow.download_artifacts(run.info.run_id, "tables", str(tmp_path)))
     assert rows == pq.read_table(place / "summary.parquet").to_pylist()
     shown = json.loads((place / "summary.json").read_text())
@@ -160,7 +171,7 @@ def test_metrics_are_the_numbers_of_the_summary_and_tables_hold_them_too(
 @pytest.mark.slow
 def test_the_data_sets_of_a_run_are_its_inputs(swept: tuple[Shell, dict[str, Any]]) -> None:
     engram, report = swept
-    runs = {run.info.run_name: run for run in tracked(database(engram))}
+    runs = {name_of(run): run for run in tracked(database(engram))}
     for name in (report["run"], report["cells"][0]["run"]):
         found = {each.dataset.name: each for each in runs[name].inputs.dataset_inputs}
         assert {"digits", "photos"} == set(found)
@@ -182,7 +193,7 @@ def test_a_new_page_is_delivered_by_resume_and_the_users_images_never_are(
     (folder / "report-with-images.html").write_text("<p>secret</p>")
     engram("resume", name, "--address", "none")
     mlflow = database(engram)
-    (run,) = [run for run in tracked(mlflow) if run.info.run_name == name]
+    (run,) = [run for run in tracked(mlflow) if name_of(run) == name]
     top = {each.path for each in mlflow.list_artifacts(run.info.run_id)}
     assert {"report.html", "figures", "tables"} == top
     assert ["figures/effect.svg"] == [each.path for each in mlflow.list_artifacts(run.info.run_id, "figures")]
@@ -280,7 +291,7 @@ def test_a_server_that_goes_in_mid_run_delays_no_job_and_gets_all_later(
     assert ("FINISHED", 25.0, 276.0) == (
         found.info.status,
         found.data.metrics["progress/jobs done"],
-        found.data.metrics["sum"],
+        found.data.metrics["answer.estimate"],
     )
     assert list(range(len(steps(mlflow, found, PROGRESS[0])))) == steps(mlflow, found, PROGRESS[0])
     assert ["tables/summary.json", "tables/summary.parquet"] == sorted(

@@ -26,18 +26,26 @@ from tests.support.mlflow_server import free_port
 from tests.support.shell import Here, Shell
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync")
+FLAGS = (
+    "--headless",
+    "--window-size=1800,800",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-sync",
+)
 OFFLINE = ("--disable-background-networking", "--disable-component-update", "--virtual-time-budget=20000", "--dump-dom")
 
 
 @pytest.fixture(scope="module")
-def tracked(tmp_path_factory: pytest.TempPathFactory, begun: Copied) -> tuple[Shell, str]:
-    """A store in which a run is tracked, and the run's name."""
+def tracked(tmp_path_factory: pytest.TempPathFactory, begun: Copied) -> Shell:
+    """A shell in the folder of a store in which a run is tracked."""
     engram = shell(tmp_path_factory.mktemp("ui"), TRACKED=f"mark-{os.getpid()}-{time.time()}")
     place = Place(engram.folder, begun)
-    report = place.run("--preset", "few")
+    report = place.run("--preset", "smoke", "enough=1", audit="questions")
     assert "" == place.deliver(report)
-    return engram, report["run"]
+    return engram
 
 
 def seen(url: str, profile: Path) -> str:
@@ -57,9 +65,9 @@ def listening(port: int) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_the_link_answers_on_this_machine_only_until_the_command_is_ended(
-    tracked: tuple[Shell, str], tmp_path: Path, number: signal.Signals
+    tracked: Shell, tmp_path: Path, number: signal.Signals
 ) -> None:
-    engram, name = tracked
+    engram = tracked
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -75,14 +83,16 @@ def test_the_link_answers_on_this_machine_only_until_the_command_is_ended(
     assert url, command.communicate()[1]
     port = int(url.split(":")[2].partition("/")[0])
     assert port > first
-    assert f"http://127.0.0.1:{port}/#/experiments/1/runs?workflowType=machine_learning" == url
+    answers = "workflowType=machine_learning&viewStateShareKey=engram-answers"
+    assert f"http://127.0.0.1:{port}/#/experiments/1/runs?{answers}" == url
     with urllib.request.urlopen(url, timeout=120) as answer:
         assert b"MLflow" in answer.read()
     assert {"0100007F"} == listening(port)
     with pytest.raises(urllib.error.HTTPError, match="404"):  # MLflow's assistant would run commands on this machine
         urllib.request.urlopen(f"http://127.0.0.1:{port}/ajax-api/3.0/mlflow/assistant/config", timeout=120)
     if BROWSER and number is signal.SIGINT:
-        assert name in seen(url, tmp_path)
+        page = seen(url, tmp_path)  # with what was asked, the answer and its interval
+        assert all(text in page for text in ("questions, smoke", "wordy", "6.8 [3.7, 9.8]", "words of an answer"))
     command.send_signal(number)
     said = command.communicate(timeout=120)[1]
     assert 0 == command.returncode, said
@@ -92,8 +102,8 @@ def test_the_link_answers_on_this_machine_only_until_the_command_is_ended(
 
 
 @pytest.mark.slow
-def test_nothing_is_left_when_the_command_is_killed(tracked: tuple[Shell, str]) -> None:
-    engram, _ = tracked
+def test_nothing_is_left_when_the_command_is_killed(tracked: Shell) -> None:
+    engram = tracked
     command = engram.start("ui", "--port", str(free_port()), "--json")
     assert command.stdout is not None
     command.stdout.readline()

@@ -23,11 +23,11 @@ from orchestrator.tracking.server import Server, Undeliverable
 from orchestrator.tracking.tracking_store import Target
 from orchestrator.tracking.uploader import Uploader, follow, reason
 from tests.conftest import Copied
-from tests.support.mlflow_server import client, tracked
+from tests.support.mlflow_server import client, name_of, tracked
 from tests.support.shell import Here
 
 DONE = "progress/jobs done"
-TOYS = ("run", "toys", "--address", "none", "--mlflow", "off", "--no-report")
+UNTRACKED = ("--address", "none", "--mlflow", "off", "--no-report")
 
 
 class Told:
@@ -53,8 +53,9 @@ class Place:
         self.store = open_store(str(folder / "engram-store"))
         self.target = Target(f"sqlite:///{self.path}")
 
-    def run(self, *arguments: str, code: int = 0) -> dict[str, Any]:
-        made: dict[str, Any] = self.engram.json(*TOYS, "--store", self.store.location, *arguments, code=code)
+    def run(self, *arguments: str, audit: str = "toys", code: int = 0) -> dict[str, Any]:
+        command = ("run", audit, *UNTRACKED, "--store", self.store.location, *arguments)
+        made: dict[str, Any] = self.engram.json(*command, code=code)
         return made
 
     def uploader(self, report: dict[str, Any], experiment: str = "engram") -> Uploader:
@@ -75,7 +76,8 @@ class Place:
 
     def names(self) -> set[str]:
         with closing(sqlite3.connect(self.path)) as opened:
-            return {name for (name,) in opened.execute("SELECT name FROM runs WHERE lifecycle_stage = 'active'")}
+            asked = "SELECT value FROM tags JOIN runs USING (run_uuid) WHERE key = 'engram.run'"
+            return {name for (name,) in opened.execute(f"{asked} AND lifecycle_stage = 'active'")}
 
 
 @pytest.fixture
@@ -88,8 +90,8 @@ def test_a_run_is_delivered_with_its_numbers_its_tables_and_its_state_and_then_c
     assert not delivered(place.journal(report), place.store, place.target)
     assert "" == place.deliver(report)
     (run,) = tracked(place.mlflow)
-    assert (report["run"], "FINISHED") == (run.info.run_name, run.info.status)
-    assert {"sum": 15.0, DONE: 7.0}.items() <= run.data.metrics.items()
+    assert (report["run"], "toys, few", "FINISHED") == (name_of(run), run.info.run_name, run.info.status)
+    assert {"answer.estimate": 15.0, DONE: 7.0}.items() <= run.data.metrics.items()
     assert {"audit": "toys", "preset": "few", "parts": "6"}.items() <= run.data.params.items()
     assert {"engram.kind": "cell", "engram.state": "finished"}.items() <= run.data.tags.items()
     files = [each.path for each in place.mlflow.list_artifacts(run.info.run_id, "tables")]
@@ -104,7 +106,7 @@ def test_what_is_delivered_twice_is_there_once(place: Place) -> None:
     (run,) = tracked(place.mlflow)
     steps = [each.step for each in place.mlflow.get_metric_history(run.info.run_id, DONE)]
     assert list(range(len(steps))) == steps
-    assert 1 == len(place.mlflow.get_metric_history(run.info.run_id, "sum"))
+    assert 1 == len(place.mlflow.get_metric_history(run.info.run_id, "answer.estimate"))
 
 
 def test_a_summary_that_has_changed_is_a_later_step(place: Place) -> None:
@@ -117,7 +119,7 @@ def test_a_summary_that_has_changed_is_a_later_step(place: Place) -> None:
     assert not delivered(place.journal(report), place.store, place.target)
     assert "" == place.deliver(report)
     (run,) = tracked(place.mlflow)
-    assert ("FINISHED", 3.0, 4.0) == (run.info.status, run.data.metrics["sum"], run.data.metrics[DONE])
+    assert ("FINISHED", 3.0, 4.0) == (run.info.status, run.data.metrics["answer.estimate"], run.data.metrics[DONE])
 
 
 def test_a_run_whose_driver_has_died_is_marked_so_without_its_files(place: Place) -> None:
@@ -150,8 +152,16 @@ def test_a_run_that_goes_on_is_shown_as_far_as_it_has_come(place: Place) -> None
 def test_a_sweep_is_the_parent_of_its_cells(place: Place) -> None:
     report = place.run("--preset", "few", "--sweep", "label=a,b")
     assert "" == place.deliver(report)
-    runs = {run.info.run_name: run for run in tracked(place.mlflow)}
+    runs = {name_of(run): run for run in tracked(place.mlflow)}
     parent = runs.pop(report["run"])
+    assert ("toys, few, sweep of label", {"label=a", "label=b"}) == (
+        parent.info.run_name,
+        {run.info.run_name for run in runs.values()},
+    )
+    table = json.loads(Path(place.mlflow.download_artifacts(parent.info.run_id, "tables/cells.json")).read_text())
+    rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
+    assert [("a", 15.0), ("b", 15.0)] == [(row["label"], row["estimate"]) for row in rows]
+    assert [cell["run"] for cell in report["cells"]] == [row["run"] for row in rows]
     assert {cell["run"] for cell in report["cells"]} == set(runs)
     assert {parent.info.run_id} == {run.data.tags["mlflow.parentRunId"] for run in runs.values()}
     assert {"FINISHED"} == {run.info.status for run in (parent, *runs.values())}

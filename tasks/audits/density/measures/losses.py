@@ -89,4 +89,13 @@ def rows(tables: Tables, _: object) -> Iterator[Row]:
                 yield row("loss", setting | {"split": mean["split"]}, estimate, "training")
 
 
-MEASURE = Measure("losses", LOSSES, plan, rows)
+def learning_curves(table: pa.Table) -> dict[str, list[tuple[int, float]]]:
+    """The mean loss of an image after each epoch, of the models that some images were held out from."""
+    means = [mean for mean in table.sort_by("epoch").to_pylist() if mean["models"] == "folds"]
+    return {
+        f"{split}_loss": [(mean["epoch"], mean["estimate"]) for mean in means if mean["split"] == split]
+        for split in ("train", "test")
+    }
+
+
+MEASURE = Measure("losses", LOSSES, plan, rows, learning_curves)

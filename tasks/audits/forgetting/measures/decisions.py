@@ -23,7 +23,8 @@ from tasks import seeds, statistics
 from tasks.audits.forgetting.confidence_matrix import Array, ConfidenceMatrix, confidence_matrix
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import Evidence, Right, adjusted, decided, right
-from tasks.audits.forgetting.exchangeability import by_unit, effect, p_value, scores
+from tasks.audits.forgetting.evidence_rows import likeness_rows, share_row, side_rows, unanswered
+from tasks.audits.forgetting.exchangeability import PValues, by_unit, effect, p_values, scores
 from tasks.audits.forgetting.held_share import ShareCurve, share_curve
 from tasks.audits.forgetting.likeness import UNKNOWN, Check, agreement, among, check, disagreeing
 from tasks.audits.forgetting.measures import query_confidences
@@ -74,7 +75,6 @@ DECISIONS = pa.schema(
         ("units", pa.int64()),  # of both: groups of images that were drawn together
     ]
 )
-SURER, LESS_SURE = "surer of D_Q than of control", "surer of control than of D_Q"  # the metrics with the p-values
 FINE = 1.5e-6  # a last place: six decimals and more
 METRIC_OF_RIGHT: Mapping[Right, str] = {
     "right": "targets decided rightly",
@@ -99,6 +99,13 @@ class Decisions:
 
 
 Numbered = tuple[Kind, int]  # what a model stands for, and the number of its target or share
+
+
+class Tested(NamedTuple):
+    """What the models of one target say together: the mean of their effects, and the test's p-value on each side."""
+
+    effect: float
+    p: PValues
 
 
 class Single(NamedTuple):
@@ -141,15 +148,12 @@ class Compared:
         """The confidences of models in a target's place (models, n)."""
         return rounded(self.matrix.confidences(models), self.printed if self.printed > FINE else 0.0)
 
-    def of_units(self, models: Sequence[Model]) -> tuple[Array, NDArray[np.bool_]]:
-        """The mean scores of these models, group by group, and which groups are control."""
-        return self.units(np.mean([scores(of, self.known) for of in self.said(models)], axis=0))
-
     def units(self, of_images: Array) -> tuple[Array, NDArray[np.bool_]]:
         return by_unit(of_images, self.matrix.groups, self.matrix.is_control)
 
-    def effect(self, model: Model) -> float:
-        return effect(*self.of_units([model]))
+    def scores(self, models: Sequence[Model]) -> list[Array]:
+        """The images' scores of each of these models, (n,)."""
+        return [scores(of, self.known) for of in self.said(models)]
 
     @cached_property
     def null_scores(self) -> list[Array]:
@@ -177,7 +181,8 @@ class Compared:
     @cached_property
     def known_effects(self) -> dict[Numbered, list[float]]:
         """The effects of their models."""
-        return {who: [self.effect(model) for model in self.matrix.replicates(*who)] for who in self.known_shares}
+        replicates = {who: self.matrix.replicates(*who) for who in self.known_shares}
+        return {who: [effect(*self.units(of)) for of in self.scores(models)] for who, models in replicates.items()}
 
     def curve(self, without: Numbered) -> ShareCurve | None:
         """The effect over the share from all models of known shares but those of this target, or this null model."""
@@ -193,26 +198,23 @@ class Compared:
         for at, of_images in enumerate(self.null_scores):
             yield self._single(0.0, ("calibration", at), at, of_images)
         for who, of in self.known_shares.items():
-            for at, said in enumerate(self.said(self.matrix.replicates(*who))):
-                yield self._single(of, who, at, scores(said, self.known))
+            for at, of_images in enumerate(self.scores(self.matrix.replicates(*who))):
+                yield self._single(of, who, at, of_images)
 
     def _single(self, share: float, who: Numbered, at: int, of_images: Array) -> Single:
         units = self.units(of_images)
         found, curve = effect(*units), self.curve(who)
         high = 1.0 if curve is None else curve.share_of(found, 1).high
         chance = seeds.generator(self.config.seed, "permutations", *who, at)
-        return Single(share, found, p_value(*units, self.config.permutations, chance), 1.0 if high is None else high)
+        p = p_values(*units, self.config.permutations, chance).surer
+        return Single(share, found, p, 1.0 if high is None else high)
 
-    def p(self, number: int, models: Sequence[Model]) -> float:
-        """The p-value of the test of exchangeability of these models together."""
+    def tested(self, number: int, models: Sequence[Model]) -> Tested:
+        """The effect of a target's models, and the test of exchangeability of their mean scores."""
+        of_images = self.scores(models)
         chance = seeds.generator(self.config.seed, "permutations", number)
-        return p_value(*self.of_units(models), self.config.permutations, chance)
-
-    def p_other(self, number: int, models: Sequence[Model]) -> float:
-        """The p-value of the test on its other side, that these models are the surer of the control set."""
-        chance = seeds.generator(self.config.seed, "permutations", "other side", number)
-        of_units, is_control = self.of_units(models)
-        return p_value(-of_units, is_control, self.config.permutations, chance)
+        p = p_values(*self.units(np.mean(of_images, axis=0)), self.config.permutations, chance)
+        return Tested(float(np.mean([effect(*self.units(of)) for of in of_images])), p)
 
     def on_control(self, models: Sequence[Model]) -> tuple[Check, Check]:
         """Accuracy and agreement on the control set, beside those of calibration models."""
@@ -230,7 +232,7 @@ class Compared:
         return said if len(said) == len(right) else None
 
 
-@task(version=2, name="forgetting.decisions", gathers=True)
+@task(version=3, name="forgetting.decisions", gathers=True)
 def decisions(config: Decisions, inputs: Inputs) -> pa.Table:
     """What is decided of each target (DECISIONS), by its number, from tables of CONFIDENCES.
 
@@ -241,18 +243,23 @@ def decisions(config: Decisions, inputs: Inputs) -> pa.Table:
     places = {number: max(matrix.models[model].printed for model in models) for number, models in there.items()}
     found = {printed: Compared(config, matrix, printed) for printed in set(places.values())}
     by_number = {number: found[printed] for number, printed in places.items()}
-    p = [of.p(number, there[number]) for number, of in by_number.items() if of.is_controlled]
-    by_target = dict(zip(there, zip(p, adjusted(p), strict=True), strict=True)) if p else {}
-    rows = [of_target(by_number[number], number, models, by_target.get(number)) for number, models in there.items()]
+    tested = {number: of.tested(number, there[number]) for number, of in by_number.items() if of.is_controlled}
+    p = dict(zip(tested, adjusted([of.p.surer for of in tested.values()]), strict=True))
+    rows = [
+        of_target(by_number[number], number, models, tested.get(number), p.get(number))
+        for number, models in there.items()
+    ]
     return pa.Table.from_pylist(rows, DECISIONS)
 
 
-def of_target(found: Compared, number: int, models: Sequence[Model], p: tuple[float, float] | None) -> dict[str, Any]:
+def of_target(
+    found: Compared, number: int, models: Sequence[Model], tested: Tested | None, p_adjusted: float | None
+) -> dict[str, Any]:
     """The target's row of DECISIONS."""
     target, matrix = found.config.targets[number], found.matrix
     effects, held, accuracy, agreed = Estimate(None, None, None, len(models)), None, UNKNOWN, UNKNOWN
-    if p is not None:
-        value, curve = float(np.mean([found.effect(model) for model in models])), found.curve(("target", number))
+    if tested is not None:
+        value, curve = tested.effect, found.curve(("target", number))
         reach = None if curve is None else curve.spread(len(models))
         low, high = (None, None) if reach is None else (value - reach, value + reach)
         effects = Estimate(value, low, high, len(models))
@@ -261,8 +268,8 @@ def of_target(found: Compared, number: int, models: Sequence[Model], p: tuple[fl
     said = [matrix.models[model] for model in models]
     twice = [disagreeing(of.confidence, of.again, of.printed) for of in said]
     disagree, repeats = (sum(counts) for counts in zip(*twice, strict=True))
-    other = None if p is None else found.p_other(number, models)
-    evidence = Evidence(None if p is None else p[1], held, accuracy, agreed, disagree, repeats, other)
+    other = None if tested is None else tested.p.less_sure
+    evidence = Evidence(p_adjusted, held, accuracy, agreed, disagree, repeats, other)
     decision = decided(evidence, found.config.negligible)
     return {
         "target": number,
@@ -275,7 +282,7 @@ def of_target(found: Compared, number: int, models: Sequence[Model], p: tuple[fl
         "effect": effects.value,
         "effect_low": effects.low,
         "effect_high": effects.high,
-        "p": None if p is None else p[0],
+        "p": None if tested is None else tested.p.surer,
         "p_adjusted": evidence.p,
         "p_other": other,
         "share": None if held is None else held.value,
@@ -319,31 +326,12 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     if table is None:
         return
     judged = table.to_pylist()
-    for target in judged:
-        held = Estimate(target["share"], target["share_low"], target["share_high"], target["models"])
-        yield row("share of D_Q held", {"target": target["name"]}, held, "training", 0.0)
+    yield from (share_row(target) for target in judged)
     answered = {target["name"] for target in judged}
-    for name in (target.name for target in about.targets if target.name not in answered):
-        yield row("share of D_Q held", {"target": name}, Estimate(None, None, None, 0), "training", 0.0)
-    for target in judged:
-        setting = {"target": target["name"]}
-        surer = Estimate(target["effect"], target["effect_low"], target["effect_high"], target["models"])
-        if surer.value is not None:
-            yield row(SURER, setting, surer, "training", 0.0, p_value=target["p_adjusted"])
-            low, high = (None if end is None else -end for end in (surer.high, surer.low))
-            less = Estimate(-surer.value, low, high, surer.n)
-            yield row(LESS_SURE, setting, less, "training", 0.0, p_value=target["p_other"])
-    for target in judged:
-        if target["effect"] is None:
-            continue
-        for name in ("accuracy", "agreement"):
-            value, expected, p = (target[f"{name}{of}"] for of in ("", "_calibration", "_p"))
-            on_control = Estimate(value, None, None, 0 if value is None else target["models"])
-            setting = {"target": target["name"]}
-            yield row(f"{name} on the control set", setting, on_control, "training", expected, p_value=p)
-        if target["repeats"]:
-            differ = statistics.proportion(target["disagreeing"], target["repeats"])
-            yield row("repeated pictures with two answers", {"target": target["name"]}, differ, "picture", 0.0)
+    yield from (unanswered(target.name) for target in about.targets if target.name not in answered)
+    for of in (side_rows, likeness_rows):
+        for target in judged:
+            yield from of(target)
     known = [target["right"] for target in judged if target["right"] is not None]
     if known:
         for answer, metric in METRIC_OF_RIGHT.items():

@@ -11,15 +11,18 @@ from tasks.audits.unique_feature.measures import (
     divergences,
     exact_panels,
     exact_ranks,
+    exact_verdicts,
     family,
     history,
     influence,
     latents,
     learning_curve,
     panels,
+    reference_ranks,
     regularised,
     single_divergences,
     single_family,
+    touched,
     traced,
 )
 from tasks.measure import Measure
@@ -27,9 +30,12 @@ from tasks.measure import Measure
 # In the order of the summary's rows, the answer's first.
 MEASURES: tuple[Measure, ...] = (
     single_family.MEASURE,
+    reference_ranks.MEASURE,
     single_divergences.MEASURE,
+    touched.MEASURE,
     canary_scores.MEASURE,
     canary_verdicts.MEASURE,
+    exact_verdicts.MEASURE,
     influence.CHOSEN_ONES,
     regularised.MEASURE,
     traced.MEASURE,

@@ -4,24 +4,18 @@
     p    = share of the members whose D is at least that of the feature
 
 of the feature that the canary carried, among it and the others of its family; with several training seeds the rank of
-the mean of each pair's D, standardised over the family. A canary is called memorised where p, adjusted over canaries
-(Benjamini & Hochberg 1995), is at most FDR. Where the canary's feature was drawn from the family p is exact: of those
-called at most 5 % are expected to be called wrongly, and where no canary is remembered any is called in at most 5 % of
-runs. Of a feature that somebody chose p and these rates are as good as its likeness to the others.
+the mean of each pair's D, standardised over the family. `canary_calls` says which canaries are called for their p.
+Where the canary's feature was drawn from the family p is exact. Of a feature that somebody chose p, and how often calls
+are wrong, is as good as its likeness to the others.
 
 The mean effect over canaries (`canary_scores`) says little where a few are remembered strongly and most not at all;
 these calls do not say how strongly. With n canaries and m others, n / (FDR (m + 1)) of them have to be first of their
 families before one can be called. Where a feature has no such family, no canary is judged and the effect alone decides.
-
-The share found beyond chance counts the canaries with p at most LEVEL, less those that chance puts there:
-(share - LEVEL) / (1 - LEVEL). It is a share of canaries times the share of these that a rank detects, so at most the
-share that is remembered. Among fewer than 19 others, where no p is so small, those that are first of all are counted.
-Where canaries share training seeds they are no independent sample: shares have no interval and no p-value.
+Where `ranks` is measured and all glyphs can be counted, their exact ranks decide instead (`exact_verdicts`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -29,18 +23,17 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.audits.unique_feature import ranks
+from tasks.audits.unique_feature.canary_calls import CALLS, calls, counts
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.feature_family import ModelFamily, by_model
+from tasks.audits.unique_feature.measures import exact_verdicts
 from tasks.audits.unique_feature.measures.family import families
-from tasks.audits.unique_feature.ranks import LEVEL, Array
+from tasks.audits.unique_feature.ranks import Array
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.audits.unique_feature.units import share_seeds
-from tasks.audits.unique_feature.verdict import BEYOND, CALLED, FDR, SHARED
 from tasks.datasets.features import family
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate, false_discovery_adjusted, proportion, proportion_greater
-from tasks.summaries import Row, alone, row
+from tasks.summaries import Row
 
 CANARY_VERDICTS = pa.schema(
     [
@@ -50,10 +43,7 @@ CANARY_VERDICTS = pa.schema(
         ("shift", pa.float64()),  # D of the feature minus the mean of the others', nats; the mean over pairs
         ("rank", pa.int32()),  # of the feature, 1: first
         ("members", pa.int32()),  # of the family, the feature among them
-        ("p_value", pa.float64()),
-        ("adjusted_p", pa.float64()),  # over the canaries
-        ("called", pa.bool_()),  # adjusted p at most FDR
-        ("shared_seeds", pa.bool_()),  # some two canaries of the table were trained with one seed
+        *CALLS,
     ]
 )
 
@@ -71,14 +61,9 @@ def canary_verdicts(config: CanaryVerdicts, inputs: Inputs) -> pa.Table:  # noqa
         pair = {model.about["model"]: model for model in by_model(table)}
         if set(pair) == {"canary", "twin"}:
             by_canary.setdefault(pair["canary"].about["canary"], []).append(pair)
-    seeds = [(canary, pair["canary"].about["seed"]) for canary, pairs in by_canary.items() for pair in pairs]
+    trainings = [(canary, pair["canary"].about["seed"]) for canary, pairs in by_canary.items() for pair in pairs]
     found = [judged(canary, pairs) for canary, pairs in by_canary.items()]
-    adjusted = false_discovery_adjusted([each["p_value"] for each in found])
-    rows = [
-        each | {"adjusted_p": float(p_value), "called": bool(p_value <= FDR), "shared_seeds": share_seeds(seeds)}
-        for each, p_value in zip(found, adjusted, strict=True)
-    ]
-    return pa.Table.from_pylist(sorted(rows, key=lambda each: (each["p_value"], each["canary"])), CANARY_VERDICTS)
+    return pa.Table.from_pylist(calls(found, trainings), CANARY_VERDICTS)
 
 
 def judged(canary: int, pairs: Sequence[dict[str, ModelFamily]]) -> Row:
@@ -104,7 +89,9 @@ def together(differences: Sequence[Array]) -> Array:
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    if not config.asks_for("scores", "family") or not (config.asks_for("family") or has_family(config)):
+    if not config.asks_for("scores", "family") or exact_verdicts.decides(config):
+        return ()
+    if not (config.asks_for("family") or has_family(config)):
         return ()
     return (Job(canary_verdicts, CanaryVerdicts(), families(config, trainings)),)
 
@@ -119,34 +106,10 @@ def has_family(config: UniqueFeature) -> bool:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    yield from of_canaries(tables.rows(CANARY_VERDICTS))
-
-
-def of_canaries(verdicts: Sequence[Row]) -> Iterator[Row]:
-    """How many canaries are called one by one, and how many ranks are small beyond chance."""
-    if not verdicts:
-        return
-    n, others = len(verdicts), min(each["members"] for each in verdicts) - 1
-    called = sum(each["called"] for each in verdicts)
-    shared = {SHARED: True} if any(each["shared_seeds"] for each in verdicts) else {}
-    smallest = None if shared else min(each["adjusted_p"] for each in verdicts)
-    setting = {"false discovery rate": FDR, "others": others} | shared
-    yield row(CALLED, setting, alone(called / n, n), "canary", 0.0, smallest)
-    level = max(LEVEL, 1 / (others + 1))
-    small = sum(each["p_value"] <= level for each in verdicts)
-    share = beyond(small, n, level)
-    if shared:
-        yield row(BEYOND, {"p": level} | shared, Estimate(share.value, None, None, n), "canary", 0.0)
-    else:
-        yield row(BEYOND, {"p": level}, share, "canary", 0.0, proportion_greater(small, n, level))
-
-
-def beyond(small: int, n: int, level: float = LEVEL) -> Estimate:
-    """The share of n canaries whose p is at most the level beyond chance, with Wilson's interval so transformed."""
-    share = proportion(small, n)
-    ends = (share.value, share.low, share.high)
-    value, low, high = (math.nan if end is None else max(0.0, (end - level) / (1 - level)) for end in ends)
-    return Estimate(value, low, high, n)
+    verdicts = tables.rows(CANARY_VERDICTS)
+    if verdicts:
+        members = min(each["members"] for each in verdicts)
+        yield from counts(verdicts, members, {"others": members - 1})
 
 
 MEASURE = Measure("canary_verdicts", CANARY_VERDICTS, plan, rows)

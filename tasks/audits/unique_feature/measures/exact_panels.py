@@ -2,9 +2,8 @@
 
 A panel's weighted slopes are the mean of its models' in units of their standard deviation over the cells. Where each
 canary has a glyph of its own, every model's cells are put into another order first, drawn among those in which its
-glyph lies where that of the first does; so the panel's p-value is exact as one model's is. Panels share no canary, so
-that their rate has Wilson's interval, unless their canaries share training seeds. The paper has one model a canary;
-this is ours.
+glyph lies where that of the first does; so the panel's p-value is exact as one model's is. Panels share no canary
+(`panel_rates`). The paper has one model a canary; this is ours.
 """
 
 from __future__ import annotations
@@ -18,28 +17,23 @@ import pyarrow as pa
 from tasks import seeds
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.exact_ranks import ranks_of
+from tasks.audits.unique_feature.panel_rates import LEAST, RATE, rate, rate_row
 from tasks.audits.unique_feature.pixel_slopes import Array
 from tasks.audits.unique_feature.ranks import LEVEL
-from tasks.audits.unique_feature.slope_ranks import Cells
-from tasks.audits.unique_feature.subset_ranks import Subsets, subset_count
+from tasks.audits.unique_feature.slope_ranks import Cells, is_among_all, together
+from tasks.audits.unique_feature.subset_ranks import Subsets
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.audits.unique_feature.units import share_seeds
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate, proportion
-from tasks.summaries import Row, row
+from tasks.summaries import Row
 
 SIZES = (1, 2, 3, 5)
-LEAST = 3  # panels, below which a rate says nothing
 
 EXACT_PANELS = pa.schema(
     [
         ("score", pa.string()),
         ("models", pa.int32()),  # in a panel, or pairs of them
-        ("detection_rate", pa.float64()),  # share of panels with p <= 0.05
-        ("low", pa.float64()),  # 95 % Wilson interval over panels; null where canaries share training seeds
-        ("high", pa.float64()),
-        ("n", pa.int64()),  # panels
+        *RATE,
     ]
 )
 
@@ -59,7 +53,9 @@ def exact_panels(config: ExactPanels, inputs: Inputs) -> pa.Table:
     training of every canary.
     """
     rows: list[Row] = []
-    said = [rank for table in inputs for rank in table.to_pylist() if rank["feature"] == "canary" and is_glyph(rank)]
+    said = [
+        rank for table in inputs for rank in table.to_pylist() if rank["feature"] == "canary" and is_among_all(rank)
+    ]
     for score in dict.fromkeys(rank["score"] for rank in said):
         first: dict[int, Row] = {}
         for rank in said:
@@ -72,28 +68,22 @@ def exact_panels(config: ExactPanels, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist(rows, EXACT_PANELS)
 
 
-def is_glyph(rank: Row) -> bool:
-    return rank["ink"] is not None and rank["among"] == subset_count(len(rank["ink"]), rank["inked"])
-
-
 def of_size(score: str, panels: Sequence[Sequence[Row]], generator: np.random.Generator) -> Iterator[Row]:
     alike = [panel for panel in panels if len({rank["inked"] for rank in panel}) == 1]
     if len(alike) < LEAST:
         return
-    called = proportion(sum(p_value(panel, generator) <= LEVEL for panel in alike), len(alike))
-    rate = {"detection_rate": called.value, "low": called.low, "high": called.high, "n": called.n}
-    if share_seeds((rank["canary"], rank["seed"]) for panel in panels for rank in panel):
-        rate |= {"low": None, "high": None}
-    yield {"score": score, "models": len(alike[0])} | rate
+    p_values = [p_value(panel, generator) for panel in alike]
+    trainings = [(rank["canary"], rank["seed"]) for panel in panels for rank in panel]
+    yield {"score": score, "models": len(alike[0])} | rate(p_values, trainings)
 
 
 def p_value(panel: Sequence[Row], generator: np.random.Generator) -> float:
     """The exact p-value of the panel's mean slopes: of the first's glyph, where the others' are moved to it."""
     ink = np.array(panel[0]["ink"], bool)
-    slopes = [standardised(np.array(rank["slopes"], np.float64)) for rank in panel]
+    slopes = [np.array(rank["slopes"], np.float64) for rank in panel]
     own = [np.array(rank["ink"], bool) for rank in panel]
     moved = [moved_to(ink, mask, values, generator) for mask, values in zip(own, slopes, strict=True)]
-    return Subsets(np.mean(moved, axis=0)).p_value(ink)
+    return Subsets(together(moved)).p_value(ink)
 
 
 def moved_to(ink: Cells, own: Cells, values: Array, generator: np.random.Generator) -> Array:
@@ -105,11 +95,6 @@ def moved_to(ink: Cells, own: Cells, values: Array, generator: np.random.Generat
     return moved
 
 
-def standardised(values: Array) -> Array:
-    spread = values.std()
-    return np.asarray(values / spread if spread else values)
-
-
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     if not config.asks_for("ranks"):
         return ()
@@ -119,9 +104,7 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     """The detection rate of panels; null: that of features that left nothing, as p is exact."""
     for panel in tables.rows(EXACT_PANELS):
-        setting = {"estimator": f"exact rank, {panel['score']}", "models": panel["models"]}
-        estimate = Estimate(panel["detection_rate"], panel["low"], panel["high"], panel["n"])
-        yield row("detection rate by number of models", setting, estimate, "panel of models", LEVEL)
+        yield rate_row(f"exact rank, {panel['score']}", panel, LEVEL)
 
 
 MEASURE = Measure("exact_panels", EXACT_PANELS, plan, rows)

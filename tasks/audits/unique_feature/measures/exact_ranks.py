@@ -36,6 +36,7 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import trained
 from tasks.audits.unique_feature.feature_family import Relatives, clean_images, relatives
 from tasks.audits.unique_feature.pixel_slopes import Array, centred, weighted_slopes
+from tasks.audits.unique_feature.slope_images import IMAGES
 from tasks.audits.unique_feature.slope_ranks import fitted, is_counted, place, ranked
 from tasks.audits.unique_feature.trainings import Pair, Trainings
 from tasks.audits.unique_feature.units import share_seeds
@@ -48,7 +49,6 @@ from tasks.measure import Measure, Tables
 from tasks.statistics import clustered_proportion, mean, proportion
 from tasks.summaries import Row, row
 
-IMAGES = 100  # of the canary's label, over which a response is the mean
 REFERENCES = 4  # clean models of other seeds
 LEVELS = (0.05, 0.01, 0.001)
 

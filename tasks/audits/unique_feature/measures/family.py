@@ -25,6 +25,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure
+from tasks.work import Work, on
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,15 @@ def batch_key(config: PairAsked) -> tuple[Dataset, Dataset, ProbeSplit, int, int
     return config.data, asked.probe, asked.probe_split, asked.probes, asked.family.count
 
 
-@task(version=3, name="unique_feature.family", batch_key=batch_key)
+def work(config: PairAsked) -> Work:
+    """What the two networks are asked: the probe images, each with every member of the family and without."""
+    asked = config.relatives
+    images = load(asked.probe)
+    probes = asked.probes or len(images.test_images)
+    return Work(besides={f"ask a pair about {on(load(config.data).shape)}": probes * (asked.family.count + 2)})
+
+
+@task(version=3, name="unique_feature.family", batch_key=batch_key, work=work)
 def pair_family(config: PairAsked, inputs: Inputs) -> pa.Table:
     """The family's scores (FAMILY) of the canary's model and of its twin (the first two inputs)."""
     data = load(config.data)

@@ -62,4 +62,11 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     return histories(trainings) if config.asks_for("scores") else ()
 
 
-MEASURE = Measure("history", HISTORY, plan)
+def learning_curves(table: pa.Table) -> dict[str, list[tuple[int, float]]]:
+    """The losses and the accuracy after each epoch, the mean over the models that were trained as long."""
+    names = ("train_loss", "validation_loss", "validation_accuracy")
+    means = table.group_by("epoch").aggregate([(name, "mean") for name in names]).sort_by("epoch").to_pylist()
+    return {name: [(mean["epoch"], mean[f"{name}_mean"]) for mean in means] for name in names}
+
+
+MEASURE = Measure("history", HISTORY, plan, learning_curves=learning_curves)

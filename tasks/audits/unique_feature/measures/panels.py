@@ -1,8 +1,8 @@
 """How many models are needed: the rates at which panels of models, each tested as one, are called memorised.
 
 A panel's score of a member is the mean of its models' standardised scores (`ranks.standardised`), and its p-value the
-feature's rank by it. Panels share no model, so they are independent and their rate has Wilson's interval, unless their
-canaries share training seeds; panels of as many twins are the null. The paper has one model a canary; this is ours.
+feature's rank by it. Panels share no model (`panel_rates`); panels of as many twins are the null. The paper has one
+model a canary; this is ours.
 """
 
 from __future__ import annotations
@@ -18,29 +18,21 @@ from tasks.audits.unique_feature import ranks
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.feature_family import by_model
 from tasks.audits.unique_feature.measures.family import families
-from tasks.audits.unique_feature.ranks import LEVEL, Array
+from tasks.audits.unique_feature.panel_rates import LEAST, RATE, rate, rate_row
+from tasks.audits.unique_feature.ranks import Array
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.audits.unique_feature.units import share_seeds
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
-from tasks.statistics import Estimate, proportion
-from tasks.summaries import Row, row
+from tasks.summaries import Row
 
 SIZES = (1, 2, 3, 5, 10, 20)
-LEAST = 3  # panels, below which a rate says nothing
 
 PANELS = pa.schema(
     [
         ("estimator", pa.string()),
         ("model", pa.string()),  # canary, or twin: what the estimator says where nothing was memorised
         ("models", pa.int32()),  # in a panel
-        ("detection_rate", pa.float64()),  # share of panels with p <= 0.05
-        (
-            "low",
-            pa.float64(),
-        ),  # 95 % Wilson interval over panels, which share no model; null where canaries share seeds
-        ("high", pa.float64()),
-        ("n", pa.int64()),  # panels
+        *RATE,
     ]
 )
 
@@ -73,10 +65,14 @@ def panels(config: Panels, inputs: Inputs) -> pa.Table:
     pairs = [pair for table in inputs for pair in pairs_of(table)]
     order = seeds.generator(config.seed, "panels").permutation(len(pairs))
     shuffled = [pairs[index] for index in order]
-    rates = [rate for size in SIZES for rate in of_size(shuffled, size)]
-    if share_seeds(pair.training for pair in pairs):
-        rates = [rate | {"low": None, "high": None} for rate in rates]
-    return pa.Table.from_pylist(rates, PANELS)
+    trainings = [pair.training for pair in pairs]
+    found = [
+        {"estimator": estimator, "model": model, "models": size} | rate(p_values, trainings)
+        for size in SIZES
+        for estimator, model, p_values in of_size(shuffled, size)
+        if len(p_values) >= LEAST
+    ]
+    return pa.Table.from_pylist(found, PANELS)
 
 
 def pairs_of(table: pa.Table) -> Iterator[Pair]:
@@ -90,7 +86,8 @@ def pairs_of(table: pa.Table) -> Iterator[Pair]:
         yield Pair(training, canary.label, canary.log_p, twin.log_p, unseen)
 
 
-def of_size(pairs: Sequence[Pair], size: int) -> Iterator[Row]:
+def of_size(pairs: Sequence[Pair], size: int) -> Iterator[tuple[str, str, list[float]]]:
+    """The p-values of the panels of this size, by estimator and model."""
     mixed = groups(pairs, size)
     by_label = [
         group
@@ -98,12 +95,10 @@ def of_size(pairs: Sequence[Pair], size: int) -> Iterator[Row]:
         for group in groups([pair for pair in pairs if pair.label == label], size)
     ]
     for model in ("canary", "twin"):
-        yield from rate("label-directed rank", model, size, [known(group, model) for group in mixed])
-        yield from rate(
-            "label-directed rank, label unknown", model, size, [unknown(group, model) for group in by_label]
-        )
+        yield "label-directed rank", model, [known(group, model) for group in mixed]
+        yield "label-directed rank, label unknown", model, [unknown(group, model) for group in by_label]
         asked = [group for group in mixed if model == "canary" or all(pair.unseen is not None for pair in group)]
-        yield from rate("paired family rank", model, size, [against_twins(group, model) for group in asked])
+        yield "paired family rank", model, [against_twins(group, model) for group in asked]
 
 
 def groups(pairs: Sequence[Pair], size: int) -> list[Sequence[Pair]]:
@@ -130,21 +125,6 @@ def against_twins(group: Sequence[Pair], model: str) -> float:
     return ranks.rank_p_value(np.mean([ranks.standardised(s[:members, None])[:, 0] for s in scores], axis=0))
 
 
-def rate(estimator: str, model: str, size: int, p_values: Sequence[float]) -> Iterator[Row]:
-    if len(p_values) < LEAST:
-        return
-    detected = proportion(sum(p_value <= LEVEL for p_value in p_values), len(p_values))
-    yield {
-        "estimator": estimator,
-        "model": model,
-        "models": size,
-        "detection_rate": detected.value,
-        "low": detected.low,
-        "high": detected.high,
-        "n": detected.n,
-    }
-
-
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     if not config.asks_for("family"):
         return ()
@@ -160,10 +140,7 @@ def by_number(panels: Sequence[Row]) -> Iterator[Row]:
     nulls = {(p["estimator"], p["models"]): p["detection_rate"] for p in panels if p["model"] == "twin"}
     for panel in panels:
         if panel["model"] == "canary":
-            setting = {"estimator": panel["estimator"], "models": panel["models"]}
-            estimate = Estimate(panel["detection_rate"], panel["low"], panel["high"], panel["n"])
-            null = nulls.get((panel["estimator"], panel["models"]))
-            yield row("detection rate by number of models", setting, estimate, "panel of models", null)
+            yield rate_row(panel["estimator"], panel, nulls.get((panel["estimator"], panel["models"])))
 
 
 MEASURE = Measure("panels", PANELS, plan, rows)

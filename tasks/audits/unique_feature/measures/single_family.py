@@ -1,9 +1,12 @@
 """Whether single models know the feature: its rank among the other features of its family.
 
     push = mean over models of O[0, y] - mean over f >= 1 of O[f, y]
+    rank = members that score at least as much as the feature            of one on: 1 is the feature alone
 
 with O[f, y] the mean over probe images of log (P / (1 - P)), P = P(y | x_f), in nats; f = 0 is the feature. The rank of
-its score among the family gives an exact p-value, however few models there are (`ranks`). Several models of one owner
+its score among the family gives an exact p-value, however few models there are (`ranks`), and decides. The push has no
+interval: beside it stand the pushes of the others, which are its null, and the upper limit that `ranks.push` gives it,
+by which a model is cleared. Several models of one owner
 are one panel: their standardised scores are averaged, so that it has one p-value. The paper has no null; this is ours.
 """
 
@@ -20,7 +23,7 @@ from tasks.audits.unique_feature.evaluation import check_label
 from tasks.audits.unique_feature.feature_family import FAMILY, ModelFamily, answers, by_model, clean_images
 from tasks.audits.unique_feature.single_models import SingleModelConfig, batch_key, predictor
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.audits.unique_feature.verdict import FOUND, SAME, smallest
+from tasks.audits.unique_feature.verdict import FOUND, OTHERS, PUSH, RANK, SAME, UPPER, smallest
 from tasks.job import Inputs, Job, task
 from tasks.measure import Measure, Tables
 from tasks.summaries import Row, alone, row
@@ -45,7 +48,7 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 
 
 def among_family(models: Sequence[ModelFamily]) -> Iterator[Row]:
-    """The push towards a label with its exact rank p-value, all models together, and the rank of KL."""
+    """The feature's rank with its exact p-value, all models together, its push beside the others', its rank by KL."""
     if not models:
         return
     label = models[0].label
@@ -57,13 +60,15 @@ def among_family(models: Sequence[ModelFamily]) -> Iterator[Row]:
     p_value = ranks.rank_p_value(ranks.label_directed(log_p, label))
     y = ranks.favoured(log_p, label)
     asked = {"label": y, "label known": label is not None}
-    yield row("push towards a label", asked, estimate, "model", null, p_value)
+    yield row(PUSH, asked, alone(estimate.value, len(models)), "model", null, p_value)
+    yield row(OTHERS, asked, ranks.others(log_p, log_odds, label), "feature")
+    yield row(UPPER, {"confidence": 0.975}, alone(estimate.high, len(models)), "model")
     size = smallest(ranks.separation(log_odds))
     yield row(
         FOUND, {"nats": float(f"{size:.3g}")}, alone(ranks.found(log_p, log_odds, size, label), len(models)), "model"
     )
     yield row(SAME, {"label": y}, alone(ranks.undistinguished(log_odds, y), len(models)), "model", 1 / (members - 1))
-    yield row("rank among the family", {}, alone(p_value * members, len(models)), "model", (members + 1) / 2, p_value)
+    yield row(RANK, {}, alone(p_value * members, len(models)), "model", (members + 1) / 2, p_value)
     kl = ranks.standardised(d[..., None]).mean(axis=0)[:, 0]
     above = float((d[:, 0] - d[:, 1:].mean(axis=1)).mean())
     yield row("KL above the family", {}, alone(above, len(models)), "model", 0.0, ranks.rank_p_value(kl))

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from tasks.audits.forgetting.exchangeability import above_neighbours, by_unit, effect, p_value, ranks, scores
+from tasks.audits.forgetting.exchangeability import above_neighbours, by_unit, effect, p_values, ranks, scores
 from tasks.audits.forgetting.log_odds import log_odds
 from tests.support.calibration import assert_rate, bounds
 from tests.tasks.audits.forgetting.made_up import Array, audit
@@ -21,7 +21,7 @@ def chance(seed: int = 0) -> np.random.Generator:
 
 
 def p_of(target: Array, calibration: Array, is_control: NDArray[np.bool_] = IS_CONTROL, seed: int = 0) -> float:
-    return p_value(scores(target, calibration), is_control, 199, chance(seed))
+    return p_values(scores(target, calibration), is_control, 199, chance(seed)).surer
 
 
 def test_ranks_are_scipys_and_ties_share_theirs() -> None:
@@ -69,10 +69,12 @@ def test_a_model_that_knows_the_control_set_better_is_not_refused() -> None:
 def test_the_p_value_is_that_of_all_draws_where_these_are_few() -> None:
     values, control = np.array([5.0, 1.0, 2.0, 0.0]), np.array([False, False, True, True])
     # Of the six pairs (5, 2) has a larger sum than (5, 1): 2 of 6 are at least as large.
-    found = p_value(values, control, 6000, chance())
-    low, high = bounds(2 / 6, 6000)
-    assert low <= found * 6001 - 1 <= high
-    assert 1.0 == p_value(np.zeros(4), control, 99, chance())
+    # And five of six are at most as large.
+    found = p_values(values, control, 6000, chance())
+    for p, share in zip(found, (2 / 6, 5 / 6), strict=True):
+        low, high = bounds(share, 6000)
+        assert low <= p * 6001 - 1 <= high
+    assert (1.0, 1.0) == p_values(np.zeros(4), control, 99, chance())
 
 
 def test_the_effect_is_welchs_statistic_but_for_its_spread_and_0_where_nothing_varies() -> None:

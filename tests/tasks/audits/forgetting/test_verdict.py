@@ -11,8 +11,8 @@ from tasks.audit import Verdict
 from tasks.audits.forgetting import AUDIT
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import ANSWERED
+from tasks.audits.forgetting.evidence_rows import SURER
 from tasks.audits.forgetting.external_targets import ExternalTargets
-from tasks.audits.forgetting.measures.decisions import SURER
 from tasks.audits.forgetting.presets import QUICKSTART, TABLE1
 from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.audits.forgetting.target import Target
@@ -78,7 +78,8 @@ def test_one_target_is_judged_by_the_rule_and_told_with_its_error_rate(
 ) -> None:
     found = said(*target("D_C", *values))
     assert (answer, evidence) == (found.answer, found.sentence)
-    assert (("share of D_Q held", '{"target": "D_C"}'),) == found.rows
+    decisive = [SURER, "share of D_Q held"] if answer == "not forgotten" else ["share of D_Q held", SURER]
+    assert [(metric, '{"target": "D_C"}') for metric in decisive] == list(found.rows)
     assert LIMITS == found.limits
     assert answer in AUDIT.answers
 
@@ -101,7 +102,10 @@ def test_several_targets_are_judged_together(several: tuple[tuple[float, ...], .
     found = said(*rows)
     assert answer == found.answer
     assert found.sentence.startswith(counts)
-    assert [f'{{"target": "target {at}"}}' for at in range(len(several))] == [setting for _, setting in found.rows]
+    decided = {said(*target(f"target {at}", *values)).answer: at for at, values in enumerate(several)}
+    first = decided[answer] if len(decided) == len(several) else 0
+    assert f'{{"target": "target {first}"}}' == found.rows[0][1]  # of what decides for all
+    assert {f'{{"target": "target {at}"}}' for at in range(len(several))} == {setting for _, setting in found.rows}
 
 
 def test_of_many_targets_the_first_are_told_one_by_one() -> None:

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+from tasks.audits.unique_feature.canary_calls import counts
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, white_box
-from tasks.audits.unique_feature.measures.canary_verdicts import of_canaries
 from tasks.audits.unique_feature.published import Repeated
 from tasks.audits.unique_feature.summary import summary
 from tasks.audits.unique_feature.units import effect, units
@@ -29,8 +29,8 @@ PAIRS = 6
 
 def none_called() -> Iterator[Row]:
     """The rows of ranks that say nothing."""
-    about = {"members": 201, "p_value": 0.5, "adjusted_p": 0.5, "called": False, "shared_seeds": False}
-    yield from of_canaries([about] * PAIRS)
+    about = {"p_value": 0.5, "adjusted_p": 0.5, "called": False, "shared_seeds": False}
+    yield from counts([about] * PAIRS, 201, {"others": 200})
 
 
 def answers(effects: np.ndarray) -> Counter[str]:

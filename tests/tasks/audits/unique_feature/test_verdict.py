@@ -11,12 +11,17 @@ from tasks.audits.unique_feature.verdict import (
     BEYOND,
     CALLED,
     CHOSEN,
+    CHOSEN_GLYPH,
     FOUND,
+    GLYPHS,
+    OTHERS,
     PANEL_LIMITS,
     PUSH,
+    RANK,
     ROWS,
     SHARED,
     SMALLEST,
+    UPPER,
     counted,
     panel_verdict,
     verdict,
@@ -123,7 +128,30 @@ def test_a_minority_that_is_called_is_never_said_to_be_not_seen() -> None:
     assert "memorised" == said.answer
     assert "3 of 20 canaries are called memorised one by one (paired rank among 200 others" in said.sentence
     assert "20 % of all are found beyond chance at p of 0.05 (95 % interval 10 % to 40 %)" in said.sentence
-    assert [ROWS[0][0], CALLED, BEYOND] == [metric for metric, _ in said.rows]
+    assert [CALLED, ROWS[0][0], BEYOND] == [metric for metric, _ in said.rows]  # what decided comes first
+
+
+def exactly(share: float, n: int, p_value: float = 0.5) -> list[dict[str, Any]]:
+    called, small = calls(share, n, p_value=p_value)
+    return [called | {"setting": json.dumps({"false discovery rate": 0.05, GLYPHS: 4457400})}, small]
+
+
+def test_exact_ranks_say_among_how_many_glyphs_and_clear_a_hundred_canaries() -> None:
+    said = verdict(A, A, table(0.02, -0.03, 0.07, 100, *exactly(0.01, 100)))
+    assert "memorised" == said.answer
+    told = (
+        "1 of 100 canaries is called memorised one by one (rank among all 4,457,400 glyphs, false discovery rate 5 %)"
+    )
+    assert told in said.sentence
+    assert (True, False) == (CHOSEN_GLYPH in said.limits, CHOSEN in said.limits)
+    clear = verdict(A, A, table(0.02, -0.03, 0.07, 100, *exactly(0.0, 100)), True)
+    assert ("not seen", False) == (clear.answer, CHOSEN_GLYPH in clear.limits)
+
+
+def test_ranks_alone_can_accuse_and_cannot_clear() -> None:
+    called, cleared = (verdict(A, A, pa.Table.from_pylist(exactly(share, 20), SUMMARY)) for share in (0.5, 0.0))
+    assert called.sentence.startswith("Memorised: 10 of 20 canaries are called memorised one by one")
+    assert "undecided" == cleared.answer
 
 
 def test_where_a_single_canary_could_not_be_called_nothing_is_cleared() -> None:
@@ -143,6 +171,7 @@ def test_where_a_single_canary_could_not_be_called_nothing_is_cleared() -> None:
 def test_more_small_ranks_than_chance_brings_count_where_none_is_called(p_value: float, answer: str) -> None:
     said = verdict(A, A, table(0.02, -0.03, 0.07, 10, *calls(0.0, 10, p_value=p_value)))
     assert answer == said.answer
+    assert (BEYOND if answer == "memorised" else ROWS[0][0]) == said.rows[0][0]
     assert (answer != "not seen") == (f"chance brings so many small ranks in {p_value:.2g} of runs" in said.sentence)
 
 
@@ -208,12 +237,16 @@ def pushed(
     known: bool = True,
     power: float = 0.8,
 ) -> pa.Table:
-    other = dict.fromkeys(SUMMARY.names) | {"metric": "M", "setting": "{}", "estimate": 9.0}
     setting = json.dumps({"label": 3, "label known": known})
-    row = dict.fromkeys(SUMMARY.names) | {"metric": PUSH, "setting": setting, "estimate": estimate, "n": n}
-    row |= {"low": low, "high": high, "p_value": p_value, "null": 0.25}
-    found = dict.fromkeys(SUMMARY.names) | {"metric": FOUND, "setting": '{"nats": 0.1}', "estimate": power}
-    return pa.Table.from_pylist([other, row, found], SUMMARY)
+    rows = [
+        {"metric": "M", "setting": "{}", "estimate": 9.0},
+        {"metric": PUSH, "setting": setting, "estimate": estimate, "n": n, "null": 0.25, "p_value": p_value},
+        {"metric": OTHERS, "setting": setting, "estimate": 0.25, "low": low, "high": 0.375, "n": 200},
+        {"metric": UPPER, "setting": '{"confidence": 0.975}', "estimate": high, "n": n},
+        {"metric": FOUND, "setting": '{"nats": 0.1}', "estimate": power},
+        {"metric": RANK, "setting": "{}", "estimate": 201 * p_value, "null": 101.0, "n": n, "p_value": p_value},
+    ]
+    return pa.Table.from_pylist([dict.fromkeys(SUMMARY.names) | row for row in rows], SUMMARY)
 
 
 @pytest.mark.parametrize(
@@ -229,10 +262,13 @@ def pushed(
 def test_the_rank_decides_of_a_model_that_is_asked_alone(low: float, high: float, p_value: float, answer: str) -> None:
     said = panel_verdict(A, pushed(0.4, low, high, p_value))
     assert answer == said.answer
-    assert said.sentence.startswith(f"{answer.capitalize()}: asked about the letter A, the model moves the log odds of")
-    assert f"(95 % interval {low:.4g} to {high:.4g} by the family's own spread; 0.25 where nothing" in said.sentence
-    assert f"rank p = {p_value:.3g}" in said.sentence
-    assert (((PUSH, '{"label": 3, "label known": true}'),), PANEL_LIMITS) == (said.rows, said.limits)
+    asked = "asked about the letter A and 200 others of its family, the model answers to it as number"
+    assert said.sentence.startswith(
+        f"{answer.capitalize()}: {asked} {201 * p_value:.0f} of 201 (rank p = {p_value:.2g})"
+    )
+    assert f"by 0.4 nats more than the mean of the others (95 % of these by {low:.3g} to 0.375)" in said.sentence
+    assert ((RANK, "{}"), PANEL_LIMITS) == (said.rows[0], said.limits)
+    assert [RANK, PUSH, OTHERS] == [metric for metric, _ in said.rows]
 
 
 def test_a_family_too_wide_to_show_a_push_clears_nothing() -> None:
@@ -249,10 +285,12 @@ def test_the_first_push_of_a_summary_decides() -> None:
 
 
 def test_it_says_how_many_models_were_asked_and_about_which_label() -> None:
-    assert "2 models together move the log odds of the canary's label by 0.4 nats" in (
-        panel_verdict(A, pushed(0.4, 0.2, 0.6, 0.01, n=2)).sentence
+    assert (
+        "2 models together answer to it as number 2 of 201"
+        in panel_verdict(A, pushed(0.4, 0.2, 0.6, 0.01, n=2)).sentence
     )
-    assert "the model moves the log odds of label 3, which it favours most by" in (
+    assert "the log odds of the canary's label by 0.4 nats" in panel_verdict(A, pushed(0.4, 0.2, 0.6, 0.01)).sentence
+    assert "it raises the log odds of label 3, which it favours most, by" in (
         panel_verdict(A, pushed(0.4, 0.2, 0.6, 0.01, known=False)).sentence
     )
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from tasks.audits.forgetting.about import About
+from tasks.audits.forgetting.evidence_rows import SURER
 from tasks.audits.forgetting.exchangeability import effect, scores
 from tasks.audits.forgetting.likeness import among
-from tasks.audits.forgetting.measures.decisions import DECISIONS, SURER, Decisions, decisions
+from tasks.audits.forgetting.measures.decisions import DECISIONS, Decisions, decisions
 from tasks.audits.forgetting.target import NamedTarget
 from tests.tasks.audits.forgetting.made_up import table
 from tests.tasks.audits.forgetting.small_run import ABOUT, CONTROLLED, CONTROLS, HOLDING, INPUTS, KNOWN, TARGETS

@@ -10,7 +10,7 @@ import pytest
 
 from tasks.audits.unique_feature.feature_family import FAMILY, ModelFamily, by_model
 from tasks.audits.unique_feature.measures.single_family import among_family
-from tasks.audits.unique_feature.verdict import SAME, panel_verdict
+from tasks.audits.unique_feature.verdict import OTHERS, SAME, UPPER, panel_verdict
 from tasks.datasets.features import Glyph
 from tasks.schemas import SUMMARY
 from tasks.summaries import Row
@@ -41,7 +41,13 @@ def test_the_push_towards_a_known_label_is_ranked_among_the_family() -> None:
     others = [0.0 - 2.5 / 3, 0.5 - 2.5 / 3, 2.0 - 2.5 / 3]
     assert {
         ("push towards a label", '{"label": 0, "label known": true}'): pytest.approx(
-            [effect, effect - max(others), effect - min(others), 1, "model", 0.0, 2 / 4, None]
+            [effect, None, None, 1, "model", 0.0, 2 / 4, None]
+        ),
+        (OTHERS, '{"label": 0, "label known": true}'): pytest.approx(
+            [0.0, min(others), max(others), 3, "feature", None, None, None]
+        ),
+        (UPPER, '{"confidence": 0.975}'): pytest.approx(
+            [effect - min(others), None, None, 1, "model", None, None, None]
         ),
         # Labels are 0.4375 apart. Pushed by so little none of the three others is above 95 % of a family of so few.
         ("share of pushes that would be found", '{"nats": 0.00875}'): [0.0, None, None, 1, "model", None, None, None],
@@ -58,6 +64,7 @@ def test_without_a_label_the_one_pushed_most_is_taken_of_the_family_too() -> Non
     # The others' own best labels: 1, 1 and 0, by how many they are above; the null is the mean of what that gives.
     null = np.mean([1.0 - 1.0, 2.0 - 1.0, 2.0 - 2.5 / 3])
     assert [4.0 - 1.0, 1, "model", null, 1 / 4] == pytest.approx([row[0], row[3], row[4], row[5], row[6]])
+    assert [null, 0.0, 2.0 - 2.5 / 3] == pytest.approx(found[OTHERS, '{"label": 1, "label known": false}'][:3])
 
 
 def test_of_several_models_scores_are_averaged_so_that_all_have_one_p_value() -> None:

@@ -1,0 +1,230 @@
+"""What audits cost here: the reference timings by which `engram plan` prices what has never run on a machine.
+
+    python -m bench.reference_timings [--only NAME ...] [--out orchestrator/pricing/reference_timings.json]
+
+Presets on embedded data are run job by job in this process, on one thread, and each network is trained for one epoch on
+images of the usual shapes; all by processor time, which a busy machine disturbs little. Seconds per unit are the
+non-negative least squares of the jobs' seconds on what they compute (`tasks.work`), relative to the seconds. What was
+measured replaces what the file has of it; the rest stays, and all of it is for the machine speed in the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from orchestrator.planning.plan import Plan, plan_of
+from orchestrator.pricing.reference import FILE
+from orchestrator.pricing.speed import KINDS, Speed, measured
+from orchestrator.spec.resolve import pinned, wanted
+from orchestrator.spec.specification import Spec
+from tasks.datasets.catalog import pin
+from tasks.datasets.dataset import Dataset
+from tasks.job import Job, marks
+from tasks.models.catalog import Network
+from tasks.training.classifier import Training, train
+from tasks.training.classifier import work as of_classifier
+
+# Of each preset what makes a chain one job, since no state is kept here, and what makes it short.
+PRESETS: Mapping[str, tuple[tuple[str, str, Mapping[str, Any]], ...]] = {
+    "unique_feature": (("unique_feature", "smoke", {}), ("unique_feature", "quickstart", {"canaries": 4})),
+    "forgetting": (("forgetting", "smoke", {}), ("forgetting", "quickstart", {})),
+    "unlearning": (("forgetting", "unlearning", {"replicates": 1, "permutations": 119}),),
+    "density": (
+        ("density", "smoke", {}),
+        ("density", "quickstart", {"repetitions": 1, "folds": 3, "epochs": 10, "every": 5}),
+    ),
+    "kernel": (("density", "figure1", {}),),
+    "relational": (
+        ("relational", "smoke", {"link": 0}),
+        ("relational", "smoke", {"link": 0, "model": "tiny-t5"}),
+        ("relational", "quickstart", {"link": 0, "replicates": 1, "epochs": 10}),
+    ),
+    "linear": (("relational", "figure5", {}), ("relational", "private", {"measures": "private"})),
+    "deja_vu": (
+        ("deja_vu", "smoke", {"link": 0}),
+        ("deja_vu", "quickstart", {"link": 0, "epochs": 60, "recorded": "30,60"}),
+    ),
+}
+NETWORKS = {
+    ("mlp1", "28x28"): 1024, ("cnn1", "28x28"): 512, ("resnet18", "28x28"): 64, ("densenet100", "28x28"): 32,
+    ("mlp1", "32x32#rgb"): 1024, ("cnn1", "32x32#rgb"): 256, ("cnn2", "32x32#rgb"): 256,
+    ("resnet18", "32x32#rgb"): 64, ("densenet100", "32x32#rgb"): 32,
+}  # fmt: skip
+AROUND = "around, local"
+AUTOENCODERS = ("conv-vae", "conv-vae-one-scale")
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A job's task, the tables that it read, its units of work, and its processor seconds."""
+
+    task: str
+    tables: int
+    amounts: Mapping[str, float] | None
+    seconds: float
+
+
+def run_plan(plan: Plan) -> Iterator[Timed]:
+    """Every job of a plan, in order; tables are held as long as the plan."""
+    tables: dict[str, pa.Table] = {}
+    for key, job in plan.jobs.items():
+        inputs = [tables[below] for below in plan.inputs[key]]
+        tables[key], seconds = timed(job, inputs)
+        mark = marks(job.function)
+        amounts = None if mark.work is None else trained(job, tables[key])
+        yield Timed(mark.name, len(inputs), amounts, seconds)
+
+
+def timed(job: Job, inputs: list[pa.Table]) -> tuple[pa.Table, float]:
+    begun = time.process_time()
+    table = job.function(job.config, inputs)
+    return table, time.process_time() - begun
+
+
+def trained(job: Job, table: pa.Table) -> Mapping[str, float]:
+    """The units of a job, with the epochs that a training came to where it ended by itself."""
+    count = marks(job.function).work
+    assert count is not None
+    work = count(job.config)
+    if work.least == work.most or "epochs" not in table.schema.names:
+        return work.amounts
+    training = replace(getattr(job.config, "training", job.config), patience=0)
+    every = of_classifier(training)
+    done = table["epochs"][0].as_py() / training.epochs
+    return {**{unit: amount * done for unit, amount in every.trained.items()}, **every.besides}
+
+
+def presets(name: str) -> Iterator[Timed]:
+    for audit, preset, settings in PRESETS[name]:
+        for scale in ("tiny", "full"):  # the first loads what all of them need
+            spec = Spec(audit, preset, {**settings, "scale": scale})
+            for cell in pinned(wanted(spec), {}):
+                rows = list(run_plan(plan_of(cell)))
+                if scale == "full":
+                    yield from rows
+
+
+def networks() -> Iterator[Timed]:
+    for (network, shape), examples in NETWORKS.items():
+        data = pin(Dataset(f"digits#{shape}"))
+        config = Training(data, Network(network), examples=examples, epochs=1, patience=0)
+        job = Job(train, config)
+        timed(job, [])
+        _, seconds = timed(job, [])
+        yield Timed(
+            "classifier.train", 0, of_classifier(config).trained, seconds
+        )  # one epoch, so nothing else is told from it
+
+
+def autoencoders() -> Iterator[Timed]:
+    from tasks.models.densities import DensityModel
+    from tasks.training.density import fit, work
+    from tasks.training.density_config import DensityTraining
+
+    data = pin(Dataset("photos#32x32#rgb"))
+    for name in AUTOENCODERS:
+        for epochs, samples in ((1, 8), (2, 2)):
+            config = DensityTraining(
+                data, DensityModel(name), examples=96, epochs=epochs, recorded=(epochs,), samples=samples
+            )
+            timed(Job(fit, config), [])
+            _, seconds = timed(Job(fit, config), [])
+            yield Timed("generator.fit", 0, work(config).amounts, seconds)
+
+
+def rates(rows: list[Timed]) -> dict[str, float]:
+    """Seconds per unit."""
+    from scipy.optimize import nnls
+
+    with_units = [row for row in rows if row.amounts]
+    names = sorted({unit for row in with_units for unit in row.amounts or {}})
+    found: dict[str, float] = {}
+    matrix = np.array([[(row.amounts or {}).get(name, 0.0) / row.seconds for name in names] for row in with_units])
+    if len(matrix):
+        found = dict(zip(names, map(float, nnls(matrix, np.ones(len(matrix)))[0]), strict=True))
+    return found
+
+
+def points(rows: list[Timed]) -> dict[str, dict[int, float]]:
+    """Mean seconds of a job of each task without units, by the number of tables that it reads."""
+    taken: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row.amounts is None and row.task:
+            taken[row.task][row.tables].append(row.seconds)
+    return {task: {count: float(np.mean(each)) for count, each in of.items()} for task, of in taken.items()}
+
+
+def executors() -> Iterator[Timed]:
+    """Starting and ending Ray around the smallest of runs, by the clock: its processes are not ours."""
+    import tempfile
+
+    import orchestrator
+
+    with tempfile.TemporaryDirectory() as folder:
+        run = orchestrator.run(
+            "relational", preset="figure1", scale="tiny", store=folder, address="local", mlflow="off", report=False
+        )
+        taken = json.loads((Path(folder) / "runs" / run.run / "timings.json").read_text())
+    yield Timed("", 0, None, taken[AROUND][0])
+
+
+SECTIONS: Mapping[str, Callable[[], Iterator[Timed]]] = {
+    **{name: (lambda name=name: presets(name)) for name in PRESETS},  # type: ignore[misc]
+    "networks": networks,
+    "autoencoders": autoencoders,
+    "executors": executors,
+}
+
+
+def merged(before: Any, rows: list[Timed], here: Speed) -> dict[str, Any]:
+    """The file's content with these timings, brought to the speed that the file has."""
+    known = before or {"speed": asdict(here), "units": {}, "tasks": {}, "around": {}}
+    slower, _ = here.against(Speed(**known["speed"]))
+    around = [row.seconds for row in rows if not row.task]
+    units = known["units"] | {unit: rate / slower for unit, rate in rates(rows).items()}
+    tasks = {task: dict(of) for task, of in known["tasks"].items()}
+    for task, of in points(rows).items():
+        tasks[task] = tasks.get(task, {}) | {count: seconds / slower for count, seconds in of.items()}
+    return {
+        "speed": known["speed"],
+        "units": {unit: float(f"{units[unit]:.4g}") for unit in sorted(units)},
+        "tasks": {
+            task: [[count, float(f"{tasks[task][count]:.4g}")] for count in sorted(tasks[task])]
+            for task in sorted(tasks)
+        },
+        "around": known["around"] | ({AROUND: round(around[0], 1)} if around else {}),
+    }
+
+
+def main() -> None:
+    import torch
+
+    given = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    given.add_argument("--only", nargs="+", default=list(SECTIONS), choices=list(SECTIONS), metavar="NAME")
+    given.add_argument("--out", type=Path, default=FILE)
+    asked = given.parse_args()
+    torch.set_num_threads(1)
+    for name in asked.only:
+        speeds = [measured()]
+        rows = list(SECTIONS[name]())
+        speeds.append(measured())
+        here = Speed(*(float(np.mean([getattr(speed, kind) for speed in speeds])) for kind in KINDS))
+        before = json.loads(asked.out.read_text()) if asked.out.exists() else None
+        if before:
+            before["tasks"] = {task: {int(count): s for count, s in of} for task, of in before["tasks"].items()}
+        asked.out.write_text(json.dumps(merged(before, rows, here), indent=1) + "\n")
+        print(f"{name}: {len(rows)} jobs, {sum(row.seconds for row in rows):.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

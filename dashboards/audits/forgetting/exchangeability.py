@@ -1,0 +1,164 @@
+"""What the test rests on: the scores of the images of D_Q beside those of the control set, target by target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dashboards import drawing, layout, legend
+from dashboards.audits.forgetting.query_confidences import ACROSS, LETTERS, PANEL, TARGETS
+from dashboards.audits.forgetting.targets import span_of
+from dashboards.estimates import fitted
+from dashboards.figure import Figure
+from tasks.audits.forgetting import kolmogorov_smirnov
+from tasks.audits.forgetting.confidence_matrix import confidence_matrix
+from tasks.audits.forgetting.exchangeability import Array
+from tasks.audits.forgetting.measures.decisions import Compared, Decisions
+from tasks.audits.forgetting.measures.query_confidences import CONFIDENCES
+
+INNOCENT = "a calibration model"
+POINTS = 150  # quantiles at which a line is exact; between them it is straight
+SHOWN = (0.001, 0.995)  # the quantiles of all scores at which the axis ends
+EVEN = 0.3  # scores up to about so much stand evenly
+TICKS = (-3, -1, 0, 1, 3, 10)
+UPRIGHT: Mapping[str, Any] = {"color": drawing.light("ink"), "linewidth": 1.6, "marker": "_", "markersize": 7}
+CURVES: Mapping[str, Mapping[str, Any]] = {
+    "D_Q": {"color": drawing.light("canary"), "linewidth": 1.4},
+    "control set": {"color": drawing.light("twin"), "linewidth": 1.2, "linestyle": (0, (4, 1.5))},
+}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The scores of one target, or of a model that never saw D_Q, both sorted; `p` is the target's, adjusted."""
+
+    name: str
+    query: Array
+    control: Array
+    p: float | None = None
+
+    @property
+    def farthest(self) -> kolmogorov_smirnov.Farthest:
+        """How far the line of D_Q lies below that of the control set at most, and where."""
+        return kolmogorov_smirnov.farthest(self.query, self.control, "one-sided")
+
+    @property
+    def words(self) -> str:
+        """What stands above the lines."""
+        p = "" if self.p is None else f", p = {drawing.number(self.p)}"
+        return f"KS {self.farthest.distance:.2g}{p}"
+
+
+def exchangeability(table: pa.Table, decided: pa.Table) -> Figure | None:
+    """Distributions of the scores of D_Q and of the control set; None where there is no control set."""
+    if not set(table.column_names) >= set(CONFIDENCES.names) or not is_controlled(table):
+        return None
+    panels = list(of_targets(table, decided))
+    if not panels:
+        return None
+    innocent, targets = panels[0].name == INNOCENT, sum(panel.name != INNOCENT for panel in panels)
+    shown = panels[: TARGETS + innocent]
+    caption = about(panels, innocent) + layout.rest(len(shown) - innocent, targets, "targets")
+    alt = " ".join(f"{panel.name}: one-sided {panel.words}." for panel in shown)
+    return Figure("exchangeability", "Are images of D_Q known better than the control set?", caption, alt, drawn(shown))
+
+
+def is_controlled(table: pa.Table) -> bool:
+    return bool(pc.any(pc.equal(table["set"], "control")).as_py())
+
+
+def of_targets(table: pa.Table, decided: pa.Table) -> Iterator[Panel]:
+    """A calibration model beside the others, where there are several, and each target beside all of them."""
+    matrix = confidence_matrix([table])
+    compared = Compared(Decisions(()), matrix)
+    if not compared.is_controlled:
+        return
+    if compared.null_scores:
+        yield Panel(INNOCENT, *of_units(compared, compared.null_scores[0]))
+    for target in decided.to_pylist():
+        models = matrix.replicates("target", target["target"])
+        if models and target["p_adjusted"] is not None:
+            of = Compared(Decisions(()), matrix, max(matrix.models[model].printed for model in models))
+            sides = of_units(of, np.mean(of.scores(models), axis=0))
+            yield Panel(target["name"], *sides, target["p_adjusted"])
+
+
+def of_units(compared: Compared, of_images: Array) -> tuple[Array, Array]:
+    """The scores of D_Q and of the control set, sorted; of a group's images their mean."""
+    values, is_control = compared.units(of_images)
+    return np.sort(values[~is_control]), np.sort(values[is_control])
+
+
+def about(panels: Sequence[Panel], innocent: bool) -> str:
+    """The caption: what a score is, what the lines are, and the numbers of images."""
+    beside = (
+        "The first panel is a model that never saw D_Q: there the lines differ by chance alone. " if innocent else ""
+    )
+    images = (
+        span_of([len(values) for values in of]) for of in zip(*((p.query, p.control) for p in panels), strict=True)
+    )
+    return (
+        "Share of the images whose score is at most so much. A score says how much surer a target is of an image than "
+        "of others that are as difficult to models which never saw D_Q, in standard deviations over all images. Who "
+        "never saw D_Q cannot know which images are which, whatever else it holds, and both lines are alike; of who "
+        "holds some of it the line of D_Q lies to the right. Upright: where it lies lowest below the other, by their "
+        "one-sided KS distance. p: how often chance brings means as far apart (a randomisation test, over all "
+        f"targets). {beside}The axis is logarithmic on both sides of 0. n: {' images of D_Q, '.join(images)} of the "
+        "control set."
+    )
+
+
+def drawn(panels: Sequence[Panel]) -> str:
+    """The distributions as SVG, in panels three abreast."""
+    step = PANEL + 0.62
+    foot = 0.55
+    rows = -(-len(panels) // ACROSS)
+    figure = drawing.canvas(foot + step * rows + legend.ROW)
+    every = np.concatenate([values for panel in panels for values in (panel.query, panel.control)])
+    low, high = np.quantile(every, SHOWN).tolist()
+    width = (drawing.WIDTH - 0.42 - 0.12 - 0.2 * (ACROSS - 1)) / ACROSS
+    for at, panel in enumerate(panels):
+        row, column = divmod(at, ACROSS)
+        bottom = foot + step * (rows - 1 - row)
+        axes = drawing.place(figure, 0.42 + column * (width + 0.2), bottom, width, PANEL - 0.05)
+        axes.set_title(fitted([panel.name], LETTERS), fontsize=drawing.TEXT - 1, y=1.17, pad=0)
+        of_panel(axes, panel)
+        axes.set_xlim(placed(np.array([low, high])).tolist())
+        axes.set_ylim(-0.02, 1.02)
+        drawing.ticks(axes, up=4)
+        ticks = [tick for tick in TICKS if low <= tick <= high]
+        axes.set_xticks(placed(np.array(ticks)), [f"{tick:g}".replace("-", "\N{MINUS SIGN}") for tick in ticks])
+        axes.tick_params(labelleft=column == 0, labelbottom=at + ACROSS >= len(panels), labelsize=drawing.TEXT - 1)
+    figure.text(0.5, 0.08 / figure.get_size_inches()[1], "score of an image, standard deviations", ha="center")
+    far = {"marker": "|", "markersize": 11, "markeredgewidth": 1.6, "linewidth": 0}
+    handles = [legend.line(name, **look) for name, look in CURVES.items()]
+    legend.above(figure, [*handles, legend.line("one-sided KS", color=drawing.light("ink"), **far)])
+    return drawing.svg(figure, "exchangeability")
+
+
+def of_panel(axes: Any, panel: Panel) -> None:
+    """Both lines, and an upright one where that of D_Q lies farthest below."""
+    muted = {"fontsize": drawing.TEXT - 1, "color": drawing.light("muted")}
+    axes.text(0, 1.05, panel.words, transform=axes.transAxes, **muted)
+    for values, look in zip((panel.query, panel.control), CURVES.values(), strict=True):
+        axes.plot(*cumulative(values), **look)
+    far = panel.farthest
+    if far.distance > 0:
+        ends = [np.searchsorted(values, far.at, "right") / len(values) for values in (panel.query, panel.control)]
+        axes.plot([placed(np.array([far.at]))[0]] * 2, ends, zorder=4, **UPRIGHT)
+
+
+def cumulative(values: Array) -> tuple[Array, Array]:
+    """The empirical distribution of sorted values as a path through so many of its quantiles."""
+    at = np.unique(np.round(np.linspace(0, len(values) - 1, min(POINTS, len(values)))).astype(np.int64))
+    return placed(values[at]), (at + 1) / len(values)
+
+
+def placed(values: Array) -> Array:
+    """Where scores stand across: logarithmic on both sides of 0, and even about it."""
+    return np.asarray(np.arcsinh(values / EVEN))

@@ -1,0 +1,140 @@
+"""A number line: an estimate beside its interval, its null and the boundaries of the rule, drawn across the page.
+
+Places are percentages of the width, so that letters and marks keep their size on any screen and on paper.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from orchestrator import rounding
+from tasks.certificate import OTHERS, NumberLine
+
+LEFT, RIGHT = 5.0, 95.0  # per cent
+MIDDLE, HEIGHT = 20, 54
+MOST = 6  # ticks
+FEW = 10  # units of a count, each of which gets a tick
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a mark stands for: `mark` names its look, `words` tell its value and meaning."""
+
+    mark: str
+    words: str
+
+
+def number_line(line: NumberLine) -> Markup:
+    """The line as `<svg>`, with its values in words for those who cannot see it."""
+    scale = Scale.of(line)
+    parts = [*_usual(line, scale), *_axis(scale), *_rules(line, scale), *_estimate(line, scale)]
+    said = f"{line.what}: {'; '.join(entry.words for entry in entries(line))}"
+    head = f'<svg class="line" role="img" aria-label="{escape(said)}" width="100%" height="{HEIGHT}">'
+    return Markup(f"{head}{''.join(parts)}</svg>")
+
+
+def entries(line: NumberLine) -> list[Entry]:
+    """The legend of the line."""
+    told = [Entry("estimate", f"{_shown(line, line.estimate)}: what was found")]
+    if line.low is not None and line.high is not None:
+        told.append(Entry("range", f"{_shown(line, line.low)} to {_shown(line, line.high)}: its 95 % interval"))
+    if line.usual is not None:
+        low, high = line.usual
+        told.append(Entry("usual", f"{_plain(low)} to {_plain(high)}: {OTHERS}"))
+    if line.null is not None:
+        told.append(Entry("null", f"{_plain(line.null)}: {line.null_words}"))
+    told += [Entry("boundary", f"{_plain(each.value)}: {each.words}") for each in line.boundaries]
+    return told
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The values at the ends of a line."""
+
+    low: float
+    high: float
+    logarithmic: bool
+
+    @classmethod
+    def of(cls, line: NumberLine) -> Scale:
+        """With room for all of the line's values."""
+        values = [line.estimate, line.low, line.high, line.null, *(line.usual or ())]
+        there = [*(each.value for each in line.boundaries), *(value for value in values if value is not None)]
+        there = [value for value in there if math.isfinite(value) and (value > 0 or not line.logarithmic)]
+        low, high = min(there), max(there)
+        if line.logarithmic:
+            return cls(low / 1.25, high * 1.25, True)
+        room = 0.06 * (high - low) or abs(high) or 1.0
+        return cls(low - room if low else 0.0 - room, high + room, False)
+
+    def at(self, value: float) -> float:
+        """The place of a value, in per cent of the width; that of the nearer end outside."""
+        low, high = self.low, self.high
+        if self.logarithmic:
+            low, high, value = (math.log(max(each, 1e-300)) for each in (low, high, value))
+        share = min(1.0, max(0.0, (value - low) / (high - low)))
+        return LEFT + (RIGHT - LEFT) * share
+
+    def ticks(self) -> list[float]:
+        """Round values on the line, a few."""
+        if self.logarithmic:
+            first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+            for steps in ((1, 2, 5), (1,)):
+                round_ones = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+                there = [value for value in round_ones if self.low <= value <= self.high]
+                if len(there) <= MOST + 2:
+                    return there
+            return there[:: -(-len(there) // MOST)]
+        power = 10.0 ** math.floor(math.log10((self.high - self.low) / MOST))
+        step = next(each * power for each in (1, 2, 5, 10) if (self.high - self.low) / (each * power) <= MOST)
+        return [at * step for at in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
+
+
+def _axis(scale: Scale) -> Iterator[str]:
+    yield f'<line class="axis" x1="{LEFT}%" x2="{RIGHT}%" y1="{MIDDLE}" y2="{MIDDLE}"/>'
+    for value in scale.ticks():
+        at = f"{scale.at(value):.2f}%"
+        yield f'<line class="axis" x1="{at}" x2="{at}" y1="{MIDDLE}" y2="{MIDDLE + 5}"/>'
+        yield f'<text x="{at}" y="{HEIGHT - 6}" text-anchor="middle">{_plain(value)}</text>'
+
+
+def _usual(line: NumberLine, scale: Scale) -> Iterator[str]:
+    if line.usual is not None:
+        low, high = (scale.at(end) for end in line.usual)
+        yield f'<rect class="usual" x="{low:.2f}%" width="{high - low:.2f}%" y="{MIDDLE - 10}" height="20"/>'
+
+
+def _rules(line: NumberLine, scale: Scale) -> Iterator[str]:
+    """The null, dashed, and the boundaries, from top to bottom."""
+    if line.null is not None:
+        yield _upright("null", scale.at(line.null), 5, 35)
+    for boundary in line.boundaries:
+        yield _upright("boundary", scale.at(boundary.value), 1, 39)
+
+
+def _upright(name: str, at: float, top: int, bottom: int) -> str:
+    return f'<line class="{name}" x1="{at:.2f}%" x2="{at:.2f}%" y1="{top}" y2="{bottom}"/>'
+
+
+def _estimate(line: NumberLine, scale: Scale) -> Sequence[str]:
+    drawn = []
+    if line.low is not None and line.high is not None:
+        low, high = scale.at(line.low), scale.at(line.high)
+        drawn.append(f'<line class="range" x1="{low:.2f}%" x2="{high:.2f}%" y1="{MIDDLE}" y2="{MIDDLE}"/>')
+    return [*drawn, f'<circle class="estimate" cx="{scale.at(line.estimate):.2f}%" cy="{MIDDLE}" r="6"/>']
+
+
+def _shown(line: NumberLine, value: float) -> str:
+    """The value at the precision of the line's interval."""
+    if line.low is None and float(value).is_integer():
+        return _plain(value)
+    return rounding.rounded(value, line.low, line.high)
+
+
+def _plain(value: float) -> str:
+    """A value that is known exactly: whole numbers with all digits, others with four."""
+    return f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e9 else f"{value:.4g}"

@@ -1,0 +1,166 @@
+"""The command that guides to an audit by questions, writes its file, prices it and offers to run it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orchestrator.cli.options import Json, Where
+from orchestrator.cli.store import one_line, path_of
+from orchestrator.cli.terminal import emit, say, show
+from orchestrator.errors import EngramError, SpecError
+
+if TYPE_CHECKING:
+    from orchestrator.guide import Guided
+
+Answers = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[FIELD=VALUE]...", help="Answers that are not to be asked for."),
+]
+Have = Annotated[str | None, typer.Option(metavar="data|model|outputs", help="What you have.")]
+Fear = Annotated[str | None, typer.Option(metavar="image|set|answer|unknown", help="What may be memorised.")]
+Out = Annotated[str, typer.Option("--out", metavar="FILE", help="The YAML file to write.")]
+Run = Annotated[
+    bool | None, typer.Option("--run/--no-run", help="Run it at once. [default: asked]", show_default=False)
+]
+
+
+def ask(
+    answers: Answers = None,
+    have: Have = None,
+    fear: Fear = None,
+    out: Out = "audit.yaml",
+    run: Run = None,
+    store: Where = None,
+    json: Json = False,
+) -> int:
+    """Find the audit for your situation by questions.
+
+    Writes a commented YAML file, prices it and offers to run it. Without a terminal nothing is asked: --have, --fear
+    and FIELD=VALUE say it all.
+    """
+    from orchestrator.guide import answered, document, fears_with, guided, waits_for_table
+    from orchestrator.spec.specification import settings
+    from tasks.situation import HAVE
+
+    file = _free(out)
+    given = settings(answers or ())
+    have = (
+        have
+        if have is not None
+        else _choice("have", "What do you have?", {str(name): words for name, words in HAVE.items()})
+    )
+    if fear is None and have in HAVE:
+        fear = _choice("fear", "What may be memorised?", fears_with(have))  # type: ignore[arg-type]
+    guide = guided(have, fear or "")
+    config, told = guide.begun(), _only(given, guide)
+    for asked in guide.situation.asks:
+        if asked.field in given or not _asks():
+            answer = given.get(asked.field, asked.default)
+            config = answered(config, asked, answer)
+        else:
+            hint = f"such as {asked.example}" if asked.example else ""
+            answer, config = _until(asked.question, asked.default, hint, partial(answered, config, asked))
+        told[asked.field] = answer
+    file.write_text(document(guide, told, out), encoding="utf-8")
+    waits = waits_for_table(guide, told)
+    found = {"audit": guide.audit, "file": str(file), **_priced(out, store, waits)}
+    if json and not run:
+        emit(found)
+        return 0
+    if not json:
+        show(f"{guide.audit}, written to {out}: {found['time'] or 'probes are handed out first'}")
+    if waits:
+        show(f"next: {found['next']}")
+        return 0
+    return _run(out, store, run, json)
+
+
+def _only(given: Mapping[str, str], guide: Guided) -> dict[str, str]:
+    """No answers yet; SpecError for one that nobody asks for."""
+    from orchestrator.spec.fields import nearest
+
+    fields = [asked.field for asked in guide.situation.asks]
+    for name in given:
+        if name not in fields:
+            raise SpecError(f"{name} is not asked for; there are {', '.join(fields)}{nearest(name, fields)}")
+    return {}
+
+
+def _priced(out: str, store: str | None, waits: bool) -> dict[str, Any]:
+    """The expected time in words, and what to do next."""
+    from orchestrator.inspection.preview import preview
+    from orchestrator.spec.resolve import specified
+    from orchestrator.spec.specification import Spec
+
+    if waits:
+        return {"time": None, "expected_seconds": None, "next": f"engram probes {out} --out probes"}
+    seen = preview(specified(out if "/" in out else f"./{out}", Spec("", store=store)))
+    return {"time": seen["time"], "expected_seconds": seen["expected_seconds"], "next": f"engram run {out}"}
+
+
+def _run(out: str, store: str | None, run: bool | None, json: bool) -> int:
+    """Run it, if that is wanted or says so when asked."""
+    from orchestrator.cli.run import run as start
+
+    if run is None and _asks():
+        run = _choice("run", "Run it now?", {"yes": "", "no": ""}, "no") == "yes"
+    if not run:
+        show(f"next: engram run {out}")
+        return 0
+    return start(out if "/" in out else f"./{out}", store=store, json=json)
+
+
+def _free(out: str) -> Path:
+    """The file to write; SpecError where it is no YAML file, or one is there already."""
+    file = path_of("--out", out)
+    if file.suffix not in (".yaml", ".yml"):
+        raise SpecError(f"--out {out}: the file must end in .yaml")
+    if file.exists():
+        raise SpecError(f"--out {out}: there is such a file; give another name")
+    if not file.absolute().parent.is_dir():
+        raise SpecError(f"--out {out}: there is no folder {file.parent}")
+    return file
+
+
+def _asks() -> bool:
+    """Whether somebody is there to answer."""
+    return sys.stdin.isatty()
+
+
+def _choice(name: str, question: str, known: Mapping[str, str], default: str = "") -> str:
+    """One of these, as it is answered; SpecError where nobody is there to answer."""
+    from orchestrator.spec.fields import nearest
+
+    if not _asks():
+        raise SpecError(f"--{name} is missing; it must be one of {', '.join(known)}")
+
+    def check(text: str) -> str:
+        if text not in known:
+            raise SpecError(f"{text!r} is not among {', '.join(known)}{nearest(text, known)}")
+        return text
+
+    for each, words in known.items():
+        if words:
+            say(f"  {each:<8} {words}")
+    return _until(question, default, ", ".join(known), check)[0]
+
+
+def _until(question: str, default: str, hint: str, check: Callable[[str], Any]) -> tuple[str, Any]:
+    """The first answer that the check takes, and what it makes of it; others are asked again with what is allowed."""
+    while True:
+        before = f"{question} " + (f"({hint}) " if hint else "") + (f"[{default}] " if default else "")
+        print(before, end="", file=sys.stderr, flush=True)  # noqa: T201
+        line = sys.stdin.readline()
+        if not line:
+            raise SpecError("the answers ended before the questions; nothing was written")
+        answer = line.strip() or default
+        try:
+            return answer, check(answer)
+        except EngramError as error:
+            say(f"  {one_line(error)}")

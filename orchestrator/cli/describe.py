@@ -1,0 +1,152 @@
+"""The command that shows what an audit can be asked for, before anything is paid: its presets and its fields."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orchestrator.cli import completion
+from orchestrator.cli.options import Json, Where
+from orchestrator.cli.terminal import emit, show
+from orchestrator.store import DEFAULT_STORE
+
+if TYPE_CHECKING:
+    from orchestrator.inspection.described_presets import DescribedPreset
+    from orchestrator.spec.audits import RegisteredAudit
+    from orchestrator.spec.described import DescribedField
+
+COLUMNS = 80
+LONG = 150  # characters: allowed values that only the page of the field itself lists
+Audit = Annotated[
+    str,
+    typer.Argument(metavar="AUDIT", help="An audit's name.", show_default=False, autocompletion=completion.names),
+]
+Part = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[PRESET|FIELD]",
+        help="One of its presets or fields, such as family.count; all if none is given.",
+        autocompletion=completion.parts_of,
+    ),
+]
+
+
+def show_audit(audit: Audit, part: Part = None, store: Where = None, json: Json = False) -> None:
+    """Show an audit's fields and presets: what they mean, allow, need and cost.
+
+    Nothing is run.
+    """
+    from orchestrator.inspection.described_presets import described_presets
+    from orchestrator.spec import audits, described
+    from orchestrator.store import is_there, open_store
+
+    entry = audits.find(audit)
+    fields = described.described(entry.audit)
+    is_preset = part in entry.audit.presets
+    shown = list(fields.values())
+    if part is not None:
+        shown = described.found(fields, part, audit, entry.audit.presets) if not is_preset or part in fields else []
+    names = () if part is None else (part,) if is_preset else None
+    place = store or DEFAULT_STORE
+    opened = open_store(place, create=False) if names is not None and is_there(place) else None
+    presets = [] if names is None else list(described_presets(entry, opened, names))
+    if json:
+        emit(_shape(entry, shown, presets))
+        return
+    if part is None:
+        _print(_overview(entry, shown, presets))
+    else:
+        _print([line for preset in presets for line in _whole_preset(entry.name, preset)])
+        _print([line for field in shown for line in _whole_field(field)])
+
+
+def _shape(entry: RegisteredAudit, fields: list[DescribedField], presets: list[DescribedPreset]) -> dict[str, Any]:
+    return {
+        "audit": entry.name,
+        "question": entry.question,
+        "fields": [vars(field) for field in fields],
+        "presets": [vars(preset) for preset in presets],
+    }
+
+
+def _print(lines: list[str]) -> None:
+    if lines:
+        show("\n".join(lines))
+
+
+def _overview(entry: RegisteredAudit, fields: list[DescribedField], presets: list[DescribedPreset]) -> list[str]:
+    """The presets, then the fields of the config itself; those below them are named."""
+    lines = [*_wrapped(f"{entry.name}: {entry.question}", ""), "", "Presets"]
+    lines += [line for preset in presets for line in _preset(preset)]
+    lines += ["", "Fields, with their defaults"]
+    for field in fields:
+        if "." not in field.path:
+            lines += _field(field if len(field.allowed) < LONG else replace(field, allowed=""))
+    example = next((field.below[0] for field in fields if field.below), None)
+    more = f", or of one below another: {example}" if example else ""
+    return [*lines, "", *_wrapped(f"engram show {entry.name} NAME tells all of a preset or field{more}", "")]
+
+
+def _preset(preset: DescribedPreset) -> Iterator[str]:
+    yield from _wrapped(f"{preset.name}: {_cost(preset)}", "  ", "      ")
+    if preset.repeats:
+        yield from _wrapped(preset.repeats, "      ")
+
+
+def _cost(preset: DescribedPreset) -> str:
+    """Cells, trainings and time of a preset, or what is missing for it."""
+    cells = f"{preset.cells} cells, " if preset.cells > 1 else ""
+    absent = [name for name, there in preset.data.items() if not there]
+    if absent:
+        return f"{cells}needs {', '.join(absent)}, not here"
+    if preset.price is None:
+        return f"{cells}cannot be planned with the data here"
+    return f"{cells}{preset.trainings} trainings, {preset.price['time']}"
+
+
+def _whole_preset(audit: str, preset: DescribedPreset) -> Iterator[str]:
+    yield from _preset(preset)
+    there = ", ".join(f"{name} ({'here' if here else 'not here'})" for name, here in preset.data.items())
+    yield from _wrapped(f"needs: {there or 'no data'}", "      ")
+    for name, values in preset.settings.items():
+        yield from _wrapped(f"{name} = {' | '.join(values)}", "      ", "          ")
+    yield from _wrapped(f"engram run {audit} --preset {preset.name}", "      ")
+
+
+def _field(field: DescribedField) -> Iterator[str]:
+    """A field: its default, what it takes, what the paper has, its meaning, and which there are below it."""
+    default = " (required)" if field.default == "required" else f" = {field.default}" if field.default else ""
+    yield from _wrapped(field.path + default, "  ", "      ")
+    if field.meaning:
+        yield from _wrapped(field.meaning, "      ")
+    yield from _wrapped(_takes(field), "      ")
+    if field.published:
+        values = "; ".join(field.published)
+        yield from _wrapped(f"published: {values}", "      ")
+    if field.below:
+        names = [path.removeprefix(f"{field.path}.") for path in field.below]
+        yield from _wrapped(f"below it: {', '.join(name for name in names if '.' not in name)}", "      ")
+
+
+def _takes(field: DescribedField) -> str:
+    """`whole number, at least 0`; the names that a field allows say more than `data set`."""
+    kind = f"of {field.of}: " if field.of else ""
+    return kind + (f"{field.type}, {field.allowed}" if field.allowed else field.type)
+
+
+def _whole_field(field: DescribedField) -> Iterator[str]:
+    yield from _field(field)
+    for value, presets in (field.published or {}).items():
+        if len(field.published or {}) > 1:
+            yield from _wrapped(f"{value or 'empty'} in {', '.join(presets)}", "          ")
+
+
+def _wrapped(text: str, before: str, then: str | None = None) -> list[str]:
+    """A text in lines of at most COLUMNS; a longer word is broken, so that nothing is wider."""
+    return textwrap.wrap(
+        text, COLUMNS, initial_indent=before, subsequent_indent=before if then is None else then, break_on_hyphens=False
+    )

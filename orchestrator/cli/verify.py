@@ -1,0 +1,83 @@
+"""The command that checks what is stored, or a page, against its digests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.options import Json, Where
+from orchestrator.cli.store import opened_at, path_of
+from orchestrator.cli.terminal import emit, say, show, stdout
+from orchestrator.errors import SpecError
+from orchestrator.store import DEFAULT_STORE, is_there
+
+if TYPE_CHECKING:
+    from orchestrator.inspection.page_checks import Check
+
+STATES = {"agrees": "green", "changed": "bold red", "unchecked": "yellow"}
+
+
+def verify(
+    page: Annotated[
+        str | None, typer.Argument(metavar="[PAGE]", help="A report page, such as report.html.", show_default=False)
+    ] = None,
+    file: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH", help="Of a page: where a model, file or data set lies that it rests on."),
+    ] = None,
+    store: Where = None,
+    json: Json = False,
+) -> int:
+    """Check every stored table against its digest; or a report page, and what it rests on, against its seal.
+
+    Damaged results are moved to quarantine, and computed again when their run is resumed. A page's tables are looked
+    for in the store it lies in, unless --store names one that has its run. Nothing is asked of a network.
+    """
+    if page is not None:
+        return _verify_page(path_of("PAGE", page), file or [], store, json)
+    if file:
+        raise SpecError("--file is given without a page; say which: engram verify report.html --file ...")
+    with opened_at(store) as opened:
+        keys = sorted(opened.keys())
+        damaged = list(opened.verify(keys))
+    for _, problem in damaged:
+        say(str(problem))
+    if json:
+        emit({"checked": len(keys), "damaged": [key for key, _ in damaged]})
+    else:
+        show(f"{len(keys)} results checked, {len(damaged)} damaged")
+    return 1 if damaged else 0
+
+
+def _verify_page(path: Path, files: list[str], location: str | None, json: bool) -> int:
+    """Check a page; exit code 1 if anything has changed."""
+    from orchestrator.inspection import page_checks
+
+    page = page_checks.open_page(path)
+    if location and not is_there(location):
+        raise SpecError(f"there is no store at {location}")
+    store = page_checks.store_of(page, location or DEFAULT_STORE)
+    done = []
+    for check in page_checks.checks(page, store, files):
+        done.append(check)
+        if not json:
+            _show(check)
+    counts = Counter(check.state for check in done)
+    if json:
+        emit({"page": str(path), "store": store.location if store else None, "checks": [vars(check) for check in done]})
+    else:
+        against = f", compared with the store {store.location}" if store else ""
+        show(f"{counts['agrees']} agree, {counts['changed']} changed, {counts['unchecked']} not checked{against}")
+    return 1 if counts["changed"] else 0
+
+
+def _show(check: Check) -> None:
+    console = stdout()
+    console.print(f"{check.state:<10}", style=STATES[check.state], end="")
+    console.print(f"{check.what} {check.name}" + (f": {check.note}" if check.note else ""))
+    if check.state == "changed" and check.found and check.sealed:
+        console.print(f"{'':<10}SHA-256 now {check.found}")
+        console.print(f"{'':<10}as sealed   {check.sealed}")

@@ -1,0 +1,141 @@
+"""The guide from a situation to a specification: which audit answers, what it has to know, and the commented file."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from orchestrator.errors import EngramError, SpecError
+from orchestrator.spec import audits
+from orchestrator.spec.config_parts import walk
+from orchestrator.spec.fields import changed, nearest
+from orchestrator.spec.meanings import OURS
+from orchestrator.spec.resolve import pin_one
+from tasks.datasets.dataset import Dataset
+from tasks.pinnable import Pinnable
+from tasks.situation import FEAR, HAVE, Asked, Fear, Have, Situation
+
+WIDTH = 100  # columns of the file
+
+
+@dataclass(frozen=True)
+class Guided:
+    """A situation, and the audit that is asked in it."""
+
+    audit: str
+    situation: Situation
+
+    def begun(self) -> Any:
+        """The config that the answers are set in."""
+        audit = audits.find(self.audit).audit
+        base = audit.config() if self.situation.preset is None else audit.cells(self.situation.preset)[0]
+        return changed(base, self.situation.sets)
+
+
+def guided(have: str, fear: str) -> Guided:
+    """The audit for this situation. Raises SpecError, naming what is allowed, where none answers in it."""
+    chosen = _known()
+    if have not in HAVE:
+        raise SpecError(f"have is {have!r}; allowed: {', '.join(HAVE)}{nearest(have, HAVE)}")
+    fears = fears_with(cast(Have, have))
+    if fear not in fears:
+        why = f" with {have} alone" if fear in FEAR else ""
+        raise SpecError(f"fear is {fear!r}; allowed{why}: {', '.join(fears)}{nearest(fear, fears)}")
+    return chosen[cast(Have, have), cast(Fear, fear)]
+
+
+def fears_with(have: Have) -> dict[str, str]:
+    """What may be feared of somebody who has this, in words."""
+    return {fear: words for fear, words in FEAR.items() if (have, fear) in _known()}
+
+
+def _known() -> dict[tuple[Have, Fear], Guided]:
+    """The audit for each situation; the first by name where there are several."""
+    found: dict[tuple[Have, Fear], Guided] = {}
+    for name in audits.names():
+        try:
+            audit = audits.find(name).audit
+        except EngramError:  # another package's error must not hide our audits
+            continue
+        for situation in audit.situations:
+            found.setdefault((situation.have, situation.fear), Guided(name, situation))
+    return found
+
+
+def answered(config: Any, asked: Asked, answer: str) -> Any:
+    """The config with this answer. SpecError or EngramError, in one line, for one that is refused or not there."""
+    if not answer:
+        if asked.optional:
+            return config
+        raise SpecError(f"{asked.field} is empty; it must be given, as {asked.example}")
+    config = changed(config, _settings(asked, answer))
+    value = config
+    for name in asked.field.split("."):
+        value = getattr(value, name)
+    for _, part in walk(value):
+        if isinstance(part, Dataset | Pinnable):
+            pin_one(part, {})
+    return config
+
+
+def _settings(asked: Asked, answer: str) -> dict[str, Any]:
+    follow = asked.sets if answer != asked.default else {}
+    return {asked.field: answer, **follow}
+
+
+def document(guide: Guided, answers: Mapping[str, str], file: str) -> str:
+    """The specification as YAML with a comment above each field, which `engram run` reads.
+
+    Where probes are handed out first, a secret is drawn for it if the situation has one.
+    """
+    situation = guide.situation
+    settings: dict[str, Any] = dict(situation.sets)
+    for asked in situation.asks:
+        if answer := answers.get(asked.field, ""):
+            settings.update(_settings(asked, answer))
+    if situation.secret and waits_for_table(guide, answers) and situation.secret not in settings:
+        settings[situation.secret] = secrets.token_hex(16)
+    lines = [*_comment(f"I have: {HAVE[situation.have]}. I fear: {FEAR[situation.fear]}."), "#"]
+    lines += [f"# {line}" for line in _commands(guide, answers, file)]
+    if situation.secret in settings:
+        lines += _comment("Keep this file to yourself: its secret says which pictures are which.")
+    lines += ["", f"audit: {guide.audit}"]
+    if situation.preset is not None:
+        lines += [f"preset: {situation.preset} # what is not set below; engram show {guide.audit} lists all"]
+    lines += ["", "set:"]
+    for line in _fields(guide, settings):
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def waits_for_table(guide: Guided, answers: Mapping[str, str]) -> bool:
+    """Whether probes have to be handed out before anything can be run."""
+    return bool(guide.situation.table) and not answers.get(guide.situation.table)
+
+
+def _commands(guide: Guided, answers: Mapping[str, str], file: str) -> Iterator[str]:
+    if waits_for_table(guide, answers):
+        yield f"engram probes {file} --out probes"
+        yield f"engram run {file} {guide.situation.table}=..."
+    else:
+        yield f"engram plan {file}"
+        yield f"engram run {file}"
+
+
+def _fields(guide: Guided, settings: Mapping[str, Any]) -> Iterator[str]:
+    from orchestrator.spec.described import described
+
+    fields = described(audits.find(guide.audit).audit)
+    questions = {asked.field: asked.question.rstrip("?") for asked in guide.situation.asks}
+    for name, value in settings.items():
+        meaning = questions.get(name, fields[name].meaning)
+        yield from _comment(meaning.removeprefix(OURS), "  ")
+        yield f"  {name}: {value if isinstance(value, int | float) else json.dumps(value, ensure_ascii=False)}"
+
+
+def _comment(text: str, before: str = "") -> Iterable[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=f"{before}# ", subsequent_indent=f"{before}# ")

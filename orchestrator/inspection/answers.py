@@ -1,0 +1,80 @@
+"""Answers with the numbers on which they rest: of a run, and of a sweep's cells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.errors import EngramError
+from orchestrator.inspection import labels, results
+from orchestrator.run_folder.journal import Journal
+from orchestrator.spec import audits
+from orchestrator.spec.fields import text
+from orchestrator.store import Store
+from tasks.audit import Tone, Verdict
+
+Row = Mapping[str, Any]  # of a summary
+
+
+@dataclass(frozen=True)
+class CellAnswer:
+    """A cell of a sweep: its run, what tells it apart from the others, its answer, and the row on which that rests.
+
+    Without an answer the row is the first of the summary; None while nothing is stored.
+    """
+
+    run: str
+    varied: Mapping[str, str]
+    verdict: Verdict | None
+    row: Row | None
+
+    @property
+    def label(self) -> str:
+        """What tells it apart in a line: `data=mnist, network=mlp1`; its run where nothing does."""
+        return ", ".join(f"{name}={value}" for name, value in self.varied.items()) or self.run
+
+
+def behind(verdict: Verdict, rows: Sequence[Row]) -> list[Row]:
+    """The rows of a summary on which the answer rests, the most important one first."""
+    return [row for name in verdict.rows for row in rows if (row["metric"], row["setting"]) == name]
+
+
+def leading(verdict: Verdict | None, rows: Sequence[Row], count: int) -> list[Row]:
+    """The rows of a summary to read first: those on which the answer rests, then the first ones, `count` in all."""
+    first = [] if verdict is None else behind(verdict, rows)
+    return [*first, *(row for row in rows if row not in first)][:count]
+
+
+def of_cells(journal: Journal, store: Store) -> list[CellAnswer]:
+    """The answers of a sweep's cells, in their order."""
+    settings = results.cells(journal)
+    fields = labels.telling(list(settings.values()))
+    found = []
+    for name, setting in settings.items():
+        cell = journal.beside(name)
+        verdict = results.answer(cell, store)
+        rows = results.summary(cell, store).table.to_pylist()
+        row = next(iter((verdict and behind(verdict, rows)) or rows), None)
+        varied = {field: text(setting[field]) for field in fields if field in setting}
+        found.append(CellAnswer(name, varied, verdict, row))
+    return found
+
+
+def named(row: Row) -> str:
+    """What a row of a summary measures: `M_w effect (images=probe)`."""
+    try:
+        varied = json.loads(row["setting"] or "{}")
+        shown = labels.label(varied, varied)
+    except (ValueError, AttributeError):
+        shown = str(row["setting"])
+    return f"{row['metric']} ({shown})" if shown else str(row["metric"])
+
+
+def tone(audit: str, verdict: Verdict) -> Tone:
+    """Whether the answer accuses the model, clears it, or leaves it open."""
+    try:
+        return audits.find(audit).audit.answers[verdict.answer].tone
+    except (EngramError, KeyError):
+        return "open"

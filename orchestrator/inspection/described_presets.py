@@ -1,0 +1,103 @@
+"""The presets of an audit: what each repeats, its trainings, the data that it needs, and how long it takes here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.errors import EngramError
+from orchestrator.inspection.preview import price_of, shape_of, slots_at
+from orchestrator.planning.plan import Plan, plan_of
+from orchestrator.spec.audits import RegisteredAudit
+from orchestrator.spec.config_parts import plain, walk
+from orchestrator.spec.described import shown
+from orchestrator.spec.fields import text
+from orchestrator.spec.resolve import Cell, pin_one, pinned
+from orchestrator.store import Store
+from tasks.datasets.dataset import Dataset
+from tasks.job import marks
+from tasks.pinnable import Pinnable
+
+
+@dataclass(frozen=True)
+class DescribedPreset:
+    """A preset by its name.
+
+    `settings` are the fields, in command-line syntax, in which its cells differ from the defaults. `data` says of each
+    data set, and of what else is missing, whether it is here. `jobs`, `trainings` and `price` (`preview.shape_of`) are
+    None where something is missing.
+    """
+
+    name: str
+    repeats: str
+    cells: int
+    settings: Mapping[str, tuple[str, ...]]
+    data: Mapping[str, bool]
+    jobs: int | None = None
+    trainings: int | None = None
+    price: Mapping[str, Any] | None = None
+
+
+def described_presets(
+    entry: RegisteredAudit, store: Store | None, names: tuple[str, ...] = ()
+) -> Iterator[DescribedPreset]:
+    """The audit's presets in their order, or those of these names, priced by the store's timings where there is one."""
+    known: MutableMapping[str, str] = {} if store is None else store.digests()
+    for name in names or tuple(entry.audit.presets):
+        yield _described(entry, name, store, known)
+
+
+def _described(
+    entry: RegisteredAudit, name: str, store: Store | None, known: MutableMapping[str, str]
+) -> DescribedPreset:
+    audit = entry.audit
+    cells = audit.cells(name)
+    data = dict(needed for cell in cells for needed in _needed(cell, known))
+    preset = DescribedPreset(name, audit.repeats.get(name, ""), len(cells), _settings(audit, cells), data)
+    if not all(data.values()):
+        return preset
+    try:
+        plans = [plan_of(cell) for cell in pinned([Cell(entry.name, cell, name) for cell in cells], known)]
+    except EngramError:  # what a plan of this data would refuse is told by `engram plan`
+        return preset
+    whole = Plan.union(plans)
+    trainings = sum(marks(job.function).trains for job in whole.jobs.values())
+    stored = set() if store is None else store.keys()
+    price = shape_of(price_of(whole, whole.missing(stored), store, None), slots_at(None))
+    return DescribedPreset(
+        preset.name, preset.repeats, preset.cells, preset.settings, data, len(whole.jobs), trainings, price
+    )
+
+
+def _needed(config: Any, known: MutableMapping[str, str]) -> Iterator[tuple[str, bool]]:
+    """Every data set of the config and whether it is here, and whatever else is not."""
+    for _, part in walk(config):
+        if not isinstance(part, Dataset | Pinnable):
+            continue
+        try:
+            pin_one(part, known)
+            there = True
+        except EngramError:
+            there = False
+        if isinstance(part, Dataset) or not there:
+            yield str(part), there
+
+
+def _settings(audit: Any, cells: tuple[Any, ...]) -> dict[str, tuple[str, ...]]:
+    """The top-level fields in which any cell differs from the defaults, with their values in the cells."""
+    try:
+        default = audit.config()
+    except (TypeError, ValueError):
+        return {}
+    fields = [name for name in plain(default) if any(getattr(cell, name) != getattr(default, name) for cell in cells)]
+    return {name: tuple(dict.fromkeys(_shown(default, cell, name) for cell in cells)) for name in fields}
+
+
+def _shown(default: Any, cell: Any, name: str) -> str:
+    """A field's value; of a config those of its own fields that differ from the default's."""
+    here = getattr(cell, name)
+    usual, value = plain(getattr(default, name)), plain(here)
+    if isinstance(value, Mapping) and isinstance(usual, Mapping) and value.keys() == usual.keys():
+        value = {field: part for field, part in value.items() if part != usual[field]}
+    return text(value) if isinstance(value, Mapping) else shown(here)

@@ -1,0 +1,103 @@
+"""Where the data sets, models and files that a page names lie now, and what their digests are."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import SpecError
+from orchestrator.inspection import audited
+from orchestrator.inspection.audited import Audited, Thing
+from orchestrator.inspection.page_seal import Seal
+from orchestrator.run_folder.journal import Journal
+from orchestrator.store import Store
+from tasks.datasets import catalog
+from tasks.datasets.dataset import Dataset
+from tasks.external.model_file import ModelFile
+from tasks.files import File, FileError, expanded
+from tasks.language_models.language_model import LanguageModel
+from tasks.models.custom import Named
+from tasks.question_answering.predictions import Predictions
+
+# What is read from a name, in this order: a file of any name is read as any of them.
+KINDS: tuple[Any, ...] = (Dataset, LanguageModel, ModelFile, Predictions, Named, File)
+Key = tuple[str, str, str]  # what a page calls a thing, its name, its digest
+
+
+def key(entry: Audited) -> Key:
+    return entry.what, entry.name, entry.digest
+
+
+def of_runs(seal: Seal, store: Store) -> dict[Key, Thing]:
+    """The things that the configs of the page's runs name, with the paths at which they were audited."""
+    found: dict[Key, Thing] = {}
+    for run in seal.runs:
+        for _, thing in audited.things(Journal(store.folder("runs") / run)):
+            named: Any = thing
+            found[audited.noun(thing), audited.public_name(thing), named.digest] = thing
+    return found
+
+
+def by_name(entry: Audited) -> Thing | None:
+    """The thing if its name says where it is: an embedded or usual data set, a model of the hub's cache, a network.
+
+    None for one that lies at a path, which the page does not tell.
+    """
+    thing = _read(entry, entry.name)
+    if isinstance(thing, Dataset):
+        return None if ":" in entry.name else thing
+    if isinstance(thing, LanguageModel):
+        return thing if entry.name.startswith("hub:") else None
+    return thing if isinstance(thing, Named) else None
+
+
+def existing(file: str) -> Path:
+    """The file or folder of this path. Raises SpecError where there is none that can be read."""
+    try:
+        path = expanded(file).absolute()
+    except FileError as error:
+        raise SpecError(f"--file {error}") from None
+    try:
+        if not path.is_dir():
+            path.open("rb").close()
+    except OSError as error:
+        raise SpecError(f"--file {file}: {error.strerror or error}") from None
+    return path
+
+
+def at(entry: Audited, path: Path) -> Thing | None:
+    """The thing at this path; None if neither the content nor the name of what lies there is the thing's."""
+    if entry.of_bytes and path.is_file() and of_bytes(path) == entry.digest:
+        return File(str(path))
+    name, shape, options = entry.name.partition("#") if entry.what == Dataset.noun else (entry.name, "", "")
+    before = name.removesuffix(path.name)
+    if before == name or (before and before[-1] not in ":+"):
+        return None
+    return _read(entry, f"{before}{path}{shape}{options}")
+
+
+def of_bytes(path: Path) -> str:
+    """SHA-256 of a file's bytes; OSError where it cannot be read."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_now(thing: Thing) -> str:
+    """The digest of the thing's content as it is now, read anew. ValueError or OSError where it cannot be."""
+    unpinned: Any = replace(thing, digest="")  # type: ignore[type-var]
+    pinned: Any = catalog.pin(unpinned, {}) if isinstance(unpinned, Dataset) else unpinned.pin({})
+    return str(pinned.digest)
+
+
+def _read(entry: Audited, text: str) -> Thing | None:
+    """The thing of this kind that is written so; None if there is none, or the kind is another package's."""
+    for kind in KINDS:
+        if kind.noun == entry.what:
+            try:
+                thing: Thing = kind.parse(text)
+            except ValueError:
+                continue
+            return thing
+    return None

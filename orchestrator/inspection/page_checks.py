@@ -1,0 +1,134 @@
+"""Whether a page and what it rests on are still as they were sealed. Nothing is asked of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from orchestrator.errors import Absent, SpecError, StoreError
+from orchestrator.inspection import audited, located, page_seal, status
+from orchestrator.inspection.audited import Audited, ResultTable, Thing
+from orchestrator.inspection.page_seal import Seal
+from orchestrator.run_folder.journal import Journal
+from orchestrator.store import Store, is_there, open_store, read_each
+from orchestrator.store.content import content
+
+State = Literal["agrees", "changed", "unchecked"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing of which the page's seal gives the digest."""
+
+    what: str  # page, table, data set, model, ...
+    name: str
+    state: State
+    sealed: str  # the digest in the seal; empty for a file that is not in it
+    found: str  # the digest now; empty where it is not known
+    note: str = ""  # what is the matter, or where it was found
+
+
+@dataclass(frozen=True)
+class SealedPage:
+    """A page on the disk with the seal that it carries."""
+
+    path: Path
+    data: bytes
+    seal: Seal
+
+
+def open_page(path: Path) -> SealedPage:
+    """Raises SpecError for a page that cannot be read, and EngramError for one without a seal."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SpecError(f"cannot read the page {path}: {error.strerror or error}") from None
+    return SealedPage(path, data, page_seal.read(data, str(path)))
+
+
+def store_of(page: SealedPage, location: str) -> Store | None:
+    """The store at this location if it has the page's runs, else the one that the page lies in, if it does."""
+    for place in (location, *map(str, page.path.absolute().parents[2:3])):
+        try:
+            store = open_store(place, create=False) if is_there(place) else None
+        except StoreError:  # not a store, such as the folder into which the page was saved
+            continue
+        if store is not None and all((store.folder("runs") / run).is_dir() for run in page.seal.runs):
+            return store
+    return None
+
+
+def checks(page: SealedPage, store: Store | None, files: Sequence[str]) -> Iterator[Check]:
+    """The page itself, its tables in the store, and what it rests on: as given in `files`, else where it was audited.
+
+    Raises SpecError for a file that is not there.
+    """
+    given = {file: located.existing(file) for file in files}
+    yield _page(page)
+    for table in page.seal.tables:
+        yield _table(table, store)
+    places = _places(page.seal, store)
+    for entry in page.seal.audited:
+        match = next(((file, thing) for file, path in given.items() if (thing := located.at(entry, path))), None)
+        if match is not None:
+            given.pop(match[0])
+            yield _thing(entry, match[1], f"as {match[0]}")
+        else:
+            yield _thing(entry, places.get(located.key(entry)) or located.by_name(entry))
+    for file, path in given.items():
+        found = located.of_bytes(path) if path.is_file() else ""
+        yield Check("file", file, "changed", "", found, "the page rests on nothing with this content or name")
+
+
+def _places(seal: Seal, store: Store | None) -> Mapping[located.Key, Thing]:
+    try:
+        return {} if store is None else located.of_runs(seal, store)
+    except StoreError:  # told of the run's tables
+        return {}
+
+
+def _page(page: SealedPage) -> Check:
+    sealed = page.seal.page
+    found = page_seal.digest_of_page(page.data, sealed)
+    state: State = "agrees" if found == sealed else "changed"
+    return Check("page", page.path.name, state, sealed, found, "" if found == sealed else "its text has been changed")
+
+
+def _table(table: ResultTable, store: Store | None) -> Check:
+    name = f"{table.name} of {table.run}"
+    if store is None:
+        return Check("table", name, "unchecked", table.digest, "", "its store is not here; name it with --store")
+    contents: list[tuple[str, str]] = []
+    try:
+        roots = status.roots(Journal(store.folder("runs") / table.run))
+        for key, rows in read_each(store, roots.get(table.name, ())):
+            if not isinstance(rows, Exception):
+                contents.append((key, content(rows)))
+            elif not isinstance(rows, Absent):
+                raise rows
+    except (StoreError, OSError) as error:
+        return Check("table", name, "changed", table.digest, "", str(error))
+    found = audited.digest_of_table(contents)
+    if found == table.digest:
+        return Check("table", name, "agrees", table.digest, found)
+    note = "its results are others now"
+    if len(contents) != table.stored:
+        note = f"{table.stored} of {table.planned} results were stored when the page was written, now {len(contents)}"
+    return Check("table", name, "changed", table.digest, found, note)
+
+
+def _thing(entry: Audited, thing: Thing | None, place: str = "") -> Check:
+    """The check of a thing found here, or of None."""
+    if thing is None:
+        note = "it is not known where it lies; name it with --file"
+        return Check(entry.what, entry.name, "unchecked", entry.digest, "", note)
+    try:
+        found = located.digest_now(thing)
+    except (ValueError, OSError) as error:
+        return Check(entry.what, entry.name, "unchecked", entry.digest, "", f"{error}; name it with --file")
+    if found == entry.digest:
+        return Check(entry.what, entry.name, "agrees", entry.digest, found, place)
+    note = " ".join(["its content is another now", *([f"({place})"] if place else [])])
+    return Check(entry.what, entry.name, "changed", entry.digest, found, note)

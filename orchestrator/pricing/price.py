@@ -1,0 +1,172 @@
+"""The price of a plan: how long its missing jobs take here, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.counted import span
+from orchestrator.planning.plan import Plan, group_of
+from orchestrator.pricing import speed
+from orchestrator.pricing.reference import NOTHING, Reference, Span, shipped
+from orchestrator.run_folder import timings
+from tasks.job import marks
+
+OWN = 1.25  # how far off the mean of jobs that ran here may be, as a factor
+NAMED = 3  # tasks that are named in a line
+GPU = 50.0  # by how much a GPU may be faster than a core
+
+
+@dataclass(frozen=True)
+class Price:
+    """Wall-clock seconds of a plan's missing jobs: all of them `here`, or those that something is known of.
+
+    `unknown` are the tasks of which nothing comparable ran, here or for the reference; `between` is the time of these
+    in seconds if that much is known. `ran_here` says whether all of it is from timings of this store.
+    """
+
+    here: Span
+    unknown: tuple[str, ...] = ()
+    between: tuple[float, float] | None = None
+    ran_here: bool = False
+
+    @property
+    def bounds(self) -> tuple[float | None, float | None]:
+        """Seconds between which the time lies; None where that much is not known."""
+        if not self.unknown:
+            return self.here.low, self.here.high
+        if self.between is None:
+            return self.here.low, None
+        return self.here.low + self.between[0], self.here.high + self.between[1]
+
+
+def priced(
+    plan: Plan,
+    missing: Iterable[str],
+    known: Mapping[str, float],
+    slots: int,
+    address: str | None = None,
+    gpus: int = 0,
+    kept: Callable[[], Path | None] = lambda: None,
+) -> Price:
+    """The price of the missing jobs on `slots` slots of this machine.
+
+    `known` are seconds by group, of runs of this store; what they do not have is taken from the reference timings, for
+    which the machine's speed is measured, unless it was `kept` in that folder before.
+    """
+    there = list(missing)
+    reference: Reference | None = None
+    factor = apart = 1.0
+    spans: dict[str, Span] = {}
+    unknown: dict[str, tuple[float, float] | None] = {}
+    by_reference = False
+    for key in there:
+        seconds = known.get(group_of(plan.jobs[key]))
+        if seconds is not None:
+            spans[key] = Span.about(seconds, OWN)
+            continue
+        reference = reference or shipped()
+        of_job = _of_job(plan, key, reference)
+        if of_job is not None:
+            by_reference = True
+            spans[key] = of_job.times(1.0, 1 / GPU) if gpus and marks(plan.jobs[key].function).gpus else of_job
+        else:
+            task = plan.task(key)
+            unknown[task] = _sum(unknown.get(task, (0.0, 0.0)), _bounds(plan, key, reference))
+    if by_reference and reference is not None:
+        here = speed.of_this_machine(kept())
+        factor, apart = here.against(reference.speed) if here is not None else (1.0, 2.0)
+        for key in spans:
+            if group_of(plan.jobs[key]) not in known:
+                spans[key] = spans[key].times(factor, 1 / apart, apart)
+    ends = [wall_clock(plan, {key: getattr(each, name) for key, each in spans.items()}, slots, gpus) for name in ENDS]
+    total = Span(*ends)
+    if there and (spans or not unknown):
+        total = total + _around(known, address, reference, factor)
+    bounds = None
+    if unknown and all(unknown.values()):
+        sums = [sum(each[end] for each in unknown.values() if each) / slots for end in (0, 1)]
+        bounds = sums[0] * factor / apart, sums[1] * factor * apart
+    return Price(total, tuple(unknown), bounds, not by_reference and not unknown)
+
+
+ENDS = ("expected", "low", "high")
+
+
+def _of_job(plan: Plan, key: str, reference: Reference) -> Span | None:
+    """The seconds of a job by the reference timings; None where it is like nothing there."""
+    job = plan.jobs[key]
+    mark = marks(job.function)
+    if mark.work is None:
+        return reference.of_task(mark.name, len(plan.inputs[key]))
+    work = mark.work(job.config)
+    if job.after is not None:
+        work = work.beyond(mark.work(job.after.config))
+    of_amounts = reference.of_amounts(work.amounts)
+    return None if of_amounts is None else of_amounts.times(1.0, work.least, work.most)
+
+
+def _bounds(plan: Plan, key: str, reference: Reference) -> tuple[float, float] | None:
+    """Between which seconds the job is whatever is trained, where that much is known."""
+    mark = marks(plan.jobs[key].function)
+    if mark.work is None:
+        return None
+    work = mark.work(plan.jobs[key].config)
+    each = [reference.bounds(unit, count) for unit, count in work.amounts.items()]
+    low, high = (sum(bound[end] for bound in each if bound) for end in (0, 1))
+    return (low * work.least, high * work.most) if all(each) else None
+
+
+def _sum(one: tuple[float, float] | None, other: tuple[float, float] | None) -> tuple[float, float] | None:
+    return None if one is None or other is None else (one[0] + other[0], one[1] + other[1])
+
+
+def _around(known: Mapping[str, float], address: str | None, reference: Reference | None, factor: float) -> Span:
+    """The seconds to start and end the executor."""
+    group = timings.around(address)
+    if group in known:
+        return Span.about(known[group], OWN)
+    return Span.about(reference.around.get(group, 0.0) * factor, 2.0) if reference is not None else NOTHING
+
+
+def wall_clock(plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int = 0) -> float:
+    """Wall-clock seconds of these jobs, by key, on `slots` slots.
+
+    The maximum of the total work divided by the slots, the work of jobs that ask for a GPU divided by `gpus` (if
+    any), and the longest path of dependent jobs.
+    """
+    work = on_gpus = 0.0
+    path: dict[str, float] = {}
+    for key, duration in seconds.items():  # each after those it waits for
+        if gpus and marks(plan.jobs[key].function).gpus:
+            on_gpus += duration
+        else:
+            work += duration
+        path[key] = duration + max((path.get(below, 0.0) for below in plan.waits(key)), default=0.0)
+    return max(work / slots, on_gpus / max(1, gpus), *path.values()) if path else 0.0
+
+
+def told(price: Price, slots: int) -> str:
+    """`42 min here, 30 to 60, on 2 workers`, or what is not known of it."""
+    workers = f"on {slots} worker{'s' if slots != 1 else ''}"
+    here, more = price.here, len(price.unknown) - NAMED
+    names = ", ".join(price.unknown[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    if not price.unknown:
+        sure = f"{span(here.expected)} here" if price.ran_here else between(here)
+        return f"{sure}, {workers}"
+    nothing = f"nothing like {names} has run here, or for the reference"
+    low, high = price.bounds
+    if low is not None and high is not None:
+        return f"from {span(low)} to {span(high)} {workers}: {nothing}"
+    return f"at least {span(here.low)} {workers}: {nothing}" if here.low >= 1 else f"unknown: {nothing}"
+
+
+def between(here: Span) -> str:
+    """`42 min here, 30 to 60`: the bounds in the unit of the expected time where they share it."""
+    for unit, seconds in (("h", 3600.0), ("min", 60.0), ("s", 1.0)):
+        if here.expected >= 2 * seconds or unit == "s":
+            low, middle, high = (each / seconds for each in (here.low, here.expected, here.high))
+            digits = 0 if low >= 3 or unit == "s" else 1
+            return f"{middle:.{digits}f} {unit} here, {low:.{digits}f} to {max(high, 1.0):.{digits}f}"
+    raise AssertionError(unit)

@@ -1,0 +1,135 @@
+"""Reference timings: what units of work and jobs of a task took on one machine, and what that says of another job.
+
+`reference_timings.json` is measured by `python -m bench.reference_timings`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.pricing.speed import Speed
+
+FILE = Path(__file__).with_name("reference_timings.json")
+TIMED = 1.4  # how far off what was timed may be, as a factor: another batch size, a busy machine
+LIKE = 2.0  # the same network on images of another size, or a task on another number of tables
+FAR = 4.0  # a task on more tables than any that was timed, or on fewer
+DATA = " on "  # stands between a network and its images in the name of a unit
+
+
+@dataclass(frozen=True)
+class Span:
+    """Seconds that are expected, and between which two they are."""
+
+    expected: float
+    low: float
+    high: float
+
+    @classmethod
+    def about(cls, seconds: float, factor: float) -> Span:
+        return cls(seconds, seconds / factor, seconds * factor)
+
+    def __add__(self, other: Span) -> Span:
+        return Span(self.expected + other.expected, self.low + other.low, self.high + other.high)
+
+    def times(self, factor: float, least: float = 1.0, most: float = 1.0) -> Span:
+        return Span(self.expected * factor, self.low * factor * least, self.high * factor * most)
+
+
+NOTHING = Span(0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """`units` has seconds of each unit of work; `tasks` (tables read, seconds) of jobs of each task without units;
+    `around` the seconds to start and end an executor; `speed` that of the machine.
+    """
+
+    speed: Speed
+    units: Mapping[str, float]
+    tasks: Mapping[str, Sequence[tuple[int, float]]]
+    around: Mapping[str, float]
+
+    def of_amounts(self, amounts: Mapping[str, float]) -> Span | None:
+        """Seconds of these units; None where one of them is like none that was timed."""
+        spans = [self._of_unit(unit, count) for unit, count in amounts.items()]
+        known = [span for span in spans if span is not None]
+        return sum(known, NOTHING) if len(known) == len(spans) else None
+
+    def bounds(self, unit: str, count: float) -> tuple[float, float] | None:
+        """Seconds between which any unit of this kind lies, `train` say, on images of this size; None for no such."""
+        kind, _, _ = unit.partition(" ")
+        _, split, shape = unit.rpartition(DATA)
+        there = {
+            known: seconds
+            for known, seconds in self.units.items()
+            if known.partition(" ")[0] == kind and (not split or known.rpartition(DATA)[1])
+        }
+        if not there:
+            return None
+        scaled = [
+            seconds * (_pixels(shape) / _pixels(known.rpartition(DATA)[2]) if split else 1.0)
+            for known, seconds in there.items()
+        ]
+        return min(scaled) * count, max(scaled) * count
+
+    def of_task(self, task: str, tables: int) -> Span | None:
+        """Seconds of a job of this task that reads so many tables; None where no job of it was timed.
+
+        Between jobs that were timed it lies on the power law through them; beyond them seconds grow with the tables.
+        """
+        points = sorted(self.tasks.get(task, ()))
+        if not points:
+            return None
+        same = [seconds for count, seconds in points if count == tables]
+        if same:
+            return Span.about(_middle(same), LIKE)
+        below = [point for point in points if point[0] < tables][-1:]
+        above = [point for point in points if point[0] > tables][:1]
+        if below and above:
+            (few, less), (many, more) = below[0], above[0]
+            power = math.log(more / less) / math.log(max(many, 1) / max(few, 0.5)) if less > 0 and more > 0 else 1.0
+            return Span.about(less * (tables / max(few, 0.5)) ** power, LIKE)
+        count, seconds = (below or above)[0]
+        return Span.about(seconds * max(tables, 1) / max(count, 1), FAR)
+
+    def _of_unit(self, unit: str, count: float) -> Span | None:
+        if unit in self.units:
+            return Span.about(self.units[unit] * count, TIMED)
+        network, split, shape = unit.rpartition(DATA)
+        alike = [known for known in self.units if split and known.rpartition(DATA)[0] == network]
+        if not alike:
+            return None
+        pixels = _pixels(shape)
+        nearest = min(alike, key=lambda known: abs(math.log(pixels / _pixels(known.rpartition(DATA)[2]))))
+        ratio = pixels / _pixels(nearest.rpartition(DATA)[2])
+        # The work of convolutions grows with the pixels; that of dense layers by less.
+        return Span.about(self.units[nearest] * ratio * count, LIKE * max(ratio, 1 / ratio) ** 0.5)
+
+
+def _pixels(shape: str) -> float:
+    """The numbers in an image of this shape, `28x28x1`."""
+    sides = [int(side) for side in shape.partition(" ")[0].split("x") if side.isdecimal()]
+    return float(math.prod(sides))
+
+
+def _middle(values: Iterable[float]) -> float:
+    logs = [math.log(max(value, 1e-6)) for value in values]
+    return math.exp(sum(logs) / len(logs))
+
+
+@functools.cache
+def shipped() -> Reference:
+    """The reference timings in this package."""
+    return read(json.loads(FILE.read_text(encoding="utf-8")))
+
+
+def read(value: Any) -> Reference:
+    """The reference timings in the content of their file."""
+    tasks = {task: [(int(count), seconds) for count, seconds in points] for task, points in value["tasks"].items()}
+    return Reference(Speed(**value["speed"]), value["units"], tasks, value["around"])

@@ -1,0 +1,108 @@
+"""A new audit in one file with its test, from templates that run at once."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+from orchestrator.errors import EngramError, SpecError
+from orchestrator.spec import audits
+
+HERE = Path(__file__).parent
+NAME = re.compile(r"[a-z][a-z0-9_]{1,29}")
+OURS = "tasks.audits."
+
+
+@dataclass(frozen=True)
+class Written:
+    """The files that were written, and the commands that come next."""
+
+    files: tuple[Path, ...]
+    following: tuple[str, ...]
+
+
+def new_audit(name: str, into: Path | None = None) -> Written:
+    """Write an audit of this name, its test and, in a folder of one's own, the package that offers it.
+
+    Without `into` it goes into `tasks/audits` of the checkout that engram runs from, and its test into
+    `tests/tasks/audits`. Nothing is written over. Raises SpecError for a name that is none or is taken, and for a file
+    that is there; EngramError where there is no checkout or a file cannot be written.
+    """
+    check_name(name)
+    if into is None:
+        audit, test = _checkout()
+        texts = {
+            audit / f"{name}.py": _filled("audit", name, OURS),
+            test / f"test_{name}.py": _filled("test", name, OURS),
+        }
+        following = [f"engram run {name} --preset smoke", f"python -m pytest {_near(test / f'test_{name}.py')}"]
+    else:
+        texts = {
+            into / f"{name}.py": _filled("audit", name, ""),
+            into / f"test_{name}.py": _filled("test", name, ""),
+            into / "pyproject.toml": _filled("package", name, ""),
+        }
+        following = [
+            f"pip install --no-deps --editable {_near(into)}",
+            f"engram run {name} --preset smoke",
+            f"python -m pytest {_near(into / f'test_{name}.py')}",
+        ]
+    for path in texts:
+        if path.exists():
+            raise SpecError(f"{_near(path)} is there already; give another name, or another folder by --into")
+    for path, text in texts.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise EngramError(f"{path} cannot be written: {error.strerror}") from None
+    return Written(tuple(texts), tuple(following))
+
+
+def check_name(name: str) -> None:
+    """Raise SpecError unless an audit may be called so."""
+    if not NAME.fullmatch(name) or keyword.iskeyword(name):
+        raise SpecError(
+            f"NAME is {name!r}; it must be 2 to 30 small letters, digits and underscores, a letter first, and no word "
+            "of Python"
+        )
+    if name in audits.names():
+        raise SpecError(f"there is an audit {name!r} already; give another name")
+
+
+def _checkout() -> tuple[Path, Path]:
+    """The folders of audits and of their tests in the checkout that this process runs from."""
+    import tasks.audits
+
+    folder = Path(tasks.audits.__path__[0]).resolve()
+    test = folder.parents[1] / "tests" / "tasks" / "audits"
+    if not test.is_dir():
+        raise EngramError(f"{folder} is no checkout with tests; name a folder of your own by --into")
+    return folder, test
+
+
+def _filled(template: str, name: str, package: str) -> str:
+    """A template for this audit, its imports in the order that is usual where it is written: here, or in a package."""
+    config = "".join(part.capitalize() for part in name.split("_")) + "Config"
+    ours, theirs = "import orchestrator\n", "import pyarrow as pa\nimport pytest\n"
+    fields = {
+        "name": name,
+        "module": f"{package}{name}",
+        "words": " ".join(filter(None, name.split("_"))),
+        "config": config,
+        "classes": "\n".join(f"    {each}," for each in sorted(("NoSettings", config))),
+        "gap": "\n" if package else "",
+        "imports": f"{theirs}\n{ours}".rstrip() if package else f"{ours}{theirs}",
+    }
+    return Template((HERE / f"{template}.template").read_text(encoding="utf-8")).substitute(fields)
+
+
+def _near(path: Path) -> str:
+    """The path as it is written from the current folder."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

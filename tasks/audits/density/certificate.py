@@ -1,0 +1,110 @@
+"""The answer for somebody who knows no machine learning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.audit import Verdict
+from tasks.audits.density.config import Density
+from tasks.audits.density.measures.scores import BEYOND_CHANCE, LEAST_FOUND
+from tasks.audits.density.tail import LEVEL
+from tasks.audits.density.verdict import ROWS, SURELY
+from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of
+from tasks.summaries import supported
+
+Row = Mapping[str, Any]
+SYMBOLS: Mapping[str, str] = {
+    "M": "the published score: how much more probable an observation is to models that trained on it, in nats; above 0 "
+    "where nothing is memorised",
+    "matched-count M": "the same with as many models on either side, which is 0 on average where nothing is memorised",
+    "log p": "the logarithm of the probability that a model gives an image, in nats",
+    "generalisation gap": "how much training on an image raises its log p, on average over all images",
+    "false discoveries": "the share of those called memorised that are expected to be called wrongly",
+    "epsilon": "the bound of differential privacy: of log p, how much one image may change it",
+    "effective samples": "how many of the codes that log p is estimated with contribute to it",
+    "loss": "the negative of the bound that is trained, in nats",
+}
+
+
+def certificate(config: Density, summary: pa.Table, verdict: Verdict) -> Certificate:
+    rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
+    return Certificate(
+        asked="Does a generative model that is trained in this way keep single images of its training data?",
+        findings=(Finding(verdict.answer, in_plain_words(rows, verdict), line(config, rows, verdict)),),
+        rule=(
+            f"Memorised: images are called at {100 * LEVEL:g} % false discoveries (one side of a randomisation test of "
+            f"each, that training raises its log probability by no more than {config.negligible:g} nats); or chance "
+            f"brings as many small p-values in at most {1000 * SURELY:g} of 1,000 audits. Not seen: neither; on "
+            f"average training raises it by less than {config.negligible:g} nats, and a single image that is memorised "
+            f"by {config.detectable:g} nats would be found. Undecided: else."
+        ),
+        error=(
+            f"Of 100 audits of models that keep nothing, about {100 * LEVEL:.0f} say memorised; of the images that are "
+            f"called, about {100 * LEVEL:.0f} in 100 are called wrongly."
+        ),
+        beyond=verdict.limits,
+        steps=steps(verdict.answer),
+    )
+
+
+def in_plain_words(rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> str:
+    called, gap = rows.get(ROWS[0]), rows.get(ROWS[1])
+    if called is None or called["estimate"] is None:
+        return verdict.sentence
+    of_metric = {metric: row for (metric, _), row in rows.items()}
+    count, n = round(called["estimate"] * called["n"]), called["n"]
+    told = [
+        f"Of {n:,} images {count or 'none':,} {'is' if count == 1 else 'are'} told to have been trained on, one by one."
+        if count
+        else f"Of {n:,} images none is told to have been trained on, one by one."
+    ]
+    beyond = of_metric.get(BEYOND_CHANCE)
+    if not count and beyond is not None and (beyond["p_value"] or 1.0) <= SURELY:
+        told.append("All together show more than chance brings, so that some are memorised, whichever these are.")
+    found = of_metric.get(LEAST_FOUND)
+    if verdict.answer != "memorised" and found is not None and found["estimate"] is not None:
+        told.append(
+            f"A single image would have been found from about {found['estimate']:.3g} nats on, as many as make it "
+            "more probable by that power of e."
+        )
+    gap = None if gap is None else supported(gap)
+    if gap is not None and gap["low"] is not None:
+        told.append(
+            f"On average training on an image raises its log probability by {gap['estimate']:.3g} nats (95 % interval "
+            f"{gap['low']:.3g} to {gap['high']:.3g}), which says nothing of any single one."
+        )
+    return " ".join(told)
+
+
+def line(config: Density, rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> NumberLine | None:
+    """The row that decided: how many are called; p of all together; else the average gap."""
+    first = next((rows[name] for name in verdict.rows if name in rows), None)
+    if first is None or first["estimate"] is None:
+        return None
+    if verdict.answer == "memorised" and first["metric"] == BEYOND_CHANCE:
+        return chances(first["p_value"], SURELY)
+    if verdict.answer == "memorised":
+        n = first["n"]
+        one = (Boundary(1.0, "memorised from one on"),)
+        return NumberLine(f"images, of {n:,}, that are called memorised", first["estimate"] * n, null=0.0,
+                          boundaries=one)  # fmt: skip
+    limit = Boundary(config.negligible, "not seen only if the whole interval lies below")
+    return line_of(
+        rows.get(ROWS[1]),
+        "how much training on an image raises its log probability on average, in nats",
+        boundaries=(limit,),
+    )
+
+
+def steps(answer: str) -> tuple[str, ...]:
+    if answer == "memorised":
+        return (
+            "Look at the images that are called (the table scores) before the model, or what it draws, is given away.",
+            "Train with fewer epochs, without near copies, or with differential privacy, and audit again.",
+        )
+    if answer == "not seen":
+        return ("Look for near copies (measures=duplicates): of those this audit says nothing.",)
+    return ("Train more repetitions (repetitions=20): what is stored is not trained again.",)

@@ -1,0 +1,119 @@
+"""The answer for somebody who knows no machine learning: a line for each target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.audit import Verdict
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.decision import LEVEL, Decision
+from tasks.audits.forgetting.evidence_rows import HELD, SURER
+from tasks.audits.forgetting.verdict import DRAWN, ORDER, decision_on, name, percent
+from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of
+
+Row = Mapping[str, Any]
+Rows = Mapping[tuple[str, str], Row]
+SYMBOLS: Mapping[str, str] = {
+    "D_Q": "the query set: the data that may have been forgotten",
+    "D_C": "the calibration set: other data of the same domain, on which models are trained here to compare with",
+    "control": "images of the same source as D_Q that nobody was given",
+    "rho": "the paper’s score: how far the target is from models of D_Q, in units of how far models of D_C are; it "
+    "decides nothing here",
+    "KS": "the Kolmogorov–Smirnov distance of two distributions: the largest difference of their shares below a value",
+    "share of D_Q held": "the share of D_Q that a target may hold, by models that were trained on known shares",
+    "surer": "by how many standard deviations of chance a target is surer of D_Q than of the control set",
+    "U-LiRA": "an attack that tells members by likelihood ratios, from models with and without unlearning",
+    "PrivLeak": "a score of unlearning: the attack’s success on the target beside that on a model trained anew",
+    "power": "the share of models of a known share of D_Q that the test finds",
+}
+
+
+def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Certificate:
+    rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
+    shares = [row for (metric, _), row in rows.items() if metric == HELD]
+    found = [finding(rows, row, config, len(shares)) for row in shares]
+    findings = sorted(found, key=lambda each: [*ORDER].index(each.answer))  # type: ignore[arg-type]
+    drawn = "" if config.query.control is None else DRAWN
+    who = "Has the model" if len(shares) == 1 else "Has each of these models"
+    return Certificate(
+        asked=(
+            f"{who} forgotten the data set, or does it still know it better than pictures of the same source that "
+            "nobody was given?"
+        ),
+        findings=tuple(findings) or (Finding(verdict.answer, verdict.sentence),),
+        rule=(
+            "Not forgotten: a model is surer of the data set than of the control pictures (one side of a randomisation "
+            f"test, p at most {LEVEL:g} over all models together). Forgotten: it is not, it is like models that never "
+            f"saw the data, and it may hold at most {percent(config.negligible)} of it (95 % limit). Not judged: it "
+            "is unlike the models that it is compared with. Undecided: else."
+        ),
+        error=(
+            f"Of 1,000 audits of models that never saw the data at most {1000 * LEVEL:g} call any of them not "
+            f"forgotten, whatever else these hold{drawn}. Of 100 models that hold more than "
+            f"{percent(config.negligible)} of it, trained like those compared with, at most 5 are called forgotten."
+        ),
+        beyond=verdict.limits,
+        steps=steps(verdict.answer, config),
+    )
+
+
+def finding(rows: Rows, share: Row, config: Forgetting, targets: int) -> Finding:
+    decision = decision_on(rows, share, config)
+    surer = rows.get((SURER, share["setting"]))
+    return Finding(
+        decision.answer,
+        in_plain_words(decision, share, surer),
+        line(decision, share, surer, config),
+        name(share) if targets > 1 else "",
+    )
+
+
+def in_plain_words(decision: Decision, share: Row, surer: Row | None) -> str:
+    if decision.answer == "not forgotten" and surer is not None:
+        least = share["low"] or 0.0
+        held = f" Models that hold at least {percent(least)} of the data set look so." if least > 0 else ""
+        of_how_many = "fewer than 1" if 1000 * surer["p_value"] < 1 else f"about {1000 * surer['p_value']:.0f}"
+        return (
+            "It knows the data set better than pictures of the same source that nobody was given; of 1,000 models that "
+            f"never saw it {of_how_many} would look so.{held}"
+        )
+    if decision.answer == "forgotten":
+        return (
+            "It tells the data set from pictures of the same source that nobody was given no better than chance does, "
+            f"and holds at most {percent(share['high'])} of it (95 % limit)."
+        )
+    why = str(decision.reason or "nothing is known of it")
+    return f"{why[0].upper()}{why[1:]}."
+
+
+def line(decision: Decision, share: Row, surer: Row | None, config: Forgetting) -> NumberLine | None:
+    """Of an accusation the p-value of its test; else the share that it may hold."""
+    if decision.answer == "not forgotten" and surer is not None:
+        return chances(surer["p_value"], LEVEL)
+    limit = Boundary(config.negligible, "forgotten only if the whole interval lies below")
+    never = "held by a model that never saw it"
+    return line_of(share, "share of the data set that it holds", null_words=never, boundaries=(limit,))
+
+
+def steps(answer: str, config: Forgetting) -> tuple[str, ...]:
+    if answer == "not forgotten":
+        return (
+            "Put this page before the owner of the model, with the tables that it names, and ask for a model that was "
+            "trained without the data.",
+            "Ask that model in the same way, with pictures that were not used before.",
+        )
+    if answer == "forgotten":
+        return (
+            "Keep this page with the tables that it names.",
+            "See to it that the model that answered is the one in use: the audit takes that for granted.",
+        )
+    if not config.query.is_controlled:
+        return ("Hold pictures back before any are given: query.held_back=0.5, or query.control.data=folder:kept.",)
+    return (
+        "Ask for answers to more pictures, or train more replicates (replicates=10): what is stored is not trained "
+        "again.",
+        "Where a model is not judged, ask its owner which network it is, and give that: network=...",
+    )

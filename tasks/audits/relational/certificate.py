@@ -1,0 +1,84 @@
+"""The answer for somebody who knows no machine learning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.audit import Verdict
+from tasks.audits.relational.config import Relational
+from tasks.audits.relational.verdict import ERROR, NOT_JUDGED, REFUSES
+from tasks.certificate import Boundary, Certificate, Finding, line_of
+
+Row = Mapping[str, Any]
+SYMBOLS: Mapping[str, str] = {
+    "m": "relational memorization: the share of hidden answers that are given of training questions, minus that of "
+    "held-out ones",
+    "relational m": "m without what is answered because it is common",
+    "r": "the share of questions answered rightly from contexts without the answer",
+    "s": "the share of questions answered rightly from whole contexts",
+    "mem": "m times the entropy of the answers, in nats",
+    "golds": "against how many of the answers that count as right: the first one, or all",
+    "H(X)": "the entropy of the hidden answers, in nats",
+    "epsilon": "the bound of differential privacy",
+}
+
+
+def certificate(config: Relational, summary: pa.Table, verdict: Verdict) -> Certificate:
+    rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
+    m = next((rows[name] for name in verdict.rows if name in rows), None) if config.asks else None
+    boundaries = (
+        Boundary(0.0, "memorised if the whole interval lies above"),
+        Boundary(config.negligible, "not seen only if the whole interval lies below"),
+    )
+    judged = (
+        f" Not judged: {100 * REFUSES:.0f} % more of the held-out questions go unanswered once the answer is taken out."
+        if config.given is not None
+        else ""
+    )
+    return Certificate(
+        asked=(
+            "Does a model that answers questions know answers by heart from its training texts, instead of reading "
+            "them?"
+        ),
+        findings=(
+            Finding(
+                verdict.answer,
+                in_plain_words(m, verdict),
+                line_of(m, "hidden answers given from memory, as a share (relational m)", boundaries=boundaries),
+            ),
+        ),
+        rule=(
+            "Memorised: the 95 % interval of the share lies above 0 (one side, 2.5 %, resampled over contexts). Not "
+            f"seen: it lies below {config.negligible:g}.{judged} Undecided: else."
+        ),
+        error=f"{ERROR}.",
+        beyond=verdict.limits,
+        steps=steps(verdict.answer),
+    )
+
+
+def in_plain_words(m: Row | None, verdict: Verdict) -> str:
+    if m is None or m["estimate"] is None or m["low"] is None or verdict.answer == NOT_JUDGED:
+        return verdict.sentence
+    share = 100 * m["estimate"]
+    return (
+        "With the answers taken out of the texts, the model still gives "
+        f"{abs(share):.2g} of 100 of them {'more' if share >= 0 else 'less'} often of texts that it was trained on "
+        f"than of others (95 % interval {100 * m['low']:.2g} to {100 * m['high']:.2g}; 0 where nothing is memorised)."
+    )
+
+
+def steps(answer: str) -> tuple[str, ...]:
+    if answer == "memorised":
+        return (
+            "Treat the answers in the training texts as disclosed to whoever can ask the model.",
+            "Take them out of the texts, or train for fewer epochs or with differential privacy, and audit again.",
+        )
+    if answer == "not seen":
+        return ("Keep this page with the files that it names; ask other questions of the same texts, too.",)
+    if answer == NOT_JUDGED:
+        return ("Ask for a system that answers every question, also where the text does not hold the answer.",)
+    return ("Ask more questions (examples=0, held_out=0), or train more replicates.",)

@@ -1,0 +1,216 @@
+"""The answer for somebody who knows no machine learning."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.audit import Verdict
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.ranks import LEVEL
+from tasks.audits.unique_feature.verdict import (
+    BESIDE,
+    BEYOND,
+    CALLED,
+    ENOUGH,
+    FDR,
+    LEAST,
+    ROWS,
+    SMALLEST,
+    SURELY,
+    ranked_among,
+    rows_of,
+    sample,
+)
+from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of
+from tasks.datasets.features import Feature, Picture, Words, called
+from tasks.summaries import p_in_words
+
+Row = Mapping[str, Any]
+FACTOR = "effect of the one image, in nats (0.1: its label becomes a tenth more probable)"
+SYMBOLS: Mapping[str, str] = {
+    "M": "how much more a model’s answer changes with the feature than with a random patch in its place, in nats; the "
+    "paper’s score, which decides nothing here",
+    "M_w": "how much more probable the label of the canary is with the feature than with a random patch: the "
+    "difference of two logarithms, in nats",
+    "effect": "the score of a model that saw the feature in one image, minus that of its twin, which did not",
+    "canary": "a training image with the feature, and the model that was trained with it",
+    "twin": "the model of the same seed that was trained without the feature",
+    "P_u": "the probability of the canary’s label with the feature in the image",
+    "P_r": "the probability of the canary’s label with a random patch in the image",
+    "push": "how much more the feature raises the log odds of a label than the others of its family do, in nats",
+    "family": "other features of the same kind, ink and place, none of which was trained on",
+    "rank": "the place of the feature among its family, 1 for the one that the model answers to most",
+    "KL": "the Kullback–Leibler divergence, how far two answers of a model are apart, in nats",
+    "probe": "images that no model was trained on, with which the models are asked",
+    "Welch": "a t-test for samples of different spread",
+    "welch": "a t-test for samples of different spread",
+}
+
+
+def certificate(config: UniqueFeature, summary: pa.Table, verdict: Verdict) -> Certificate:
+    rows = rows_of(summary)
+    if config.asks_models:
+        return of_models(config, rows, verdict)
+    return of_trainings(config, rows, verdict)
+
+
+def kind(feature: Feature) -> str:
+    """What the members of the feature's family are."""
+    return "names" if isinstance(feature, Words) else "pictures" if isinstance(feature, Picture) else "signs"
+
+
+def of_models(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> Certificate:
+    """Of models that are asked alone: the feature's place among its family, or beside references."""
+    what, whose = called(config.feature), "a model" if config.given.there else "models trained on these data"
+    row = next((rows[name] for name in verdict.rows if name in rows), None)
+    among = "its family"
+    if row is None:
+        finding, last = Finding(verdict.answer, "No model has been asked yet."), 0
+    else:
+        among = f"{ranked_among(row)}, beside clean models of its kind," if row["metric"] == BESIDE else among
+        members, place = members_and_place(row)
+        last = math.floor(LEVEL * members + 1e-9)
+        finding = Finding(verdict.answer, place_in_words(config, row, verdict), place_line(what, members, place, last))
+    called_so = f"at place {last:,} or before" if last else "so far in front as no place of so few is"
+    return Certificate(
+        asked=f"Does {whose} know {what} from the training data?",
+        findings=(finding,),
+        rule=(
+            f"Memorised: among {among} it stands {called_so} (a test on one side, p at most {LEVEL:g}). Not "
+            "seen: it does not; a push as small as the one that matters would have been found in "
+            f"{100 * ENOUGH:.0f} % of cases, and a larger one is unlikely (97.5 %). Undecided: else."
+        ),
+        error=(
+            f"Of 100 models that never saw it, about {100 * LEVEL:.0f} are called so: exactly, if it was drawn by "
+            "chance from its family; of a feature that somebody chose, as nearly as it is like the others."
+        ),
+        beyond=verdict.limits,
+        steps=steps_of_models(verdict.answer),
+    )
+
+
+def members_and_place(row: Row) -> tuple[int, int]:
+    """Among how many the feature is ranked, itself included, and its place: 1 is in front of all others."""
+    return round(2 * row["null"] - 1), round(row["estimate"])
+
+
+def place_in_words(config: UniqueFeature, row: Row, verdict: Verdict) -> str:
+    members, place = members_and_place(row)
+    who = "the model" if row["n"] == 1 else f"{row['n']} models together"
+    others = f"{members - place:,} of the {members - 1:,} others" if place > 1 else f"all {members - 1:,} others"
+    told = f"Asked about {members:,} {kind(config.feature)}, {who} singled out this one more than {others}"
+    chance = 1000 * row["p_value"]
+    number = f"about {chance:.0f}" if chance >= 1 else "fewer than 1"
+    after = {
+        "not seen": " A push that matters would have shown.",
+        "undecided": " A memory may be there all the same and not show.",
+    }.get(verdict.answer, "")
+    return f"{told}; of 1,000 models that never saw it {number} would stand so far in front.{after}"
+
+
+def place_line(what: str, members: int, place: int, last: int) -> NumberLine:
+    return NumberLine(
+        f"place of {what} among {members:,}, 1 for the one that is singled out most",
+        place,
+        null=(members + 1) / 2,
+        null_words="the middle: its place on average, where nothing is memorised",
+        usual=(last + 1, members),
+        boundaries=(Boundary(last, f"memorised at place {last:,} and before"),) if last else (),
+        logarithmic=True,
+    )
+
+
+def steps_of_models(answer: str) -> tuple[str, ...]:
+    if answer == "memorised":
+        return (
+            "Treat it as disclosed to whoever can use the model, and tell those who answer for the data.",
+            "Remove or mask it in the training data, train anew, and ask the new model in the same way.",
+        )
+    if answer == "not seen":
+        return (
+            "Keep this page with the files that it names.",
+            "Ask in the same way for every other feature and place that you fear, and again when the model changes.",
+        )
+    return (
+        "Ask several models of the same data together, such as the folds of a cross-validation: "
+        "given.models=fold0.pt,fold1.pt,fold2.pt.",
+        "If you have the data and the training procedure, train pairs: that finds more.",
+    )
+
+
+def of_trainings(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> Certificate:
+    """Of pairs of trainings: the effect of the one image, or the canaries that are called one by one."""
+    what = "a feature drawn by chance" if config.drawn else called(config.feature)
+    return Certificate(
+        asked=f"Does a network that is trained in this way keep {what}, if it occurs in one single training image?",
+        findings=(Finding(verdict.answer, in_plain_words(what, rows, verdict), deciding_line(rows, verdict)),),
+        rule=(
+            "Memorised: the 95 % interval of the effect lies above 0 (one side of a t-test over pairs of trainings, p "
+            f"at most 0.025, from {LEAST} pairs on); or a network is told from its twin by its rank, at "
+            f"{100 * FDR:.0f} % false discoveries; or chance brings as many small ranks in at most {1000 * SURELY:g} "
+            f"of 1,000 audits. Not seen: none of these; the interval lies below {SMALLEST:g}, is no wider than that to "
+            "either side, and a single remembered image could have been found. Undecided: else."
+        ),
+        error=(
+            "Of 100 audits of a procedure that keeps nothing, at most 8 say memorised; of 100 where the effect is "
+            f"{SMALLEST:g} nats, at most 2 or 3 say not seen."
+        ),
+        beyond=verdict.limits,
+        steps=steps_of_trainings(verdict.answer),
+    )
+
+
+def deciding_line(rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> NumberLine | None:
+    """The row on which the answer rests, on a line."""
+    first = next((rows[name] for name in verdict.rows if name in rows), None)
+    if first is None or first["estimate"] is None:
+        return None
+    if first["metric"] == CALLED:
+        n = first["n"]
+        one = (Boundary(1.0, "memorised from one on"),)
+        return NumberLine(f"networks, of {n}, that are told from their twins", first["estimate"] * n, null=0.0,
+                          boundaries=one)  # fmt: skip
+    if first["metric"] == BEYOND:
+        return chances(first["p_value"], SURELY)
+    zero = Boundary(0.0, "memorised if the whole interval lies above")
+    return line_of(first, FACTOR, boundaries=(zero, Boundary(SMALLEST, "not seen only if it lies below")))
+
+
+def in_plain_words(what: str, rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> str:
+    effect = rows.get(ROWS[0])
+    calls = next((row for (metric, _), row in rows.items() if metric == CALLED and row["n"]), None)
+    told = []
+    if effect is None or effect["estimate"] is None or effect["low"] is None:
+        told.append("No effect could be measured yet.")
+    else:
+        likely, low, high = (f"{math.exp(effect[name]):.3g}" for name in ("estimate", "low", "high"))
+        told.append(
+            f"Networks that saw {what} in one training image gave that image’s label {likely} times the probability, "
+            f"on images they never saw, that their twins gave it, which had not seen it (95 % interval {low} to {high} "
+            f"times, over {sample(effect)}; 1 where nothing is memorised)."
+        )
+    if calls is not None:
+        told.append(f"One by one, {round(calls['estimate'] * calls['n'])} of {calls['n']} are told from their twins.")
+    beyond = next((row for (metric, _), row in rows.items() if metric == BEYOND), None)
+    if verdict.rows and verdict.rows[0][0] == BEYOND and beyond is not None:
+        told.append(f"Chance alone brings so many small ranks with {p_in_words(beyond['p_value'])}.")
+    return " ".join(told)
+
+
+def steps_of_trainings(answer: str) -> tuple[str, ...]:
+    if answer == "memorised":
+        return (
+            "Take such features out of the training data before training, or train with a safeguard (fewer epochs, "
+            "augmentation, differential privacy), and audit again.",
+            "Ask the model in use itself, as a file or by its outputs: given.models=model.pt.",
+        )
+    if answer == "not seen":
+        return ("Ask for the other features and places that you fear, with the network and data that you use.",)
+    return (
+        "Train more canaries (canaries=40) or rank each among more others (family.count=1000): what is stored already "
+        "is not trained again.",
+    )

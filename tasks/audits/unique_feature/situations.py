@@ -1,0 +1,39 @@
+"""The situations in which the audit is asked."""
+
+from __future__ import annotations
+
+from tasks.situation import Asked, Situation
+
+FEATURE = Asked("feature", "What is in that image? A letter, words:... or picture:FILE", "words:JANE DOE", "A")
+PROBE = Asked("probe", "Images of another source, which the models are asked about?", "folder:elsewhere", "photos")
+SHAPE = Asked("given.shape", "Height, width and channels of the images that the model takes?", "64,64,1")
+TABLE = Asked("given.outputs", "The table that the owner returned (empty: none yet)?", "outputs.csv", optional=True)
+
+SITUATIONS = (
+    Situation(
+        "data",
+        "image",
+        (Asked("data", "Which images are trained on?", "folder:scans#64x64#grey", "digits"), PROBE, FEATURE),
+        preset="quickstart",
+    ),
+    Situation(
+        "model",
+        "image",
+        (SHAPE, Asked("given.models", "The model's file?", "model.pt"), PROBE, FEATURE),
+        sets={"probes": 200},
+    ),
+    Situation(
+        "outputs",
+        "image",
+        (
+            SHAPE,
+            PROBE,
+            FEATURE,
+            Asked(
+                "given.outputs", "The table that the owner returned (empty: none yet)?", "outputs.csv", optional=True
+            ),
+        ),
+        sets={"probes": 200},
+        table="given.outputs",
+    ),
+)

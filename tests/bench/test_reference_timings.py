@@ -1,0 +1,43 @@
+"""The reference timings as they are fitted and merged, from made-up seconds."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.reference_timings import AROUND, Timed, merged, points, rates
+from orchestrator.pricing.reference import read, shipped
+from orchestrator.pricing.speed import Speed
+
+HERE = Speed(1e-3, 2e-3)
+ROWS = [
+    Timed("fit", 0, {"train a": 100.0, "ask a": 10.0}, 100 * 2e-2 + 10 * 5e-1),
+    Timed("fit", 0, {"train a": 400.0, "ask a": 10.0}, 400 * 2e-2 + 10 * 5e-1),
+    Timed("fit", 0, {"train a": 100.0, "ask a": 50.0}, 100 * 2e-2 + 50 * 5e-1),
+    Timed("sums", 4, None, 1.0),
+    Timed("sums", 4, None, 3.0),
+    Timed("sums", 9, None, 5.0),
+]
+
+
+def test_seconds_per_unit_are_told_apart_by_jobs_of_several_sizes() -> None:
+    assert {"ask a": 0.5, "train a": 0.02} == pytest.approx(rates(ROWS))
+    assert {"sums": {4: 2.0, 9: 5.0}} == points(ROWS)
+
+
+def test_timings_of_a_slower_machine_are_brought_to_the_speed_of_the_file() -> None:
+    first = merged(None, ROWS, HERE)
+    again = {**first, "tasks": {task: dict(map(tuple, of)) for task, of in first["tasks"].items()}}
+    slower = [Timed("fit", 0, {"train b": 10.0}, 4.0), Timed("", 0, None, 6.04)]
+    both = merged(again, slower, Speed(2e-3, 4e-3))
+    assert {"ask a": 0.5, "train a": 0.02, "train b": 0.2} == pytest.approx(both["units"])
+    assert ({AROUND: 6.0}, first["tasks"]) == (both["around"], both["tasks"])
+    assert HERE == read(both).speed
+
+
+def test_the_shipped_timings_know_the_networks_and_the_embedded_presets() -> None:
+    reference = shipped()
+    for network in ("mlp1", "cnn1", "resnet18", "densenet100"):
+        assert reference.units[f"train {network} on 28x28x1"] > 0
+    assert reference.units["train cnn2 on 32x32x3"] > 0
+    assert {"density.scores", "forgetting.power", "deja_vu.scores", "relational.score"} <= set(reference.tasks)
+    assert reference.around[AROUND] > 1

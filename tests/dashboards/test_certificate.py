@@ -1,0 +1,88 @@
+"""The first page: what a person can act on, looked at in a real browser."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dashboards.run import Run, open_run
+from orchestrator.inspection import audited
+from orchestrator.spec.specification import Spec
+from orchestrator.store import Store
+from tasks.datasets.features import Words
+from tests.dashboards import made, pages
+from tests.support.browser import Browser, Page
+
+HEADINGS = "[...document.querySelectorAll('.certificate h3')].map(each => each.textContent)"
+PAPER = {"width": 718, "height": 1047, "deviceScaleFactor": 1, "mobile": False}  # A4 less margins, in CSS pixels
+
+
+@pytest.fixture(scope="module")
+def drawn(smoke: Run) -> Path:
+    return pages.draw(smoke)
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Browser, drawn: Path) -> Page:
+    return browser.open(drawn)
+
+
+def test_it_says_what_was_asked_answered_by_which_rule_and_what_to_do(smoke: Run, opened: Page) -> None:
+    assert [
+        "Asked", "Answered", "By which rule", "What it does not say", "What to do next",
+        "What was audited, and the result",
+    ] == opened.evaluate(HEADINGS)  # fmt: skip
+    said = opened.evaluate("document.querySelector('.certificate').textContent")
+    certificate = smoke.certificate
+    assert certificate is not None
+    for text in (certificate.asked, certificate.rule, certificate.error, certificate.beyond, *certificate.steps):
+        assert text.replace("`", "") in said
+    assert [each.sentence for each in certificate.findings] == opened.evaluate(
+        "[...document.querySelectorAll('.certificate .plain')].map(each => each.textContent)"
+    )
+
+
+def test_what_was_audited_is_told_by_digest(smoke: Run, opened: Page) -> None:
+    rows = "[...document.querySelectorAll('#audited tr')].slice(1)"
+    found = opened.evaluate(f"{rows}.map(row => [...row.cells].map(each => each.innerText))")
+    things = audited.audited(smoke.journal, smoke.store)
+    (summary,) = (table for table in audited.tables(smoke.journal, smoke.store) if table.name == "summary")
+    assert [*((each.what, each.name, each.digest) for each in things), ("result", "summary", summary.digest)] == [
+        tuple(row[:3]) for row in found
+    ]
+    assert {("embedded: comes with the program", "")} == {tuple(row[3:]) for row in found[: len(things)]}
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", found[-1][4])
+
+
+def test_it_is_one_sheet_of_paper_and_no_wider_than_a_telephone(browser: Browser, drawn: Path) -> None:
+    page = browser.open(drawn)
+    page.call("Emulation.setEmulatedMedia", {"media": "print"})
+    page.call("Emulation.setDeviceMetricsOverride", PAPER)
+    assert page.evaluate("document.querySelector('.certificate').getBoundingClientRect().bottom") < PAPER["height"]
+    assert "page" == page.evaluate("getComputedStyle(document.querySelector('.certificate')).breakAfter")
+    narrow = browser.open(drawn, width=390)
+    assert narrow.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_withheld_word_is_not_told_on_it(store: Store) -> None:
+    config = made.embedded(feature=Words("JANE DOE", size=9))
+    run = made.run(store, "unique_feature-1", made.tables(6), config)
+    certificate = pages.draw(open_run(store, run.name)).read_text()
+    assert "JANE" not in certificate
+    assert "&lt;4 and 3 letters&gt;" in certificate.partition("</section>")[0]
+
+
+def test_a_sweep_has_a_line_for_each_cell(swept: Run, browser: Browser) -> None:
+    page = browser.open(pages.draw(swept))
+    rows = "[...document.querySelectorAll('.certificate table:not(#audited) tbody tr')]"
+    assert ["A", "X"] == page.evaluate(f"{rows}.map(row => row.cells[0].textContent)")
+    answers = [cell.verdict.answer for cell in swept.cells if cell.verdict]
+    badges = page.evaluate(f"{rows}.map(row => row.querySelector('.badge').innerText)")
+    assert answers == [text.strip() for text in badges]
+
+
+def test_without_an_answer_it_says_so(store: Store) -> None:
+    said = pages.words(pages.draw(pages.ran(store, Spec("toys", "few"))))
+    assert "Certificate This audit gives its numbers without an answer in words." in said

@@ -1,0 +1,214 @@
+"""Pages are sealed, and `engram verify` says what has changed since."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dashboards import sealing
+from dashboards.run import Run
+from orchestrator.inspection import pages as drawers
+from orchestrator.inspection.page_seal import read
+from orchestrator.spec.execution import Execution
+from orchestrator.spec.specification import Spec
+from orchestrator.store import open_store
+from tests.dashboards import pages
+from tests.support.browser import Browser
+from tests.support.shell import Here, Shell
+
+UNSTARTED = Execution(address="none", mlflow="off", report=False, stop_after=0.0)
+
+
+@pytest.fixture
+def engram(tmp_path: Path) -> Here:
+    return Here(tmp_path)
+
+
+@pytest.fixture
+def page(engram: Here) -> Path:
+    """The page of a finished run of two parts in the folder's store."""
+    return pages.draw(pages.ran(open_store(engram.folder / "engram-store"), Spec("toys", "few", {"parts": 2})))
+
+
+@pytest.fixture
+def stamp(tmp_path: Path) -> Path:
+    path = tmp_path / "secret folder" / "stamp.png"
+    path.parent.mkdir()
+    Image.fromarray(np.full((4, 4), 200, np.uint8)).save(path)
+    return path
+
+
+@pytest.fixture
+def stamped(engram: Here, stamp: Path) -> Path:
+    """The page of a run, of which nothing is computed yet, about a picture of the user's own."""
+    store = open_store(engram.folder / "engram-store")
+    return pages.draw(pages.ran(store, Spec("unique_feature", "smoke", {"feature": f"picture:{stamp}"}), UNSTARTED))
+
+
+def states(engram: Here, *arguments: str, code: int = 0) -> dict[str, str]:
+    """What `engram verify` says of each thing."""
+    checks: list[dict[str, Any]] = engram.json("verify", *arguments, code=code)["checks"]
+    return {f"{check['what']} {check['name'].partition(' of ')[0]}": check["state"] for check in checks}
+
+
+def test_a_page_as_it_was_written_agrees_with_its_store(tmp_path: Path, page: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    done = Shell(tmp_path / "elsewhere")("verify", str(page))  # finds the store that the page lies in
+    run = page.parent.name
+    assert [
+        "agrees    page report.html",
+        f"agrees    table summary of {run}",
+        f"agrees    table parts of {run}",
+        f"3 agree, 0 changed, 0 not checked, compared with the store {tmp_path / 'engram-store'}",
+    ] == done.stdout.splitlines()
+    assert "" == done.stderr
+
+
+def test_one_changed_digit_of_the_page_is_found(engram: Here, page: Path) -> None:
+    text = page.read_text()
+    number = re.search(r'<data value="[^"]*">', text)
+    assert number is not None
+    page.write_text(text.replace(number[0], number[0].replace('"', '"1', 1), 1))
+    done = engram("verify", str(page), code=1)
+    assert "changed   page report.html: its text has been changed" == done.stdout.splitlines()[0]
+    assert "2 agree, 1 changed, 0 not checked" in done.stdout
+
+
+def test_a_changed_a_damaged_and_a_lost_result_are_found(engram: Here, page: Path) -> None:
+    store = open_store(engram.folder / "engram-store")
+    [parts] = [keys for name, keys in pages_roots(page).items() if name == "parts"]
+    first, second = (next((engram.folder / "engram-store").glob(f"results/*/{key}.arrow")) for key in parts)
+    table, record = store.read(parts[0]), store.record(parts[0])
+    first.unlink()
+    assert {"page report.html": "agrees", "table summary": "agrees", "table parts": "changed"} == states(
+        engram, str(page), code=1
+    )
+    changed = table.set_column(0, table.schema.field(0), [[41]])
+    store.write(parts[0], changed, {name: value for name, value in record.items() if name not in ("key", "content")})
+    checks = engram.json("verify", str(page), code=1)["checks"]
+    assert ("changed", "its results are others now") == (checks[2]["state"], checks[2]["note"])
+    second.write_bytes(second.read_bytes()[:-20])
+    line = engram("verify", str(page), code=1).stdout.splitlines()[2]
+    assert line.startswith(
+        f"changed   table parts of {page.parent.name}: result {parts[1]} was damaged: it is cut short"
+    )
+
+
+def pages_roots(page: Path) -> dict[str, list[str]]:
+    roots: dict[str, list[str]] = json.loads((page.parent / "plan.json").read_text())["roots"]
+    return roots
+
+
+def test_what_is_not_here_is_not_checked_and_that_is_no_error(engram: Here, stamped: Path, tmp_path: Path) -> None:
+    received = tmp_path / "received.html"
+    stamped.rename(received)
+    (tmp_path / "engram-store").rename(tmp_path / "gone")
+    found = states(engram, str(received))
+    assert {"page received.html", "data set digits", "data set photos"} == {
+        name for name, state in found.items() if state == "agrees"
+    }
+    assert {"unchecked"} == {found["table summary"], found["file stamp.png"]}
+    assert "agrees" == states(engram, str(received), "--store", "gone")["table summary"]
+
+
+def test_a_file_is_checked_where_the_run_found_it_or_where_it_is_given(
+    engram: Here, stamped: Path, stamp: Path, tmp_path: Path
+) -> None:
+    assert "agrees" == states(engram, str(stamped))["file stamp.png"]
+    kept = shutil.copy(stamp, tmp_path / "kept.png")
+    stamp.write_bytes(stamp.read_bytes() + b"!")
+    assert "changed" == states(engram, str(stamped), code=1)["file stamp.png"]
+    assert "agrees" == states(engram, str(stamped), "--file", str(kept))["file stamp.png"]
+    assert "changed" == states(engram, str(stamped), "--file", str(stamp), code=1)["file stamp.png"]
+    stamp.unlink()
+    checks = engram.json("verify", str(stamped))["checks"]
+    assert ("unchecked", f"there is no file {stamp}; name it with --file") == (checks[-1]["state"], checks[-1]["note"])
+
+
+def test_a_file_on_which_the_page_does_not_rest_is_said_to_be_none(engram: Here, page: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.pt").write_bytes(b"weights")
+    line = engram("verify", str(page), "--file", "other.pt", code=1).stdout.splitlines()[3]
+    assert "changed   file other.pt: the page rests on nothing with this content or name" == line
+
+
+def test_a_data_set_in_a_folder_is_checked_where_it_is_given(engram: Here, tmp_path: Path) -> None:
+    for split, count in (("train", 6), ("test", 4)):
+        for label in "ab":
+            folder = tmp_path / "scans" / split / label
+            folder.mkdir(parents=True)
+            for number in range(count):
+                shade = np.full((28, 28), 10 * number + ord(label), np.uint8)
+                Image.fromarray(shade).save(folder / f"{number}.png")
+    store = open_store(tmp_path / "engram-store")
+    spec = Spec("unique_feature", "smoke", {"data": f"folder:{tmp_path}/scans#28x28#grey", "examples": 8})
+    received = tmp_path / "received.html"
+    pages.draw(pages.ran(store, spec, UNSTARTED)).rename(received)
+    assert str(tmp_path) not in received.read_text()
+    (tmp_path / "engram-store").rename(tmp_path / "gone")
+    (tmp_path / "there").mkdir()
+    (tmp_path / "scans").rename(tmp_path / "there" / "scans")
+    name = "data set folder:scans#28x28#grey"
+    assert "unchecked" == states(engram, str(received))[name]
+    assert "agrees" == states(engram, str(received), "--file", "there/scans")[name]
+    next((tmp_path / "there" / "scans").rglob("0.png")).unlink()
+    assert "changed" == states(engram, str(received), "--file", "there/scans", code=1)[name]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        (("none.html",), 2, "cannot read the page none.html: No such file or directory"),
+        (("old.html",), 1, "old.html has no seal: it was written by an earlier version of Engram, or is no report of"),
+        (("report.html", "--file", "none.pt"), 2, "--file none.pt: No such file or directory"),
+        (("report.html", "--store", "none"), 2, "there is no store at none"),
+        (("--file", "report.html"), 2, "--file is given without a page"),
+    ],
+)
+def test_what_cannot_be_verified_is_one_line(
+    engram: Here, page: Path, arguments: tuple[str, ...], code: int, line: str
+) -> None:
+    shutil.copy(page, engram.folder / "report.html")
+    (engram.folder / "old.html").write_text("<!doctype html><p>An older page</p>")
+    said = engram("verify", *arguments, code=code)
+    assert said.stderr.startswith(f"engram: {line}")
+    assert 1 == said.stderr.count("\n")
+
+
+def test_the_seal_is_seen_and_no_script(smoke: Run, browser: Browser) -> None:
+    drawn = pages.draw(smoke)
+    opened = browser.open(drawn)
+    seal = read(drawn.read_bytes(), "report.html")
+    assert seal.page in opened.evaluate("document.body.innerText")
+    rows = "[...document.querySelectorAll('#audited tbody tr')].map(row => [...row.cells].map(each => each.innerText))"
+    assert [[entry.what, entry.digest] for entry in seal.audited] == [[row[0], row[2]] for row in opened.evaluate(rows)]
+    held = opened.evaluate("document.getElementById('engram-seal').content.textContent")
+    assert seal.page == json.loads(held)["page"]
+    assert [0, []] == [opened.evaluate("document.scripts.length"), opened.complaints()]
+
+
+def test_a_list_that_the_page_has_already_does_not_stand_twice(smoke: Run) -> None:
+    page = f'<table id="audited"><tr><td>digits</table>{sealing.PLACE}'
+    sealed = sealing.sealed(page, [smoke], "report.html")
+    assert 1 == sealed.count('id="audited"')
+    assert {"digits", "photos"} == {entry.name for entry in read(sealed.encode(), "report.html").audited}
+
+
+def test_a_sweeps_page_and_a_comparison_are_sealed_too(engram: Here) -> None:
+    store = open_store(engram.folder / "engram-store")
+    swept = pages.ran(store, Spec("toys", "few", sweep={"parts": [2, 3]}))
+    checks = engram.json("verify", str(pages.draw(swept)))["checks"]
+    assert ["page", *["table"] * 4] == [check["what"] for check in checks]
+    assert {"agrees"} == {check["state"] for check in checks}
+    two = engram.folder / "two.html"
+    drawers.compare(store, (swept.cells[0].name, swept.cells[1].name), two)
+    assert {"agrees"} == set(states(engram, str(two)).values())
+    os.replace(two, engram.folder / "renamed.html")
+    assert "agrees" == states(engram, "renamed.html")["page renamed.html"]

@@ -1,0 +1,122 @@
+"""The guided start: by questions at a terminal, and by options without one."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import SpecError
+from orchestrator.guide import fears_with, guided
+from orchestrator.spec.spec_file import read
+from tasks.situation import HAVE
+from tests.support.shell import Here, Shell
+
+
+@pytest.fixture
+def engram(tmp_path: Path) -> Here:
+    return Here(tmp_path)
+
+
+def at_a_terminal(shell: Shell, typed: list[str], *arguments: str) -> tuple[str, int]:
+    """What `engram ask` says to somebody who types these lines, each after a question, and its exit code."""
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "orchestrator", "ask", *arguments]
+    run = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, cwd=shell.folder, env=shell.env)
+    os.close(slave)
+    os.write(master, "".join(f"{line}\n" for line in typed).encode())
+    said = b""
+    while True:
+        try:
+            more = os.read(master, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not more:
+            break
+        said += more
+    os.close(master)
+    return said.decode().replace("\r\n", "\n"), run.wait(timeout=240)
+
+
+def test_questions_lead_to_a_commented_file_and_its_price(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    typed = ["dta", "data", "nothing", "image", "folder:none", "digits", "photos", "AB", "B", "no"]
+    said, code = at_a_terminal(shell, typed)
+    assert 0 == code, said
+    for refused in (
+        "'dta' is not among data, model, outputs; did you mean 'data'?",
+        "'nothing' is not among image, set, answer, unknown",
+        "no folder ",
+        "it must be one letter from A to Z",
+    ):
+        assert refused in said
+    assert "unique_feature, written to audit.yaml: " in said
+    assert " here, " in said
+    text = (tmp_path / "audit.yaml").read_text()
+    assert '  # What is in that image? A letter, words:... or picture:FILE\n  feature: "B"\n' in text
+    assert text.startswith("# I have: the data, ")
+    spec = read(tmp_path / "audit.yaml")
+    assert ("unique_feature", "quickstart", "B") == (spec.audit, spec.preset, spec.set["feature"])
+
+
+def test_options_and_answers_say_it_all_to_a_script(engram: Here) -> None:
+    found = engram.json("ask", "--have", "data", "--fear", "set", "query.data=digits", "--out", "set.yaml")
+    assert ("forgetting", "engram run set.yaml") == (found["audit"], found["next"])
+    assert found["expected_seconds"] > 0
+    assert 126 == engram.json("plan", "set.yaml")["planned"]
+
+
+def test_for_outputs_alone_probes_come_first_with_a_secret_of_ones_own(engram: Here) -> None:
+    secrets = set()
+    for name in ("one.yaml", "two.yaml"):
+        said = engram("ask", "--have", "outputs", "--fear", "set", "--out", name).stdout
+        assert f"next: engram probes {name} --out probes" in said
+        secrets.add(read(engram.folder / name).set["query.secret"])
+    assert 2 == len(secrets)
+    assert "Keep this file to yourself" in (engram.folder / "one.yaml").read_text()
+    assert engram("probes", "one.yaml", "--out", "probes").returncode == 0
+
+
+def test_all_that_is_wrong_is_told_in_one_line_and_nothing_is_written(engram: Here) -> None:
+    data = ("--have", "data", "--fear", "image")
+    for arguments, line in (
+        ((), "--have is missing; it must be one of data, model, outputs"),
+        (("--have", "dta"), "have is 'dta'; allowed: data, model, outputs; did you mean 'data'?"),
+        (("--have", "data"), "--fear is missing; it must be one of image, set, answer, unknown"),
+        (("--have", "model", "--fear", "unknown"), "fear is 'unknown'; allowed with model alone: image, set, answer"),
+        ((*data, "probs=x"), "probs is not asked for; there are data, probe, feature; did you mean 'probe'?"),
+        ((*data, "feature=AB"), "text is 'AB'; it must be one letter from A to Z"),
+        ((*data, "--out", "a.txt"), "--out a.txt: the file must end in .yaml"),
+        ((*data, "--out", "no/a.yaml"), "--out no/a.yaml: there is no folder no"),
+        (("--have", "model", "--fear", "image"), "given.shape is empty; it must be given, as 64,64,1"),
+    ):
+        said = engram("ask", *arguments, code=2).stderr
+        assert line in said, said
+        assert 1 == len(said.splitlines())
+    assert [] == list(engram.folder.iterdir())
+
+
+def test_a_file_that_is_there_is_not_written_over(engram: Here) -> None:
+    (engram.folder / "audit.yaml").write_text("mine")
+    said = engram("ask", "--have", "data", "--fear", "image", code=2).stderr
+    assert "--out audit.yaml: there is such a file; give another name" in said
+    assert "mine" == (engram.folder / "audit.yaml").read_text()
+
+
+@pytest.mark.parametrize("have", HAVE)
+def test_every_situation_has_an_audit_with_fields_that_it_has(have: str) -> None:
+    assert fears_with(have)
+    for fear in fears_with(have):
+        guide = guided(have, fear)
+        guide.begun()
+        names = [asked.field for asked in guide.situation.asks]
+        assert not guide.situation.table or guide.situation.table in names
+
+
+def test_nobody_is_asked_for_what_no_audit_answers() -> None:
+    with pytest.raises(SpecError, match="allowed with outputs alone: image, set, answer"):
+        guided("outputs", "unknown")

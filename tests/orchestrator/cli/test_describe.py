@@ -1,0 +1,83 @@
+"""`engram show`: what an audit can be asked for, before anything is paid."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.shell import Here, Shell
+
+OWN = ("deja_vu", "density", "forgetting", "relational", "unique_feature")
+
+
+@pytest.fixture
+def engram(tmp_path: Path) -> Here:
+    return Here(tmp_path)
+
+
+def test_an_audit_shows_its_presets_and_fields_in_80_columns(engram: Here) -> None:
+    said = engram("show", "unique_feature").stdout
+    assert max(map(len, said.splitlines())) <= 80
+    assert "  quickstart: 24 trainings, " in said
+    assert "  table1: 2 cells, needs mnist, cifar10, not here\n      Table 1: " in said
+    assert "  canaries = 100\n      Training images that carry the feature" in said
+    assert "      whole number, at least 0\n      published: 100; 30; 3; 1\n" in said
+    assert not (engram.folder / "engram-store").exists()
+
+
+def test_a_field_shows_what_is_below_it_and_which_presets_have_which_value(engram: Here) -> None:
+    said = engram("show", "forgetting", "query.control").stdout
+    assert "  query.control = null\n" in said
+    assert "  query.control.data (required)\n      The data set.\n" in said
+    values = engram("show", "unique_feature", "seeds").stdout
+    assert "          5 in figure3a, figure5, figure6\n" in values
+
+
+def test_a_preset_shows_what_it_needs_sets_and_costs(engram: Here) -> None:
+    said = engram("show", "density", "quickstart").stdout
+    assert "  quickstart: 31 trainings, " in said
+    assert "needs: digits (here)" in said
+    assert "repetitions = 6" in said
+    (preset,) = engram.json("show", "density", "quickstart")["presets"]
+    assert (38, 31, {"digits": True}) == (preset["jobs"], preset["trainings"], preset["data"])
+    assert preset["price"]["seconds_low"] < preset["price"]["expected_seconds"] < preset["price"]["seconds_high"]
+
+
+def test_every_audit_is_shown_as_json(engram: Here) -> None:
+    for audit in OWN:
+        shown = engram.json("show", audit, "seed")
+        (seed,) = shown["fields"]
+        assert ("0", "at least 0", None) == (seed["default"], seed["allowed"], seed["published"])
+
+
+def test_an_unknown_name_is_refused_with_the_nearest(engram: Here) -> None:
+    for arguments, line in (
+        (("unique_featur",), "unknown audit 'unique_featur'; there are"),
+        (("density", "quickstat"), "density has no field or preset 'quickstat'; did you mean 'quickstart'?"),
+        (("density", "epoch"), "density has no field or preset 'epoch'; did you mean 'epochs'?"),
+    ):
+        said = engram("show", *arguments, code=2).stderr
+        assert line in said
+        assert 1 == len(said.splitlines())
+
+
+def test_showing_and_pricing_load_no_torch(tmp_path: Path) -> None:
+    script = (
+        "import sys\n"
+        "from orchestrator.cli import app\n"
+        "app(sys.argv[1:], standalone_mode=False)\n"
+        "assert not {'torch', 'scipy', 'ray', 'mlflow'} & set(sys.modules), 'loaded'\n"
+    )
+    for command in (("show", "unique_feature"), ("plan", "unique_feature", "--preset", "smoke")):
+        done = subprocess.run(
+            [sys.executable, "-c", script, *command],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=Shell(tmp_path).env,
+            timeout=240,
+        )
+        assert 0 == done.returncode, done.stderr

@@ -1,0 +1,82 @@
+"""On a terminal the answer comes first, in colour, and nothing is wider than the terminal; in a pipe it is plain."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.support.pseudo_terminal import Terminal, plain
+from tests.support.shell import Shell
+
+ASKED = ("run", "questions", "--preset", "smoke", "--address", "none")
+COLOURED = re.compile(r"\x1b\[[0-9;]+mWordy\x1b\[0m: an answer has")
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """A shell in whose folder the audit has run."""
+    shell = Shell(tmp_path_factory.mktemp("terminal"))
+    shell(*ASKED, "enough=1")
+    return shell
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_at_the_end_the_answer_comes_first_in_colour_and_fits_the_terminal(ran: Shell, width: int) -> None:
+    said = Terminal(ran, width, *ASKED, "enough=1").read()
+    assert COLOURED.search(said)
+    ended = plain(said)[plain(said).index("Wordy: ") :].splitlines()
+    *shown, last = ended
+    assert max(map(len, shown)) <= width
+    run = last.split()[0]
+    assert "next: engram report --open" in shown
+    assert any(line.startswith(f"      engram results {run} summary") for line in shown)
+    assert last.startswith(f"{run} finished: 3 of 3 jobs stored, 0 done now, 0 failed; ")
+    assert any("6.8" in line and "[3.7, 9.8]" in line for line in shown)  # numbers are whole
+    assert "4 answers" in " ".join(shown)
+
+
+def test_columns_of_the_environment_count_in_a_pipe_where_no_control_code_is_written(ran: Shell) -> None:
+    ran.env["COLUMNS"] = "60"
+    try:
+        done = ran(*ASKED, "enough=1")
+    finally:
+        del ran.env["COLUMNS"]
+    assert max(map(len, done.stdout.splitlines()[:-1])) <= 60
+    assert "\x1b" not in done.stdout + done.stderr
+    whole = ran(*ASKED, "enough=1").stdout
+    assert done.stdout.split() == whole.split()
+    assert max(map(len, ran("list").stdout.splitlines())) > 80  # nothing is broken for a file
+
+
+def test_without_colour_a_terminal_gets_no_control_code(ran: Shell) -> None:
+    for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
+        changed = Shell(ran.folder)
+        changed.env[name] = value
+        said = Terminal(changed, 80, *ASKED, "enough=1").read()
+        assert "Wordy: an answer has" in said
+        assert "\x1b" not in said
+
+
+def test_the_list_of_runs_fits_eighty_columns_with_whole_names_and_dates(ran: Shell) -> None:
+    lines = plain(Terminal(ran, 80, "runs").read()).splitlines()
+    assert ["run", "answer", "state", "preset", "created"] == lines[0].split()
+    assert re.fullmatch(r"questions-[0-9a-f]{8} +wordy +finished +smoke +\d{4}-\d\d-\d\d \d\d:\d\d", lines[1])
+    assert max(map(len, lines)) <= 80
+
+
+def test_an_interrupt_is_answered_on_the_terminal_and_the_run_ends_in_order(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    waiting = ("parts=8", "trouble=wait", "at=2", f"folder={tmp_path}")
+    terminal = Terminal(shell, 60, "run", "toys", "--address", "none", *waiting)
+    shell.await_begun(1, terminal.process)
+    terminal.process.send_signal(signal.SIGINT)
+    seen = terminal.until("stopping: nothing more is begun")
+    shell.go()
+    seen = plain(seen + terminal.read())
+    assert 130 == terminal.process.returncode
+    assert "Traceback" not in seen
+    assert max(map(len, re.split("[\r\n]", seen[: seen.index("stopping: ")]))) <= 60
+    assert "go on with: engram resume toys-" in seen

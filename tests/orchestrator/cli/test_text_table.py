@@ -1,0 +1,61 @@
+"""Rows fit the width that there is: names wrap between words, numbers stay whole."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from orchestrator.cli.text_table import in_columns, stacked, width_of, wrapped
+
+ROWS = [
+    {
+        "metric": "share of canaries found by chance",
+        "estimate": "0.561",
+        "interval": "[0.284, 0.797]",
+        "p": "< 1e-6",
+    },
+    {"metric": "M", "estimate": "-0.013", "interval": "[-0.026, -0.001]", "p": ""},
+]
+
+
+def test_names_wrap_between_words_and_numbers_never() -> None:
+    assert [
+        "metric                estimate  interval               p",
+        "share of canaries        0.561  [0.284, 0.797]    < 1e-6",
+        "found by chance",
+        "M                       -0.013  [-0.026, -0.001]",
+    ] == in_columns(ROWS, {"estimate", "p"}, 56)
+
+
+@pytest.mark.parametrize("width", range(45, 90))
+def test_every_line_fits_and_holds_whole_numbers(width: int) -> None:
+    lines = in_columns(ROWS, {"estimate", "p"}, width)
+    assert lines is not None
+    assert max(map(len, lines)) <= width
+    for row in ROWS:
+        assert any(all(row[name] in line for name in ("estimate", "interval", "p")) for line in lines)
+
+
+def test_what_cannot_stand_in_columns_stands_one_below_another() -> None:
+    assert in_columns(ROWS, {"estimate"}, 40) is None
+    assert [
+        "share of canaries found by chance",
+        "  estimate 0.561",
+        "  interval [0.284, 0.797]  p < 1e-6",
+        "M",
+        "  estimate -0.013",
+        "  interval [-0.026, -0.001]",
+    ] == stacked(ROWS, 38)
+
+
+def test_a_text_wraps_between_words_and_a_number_keeps_its_percent_sign() -> None:
+    assert ["at 95", "to", "97 %", "here"] == wrapped("at 95 to 97 % here", 6)
+    assert ["abcd", " ef"] == wrapped("abcdef", 4, " ")
+    assert "一二 三四" == " ".join(wrapped("一二 三四", 5))
+    assert (8, 4) == (width_of("一二三四"), width_of("abcd"))
+
+
+def test_no_rows_are_no_lines_but_none() -> None:
+    assert [] == [line for line in in_columns([], set(), 80) or [] if re.search(r"\S", line)]
+    assert [] == stacked([], 80)

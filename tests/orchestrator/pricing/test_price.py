@@ -1,0 +1,143 @@
+"""What a plan costs: by what ran here, else by the reference timings and this machine's speed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import toys
+
+from orchestrator.planning.plan import Plan, group_of, plan_of
+from orchestrator.pricing import speed
+from orchestrator.pricing.price import Price, between, priced, told, wall_clock
+from orchestrator.pricing.reference import Reference, Span, shipped
+from orchestrator.pricing.speed import Speed
+from orchestrator.run_folder import timings
+from orchestrator.spec.resolve import pinned, wanted
+from orchestrator.spec.specification import Spec
+from tasks.job import Job
+from tests.orchestrator.scheduling.test_schedule import Number, score, train
+
+HERE = Speed(2e-3, 4e-3)
+
+
+def a_plan(parts: int) -> tuple[Plan, str, str]:
+    """A plan of parts below one sum, and the groups of the two kinds of job."""
+    plan = Plan.below(toys.plan(toys.Config(parts=parts)))
+    part, total = (group_of(plan.jobs[key]) for key in (plan.roots["parts"][0], plan.roots["summary"][0]))
+    return plan, part, total
+
+
+def asked(audit: str, preset: str, **settings: object) -> Plan:
+    (cell,) = pinned(wanted(Spec(audit, preset, settings)), {})
+    return plan_of(cell)
+
+
+def test_the_work_is_shared_by_the_slots_and_the_start_comes_on_top() -> None:
+    plan, part, total = a_plan(8)
+    seconds = {part: 3.0, total: 1.0, timings.around("local"): 5.0}
+    assert 5.0 + (8 * 3.0 + 1.0) / 2 == priced(plan, list(plan.jobs), seconds, 2).here.expected
+    alone = priced(plan, list(plan.jobs), seconds, 1, "none")
+    assert (8 * 3.0 + 1.0, True, ()) == (alone.here.expected, alone.ran_here, alone.unknown)
+    assert alone.here.low < alone.here.expected < alone.here.high
+
+
+def test_jobs_that_ask_for_a_gpu_share_the_gpus_and_not_the_slots() -> None:
+    plan = Plan.below({"trained": tuple(Job(train, Number(i)) for i in range(6)), "sums": Job(score, Number(0))})
+    seconds = {key: {"schedule.train": 3.0, "schedule.score": 4.0}[plan.task(key)] for key in plan.jobs}
+    assert 6 * 3.0 / 2 == wall_clock(plan, seconds, 16, gpus=2)
+    assert (6 * 3.0 + 4.0) / 2 == wall_clock(plan, seconds, 2)
+
+
+def test_jobs_that_wait_for_one_another_take_their_sum_however_many_slots_there_are() -> None:
+    plan, part, total = a_plan(8)
+    assert 4.0 == priced(plan, list(plan.jobs), {part: 3.0, total: 1.0}, 100).here.expected
+
+
+def test_what_is_stored_takes_no_time_and_of_what_is_like_nothing_the_rest_is_the_least() -> None:
+    plan, _part, total = a_plan(8)
+    assert Price(Span(0.0, 0.0, 0.0), ran_here=True) == priced(plan, [], {}, 2)
+    some = priced(plan, list(plan.jobs), {total: 8.0}, 2, "none")
+    assert (("toys.part",), (some.here.low, None)) == (some.unknown, some.bounds)
+    assert "at least 6 s on 2 workers: nothing like toys.part has run here, or for the reference" == told(some, 2)
+    assert "unknown: nothing like toys.part, toys.total" in told(priced(plan, list(plan.jobs), {}, 2), 2)
+
+
+def test_what_never_ran_here_is_priced_by_the_reference_and_the_speed_of_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = asked("unique_feature", "quickstart")
+    reference = shipped()
+    monkeypatch.setattr(speed, "of_this_machine", lambda kept: reference.speed)
+    same = priced(plan, list(plan.jobs), {}, 2, "none")
+    slow = Speed(3 * reference.speed.product, 3 * reference.speed.convolution)
+    monkeypatch.setattr(speed, "of_this_machine", lambda kept: slow)
+    slower = priced(plan, list(plan.jobs), {}, 2, "none")
+    assert () == same.unknown
+    assert not same.ran_here
+    assert slower.here.expected == pytest.approx(3 * same.here.expected)
+    one = priced(plan, list(plan.jobs), {}, 1, "none")
+    assert one.here.expected == pytest.approx(2 * slower.here.expected, rel=0.1)
+    assert same.here.low < same.here.expected < same.here.high
+    # Its own timings count where there are any, and are surer.
+    group = group_of(plan.jobs[plan.roots["summary"][0]])
+    assert priced(plan, list(plan.jobs), {group: 1000.0}, 2, "none").here.expected > 500
+
+
+def test_a_machine_that_cannot_be_measured_widens_the_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = asked("unique_feature", "smoke")
+    monkeypatch.setattr(speed, "of_this_machine", lambda kept: shipped().speed)
+    sure = priced(plan, list(plan.jobs), {}, 2, "none").here
+    monkeypatch.setattr(speed, "of_this_machine", lambda kept: None)
+    unsure = priced(plan, list(plan.jobs), {}, 2, "none").here
+    assert (sure.expected, 2 * sure.high) == pytest.approx((unsure.expected, unsure.high), rel=0.1)
+
+
+def test_a_network_on_images_of_another_size_is_scaled_and_an_unknown_one_bounded() -> None:
+    reference = Reference(HERE, {"train cnn1 on 28x28x1": 1e-3, "train mlp1 on 28x28x1": 1e-4}, {}, {})
+    larger = reference.of_amounts({"train cnn1 on 56x56x1": 100.0})
+    assert larger is not None
+    assert larger.expected == pytest.approx(0.4)
+    assert larger.high / larger.expected > 2
+    assert reference.of_amounts({"train mine.net:build on 28x28x1": 100.0}) is None
+    assert (1e-2, 1e-1) == pytest.approx(reference.bounds("train mine.net:build on 28x28x1", 100.0))
+
+
+def test_a_task_on_more_tables_lies_on_the_power_law_through_those_that_were_timed() -> None:
+    reference = Reference(HERE, {}, {"sums": [(10, 1.0), (40, 16.0)]}, {})
+    assert [1.0, 4.0, 16.0] == pytest.approx([reference.of_task("sums", n).expected for n in (10, 20, 40)])  # type: ignore[union-attr]
+    assert 32.0 == pytest.approx(reference.of_task("sums", 80).expected)  # type: ignore[union-attr]
+    assert reference.of_task("others", 10) is None
+
+
+def test_a_price_is_told_with_its_bounds_in_one_unit() -> None:
+    assert "42 min here, 30 to 60" == between(Span(2520.0, 1800.0, 3600.0))
+    assert "40 s here, 20 to 80" == between(Span(40.0, 20.0, 80.0))
+    assert "2.5 h here, 1.2 to 5.0" == between(Span(9000.0, 4320.0, 18000.0))
+    assert "42 min here, 30 to 60, on 1 worker" == told(Price(Span(2520.0, 1800.0, 3600.0)), 1)
+    between_both = Price(Span(60.0, 30.0, 90.0), ("mine.train",), (30.0, 3510.0))
+    assert told(between_both, 2).startswith("from 1 min to 1 h on 2 workers: nothing like mine.train has run here")
+
+
+def test_the_speed_of_a_machine_is_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    speed.of_this_machine.cache_clear()
+    first = speed.of_this_machine(tmp_path)
+    assert first is not None
+    assert 0 < first.product < 1
+    (file,) = tmp_path.iterdir()
+    speed.of_this_machine.cache_clear()
+    monkeypatch.setattr(speed.subprocess, "run", lambda *given, **settings: pytest.fail("measured again"))
+    assert first == speed.of_this_machine(tmp_path)
+    speed.of_this_machine.cache_clear()
+    assert file.name.endswith(".json")
+
+
+@pytest.mark.parametrize("text", ["[]", "3", "half", '{"product": 1.0}', '{"product": -1.0, "convolution": 1.0}'])
+def test_a_kept_speed_that_is_none_is_measured_again(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "kept.json"
+    file.write_text(text)
+    assert speed._read(file) is None
+
+
+def test_two_measurements_that_disagree_say_by_how_much() -> None:
+    assert (2.0, 2.0) == pytest.approx(Speed(4e-3, 4e-3).against(Speed(1e-3, 4e-3)))

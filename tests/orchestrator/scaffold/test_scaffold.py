@@ -1,0 +1,88 @@
+"""A new audit runs, is tested, and is written as all of the code is, without a change."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import EngramError, SpecError
+from orchestrator.scaffold import new_audit
+from tests.support.shell import ROOT, Here, Shell
+
+OFFER = "[engram.audits]\n{name} = {name}:AUDIT\n"
+
+
+def offered(folder: Path, name: str) -> Shell:
+    """A shell in which the package in the folder is installed, as pip would have it."""
+    info = folder / f"{name}-0.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n")
+    (info / "entry_points.txt").write_text(OFFER.format(name=name))
+    shell = Shell(folder)
+    shell.env["PYTHONPATH"] = os.pathsep.join((str(folder), str(ROOT)))
+    return shell
+
+
+@pytest.mark.slow
+def test_a_new_audit_runs_and_its_test_passes_at_once(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    written = Here(tmp_path).json("new", "audit", "word_gap", "--into", "mine")
+    assert ["word_gap.py", "test_word_gap.py", "pyproject.toml"] == [Path(path).name for path in written["files"]]
+    assert ["engram run word_gap --preset smoke", "python -m pytest mine/test_word_gap.py"] == written["next"][1:]
+    shell = offered(folder, "word_gap")
+    said = shell("run", "word_gap", "--preset", "smoke", "--address", "none").stdout
+    assert "Memorised: " in said
+    assert "finished" in said
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_word_gap.py"],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=shell.env,
+        timeout=240,
+    )
+    assert "6 passed" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("name", ["ab", "word_gap", "a_name_of_thirty_letters_and_no"[:30]])
+def test_a_new_audit_is_clean_for_ruff(tmp_path: Path, name: str) -> None:
+    new_audit(name, tmp_path)
+    for command in (
+        ("ruff", "check", "--config", str(ROOT / "pyproject.toml"), str(tmp_path)),
+        ("ruff", "format", "--check", "--config", str(ROOT / "pyproject.toml"), str(tmp_path)),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", *command], capture_output=True, text=True, cwd=tmp_path, timeout=240
+        )
+        assert 0 == done.returncode, done.stdout
+
+
+@pytest.mark.slow
+def test_a_new_audit_is_typed(tmp_path: Path) -> None:
+    new_audit("word_gap", tmp_path)
+    command = ("mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml"), str(tmp_path / "word_gap.py"))
+    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, cwd=ROOT, timeout=600)
+    assert 0 == done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("name", ["", "A", "9lives", "two words", "class", "../up", "x" * 31])
+def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SpecError, match="it must be 2 to 30 small letters, digits and underscores"):
+        new_audit(name, tmp_path)
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_name_that_is_taken_and_a_file_that_is_there_are_left_alone(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="there is an audit 'density' already"):
+        new_audit("density", tmp_path)
+    (tmp_path / "word_gap.py").write_text("mine")
+    with pytest.raises(SpecError, match=r"word_gap\.py is there already"):
+        new_audit("word_gap", tmp_path)
+    assert ["word_gap.py"] == [path.name for path in tmp_path.iterdir()]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EngramError, match="cannot be written: Not a directory"):
+        new_audit("word_gap", tmp_path / "file" / "deeper")

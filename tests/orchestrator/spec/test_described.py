@@ -1,0 +1,57 @@
+"""What a user is told of an audit's fields."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.errors import SpecError
+from orchestrator.spec import audits
+from orchestrator.spec.described import described, found
+from tasks.audit import Audit
+
+OWN = ["deja_vu", "density", "forgetting", "relational", "unique_feature"]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_no_field_of_any_audit_lacks_a_meaning(name: str) -> None:
+    fields = described(audits.find(name).audit)
+    assert [] == [path for path, field in fields.items() if not field.meaning.endswith(".")]
+    assert [] == [path for path, field in fields.items() if field.published == {} and not field.below]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_no_preset_of_any_audit_lacks_what_it_repeats(name: str) -> None:
+    audit = audits.find(name).audit
+    assert list(audit.presets) == list(audit.repeats)
+
+
+def test_a_field_has_its_type_default_range_and_published_values() -> None:
+    fields = described(audits.find("unique_feature").audit)
+    canaries = fields["canaries"]
+    assert ("whole number", "100", "at least 0") == (canaries.type, canaries.default, canaries.allowed)
+    assert {"100", "30", "3", "1"} == set(canaries.published or {})
+    assert "figure3a" in (canaries.published or {})["30"]
+    assert "one of mlp1, cnn1, cnn2, densenet100, resnet18, PACKAGE.MODULE:FACTORY" == fields["network"].allowed
+    assert fields["seed"].published is None
+
+
+def test_fields_below_others_are_there_by_their_dotted_paths() -> None:
+    fields = described(audits.find("forgetting").audit)
+    assert "required" == fields["query.control.data"].default
+    assert "a share from 0 to below 1" == fields["query.held_back"].allowed
+    assert ["query.control", "query.control.data"] == [path for path in fields["query"].below if "control" in path][:2]
+    assert "words" == described(audits.find("unique_feature").audit)["feature.words"].of
+
+
+def test_an_unknown_field_is_refused_with_the_nearest_also_of_those_below() -> None:
+    fields = described(audits.find("unique_feature").audit)
+    for wrong, near in (("canarys", "canaries"), ("count", "family.count"), ("family.cuont", "family.count")):
+        with pytest.raises(SpecError, match=f"no field or preset '{wrong}'; did you mean '{near}'"):
+            found(fields, wrong, "unique_feature")
+
+
+def test_an_audit_that_says_what_a_preset_repeats_must_have_that_preset() -> None:
+    with pytest.raises(ValueError, match="repeats has 'b'; it must be one of the presets: a"):
+        Audit(
+            config=int, plan=lambda config: {}, presets={"a": 1}, tiny=lambda config: config, repeats={"b": "ours: x"}
+        )

@@ -1,0 +1,166 @@
+"""Runs from Python and in notebooks."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import orchestrator
+from orchestrator.runs.report import Report
+from tests.support.shell import PATHS, Here
+
+TOYS: dict[str, Any] = {"address": "none", "mlflow": "off"}
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    store = tmp_path_factory.mktemp("smoke")
+    return orchestrator.run("unique_feature", preset="smoke", store=store, report=False, **TOYS)
+
+
+def test_a_verdict_has_the_numbers_it_rests_on(smoke: Report) -> None:
+    verdict = smoke.verdict
+    assert verdict is not None
+    names = (verdict.metric, verdict.estimate)
+    [row] = [row for row in smoke.summary.to_pylist() if (row["metric"], row["estimate"]) == names]
+    numbers = (verdict.low, verdict.high, verdict.null, verdict.p)
+    assert (row["low"], row["high"], row["null"], row["p_value"]) == numbers
+    assert (row["n"], row["unit"]) == (verdict.n, verdict.unit)
+    assert {name: row[f"setting.{name}"] for name in verdict.setting} == verdict.setting
+    assert verdict.answer in ("memorised", "not seen", "undecided")
+    assert verdict.tone in ("accused", "cleared", "open")
+    assert verdict.sentence
+    assert verdict.limits
+
+
+def test_a_run_of_the_past_is_the_same(smoke: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert smoke.store is not None
+    folder = Path(smoke.store.location) / "runs" / smoke.run
+    for found in (
+        orchestrator.open(smoke.run, smoke.store.location),
+        orchestrator.open(smoke.run[:-2], Path(smoke.store.location)),
+        orchestrator.open(folder),
+    ):
+        assert (smoke.run, smoke.state, smoke.audit) == (found.run, found.state, found.audit)
+        assert {"planned", "stored", "done", "failed"} == set(found.jobs)
+        assert smoke.verdict == found.verdict
+        assert dict(smoke.roots) == dict(found.roots)
+        assert all(smoke.table(name).equals(found.table(name)) for name in smoke.roots)
+    monkeypatch.setenv("ENGRAM_STORE", smoke.store.location)
+    assert smoke.run == orchestrator.open(smoke.run).run
+
+
+def test_a_table_in_json_in_a_file_and_in_the_runs_folder_is_the_same(smoke: Report, tmp_path: Path) -> None:
+    assert smoke.store is not None
+    engram = Here(tmp_path)
+    engram.env["ENGRAM_STORE"] = smoke.store.location
+    told = engram.json("results", smoke.run)
+    assert (smoke.run, "canary") == (told[0]["run"], told[0]["setting.model"])
+    assert {"model": "canary"} == json.loads(told[0]["setting"])
+    assert smoke.summary.schema.names == list(told[0])
+    shown = engram("results", smoke.run).stdout + engram("results", smoke.run, "canary_scores").stdout
+    assert "setting." not in shown
+    assert smoke.run not in shown  # who asks for one run need not read its name in every row
+    engram("results", smoke.run, "--out", "summary.parquet")
+    folder = Path(smoke.store.location) / "runs" / smoke.run / "tables"
+    assert smoke.summary.equals(pq.read_table(tmp_path / "summary.parquet"))
+    assert smoke.summary.equals(pq.read_table(folder / "summary"))
+    assert smoke.table("canary_scores").equals(pq.read_table(folder / "canary_scores"))
+    assert {smoke.run} == set(smoke.table("canary_scores")["run"].to_pylist())
+
+
+def test_a_figure_is_drawn_when_it_is_asked_for(smoke: Report) -> None:
+    figure = smoke.figure("estimates")
+    assert figure.svg.startswith("<svg")
+    assert figure._repr_svg_() == figure.path.read_text()
+    assert "estimates" in smoke.figures
+    with pytest.raises(
+        orchestrator.SpecError, match=r"has no figure 'estimate'; it has .*; did you mean 'estimates'\?"
+    ):
+        smoke.figure("estimate")
+    assert smoke.store is not None
+    assert orchestrator.open(smoke.run, smoke.store.location).page == figure.path.parent.parent / "report.html"
+
+
+def test_a_notebook_shows_the_answer_and_first_rows_or_the_certificate(tmp_path: Path) -> None:
+    run = orchestrator.run("toys", parts=3, store=tmp_path, report=False, **TOYS)
+    shown = run._repr_html_()
+    assert ["metric", "setting", "estimate", "95 % interval", "n", "null", "p"] == re.findall("<th>(.*?)</th>", shown)
+    assert ["sum", "", "3", "", "3 parts", "", ""] == re.findall("<td>(.*?)</td>", shown)
+    assert f"Run {run.run}, finished: 4 of 4 jobs stored." in shown
+    folder = tmp_path / "runs" / run.run
+    page = '<!doctype html>\n<html><head><style>p {}</style>\n</head><body>{}<section id="else">More</section>'
+    certificate = '<section aria-labelledby="certificate"><p>It is "here".</p></section>'
+    (folder / "report.html").write_text(page.replace("{}", certificate, 2).replace("p " + certificate, "p {}"))
+    frame = orchestrator.open(folder)._repr_html_()
+    inside = html.unescape(re.findall(r'srcdoc="(.*?)"', frame, re.DOTALL)[0])
+    assert certificate in inside
+    assert "<style>p {}</style>" in inside
+    assert "More" not in inside
+    assert 'sandbox=""' in frame
+
+
+def test_a_sweep_has_its_answers_in_its_cells(tmp_path: Path) -> None:
+    run = orchestrator.run("toys", store=tmp_path, report=False, sweep={"parts": [2, 3]}, **TOYS)
+    found = orchestrator.open(run.run, tmp_path)
+    assert [cell.run for cell in run.cells] == [cell.run for cell in found.cells]
+    assert [1.0, 3.0] == [cell.summary["estimate"][0].as_py() for cell in found.cells]
+    assert [(2, 1.0), (3, 3.0)] == [(row["parts"], row["estimate"]) for row in found.summary.to_pylist()]
+    assert found.verdict is None
+    assert run.run in found._repr_html_()
+
+
+def test_a_run_that_was_broken_off_is_as_far_as_it_came(tmp_path: Path) -> None:
+    stopped = orchestrator.run("toys", parts=3, store=tmp_path, report=False, stop_after="0.0001s", **TOYS)
+    found = orchestrator.open(stopped.run, tmp_path)
+    assert ("interrupted", 130, None) == (found.state, found.exit_code, found.verdict)
+    with pytest.raises(orchestrator.EngramError, match="has nothing in 'summary' yet"):
+        assert found.summary
+
+
+@pytest.mark.parametrize(
+    ("script", "line"),
+    [
+        ("run('toyz', address='none')", "unknown audit 'toyz'"),
+        ("run('toys', part=3, address='none')", "unknown field 'part'"),
+        ("run('toys', parts=0, address='none')", "parts is 0; it must be at least 1"),
+        ("open('nothing-1')", "there is no store at ./engram-store; run something first"),
+        ("open('/nowhere/runs/nothing-1')", "there is no store at /nowhere"),
+        ("open('page.html')", "page.html is no folder or page of a run"),
+        ("run('toys', parts=2, address='none', report=False).table('sums')", "has no table 'sums'"),
+    ],
+)
+def test_an_error_is_the_command_lines_and_shows_no_lines_of_ours_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "page.html").touch()
+    monkeypatch.delenv("ENGRAM_STORE", raising=False)
+    with pytest.raises(orchestrator.EngramError) as raised:
+        eval(f"orchestrator.{script}")
+    assert line in str(raised.value)
+    frames = [frame for frame in traceback.extract_tb(raised.value.__traceback__) if "/orchestrator/" in frame.filename]
+    ours = [frame for frame in frames if "/tests/" not in frame.filename]
+    assert ["called"] == [frame.name for frame in ours]
+    assert raised.value.__suppress_context__
+
+
+def test_importing_is_light_and_opening_loads_nothing_heavy(tmp_path: Path) -> None:
+    run = Here(tmp_path).json("run", "toys", "parts=2", "--address", "none")["run"]
+    script = (
+        "import sys, orchestrator; light = [m for m in ('pyarrow', 'typer', 'jinja2') if m in sys.modules]; "
+        f"found = orchestrator.open({run!r}); found.verdict, found.summary, found._repr_html_(); "
+        "print(light, [m for m in ('torch', 'scipy', 'ray', 'mlflow', 'pandas', 'matplotlib') if m in sys.modules])"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={"PYTHONPATH": PATHS}, check=True)
+    assert "[] []" == done.stdout.strip()

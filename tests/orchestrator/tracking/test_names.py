@@ -1,0 +1,45 @@
+"""MLflow lists runs by what was asked, and cells by what tells them apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.inspection.disclosure import Disclosure
+from orchestrator.run_folder.description import described
+from orchestrator.run_folder.journal import Journal
+from orchestrator.runs.lifecycle import start
+from orchestrator.spec.execution import Execution
+from orchestrator.spec.resolve import wanted
+from orchestrator.spec.specification import Spec
+from orchestrator.store import open_store
+from orchestrator.tracking import names
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        (Spec("unique_feature", "quickstart", {"seed": "1"}), "letter A, quickstart, seed=1"),
+        (Spec("unique_feature", "smoke", {"feature": "words:JANE DOE"}), "words '<4 and 3 letters>', smoke, "),
+        (Spec("forgetting", "quickstart"), "digits forgotten, quickstart"),
+        (Spec("density", "quickstart"), "vae of digits, quickstart"),
+        (Spec("toys", "few"), "toys, few"),
+    ],
+)
+def test_a_run_is_named_by_what_was_asked_without_what_is_private(tmp_path: Path, spec: Spec, name: str) -> None:
+    (cell,) = wanted(spec)
+    Journal(tmp_path / "some").create(described(cell), None)
+    found = names.of(Disclosure().journal(tmp_path / "some"))
+    assert found.startswith(name)
+    assert "JANE" not in found
+
+
+def test_a_sweep_is_named_by_what_it_varies_and_its_cells_by_their_settings(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    spec = Spec("toys", "few", {"first": "1"}, sweep={"parts": ["3", "4"]})
+    report = start(wanted(spec), store, Execution(address="none", mlflow="off", report=False))
+    sweep = Journal(store.folder("runs", report.run))
+    assert "toys, few, first=1, sweep of parts" == names.of(sweep)
+    assert ["parts=3", "parts=4"] == [names.of_cell(sweep, cell.run) for cell in report.cells]
+    assert "toys, few, first=1, parts=3" == names.of(sweep.beside(report.cells[0].run))
