@@ -3,10 +3,15 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := uv==0.13.8
 
-.PHONY: quickstart test test-all test-orchestration test-whole test-audits test-training test-computation lint types chaos bench wheel lock clean
+.PHONY: quickstart install docs test test-all test-orchestration test-whole test-audits test-training test-computation lint types chaos bench wheel lock clean
 
-quickstart: .venv/ready
+# The whole set where there is an NVIDIA GPU, or where it is installed already; else what runs without one.
+INSTALLED := .venv/$(if $(shell nvidia-smi -L 2>/dev/null)$(wildcard .venv/ready),ready,cpu)
+
+quickstart: $(INSTALLED)
 	$(BIN)/engram run unique_feature --preset quickstart
+
+install: $(INSTALLED)
 
 # In five parts side by side, lint and types beside them: much of the first two is waiting for clusters, servers and disks.
 ORCHESTRATION := tests/orchestrator
@@ -61,21 +66,44 @@ bench: .venv/ready
 	$(BIN)/python -m bench.orchestration
 	$(BIN)/python -m bench.training
 
+# The pages of docs/ as a site in site/, with the page of commands written anew; a link that leads nowhere ends it.
+docs: .venv/ready
+	$(BIN)/python -m orchestrator.cli.reference docs/commands.md
+	$(BIN)/zensical build --strict
+
 # What the machines of cluster.yaml install.
 wheel: .venv/ready
 	$(BIN)/python -m hatchling build --target wheel
 
-# The whole environment is pinned by requirements.lock, with a hash for every file.
+# Two sets of packages, each pinned by a lock with a hash for every file: all that tests and benches need too, with CUDA;
+# and what audits need on a machine without an NVIDIA GPU. The index has PyTorch for Linux in one build only, which loads
+# CUDA's libraries though it computes on the CPU; Triton, cuSOLVER and those of faiss-gpu it starts without.
 .venv/ready: requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit(f"Engram needs Python 3.11 to 3.13, but $(PYTHON) is {v[0]}.{v[1]}; name another one: make PYTHON=python3.12 $(MAKECMDGOALS)")'
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(UV)
-	$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
-	@touch $@
+	$(call environment,$<)
+
+.venv/cpu: requirements-cpu.lock pyproject.toml
+	$(call environment,$<)
+
+define environment
+@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit(f"Engram needs Python 3.11 to 3.13, but $(PYTHON) is {v[0]}.{v[1]}; name another one: make PYTHON=python3.12 $(MAKECMDGOALS)")'
+@echo 'Installing what $(1) pins into .venv; what uv has in its cache is not loaded again.'
+@sed -n 's/^# \(To download: .*\)/\1/p' $(1)
+$(PYTHON) -m venv .venv
+$(BIN)/python -m pip install --quiet --disable-pip-version-check $(UV)
+$(BIN)/uv pip sync --compile-bytecode --python $(BIN)/python --require-hashes $(1)
+$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+@rm -f .venv/ready .venv/cpu
+@touch $@
+endef
+
+# faiss-gpu would bring a second CUDA; the other versions are those of the whole set.
+CPU := printf "faiss-cpu>=1.12\nfaiss-gpu; python_version < '3'\n"
+WITHOUT := $(addprefix --no-emit-package ,triton nvidia-cusolver)
 
 lock:
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --group dev pyproject.toml -o requirements.lock
+	$(CPU) | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --constraint requirements.lock --override - $(WITHOUT) --group install --custom-compile-command "make lock" pyproject.toml -o requirements-cpu.lock
+	PATH=$(BIN):$$PATH $(BIN)/python -m bench.downloads requirements.lock requirements-cpu.lock
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache site

@@ -1,19 +1,43 @@
-"""The pages of the documentation: their links lead somewhere, and what they show of the command line is accepted."""
+"""The documentation: its site builds, its links lead somewhere, what it shows of a terminal was run or is planned."""
 
 from __future__ import annotations
 
+import datetime
 import re
 import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import typer
+from PIL import Image
 
-from orchestrator.cli import app
+from orchestrator.cli import app, reference
+from orchestrator.errors import EngramError, SpecError
+from orchestrator.runs import report
+from tests.support.shell import ROOT, Here
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [ROOT / "README.md", *DOCS, *sorted((ROOT / "examples").rglob("*.md"))]
+FEW = 60  # words of which an empty page has fewer
+HERE, BY = "planned by tests/test_docs.py", "run by tests/test_docs.py"
+
+
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def links(page: Path) -> list[str]:
+    """Where a page links to within the project."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    found = re.findall(r"\]\(([^)]+)\)|(?:href|src|srcset)=\"([^\"]+)\"", text)
+    return [link for pair in found for link in pair if link and not link.startswith("http")]
 
 
 def anchors(page: Path) -> set[str]:
@@ -22,32 +46,149 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=named)
 def test_links_within_the_documentation_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
-        if not target.startswith("http"):
-            name, _, anchor = target.partition("#")
-            there = page.parent / name if name else page
-            assert there.exists(), target
-            assert not anchor or anchor in anchors(there), target
+    for target in links(page):
+        name, _, anchor = target.partition("#")
+        there = page.parent / name if name else page
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there), target
 
 
-def test_every_page_can_be_reached_from_the_readme() -> None:
-    linked = set(re.findall(r"\]\(docs/(\w+\.md)", (ROOT / "README.md").read_text()))
-    assert {page.name for page in (ROOT / "docs").glob("*.md")} == linked
+@pytest.mark.parametrize("page", DOCS, ids=named)
+def test_a_page_of_the_site_is_no_empty_one_and_links_to_nothing_outside_of_it(page: Path) -> None:
+    assert len(page.read_text().split()) >= FEW
+    assert [] == [link for link in links(page) if ".." in link]
 
 
-def commands(page: Path) -> Iterator[list[str]]:
-    """The words of each `engram` command in a console block of a page."""
-    for block in re.findall(r"```console\n(.*?)```", page.read_text(), flags=re.S):
-        for line in block.replace("\\\n", " ").splitlines():
-            shown = re.match(r"\$ (?:PYTHONPATH=\S+ )?engram (.*)", line)
+def test_every_page_stands_in_the_navigation_and_is_reached_by_links() -> None:
+    site = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
+    assert sorted(page.name for page in DOCS) == sorted(leaves(site["nav"]))
+    reached, ahead = set[Path](), [ROOT / "README.md"]
+    while ahead:
+        page = ahead.pop()
+        near = {(page.parent / link.partition("#")[0]).resolve() for link in links(page)}
+        new = {each for each in near if each.suffix == ".md"} - reached
+        reached |= new
+        ahead += new
+    assert set(DOCS) <= reached
+
+
+def leaves(part: Any) -> list[str]:
+    """The pages of a navigation."""
+    if isinstance(part, str):
+        return [part]
+    return [leaf for each in (part.values() if isinstance(part, dict) else part) for leaf in leaves(each)]
+
+
+def test_the_site_builds_without_a_warning_and_asks_for_nothing_from_elsewhere(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copy(ROOT / "zensical.toml", tmp_path)
+    command = [Path(sys.executable).parent / "zensical", "build", "--strict"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert 0 == done.returncode, done.stderr
+    built = {page.stem: page.read_text() for page in (tmp_path / "site").glob("*.html")}
+    assert {page.stem for page in DOCS} <= built.keys()
+    assert [] == [
+        each for page in built.values() for each in re.findall(r"(?:src|<link[^>]* href)=\"?https?:[^\" >]*", page)
+    ]
+
+
+def test_the_page_of_commands_is_what_the_command_line_says_now() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text()
+    assert reference.rewritten(page) == page, "run `make docs`"
+
+
+def test_every_exit_code_and_every_variable_that_is_read_has_its_meaning() -> None:
+    assert set(reference.EXIT_CODES) == {
+        *report.EXIT_CODES.values(),
+        EngramError.exit_code,
+        SpecError.exit_code,
+    }
+    sources = [
+        path.read_text() for part in ("orchestrator", "tasks", "dashboards") for path in (ROOT / part).rglob("*.py")
+    ]
+    read = {name for text in sources for name in re.findall(r"\"(ENGRAM_[A-Z]+)\"", text)}
+    # ENGRAM_CLUSTER marks the processes of a cluster that a run has started: no user sets it.
+    assert read - {"ENGRAM_CLUSTER"} <= set(re.findall(r"`(\w+)`", (ROOT / "docs" / "commands.md").read_text()))
+
+
+class Block(NamedTuple):
+    """What a page shows of a terminal: by whom or when it was run, and the lines that were typed."""
+
+    page: Path
+    mark: str
+    typed: list[str]
+
+    def commands(self) -> Iterator[tuple[str, list[str]]]:
+        """The words of each `engram` command, and what PYTHONPATH is for it."""
+        for line in self.typed:
+            shown = re.match(r"(?:PYTHONPATH=(\S+) )?engram (.*)", line)
             if shown:
-                yield shlex.split(re.split(r" [|&#](?: |$)", shown[1])[0])
+                yield shown[1] or "", shlex.split(re.split(r" [|&#](?: |$)", shown[2])[0])
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_commands_that_are_shown_are_ours_with_options_that_they_have(page: Path) -> None:
-    for name, *words in commands(page):
+def blocks() -> Iterator[Block]:
+    for page in PAGES:
+        for mark, shown in re.findall(r"^ *```console(.*?)\n(.*?)```", page.read_text(), flags=re.S | re.M):
+            lines = shown.replace("\\\n", " ").splitlines()
+            yield Block(page, mark.strip(), [line.strip()[2:] for line in lines if line.strip().startswith("$ ")])
+
+
+BLOCKS = list(blocks())
+
+
+def at(block: Block) -> str:
+    return f"{named(block.page)}: {block.typed[0] if block.typed else ''}"
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=at)
+def test_what_is_shown_of_a_terminal_says_when_it_was_run_or_which_test_runs_it(block: Block) -> None:
+    said = re.fullmatch(r"title=\"(?:run (\d{4}-\d\d-\d\d)|(?:run|planned) by (tests/\S+\.py))\"", block.mark)
+    assert said, f'```console title="run YYYY-MM-DD", or "run by tests/...": {block.mark}'
+    assert not said[1] or datetime.date.fromisoformat(said[1]) <= datetime.date.today()
+    assert not said[2] or (ROOT / said[2]).exists()
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if [*block.commands()]], ids=at)
+def test_the_commands_that_are_shown_are_ours_with_options_that_they_have(block: Block) -> None:
+    for _, (name, *words) in block.commands():
         command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
         command.make_context(name, words)  # which raises for an option that there is not
+
+
+@pytest.fixture(scope="module")
+def engram(tmp_path_factory: pytest.TempPathFactory) -> Here:
+    """A folder with what the pages name: pictures, a network, the examples."""
+    folder = tmp_path_factory.mktemp("pages")
+    rng = np.random.default_rng(0)
+    for name in ("scans", "ours", "theirs", "elsewhere"):
+        for image in range(40):
+            path = folder / name / f"class {image % 2}" / f"{image}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(rng.integers(0, 256, (64, 64), dtype=np.uint8)).save(path)
+    for name in ("stamp.png", "mask.png"):
+        Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8)).save(folder / name)
+    network = re.findall(r"```python\n(# hospital.py.*?)```", (ROOT / "docs" / "networks.md").read_text(), flags=re.S)
+    (folder / "hospital.py").write_text("import math\nimport torch\nfrom torch import nn\n" + network[0])
+    (folder / "examples").symlink_to(ROOT / "examples")
+    return Here(folder)
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if BY in block.mark], ids=at)
+def test_what_runs_in_a_moment_is_run(block: Block, engram: Here) -> None:
+    for _, words in block.commands():
+        engram(*words)
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if HERE in block.mark], ids=at)
+def test_runs_that_take_long_are_planned_as_far_as_their_data_are_here(
+    block: Block, engram: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path, (name, *words) in block.commands():
+        if path:
+            monkeypatch.syspath_prepend(engram.folder / path)
+        if name == "run":
+            said = engram.run("plan", *(word.replace("$secret", 32 * "0") for word in words))
+            absent = re.search(r"no file|no train/|set ENGRAM_DATA", said.stderr)
+            assert 0 == said.returncode or (1 == said.returncode and absent), said.stderr

@@ -1,0 +1,24 @@
+# Engram on a machine without an NVIDIA GPU:
+#
+#   docker build -t engram .
+#   docker run --rm --shm-size=2g -v "$PWD:/work" engram run unique_feature --preset quickstart
+#
+# With a GPU (and NVIDIA's container toolkit): docker build --build-arg LOCK=requirements.lock -t engram .
+FROM python:3.12-slim
+
+ARG LOCK=requirements-cpu.lock
+COPY ${LOCK} /tmp/requirements.lock
+RUN pip install --no-cache-dir --no-deps --require-hashes -r /tmp/requirements.lock
+
+COPY pyproject.toml README.md LICENSE /src/
+COPY tasks /src/tasks
+COPY orchestrator /src/orchestrator
+COPY dashboards /src/dashboards
+RUN pip install --no-cache-dir --no-deps --no-build-isolation --no-index /src
+
+# The store and what audits read lie in a folder of the host's.
+RUN useradd --create-home engram && mkdir /work && chown engram /work
+USER engram
+WORKDIR /work
+ENTRYPOINT ["engram"]
+CMD ["--help"]

@@ -1,0 +1,121 @@
+"""The commands, their options and exit codes as a page, written from the command line's own help.
+
+`python -m orchestrator.cli.reference docs/commands.md` writes them between the two marks of that page.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from orchestrator.cli import GROUPS, app
+
+BEGIN = "<!-- from here on written by `make docs` -->\n"
+END = "<!-- up to here -->\n"
+
+EXIT_CODES = {
+    0: "done: every planned result was read and is sound",
+    1: "an error, or a pause: the message says what to mend; of `engram verify`, something is damaged",
+    2: "bad usage or configuration",
+    3: "finished, with failed jobs",
+    130: "interrupted, by Ctrl-C or SIGTERM",
+}
+# Those that no option names.
+ENVIRONMENT = {
+    "ENGRAM_DATA": "the folder in which data sets are found by their names",
+    "ENGRAM_CACHE": "where decoded images are kept; by default `~/.cache/engram`",
+    "ENGRAM_RUNS": "where the files of runs lie whose store is a bucket; by default `./engram-runs`",
+    "AWS_ENDPOINT_URL": "another server than Amazon's for `s3://`; the usual AWS variables hold besides",
+    "ENGRAM_BROWSER": "the Chromium, Chrome or Edge with which `engram report --pdf` prints",
+    "COLUMNS": "how wide a terminal is, where it cannot be asked",
+    "NO_COLOR": "no colours in the terminal",
+}
+
+
+def main(pages: list[str]) -> None:
+    for page in map(Path, pages):
+        page.write_text(rewritten(page.read_text()))
+
+
+def rewritten(page: str) -> str:
+    """A page with what stands between its two marks written anew."""
+    before, _, rest = page.partition(BEGIN)
+    return before + BEGIN + "\n" + "\n".join(reference()) + "\n" + END + rest.partition(END)[2]
+
+
+def reference() -> Iterator[str]:
+    """The lines of the page."""
+    all_commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands: dict[str, Any] = {}
+    for heading, names in GROUPS.items():
+        yield from (f"## {heading}", "", "| command | |", "|---|---|")
+        shown = dict(pair for name in names for pair in every(name, all_commands[name]))
+        for name, command in shown.items():
+            yield f"| [`engram {name}`](#engram-{name.replace(' ', '-')}) | {summary(command)} |"
+        yield ""
+        for name, command in shown.items():
+            yield from of_command(name, command)
+        commands |= shown
+    yield from ("## Exit codes", "", "| code | meaning |", "|---|---|")
+    yield from (f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
+    yield from ("", "## Environment", "", "| variable | meaning |", "|---|---|")
+    yield from (f"| `{name}` | {meaning} |" for name, meaning in sorted(environment(commands).items()))
+    yield ""
+
+
+def every(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """The command with its name, or those below it with theirs."""
+    if hasattr(command, "commands"):
+        for below, each in command.commands.items():
+            yield from every(f"{name} {below}", each)
+    else:
+        yield name, command
+
+
+def of_command(name: str, command: Any) -> Iterator[str]:
+    context = typer.Context(command, info_name=f"engram {name}")
+    usage = command.get_usage(context).removeprefix("Usage: ")
+    yield from (f"### `engram {name}`", "", "```text", " ".join(usage.split()), "```", "")
+    yield from (" ".join(paragraph.split()) + "\n" for paragraph in (command.help or "").split("\n\n"))
+    shown = [each for each in command.params if not getattr(each, "hidden", False)]
+    if shown:
+        yield from ("| argument or option | meaning |", "|---|---|")
+        yield from (f"| {spelled(each)} | {cell(each.help)} |" for each in shown)
+        yield ""
+
+
+def summary(command: Any) -> str:
+    """The first paragraph of a command's help."""
+    return cell((command.help or "").split("\n\n")[0])
+
+
+def spelled(parameter: Any) -> str:
+    """An argument or an option with its other names and its value, as code."""
+    if parameter.param_type_name == "argument":
+        return code(parameter.metavar or parameter.name.upper())
+    names = ", ".join((*parameter.opts, *parameter.secondary_opts))
+    return code(f"{names} {parameter.metavar}" if parameter.metavar else names)
+
+
+def environment(commands: Any) -> dict[str, str]:
+    """Every variable that is read, with what it is: of those in place of an option, the option's help."""
+    options = [each for command in commands.values() for each in command.params if isinstance(each.envvar, str)]
+    instead = {each.envvar: f"`{each.opts[0]}`: {cell(each.help)}" for each in options}
+    return ENVIRONMENT | instead
+
+
+def code(text: str) -> str:
+    return f"`{cell(text)}`"
+
+
+def cell(text: str) -> str:
+    """A text on one line, whose bars do not end a table's cell."""
+    return " ".join((text or "").split()).replace("|", r"\|")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

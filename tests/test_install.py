@@ -1,0 +1,103 @@
+"""What is installed: the sets of packages that `make` chooses from, the wheel and its page, and the container."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.support.shell import ROOT
+
+
+def test_the_container_copies_what_there_is_and_installs_engram_from_it(tmp_path: Path) -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    steps = [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
+    values = dict(rest.split("=") for word, rest in steps if word == "ARG")
+    sources = [source for word, rest in steps if word == "COPY" for source in rest.split()[:-1]]
+    ignore = (ROOT / ".dockerignore").read_text().splitlines()
+    for source in sources:
+        name = source.replace("${LOCK}", values["LOCK"])
+        assert f"!{name}" in ignore, name
+        target = tmp_path / ("requirements.lock" if name.endswith(".lock") else f"src/{name}")
+        target.parent.mkdir(exist_ok=True)
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, target)
+    assert 3 == ignore.index("!pyproject.toml")  # after everything is left out, and the two locks
+    said = dict(steps)  # of each word its last
+    version = re.fullmatch(r"python:3\.(\d+)-slim", said["FROM"])
+    assert version
+    assert 11 <= int(version[1]) <= 13
+    assert "engram" == said["USER"]
+    assert said["ENTRYPOINT"] == '["engram"]'
+
+    dependencies, ours = [rest for word, rest in steps if word == "RUN" and rest.startswith("pip")]
+    assert dependencies.endswith("--no-deps --require-hashes -r /tmp/requirements.lock")
+    command = [sys.executable, "-m", *ours.replace("/src", f"{tmp_path}/src").split(), "--target", f"{tmp_path}/there"]
+    subprocess.run(command, check=True, capture_output=True)
+    for package in ("orchestrator", "tasks", "dashboards"):
+        files = {
+            file.relative_to(tmp_path / "src") for file in (tmp_path / "src" / package).rglob("*.*") if file.is_file()
+        }
+        assert [] == [file for file in files if file.suffix != ".pyc" and not (tmp_path / "there" / file).exists()]
+
+
+def test_on_the_package_index_the_readme_stands_alone() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    text = (ROOT / "README.md").read_text()
+    for each in project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(each["pattern"], each["replacement"], text)
+    home = project["project"]["urls"]["Repository"]
+    led = re.findall(r"\]\(([^)#]+)\)|(?:src|srcset)=\"([^\"]+)\"", re.sub(r"```.*?```", "", text, flags=re.S))
+    assert [] == [link for pair in led for link in pair if link and not link.startswith("https://")]
+    assert all(url.startswith(home) for url in project["project"]["urls"].values())
+    assert f"repository-code: {home}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+@pytest.mark.parametrize("found", ["whole", "with a GPU", "nothing"])
+def test_a_machine_without_a_gpu_is_told_how_much_it_downloads_and_gets_the_smaller_set(
+    found: str, tmp_path: Path
+) -> None:
+    for name in ("Makefile", "requirements.lock", "requirements-cpu.lock", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    nvidia = tools / "nvidia-smi"
+    nvidia.write_text("#!/bin/sh\n" + ("echo GPU 0: NVIDIA H100\n" if found == "with a GPU" else "exit 9\n"))
+    nvidia.chmod(0o755)
+    if found == "whole":
+        (tmp_path / ".venv").mkdir()
+        (tmp_path / ".venv" / "ready").touch()
+    env = os.environ | {"PATH": f"{tools}:{os.environ['PATH']}"}
+    env = {name: value for name, value in env.items() if not name.startswith("MAKE")}
+    done = subprocess.run(
+        ["make", "-n", "quickstart"], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    )
+    steps = done.stdout.splitlines()
+    asked = [line for line in steps if "pip sync" in line]
+    assert (0 if found == "whole" else 1) == len(asked)
+    if asked:
+        lock = asked[0].split()[-1]
+        assert ("requirements.lock" if found == "with a GPU" else "requirements-cpu.lock") == lock
+        told = next(line for line in steps if line.startswith("sed"))
+        assert steps.index(told) < next(i for i, line in enumerate(steps) if " -m venv " in line)
+        said = subprocess.run(told, shell=True, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        assert re.match(r"To download: \d\.\d GB", said)
+
+
+def test_the_smaller_set_has_the_versions_of_the_whole_one_and_no_second_cuda() -> None:
+    whole, small = (pins(ROOT / name) for name in ("requirements.lock", "requirements-cpu.lock"))
+    assert set() == small - whole
+    names = {name for name, _ in small}
+    assert {"torch", "torchvision", "faiss-cpu", "ray", "mlflow", "hatchling", "editables"} <= names
+    assert set() == names & {"faiss-gpu", "triton", "nvidia-cusolver", "pytest", "mypy"}
+    assert [] == [name for name in names if name.endswith("-cu12")]
+
+
+def pins(lock: Path) -> set[tuple[str, str]]:
+    return set(re.findall(r"^([\w-]+)(?:\[[^]]*\])?==(\S+)", lock.read_text(), flags=re.M))
