@@ -36,7 +36,7 @@ from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.measures import baselines
 from tasks.audits.forgetting.measures.decisions import Compared, Decisions, of_target
 from tasks.audits.forgetting.measures.query_confidences import Ask, ask
-from tasks.audits.forgetting.probe_set import HandedOut, handed_out, probes_of
+from tasks.audits.forgetting.probe_set import handed_out, probes_of
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import NamedTarget, Target
 from tasks.audits.forgetting.trainings import Model, training
@@ -44,6 +44,7 @@ from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Pixels
 from tasks.datasets.mixtures import Part
+from tasks.external.blinding import HandedOut
 from tasks.external.handout import image_of
 from tasks.files import File
 from tasks.files import pin as pin_file

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tasks.audits.unique_feature.verdict import TWICE
 from tasks.datasets.features import Words, burn
 from tests.support.shell import ROOT, Here
 
@@ -85,9 +86,13 @@ def test_the_three_routes_reach_a_verdict_and_a_table_says_what_its_model_says(e
     script(engram, "train_model", "xrays", "--out", "model.pt", "--seed", "1", "--epochs", "4")
     by_file = summary(engram, "model_file.yaml", *SMALL)
 
-    engram("probes", "outputs.yaml", "--out", "probes", *SMALL)
+    secret = "given.secret=0123456789abcdef"
+    engram("probes", "outputs.yaml", "--out", "probes", secret, *SMALL)
     script(engram, "answer", "model.pt", "probes", "--out", "outputs.csv")
-    by_table = summary(engram, "outputs.yaml", "given.outputs=outputs.csv", *SMALL)
+    by_table = summary(engram, "outputs.yaml", "given.outputs=outputs.csv", secret, *SMALL)
+    (twice,) = (each for each in by_table if each[0] == TWICE)
+    assert (0.0, round(0.1 * 15 * 8)) == (twice[3], twice[2])
+    by_table.remove(twice)
     assert [each[:3] for each in by_file] == [each[:3] for each in by_table]
     numbers = [[value for value in each[3:] if value is not None] for each in by_file]
     expected = [[value for value in each[3:] if value is not None] for each in by_table]

@@ -181,8 +181,9 @@ def probes(
 ) -> None:
     """Write the images, records or questions that somebody else's model is to be asked about.
 
-    Nothing is trained. README.txt in the folder says how the model's outputs are returned. Of forgetting,
-    FOLDER-split.csv beside it says which pictures are D_Q and which are held back: keep it.
+    Nothing is trained. README.txt in the folder says how the model's outputs are returned. Beside it FOLDER-key.csv
+    says what each picture is: keep it until you have them. Of forgetting, FOLDER-split.csv says which pictures are D_Q
+    and which are held back.
     """
     from orchestrator.counted import counted
     from orchestrator.inspection.probes import hand_out
@@ -196,6 +197,9 @@ def probes(
     sets = counted(len(names), "set")
     held = next(counted(written[kind], noun) for kind, noun in PROBES.items() if kind in written)
     show(f"{held} in {written['folder']}, in {sets}: {', '.join(few)}")
+    if "key" in written:
+        show(f"what each picture is (for yourself alone): {written['key']}")
+        show(f"its SHA-256, which README.txt tells the owner: {written['commitment']}")
     if "split" in written:
         show(f"which may be given, and which not (for yourself alone): {written['split']}")
     if "warning" in written:

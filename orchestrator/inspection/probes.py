@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ from tasks.external import split
 def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
     """Write what the audit needs outputs for, images, records or questions, to this folder; return their number by set.
 
-    Where the auditor alone is to know which images are which, that is written beside the folder: `split` is the file,
+    Where the auditor alone is to know which images are which, that is written beside the folder: `key` is the file,
+    `commitment` its SHA-256, which the owner is told, `split` the file that says where they come from, if there is one,
     and `warning`, if any, what should be known before the folder is given away.
 
     Raises SpecError for an audit without probes, and if the specification has more than one config; EngramError if
@@ -46,11 +48,9 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
     try:
         sets = list(probes(cell.config))
         held = None if audit.split is None else audit.split(cell.config)
-        beside = split.path_beside(folder)
-        content = None if held is None else split.content_of(held, beside)
-        what, written = _written(folder, sets)
-        if content is not None:
-            split.write(content, beside)
+        beside = {} if held is None else held.beside(folder)
+        what, written = _written(folder, sets, "" if held is None else held.commitment)
+        split.write(beside)
     except DatasetError as error:  # data that has gone since it was pinned; a folder that holds something else
         raise EngramError(str(error)) from None
     except ValueError as error:
@@ -59,11 +59,12 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
         raise EngramError(f"cannot write {folder}: {os.strerror(error.errno) if error.errno else error}") from None
     done = {"folder": str(folder), what: written.num_rows, "sets": dict(Counter(written["set"].to_pylist()))}
     if held is not None:
-        done |= {"split": str(beside)} | ({"warning": held.warning} if held.warning else {})
+        done |= {"commitment": held.commitment} | dict(zip(("key", "split"), map(str, beside), strict=False))
+        done |= {"warning": held.warning} if held.warning else {}
     return done
 
 
-def _written(folder: Path, sets: list[tuple[str, Any]]) -> tuple[str, pa.Table]:
+def _written(folder: Path, sets: list[tuple[str, Any]], commitment: str) -> tuple[str, pa.Table]:
     """The kind of the probes, `images`, `records` or `questions`, and the table that lists them."""
     from tasks.datasets.records import Records
     from tasks.external import embedding_handout, handout, question_handout, record_handout
@@ -75,7 +76,7 @@ def _written(folder: Path, sets: list[tuple[str, Any]]) -> tuple[str, pa.Table]:
         Asked: ("questions", question_handout.write),
         ToEmbed: ("images", embedding_handout.write),
     }
-    images = ("images", handout.write)
+    images = ("images", partial(handout.write, commitment=commitment))
     kinds = {next((types[of] for of in types if isinstance(held, of)), images) for _, held in sets}
     if len(kinds) > 1:
         names = sorted({kind for kind, _ in kinds})

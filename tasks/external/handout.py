@@ -49,11 +49,21 @@ image,p0,p1,p2
 Instead of probabilities you may send logits (columns logit0, logit1, ...) or natural logarithms of probabilities
 (columns logp0, logp1, ...).
 
-A script that does it
+{promise}A script that does it
 ---------------------
 With Python, PyTorch, torchvision and Pillow, run in this folder; put your own model and preparation in:
 
 {script}"""
+PROMISE = """\
+What we promise
+---------------
+The names and the order of the pictures say nothing about them, so that every answer is worth the same to us; some
+pictures are there more than once. A list that we keep says what each of them is. We cannot change it any more: this is
+its SHA-256. When we have your table we can send you the list, and you can compute its SHA-256 yourself.
+
+    {commitment}
+
+"""
 SCRIPT = """\
 import csv, torch
 from PIL import Image
@@ -70,16 +80,19 @@ with open("images.csv") as listed, open("outputs.csv", "w", newline="") as file,
 """
 
 
-def write(folder: Path, sets: Iterable[tuple[str, Pixels]]) -> pa.Table:
+def write(folder: Path, sets: Iterable[tuple[str, Pixels]], commitment: str = "") -> pa.Table:
     """Write the pictures, list and README to a folder; return the list (image, set, row), whose ids the answers name.
 
-    Each set has a name and images (n, h, w, 1 or 3). The bytes depend on the pictures alone. A folder may be there if
+    Each set has a name and images (n, h, w, 1 or 3). `commitment` is the SHA-256 of the list that says what each
+    picture is, where the owner is told it. The bytes depend on the pictures and on it alone. A folder may be there if
     what is in it is the same, whole or in part; DatasetError, in one line and before anything is written, otherwise.
     """
     given = list(sets)
     rows = _rows(given)
     held = [(image, png(pixels)) for (image, _, _), pixels in zip(rows, _images(given), strict=True)]
-    held.append((README, TEXT.format(example=rows[0][0], script=indented(SCRIPT)).encode()))
+    promise = PROMISE.format(commitment=commitment) if commitment else ""
+    text = TEXT.format(example=rows[0][0], script=indented(SCRIPT), promise=promise)
+    held.append((README, text.encode()))
     held.append((IMAGES, "".join(f"{image},{name},{row}\n" for image, name, row in [SCHEMA.names, *rows]).encode()))
     put_all(folder, held)
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)

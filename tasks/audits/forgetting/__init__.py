@@ -49,7 +49,7 @@ from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import check_distinct, checked, trainings
 from tasks.audits.forgetting.verdict import MEANINGS, verdict
 from tasks.datasets.images import Pixels
-from tasks.external.split import Split
+from tasks.external.split import Split, key_of
 from tasks.job import Job, Roots
 from tasks.measure import roots
 
@@ -77,7 +77,10 @@ def split(config: Forgetting) -> Split | None:
     """Which images are D_Q, that may be given, and which the control set, that must not; None without a control set."""
     if not config.query.is_controlled:
         return None
-    return Split(split_table(config.probes), GUESSABLE if config.query.is_guessable else "")
+    table = split_table(config.probes)
+    rows = table.to_pylist()
+    pictures = [(row[name], row["set"]) for row in rows for name in ("image", "again") if row[name] is not None]
+    return Split(key_of(pictures), table, GUESSABLE if config.query.is_guessable else "")
 
 
 def subject(config: Forgetting) -> str:

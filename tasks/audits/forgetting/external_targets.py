@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasks.audits.forgetting.probe_set import HandedOut, ProbeSet, handed_out, probes_of
+from tasks.audits.forgetting.probe_set import ProbeSet, handed_out, probes_of
+from tasks.external.blinding import HandedOut
 from tasks.external.confidences import Confidences, Floats, read
 from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File, FileError

@@ -12,7 +12,7 @@ two-sided; below LEVEL the target is unlike them. The target's agreement is the 
 calibration models but one. Neither changes where confidences are rescaled by a temperature. Accuracy differs of models
 that hold other data of the domain, are of another design or were trained for longer; agreement falls with noise and
 rises in ensembles. A picture that was handed out twice has to get one answer, to the last place that was printed or
-SAME of its log-odds.
+`blinding.SAME` of its log-odds.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from tasks.audits.forgetting.exchangeability import Array, ranks
 from tasks.audits.forgetting.log_odds import log_odds
+from tasks.external.blinding import different
 
 LEVEL = 0.01  # of each check: calibration models that would fail it
-SAME = 0.01  # of the log-odds: devices differ in the last digits of a logit
 ROOM = 1e-9  # what equal numbers may differ by
 
 
@@ -105,6 +105,5 @@ def disagreeing(confidence: Array, again: Array, printed: float) -> tuple[int, i
     """Of how many pictures that were handed out twice the answers differ, and how many there are; all (n,)."""
     twice: NDArray[np.bool_] = ~np.isnan(again)
     first, second = confidence[twice], again[twice]
-    differ = np.abs(first - second) > printed * (1 + 1e-6)
-    differ &= np.abs(log_odds(first) - log_odds(second)) > SAME
+    differ = different((first, log_odds(first)), (second, log_odds(second)), printed)
     return int(differ.sum()), int(twice.sum())

@@ -1,29 +1,20 @@
-"""The images that every model is asked about: D_Q and the control set, and how they are handed out to an owner.
-
-An owner gets both in one set and shuffled, some of them twice, so that nothing in a picture's name says which it is.
-The set's name ends in a digest of what is in it: a table that was made for other settings has no row for these.
-"""
+"""The images that every model is asked about: D_Q and the control set, and how they are handed out to an owner."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import seeds
 from tasks.datasets.catalog import files, load
 from tasks.datasets.images import Labels, Pixels
 from tasks.datasets.mixtures import Part, Remainder, Rows, groups_of
-from tasks.external.handout import image_of
+from tasks.external.blinding import HandedOut, blinded
 from tasks.external.split import SCHEMA
 
-ALONE, TOGETHER = "query", "pictures"  # the set's name, without and with a control set
-REPEATED = 0.1  # of the images that are handed out twice where there is a control set
-DIGITS = 8  # of a digest
+ALONE = "query"  # the set's name without a control set
 
 
 @dataclass(frozen=True)
@@ -51,30 +42,6 @@ class Probes:
     rows: Rows  # of the training split of their own data set
     groups: Rows  # such as the patient; no group is in D_Q and in a control set that is held back
     is_control: NDArray[np.bool_]
-
-
-@dataclass(frozen=True, eq=False)
-class HandedOut:
-    """A name for the set, and the image at each place of it; an image may be there twice."""
-
-    name: str
-    order: NDArray[np.int64]
-
-    @property
-    def ids(self) -> list[str]:
-        """The id of each image's first place, by image."""
-        return [image_of(self.name, place) for place in self._first]
-
-    @property
-    def repeats(self) -> dict[int, str]:
-        """The id of the second place of each image that has two."""
-        first = set(self._first)
-        return {int(image): image_of(self.name, place) for place, image in enumerate(self.order) if place not in first}
-
-    @property
-    def _first(self) -> list[int]:
-        """The first place of each image, by image."""
-        return [int(place) for place in np.unique(self.order, return_index=True)[1]]
 
 
 def probes_of(config: ProbeSet) -> Probes:
@@ -108,10 +75,7 @@ def handed_out(config: ProbeSet) -> HandedOut:
         return HandedOut(ALONE, np.arange(count))
     parts = [config.query, *([] if config.control is None else [config.control])]
     content = [[part.data.identity() for part in parts], probes.rows.tolist(), config.seed]
-    name = f"{TOGETHER}-{hashlib.sha256(json.dumps(content).encode()).hexdigest()[:DIGITS]}"
-    chance = seeds.generator(config.seed, "handed out")
-    twice = chance.permutation(count)[: max(1, round(REPEATED * count))]
-    return HandedOut(name, chance.permutation(np.concatenate([np.arange(count), twice])))
+    return blinded(content, count, config.seed)
 
 
 def split_table(config: ProbeSet) -> pa.Table:

@@ -5,25 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tasks import seeds
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Remainder
+from tasks.external.blinding import check_secret, derived, withheld
 from tasks.files import WITHHELD
 from tasks.ranges import at_least, share
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
 
-LEAST_SECRET = 16  # characters; of hexadecimal digits these are 64 bits
 GUESSABLE = (
     "Warning: which pictures are D_Q follows from the run's seed, and an owner who tries seeds can tell them apart: "
     "set query.secret=$(openssl rand -hex 16) before any picture is given, and keep it."
 )
-
-
-def withheld(secret: str) -> str:
-    """What a page says of a secret."""
-    return f"secret of {len(secret)} characters"
 
 
 @dataclass(frozen=True)
@@ -49,11 +43,7 @@ class QuerySet:
     def __post_init__(self) -> None:
         at_least(self, {"first": 0, "examples": 0})
         share(self, "held_back", one=False)
-        if 0 < len(self.secret) < LEAST_SECRET:
-            raise ValueError(
-                f"secret has {len(self.secret)} characters; it must have at least {LEAST_SECRET}, which nobody can "
-                "guess: $(openssl rand -hex 16)"
-            )
+        check_secret(self.secret)
         if self.control is not None:
             object.__setattr__(self, "held_back", 0.0)  # nothing of it is held back where control images are given
 
@@ -91,4 +81,4 @@ class QuerySet:
 
         That of the run's seed alone where there is no secret.
         """
-        return seeds.derive(seed, name, *([self.secret] if self.secret else []))
+        return derived(seed, name, self.secret)

@@ -52,18 +52,25 @@ import pyarrow as pa
 
 from tasks.audit import Audit, Verdict
 from tasks.audits.unique_feature.config import UniqueFeature, tiny
+from tasks.audits.unique_feature.handed_out import key, pictures
 from tasks.audits.unique_feature.measures import MEASURES
 from tasks.audits.unique_feature.presets import PRESETS, repeats
 from tasks.audits.unique_feature.probe_images import Pixels
 from tasks.audits.unique_feature.published import Repeated
-from tasks.audits.unique_feature.single_models import handed_out, single_model_config
+from tasks.audits.unique_feature.single_models import single_model_config
 from tasks.audits.unique_feature.summary import summary
 from tasks.audits.unique_feature.trainings import trainings
-from tasks.audits.unique_feature.verdict import panel_verdict, verdict
+from tasks.audits.unique_feature.verdict import MEANINGS, panel_verdict, verdict
+from tasks.external.split import Split
 from tasks.job import Job, Roots
 from tasks.measure import roots
 
 __all__ = ["AUDIT", "PRESETS", "UniqueFeature", "plan", "tiny"]
+
+GUESSABLE = (
+    "Warning: which pictures matter follows from the run's seed, and an owner who tries seeds can tell them apart: "
+    "set given.secret=$(openssl rand -hex 16) here and in the run, and keep it."
+)
 
 
 def plan(config: UniqueFeature) -> Roots:
@@ -80,8 +87,13 @@ def answer(config: UniqueFeature, table: pa.Table) -> Verdict:
 
 
 def probes(config: UniqueFeature) -> Iterator[tuple[str, Pixels]]:
-    """The images that a model is evaluated on, in named sets, for an owner who keeps the model."""
-    yield from handed_out(single_model_config(config, 0))
+    """The images that a model is evaluated on, in one blinded set, for an owner who keeps the model."""
+    yield pictures(single_model_config(config, 0))
+
+
+def split(config: UniqueFeature) -> Split:
+    """What each picture is that an owner gets."""
+    return Split(key(single_model_config(config, 0)), warning="" if config.given.secret else GUESSABLE)
 
 
 def subject(config: UniqueFeature) -> str:
@@ -96,5 +108,7 @@ AUDIT = Audit(
     tiny=tiny,
     verdict=answer,
     probes=probes,
+    split=split,
+    answers=MEANINGS,
     subject=subject,
 )

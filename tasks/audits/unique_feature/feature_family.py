@@ -83,7 +83,12 @@ def answers(
 def named(clean: Pixels, config: Relatives) -> Iterator[tuple[int, str, Pixels]]:
     """Each member's number, the name of its set of images, and the images."""
     for member, images in with_relatives(clean, config.feature, config.family, config.seed):
-        yield member, f"family-{member:03d}" if member else "feature", images
+        yield member, set_name(member), images
+
+
+def set_name(member: int) -> str:
+    """The name of the set of images with this member of the family; 0 is the feature itself."""
+    return f"family-{member:03d}" if member else "feature"
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,13 +6,14 @@ returned for the probe images.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import Predictor, trained
-from tasks.audits.unique_feature.feature_family import Relatives, clean_images, named, relatives
-from tasks.audits.unique_feature.probe_images import Burning, Pixels, RandomKind, Shape, of_probe
+from tasks.audits.unique_feature.feature_family import Relatives, relatives
+from tasks.audits.unique_feature.probe_images import Burning, RandomKind, Shape
+from tasks.datasets.dataset import Dataset
+from tasks.external.blinding import derived
 from tasks.external.model_file import Interface, ModelFile
 from tasks.files import File
 from tasks.job import Inputs
@@ -22,7 +23,9 @@ from tasks.job import Inputs
 class SingleModelConfig:
     """One model and the images it is evaluated on. Without `model` and `outputs` it is the model of the (one) input.
 
-    `number` tells the panel's models apart. `random` and `relatives.seed` draw the random patches, too.
+    `number` tells the panel's models apart. `random` and `relatives.seed` draw the random patches, too. `order` is the
+    seed of the order in which an owner gets the pictures, among them those of `labelled`, whose stated accuracy is
+    `accuracy`.
     """
 
     relatives: Relatives
@@ -35,6 +38,9 @@ class SingleModelConfig:
     classes: int | None = None
     columns: tuple[str, ...] = ()
     label: int | None = None
+    order: int = 0
+    labelled: Dataset | None = None
+    accuracy: float | None = None
 
 
 def single_model_config(config: UniqueFeature, number: int) -> SingleModelConfig:
@@ -51,6 +57,9 @@ def single_model_config(config: UniqueFeature, number: int) -> SingleModelConfig
         classes=given.classes,
         columns=given.columns,
         label=given.label,
+        order=derived(config.seed, "order", given.secret) if given.hands_out else 0,
+        labelled=given.labelled,
+        accuracy=given.accuracy,
     )
 
 
@@ -81,18 +90,10 @@ def from_file(config: SingleModelConfig) -> Predictor:
 
 
 def from_outputs(config: SingleModelConfig) -> Predictor:
-    from tasks.external.handout import image_of
+    from tasks.audits.unique_feature.handed_out import places
     from tasks.external.outputs import read
 
     assert config.outputs is not None
     outputs = read(config.outputs, config.columns, config.interface.gives)
-    return lambda name, images: outputs.of([image_of(name, row) for row in range(len(images))]).log_p
-
-
-def handed_out(config: SingleModelConfig) -> Iterator[tuple[str, Pixels]]:
-    """Every set of images that a model is evaluated on, by name: the images that an owner is given."""
-    clean = clean_images(config.relatives, config.shape)
-    yield "clean", clean
-    yield "random", of_probe(clean, burning(config)).random
-    for _, name, images in named(clean, config.relatives):
-        yield name, images
+    where = places(config)
+    return lambda name, images: outputs.of(where[name][: len(images)]).log_p

@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audit import Answer, Verdict
+from tasks.audit import ANSWERS, Answer, Meaning, Verdict
 from tasks.audits.unique_feature.ranks import LEVEL
 from tasks.datasets.features import Feature, called
 
@@ -51,6 +51,9 @@ CALLED = "share of canaries called memorised"
 BEYOND = "share of canaries found beyond chance"
 SHARED = "shared seeds"  # of the settings of both: canaries share training seeds
 PUSH = "push towards a label"
+TWICE = "repeated pictures with two answers"
+LABELS = "accuracy on labelled pictures"
+MISSED = 0.01  # a p-value of the accuracy that the owner states, below which a table is not judged
 FOUND = "share of pushes that would be found"
 SAME = "largest share of the family of which a model says the same"
 ENOUGH = 0.8  # of the smallest pushes, without which a panel's silence means nothing
@@ -63,6 +66,11 @@ PANEL_LIMITS = (
     "less often than pairs of trainings do, and another feature or place may show more."
 )
 
+MEANINGS: Mapping[Answer, Meaning] = {
+    **{answer: ANSWERS[answer] for answer in ("memorised", "not seen", "undecided")},
+    "not judged": Meaning("what was sent back is not what one model says of these pictures"),
+}
+
 Row = Mapping[str, Any]
 
 
@@ -74,6 +82,9 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
 
     The push is how much more the feature raises the log odds of a label than the others of its family do, in nats.
     Where the label is unknown, it is the one that the feature favours most, and the others are given the same choice.
+    Not judged, unless memorised: a table that was sent has two answers to one picture, or names fewer labels than its
+    owner states (p below MISSED). An altered table can hide a memory, but not feign one.
+
     Log odds are used because log P of a label that models are nearly certain of cannot rise, however much is memorised.
     """
     every = summary.to_pylist()
@@ -93,8 +104,11 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
         f"more than for other features of its family (95 % interval {row['low']:.4g} to {row['high']:.4g} by the "
         f"family's own spread; {row['null']:.4g} where nothing is memorised); rank p = {p_value:.3g}"
     )
+    touched = [words for row in every if (words := _touched(row))]
     if p_value <= LEVEL:
         answer = "memorised"
+    elif touched:
+        answer, evidence = "not judged", f"{evidence}; but {' and '.join(touched)}"
     elif same >= HARDLY:
         answer = "undecided"
         evidence = f"{evidence}; the same is said of {100 * same:.0f} % of the family, so that a memory could not show"
@@ -109,7 +123,24 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
         )
         evidence = f"{evidence}; {doubt}: ask more models of the same data"
     sentence = f"{answer.capitalize()}: {evidence}."
-    return Verdict(answer, sentence, PANEL_LIMITS, ((row["metric"], row["setting"]),))
+    keys = sorted({json.loads(row["setting"])["key"] for row in every if row["metric"] == TWICE})
+    told = f" The key of the pictures that were handed out has a SHA-256 that begins with {keys[0]}." if keys else ""
+    return Verdict(answer, sentence, PANEL_LIMITS + told, ((row["metric"], row["setting"]),))
+
+
+def _touched(row: Row) -> str:
+    """Why the table of this row is not what a model says; no text where nothing speaks for that."""
+    if row["metric"] == TWICE and row["estimate"]:
+        table = json.loads(row["setting"])["table"]
+        number = round(row["estimate"] * row["n"])
+        return f"in table {table} {number} of {row['n']} pictures that were handed out twice got two answers"
+    if row["metric"] == LABELS and row["p_value"] is not None and row["p_value"] < MISSED:
+        table, right = json.loads(row["setting"])["table"], round(row["estimate"] * row["n"])
+        return (
+            f"table {table} names the labels of {right} of {row['n']} pictures, where {100 * row['null']:.3g} % are "
+            f"stated (p = {row['p_value']:.2g})"
+        )
+    return ""
 
 
 def smallest(separation: float) -> float:

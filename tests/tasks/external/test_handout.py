@@ -47,6 +47,15 @@ def test_the_same_pictures_are_the_same_bytes_and_half_a_folder_is_completed(tmp
     assert whole == files(tmp_path / "b")
 
 
+def test_the_owner_is_told_the_commitment_to_the_list_that_says_what_the_pictures_are(tmp_path: Path) -> None:
+    handout.write(tmp_path / "told", SETS, commitment="ab" * 32)
+    handout.write(tmp_path / "not", SETS)
+    told, silent = ((tmp_path / name / "README.txt").read_text() for name in ("told", "not"))
+    assert f"\n    {'ab' * 32}\n" in told
+    assert ("What we promise" in told, "What we promise" in silent) == (True, False)
+    assert told.splitlines()[:20] == silent.splitlines()[:20]
+
+
 def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None:
     handout.write(tmp_path / "a", SETS)
     before = files(tmp_path / "a")

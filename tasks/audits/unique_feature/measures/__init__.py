@@ -20,6 +20,7 @@ from tasks.audits.unique_feature.measures import (
     regularised,
     single_divergences,
     single_family,
+    touched,
     traced,
 )
 from tasks.measure import Measure
@@ -28,6 +29,7 @@ from tasks.measure import Measure
 MEASURES: tuple[Measure, ...] = (
     single_family.MEASURE,
     single_divergences.MEASURE,
+    touched.MEASURE,
     canary_scores.MEASURE,
     canary_verdicts.MEASURE,
     influence.CHOSEN_ONES,

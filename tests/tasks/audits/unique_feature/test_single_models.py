@@ -11,9 +11,10 @@ from tasks import files
 from tasks.audits.unique_feature import AUDIT, UniqueFeature, plan
 from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.feature_family import Relatives
+from tasks.audits.unique_feature.handed_out import pictures
 from tasks.audits.unique_feature.measures.single_divergences import ask
 from tasks.audits.unique_feature.measures.single_family import ask_family
-from tasks.audits.unique_feature.single_models import SingleModelConfig, handed_out
+from tasks.audits.unique_feature.single_models import SingleModelConfig
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph
@@ -56,7 +57,7 @@ def saved(folder: Path, strength: float = 4.0) -> ModelFile:
 
 def answered(folder: Path, strength: float = 4.0) -> File:
     """The table that an owner returns who asked the model about the pictures handed out."""
-    handout.write(folder / "pictures", handed_out(SingleModelConfig(relatives(), "noise", SHAPE)))
+    handout.write(folder / "pictures", [pictures(SingleModelConfig(relatives(), "noise", SHAPE))])
     model = Remembers(strength).eval()
     with open(folder / "outputs.csv", "w", newline="") as file:
         table = csv.writer(file)
@@ -132,24 +133,6 @@ def test_several_models_are_one_panel(tmp_path: Path) -> None:
     assert rows["M"]["low"] is not None
 
 
-def test_what_an_owner_is_handed_are_the_very_images_that_a_model_here_is_asked_about() -> None:
-    sets = dict(handed_out(SingleModelConfig(relatives(), "noise", SHAPE)))
-    names = ["clean", "random", "feature", *(f"family-{number:03d}" for number in range(1, MEMBERS + 1))]
-    assert names == list(sets)
-    assert {(PROBES, *SHAPE)} == {images.shape for images in sets.values()}
-    asked: list[str] = []
-
-    def says(name: str, images: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dtype[np.float64]]:
-        asked.append(name)
-        assert (sets[name] == images).all()
-        return np.full((len(images), 2), np.log(0.5))
-
-    from tasks.audits.unique_feature.feature_family import answers, clean_images
-
-    answers(relatives(), clean_images(relatives(), SHAPE), [says])
-    assert set(names) - {"random"} == set(asked)
-
-
 def test_a_label_that_the_model_does_not_have_is_refused(tmp_path: Path) -> None:
     config = SingleModelConfig(relatives(), "noise", SHAPE, model=saved(tmp_path), label=3)
     for task in (ask, ask_family):
@@ -167,6 +150,13 @@ def test_a_label_that_the_model_does_not_have_is_refused(tmp_path: Path) -> None
             {"models": (ModelFile("m.pt"),), "outputs": (File("o.csv"),), "shape": (28, 28, 1)},
             "models and outputs are both given; they must be audited apart",
         ),
+        ({"secret": "short"}, "secret has 5 characters; it must have at least 16"),
+        (
+            {"models": (ModelFile("m.pt"),), "shape": (28, 28, 1), "secret": "0" * 16},
+            "secret is given with models; it must be left out, since these are handed no pictures",
+        ),
+        ({"accuracy": 0.9}, "accuracy is given; labelled must name a data set on which it can be checked"),
+        ({"accuracy": 1.2, "labelled": Dataset("digits")}, "accuracy is 1.2; it must be"),
     ],
 )
 def test_a_subject_that_cannot_be_is_refused(fields: dict[str, Any], message: str) -> None:

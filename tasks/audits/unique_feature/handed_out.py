@@ -1,0 +1,87 @@
+"""The pictures that an owner is handed who keeps the model: every set that a model is asked about, blinded.
+
+All are in one set, in an order that a secret says, some of them twice. Pictures with labels may be among them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.audits.unique_feature.feature_family import clean_images, named
+from tasks.audits.unique_feature.probe_images import Pixels, of_probe
+from tasks.audits.unique_feature.single_models import SingleModelConfig, burning
+from tasks.datasets.catalog import load
+from tasks.datasets.images import Labels, as_shape
+from tasks.external.blinding import HandedOut, blinded
+from tasks.external.split import key_of
+
+LABELLED = 100  # pictures with labels that are mixed in, where there are any
+CHECK = "labelled"  # their set
+
+
+def sets(config: SingleModelConfig) -> Iterator[tuple[str, Pixels]]:
+    """Every set of images that a model is evaluated on, by name, and those with labels."""
+    clean = clean_images(config.relatives, config.shape)
+    yield "clean", clean
+    yield "random", of_probe(clean, burning(config)).random
+    for _, name, images in named(clean, config.relatives):
+        yield name, images
+    if config.labelled is not None:
+        yield CHECK, as_shape(load(config.labelled).test_images[:LABELLED], config.shape)
+
+
+def labels(config: SingleModelConfig) -> Labels:
+    """The true classes of the set of pictures with labels, (n,)."""
+    assert config.labelled is not None
+    return load(config.labelled).test_labels[:LABELLED]
+
+
+def pictures(config: SingleModelConfig) -> tuple[str, Pixels]:
+    """The name of the one set that an owner gets, and its images."""
+    handed, _ = _handed_out(_asked(config))
+    return handed.name, np.concatenate([images for _, images in sets(config)])[handed.order]
+
+
+def places(config: SingleModelConfig) -> dict[str, list[str]]:
+    """The ids of each set's images, by the name of the set."""
+    handed, slices = _handed_out(_asked(config))
+    ids = handed.ids
+    return {name: ids[rows] for name, rows in slices.items()}
+
+
+def repeats(config: SingleModelConfig) -> list[tuple[str, str]]:
+    """The two ids of each picture that is there twice."""
+    handed, _ = _handed_out(_asked(config))
+    ids = handed.ids
+    return [(ids[image], again) for image, again in handed.repeats.items()]
+
+
+def key(config: SingleModelConfig) -> pa.Table:
+    """What each picture is (`split.KEY`)."""
+    handed, slices = _handed_out(_asked(config))
+    ids, again = handed.ids, handed.repeats
+    of = {image: name for name, rows in slices.items() for image in range(rows.start, rows.stop)}
+    return key_of([*((ids[image], of[image]) for image in of), *((twice, of[image]) for image, twice in again.items())])
+
+
+def _asked(config: SingleModelConfig) -> SingleModelConfig:
+    """The config less what has no part in the pictures."""
+    return SingleModelConfig(
+        config.relatives, config.random, config.shape, order=config.order, labelled=config.labelled
+    )
+
+
+@lru_cache(maxsize=2)
+def _handed_out(config: SingleModelConfig) -> tuple[HandedOut, dict[str, slice]]:
+    """How the images are handed out, and which of them are each set's."""
+    digest, slices, count = hashlib.sha256(), dict[str, slice](), 0
+    for name, images in sets(config):
+        digest.update(name.encode() + images.tobytes())
+        slices[name] = slice(count, count + len(images))
+        count += len(images)
+    return blinded([digest.hexdigest(), config.order], count, config.order), slices

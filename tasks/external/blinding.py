@@ -1,0 +1,90 @@
+"""Pictures handed out in an order that says nothing, some of them twice, and what two answers to one picture say.
+
+An owner gets all of them in one set under opaque names, so that nothing in a picture's name says which it is. The set's
+name ends in a digest of what is in it: a table that was made for other settings has no row for these.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks import seeds
+from tasks.external.handout import image_of
+
+TOGETHER = "pictures"  # the set's name
+REPEATED = 0.1  # of the images that are handed out twice
+DIGITS = 8  # of a digest
+SAME = 0.01  # of the log-odds: devices differ in the last digits of a logit
+LEAST_SECRET = 16  # characters; of hexadecimal digits these are 64 bits
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class HandedOut:
+    """A name for the set, and the image at each place of it; an image may be there twice."""
+
+    name: str
+    order: NDArray[np.int64]
+
+    @property
+    def ids(self) -> list[str]:
+        """The id of each image's first place, by image."""
+        return [image_of(self.name, place) for place in self._first]
+
+    @property
+    def repeats(self) -> dict[int, str]:
+        """The id of the second place of each image that has two."""
+        first = set(self._first)
+        return {int(image): image_of(self.name, place) for place, image in enumerate(self.order) if place not in first}
+
+    @property
+    def _first(self) -> list[int]:
+        """The first place of each image, by image."""
+        return [int(place) for place in np.unique(self.order, return_index=True)[1]]
+
+
+def blinded(content: Any, count: int, seed: int) -> HandedOut:
+    """So many images in an order that the seed says, a tenth of them twice; `content` (JSON) says what they are."""
+    name = f"{TOGETHER}-{hashlib.sha256(json.dumps(content).encode()).hexdigest()[:DIGITS]}"
+    chance = seeds.generator(seed, "handed out")
+    twice = chance.permutation(count)[: max(1, round(REPEATED * count))]
+    return HandedOut(name, chance.permutation(np.concatenate([np.arange(count), twice])))
+
+
+def check_secret(secret: str) -> None:
+    """ValueError where a secret is given that could be guessed."""
+    if 0 < len(secret) < LEAST_SECRET:
+        raise ValueError(
+            f"secret has {len(secret)} characters; it must have at least {LEAST_SECRET}, which nobody can "
+            "guess: $(openssl rand -hex 16)"
+        )
+
+
+def withheld(secret: str) -> str:
+    """What a page says of a secret."""
+    return f"secret of {len(secret)} characters"
+
+
+def derived(seed: int, name: str, secret: str) -> int:
+    """The seed of what an owner must not know: of a run's seed and the secret, which a SHA-256 does not give back.
+
+    That of the run's seed alone where there is no secret.
+    """
+    return seeds.derive(seed, name, *([secret] if secret else []))
+
+
+def different(first: tuple[Floats, Floats], second: tuple[Floats, Floats], printed: float) -> NDArray[np.bool_]:
+    """Which answers to one picture differ, given as (probabilities, log-odds) of equal shape.
+
+    They do where the probabilities are further apart than the last place that was printed, and the log-odds than SAME.
+    """
+    apart = np.abs(first[0] - second[0]) > printed * (1 + 1e-6)
+    result: NDArray[np.bool_] = apart & (np.abs(first[1] - second[1]) > SAME)
+    return result

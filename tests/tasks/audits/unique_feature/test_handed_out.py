@@ -1,0 +1,64 @@
+"""What an owner gets: the very images that a model here is asked about, in one set that says nothing about them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tasks.audits.unique_feature.feature_family import Relatives, answers, clean_images
+from tasks.audits.unique_feature.handed_out import CHECK, LABELLED, key, labels, pictures, places, repeats, sets
+from tasks.audits.unique_feature.single_models import SingleModelConfig
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Family, Glyph
+
+SHAPE, PROBES, MEMBERS = (12, 12, 1), 30, 19
+RELATIVES = Relatives(pin(Dataset("photos")), "test", PROBES, Glyph(), Family(count=MEMBERS), seed=2)
+ASKED = SingleModelConfig(RELATIVES, "noise", SHAPE, order=5, labelled=pin(Dataset("digits")))
+NAMES = ["clean", "random", "feature", *(f"family-{number:03d}" for number in range(1, MEMBERS + 1))]
+
+
+def test_the_sets_are_the_very_images_that_a_model_here_is_asked_about() -> None:
+    held = dict(sets(ASKED))
+    assert [*NAMES, CHECK] == list(held)
+    assert {(PROBES, *SHAPE)} == {held[name].shape for name in NAMES}
+    asked: list[str] = []
+
+    def says(name: str, images: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        asked.append(name)
+        assert (held[name] == images).all()
+        return np.full((len(images), 2), np.log(0.5))
+
+    answers(RELATIVES, clean_images(RELATIVES, SHAPE), [says])
+    assert set(NAMES) - {"random"} == set(asked)
+
+
+def test_the_owner_gets_them_in_one_set_and_the_key_says_which_is_which() -> None:
+    name, given = pictures(ASKED)
+    count = len(NAMES) * PROBES + LABELLED
+    assert (count + round(0.1 * count), *SHAPE) == given.shape
+    at = {f"{name}/{place:06d}.png": picture for place, picture in enumerate(given)}
+    held, where = dict(sets(ASKED)), places(ASKED)
+    for of, images in held.items():
+        assert all((at[place] == image).all() for place, image in zip(where[of], images, strict=True))
+    assert all((at[first] == at[second]).all() for first, second in repeats(ASKED))
+    listed = {row["image"]: row["set"] for row in key(ASKED).to_pylist()}
+    assert set(at) == set(listed)
+    assert all(listed[place] == of for of, ids in where.items() for place in ids)
+    assert all(listed[first] == listed[second] for first, second in repeats(ASKED))
+    assert (PROBES, LABELLED) <= (min(Counter(listed.values()).values()), Counter(listed.values())[CHECK])
+
+
+def test_what_is_not_seen_in_the_pictures_does_not_change_them() -> None:
+    name, given = pictures(ASKED)
+    same, again = pictures(replace(ASKED, number=3, label=1, accuracy=0.9, classes=10))
+    assert (name, True) == (same, bool((given == again).all()))
+    assert name != pictures(replace(ASKED, order=6))[0]
+    assert name != pictures(replace(ASKED, relatives=replace(RELATIVES, probes=29)))[0]
+
+
+def test_the_labels_are_those_of_the_pictures() -> None:
+    assert load(Dataset("digits")).test_labels[:LABELLED].tolist() == labels(ASKED).tolist()
