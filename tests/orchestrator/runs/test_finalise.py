@@ -59,7 +59,7 @@ def session(store: Store, told: list[str]) -> Session:
         journal.create({"audit": "toys"}, plan)
     store.folder("runs", "both")
     parts = [Part(plan, journal) for journal in journals]
-    return Session("both", parts, store, lambda event: told.append(event["line"]))
+    return Session("both", parts, store, lambda event: told.append(event["line"]) if "line" in event else None)
 
 
 def ended(run: str, state: State = "finished", done: int = 1) -> Report:

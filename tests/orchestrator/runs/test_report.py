@@ -99,7 +99,8 @@ def test_a_run_with_a_result_that_cannot_be_read_pauses_and_names_it(
     assert PAUSED == ended(again)
     assert f"cannot read {path}: Permission denied" == again.note
     assert {"planned": 7, "stored": 6, "done": 0, "failed": 0} == again.jobs
-    assert ["planned", "paused"] == [event["event"] for event in events]  # and nothing is said to be computed again
+    told = [event["event"] for event in events if event["event"] != "step"]
+    assert ["planned", "paused"] == told  # and nothing is said to be computed again
     assert "paused" == status(Journal(store.folder("runs", report.run)), store).state
     assert ("finished", 0) == ended(run(store, folder=str(tmp_path)))
     assert 6 == computed(tmp_path)
@@ -254,7 +255,7 @@ def test_a_result_that_came_out_differently_is_told_with_where_it_lies(
 
     def observe(event: Mapping[str, Any]) -> None:
         events.append(event)
-        if len(events) == 2:
+        if event["event"] == "done" and not any(earlier["event"] == "done" for earlier in events[:-1]):
             key = Journal(store.folder("runs", name)).roots()["parts"][5]
             assert Written.NEW == store.write(key, other, {})
 
