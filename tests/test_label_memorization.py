@@ -119,7 +119,7 @@ def test_the_tables_and_the_summary_say_the_same(engram: Here, audit: Any) -> No
     assert share["low"] < share["estimate"] < share["high"]
     gaps = [row["trained_accuracy"] - row["held_out_accuracy"] for row in trainings]
     assert summed["mean mem", "{}"]["estimate"] == pytest.approx(np.mean(gaps))
-    assert set(SUMMARY.names) == set(next(iter(summed.values())))
+    assert set(SUMMARY.names) <= set(next(iter(summed.values())))  # beside the run and flat settings
 
 
 @pytest.mark.parametrize(
