@@ -22,7 +22,7 @@ STATES = {"agrees": "green", "changed": "bold red", "unchecked": "yellow"}
 
 def verify(
     page: Annotated[
-        str | None, typer.Argument(metavar="[PAGE]", help="A report page, such as report.html.", show_default=False)
+        str | None, typer.Argument(metavar="PAGE", help="A report page, such as report.html.", show_default=False)
     ] = None,
     file: Annotated[
         list[str] | None,

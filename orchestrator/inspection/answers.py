@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orchestrator.errors import EngramError
@@ -34,6 +34,49 @@ class CellAnswer:
     def label(self) -> str:
         """What tells it apart in a line: `data=mnist, network=mlp1`; its run where nothing does."""
         return ", ".join(f"{name}={value}" for name, value in self.varied.items()) or self.run
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An audit's answer in words, and the first of the summary's rows that it rests on.
+
+    answer, tone: such as `memorised`, and what that says of the model: `accused`, `cleared` or `open`.
+    sentence, limits: the answer with its evidence, and what it does not say.
+    metric, setting: which row of the summary; estimate, low, high: its number with the 95 % interval; null: what the
+    estimate is where nothing is memorised; p: its p-value; n, unit: of what and how many. None where the row has none,
+    and of an answer that rests on no row.
+    """
+
+    answer: str
+    tone: Tone
+    sentence: str
+    limits: str
+    metric: str | None = None
+    setting: Mapping[str, Any] = field(default_factory=dict)
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    null: float | None = None
+    p: float | None = None
+    n: int | None = None
+    unit: str | None = None
+
+
+def numbered(journal: Journal, store: Store) -> Answer | None:
+    """The answer of a run; None as long as there is none, for an audit without answers in words, and for a sweep.
+
+    Raises EngramError where the audit gives an answer that it does not declare.
+    """
+    verdict = results.answer(journal, store)
+    if verdict is None:
+        return None
+    said = Answer(verdict.answer, tone(journal.about()["audit"], verdict), verdict.sentence, verdict.limits)
+    rows = behind(verdict, results.summary(journal, store).table.to_pylist())
+    if not rows:
+        return said
+    names = ("metric", "estimate", "low", "high", "null", "n", "unit")
+    numbers = {name: rows[0][name] for name in names}
+    return replace(said, setting=json.loads(rows[0]["setting"] or "{}"), p=rows[0]["p_value"], **numbers)
 
 
 def behind(verdict: Verdict, rows: Sequence[Row]) -> list[Row]:

@@ -11,8 +11,8 @@ from typing import Literal, cast
 import pyarrow as pa
 
 from orchestrator.errors import EngramError, plainly
-from orchestrator.inspection import answer, pages, results, status
-from orchestrator.inspection.answer import Answer
+from orchestrator.inspection import answers, pages, results, status
+from orchestrator.inspection.answers import Answer
 from orchestrator.inspection.pages import DrawnFigure
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs import notebook
@@ -58,7 +58,7 @@ class Report:
     @plainly
     def verdict(self) -> Answer | None:
         """The answer with the numbers it rests on; None as long as there is none, and for a sweep."""
-        return answer.answer(self._journal, self._store)
+        return answers.numbered(self._journal, self._store)
 
     @property
     def summary(self) -> pa.Table:
