@@ -53,8 +53,8 @@ def stacked(rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
     """Each row in a paragraph: its first value, then all others by name, without the empty ones."""
     drawn = []
     for row in rows:
-        (_, first), *rest = row.items()
-        drawn += wrapped(first, width, "  ")
+        (name, first), *rest = row.items()
+        drawn += wrapped(f"{name} {first}" if NUMBER.match(first) else first, width, "  ")
         line = ""
         for part in [f"{name} {text}" for name, text in rest if text]:
             if line and width_of(line) + GAP + width_of(part) + 2 > width:

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.cli.terminal import emit, paragraph, say, show, summary
+from orchestrator.cli.terminal import emit, numbers, paragraph, say, show, summary, table
 from orchestrator.counted import counted
 from orchestrator.errors import StoreError
 
 if TYPE_CHECKING:
+    from orchestrator.inspection.answers import CellAnswer
     from orchestrator.inspection.status import Status
     from orchestrator.run_folder.journal import Journal
     from orchestrator.runs.report import Report
@@ -168,13 +169,10 @@ def _of_sweep(report: Report, journal: Journal) -> int:
     assert report.store is not None
     cells = answers.of_cells(journal, report.store)
     told = [cell for cell in cells if cell.row is not None]
-    before = [*dict.fromkeys(name for cell in cells for name in cell.varied), "answer"]
     if told:
-        rows = [
-            {**(cell.row or {}), **cell.varied, "answer": "" if cell.verdict is None else cell.verdict.answer}
-            for cell in told[:LISTED]
-        ]
-        summary(rows, before)
+        rows = [_cell_row(cell) for cell in told[:LISTED]]
+        names = dict.fromkeys(name for row in rows for name in row)
+        table(rows, [name for name in names if any(row.get(name) for row in rows)], right=("estimate", "p"))
     if len(told) > LISTED:
         show(f"... and {counted(len(told) - LISTED, 'more cell')}")
     if len(cells) <= FIRST:
@@ -184,6 +182,21 @@ def _of_sweep(report: Report, journal: Journal) -> int:
                 style, lead = STYLES[answers.tone(report.audit, cell.verdict)], cell.verdict.answer.capitalize()
                 paragraph(f"{cell.label}: {cell.verdict.sentence}", style, lead, f"{cell.label}: ")
     return len(told[:LISTED])
+
+
+def _cell_row(cell: CellAnswer) -> dict[str, str]:
+    """A cell of a sweep in a table: what tells it apart, its answer, and the number on which that rests."""
+    from orchestrator.inspection import answers
+
+    row = cell.row or {}
+    shown = numbers(row)
+    measured = {"measured": answers.named(row) if row else ""}
+    return {
+        **cell.varied,
+        "answer": "" if cell.verdict is None else cell.verdict.answer,
+        **measured,
+        **{name: shown[name] for name in ("estimate", "95 % interval", "p")},
+    }
 
 
 def _store(location: str | None) -> str:

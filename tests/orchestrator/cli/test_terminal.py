@@ -67,6 +67,15 @@ def test_the_list_of_runs_fits_eighty_columns_with_whole_names_and_dates(ran: Sh
     assert max(map(len, lines)) <= 80
 
 
+def test_a_sweep_ends_with_a_row_for_each_cell_and_what_each_answers(ran: Shell) -> None:
+    shown = ran(*ASKED, "--sweep", "enough=1,100").stdout.splitlines()
+    assert ["enough", "answer", "measured", "estimate", "95", "%", "interval"] == shown[0].split()
+    assert ["1.0 wordy words of an answer 6.8 [3.7, 9.8]", "100.0 short words of an answer 6.8 [3.7, 9.8]"] == [
+        " ".join(line.split()) for line in shown[1:3]
+    ]
+    assert "enough=100.0: Short: an answer has 6.75 words, where 100 are enough." in shown
+
+
 def test_an_interrupt_is_answered_on_the_terminal_and_the_run_ends_in_order(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     waiting = ("parts=8", "trouble=wait", "at=2", f"folder={tmp_path}")
