@@ -195,6 +195,7 @@ def probes(
     show(f"{held} in {written['folder']}, in {sets}: {', '.join(few)}")
     if "key" in written:
         show(f"what each picture is (for yourself alone): {written['key']}")
+    if "commitment" in written:
         show(f"its SHA-256, which README.txt tells the owner: {written['commitment']}")
     if "split" in written:
         show(f"which may be given, and which not (for yourself alone): {written['split']}")

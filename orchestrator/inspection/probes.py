@@ -49,7 +49,7 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
         sets = list(probes(cell.config))
         held = None if audit.split is None else audit.split(cell.config)
         beside = {} if held is None else held.beside(folder)
-        what, written = _written(folder, sets, "" if held is None else held.commitment)
+        what, written = _written(folder, sets, "" if held is None or held.warning else held.commitment)
         split.write(beside)
     except DatasetError as error:  # data that has gone since it was pinned; a folder that holds something else
         raise EngramError(str(error)) from None
@@ -59,8 +59,9 @@ def hand_out(asked: Spec, folder: Path) -> dict[str, Any]:
         raise EngramError(f"cannot write {folder}: {os.strerror(error.errno) if error.errno else error}") from None
     done = {"folder": str(folder), what: written.num_rows, "sets": dict(Counter(written["set"].to_pylist()))}
     if held is not None:
-        done |= {"commitment": held.commitment} | dict(zip(("key", "split"), map(str, beside), strict=False))
-        done |= {"warning": held.warning} if held.warning else {}
+        done |= dict(zip(("key", "split"), map(str, beside), strict=False))
+        # Who can guess the order can be promised nothing.
+        done |= {"warning": held.warning} if held.warning else {"commitment": held.commitment}
     return done
 
 

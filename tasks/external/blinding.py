@@ -20,7 +20,7 @@ from tasks.external.handout import image_of
 TOGETHER = "pictures"  # the set's name
 REPEATED = 0.1  # of the images that are handed out twice
 DIGITS = 8  # of a digest
-SAME = 0.01  # of the log-odds: devices differ in the last digits of a logit
+SAME = 0.01  # of the log-odds: in single precision devices differ in the last digits of a logit, in half by more
 LEAST_SECRET = 16  # characters; of hexadecimal digits these are 64 bits
 
 Floats = NDArray[np.float64]

@@ -32,7 +32,7 @@ What to do
 ----------
 1. Take the pictures that images.csv lists (column "image" is each one's path in this folder).
 2. Give every one of them to your model, prepared as you prepare any picture (size, scaling, normalisation), with the
-   model in evaluation mode. Do not augment them.
+   model in evaluation mode and in single precision (float32). Do not augment them.
 3. Write down the probability of every class, one row per picture, and send us the table: outputs.csv, or a .parquet
    file with the same columns.
 

@@ -87,7 +87,8 @@ def plan(config: UniqueFeature) -> Roots:
 def answer(config: UniqueFeature, table: pa.Table) -> Verdict:
     """The answer in words, from the summary table."""
     if config.asks_models:
-        return panel_verdict(config.feature, table)
+        given = config.given
+        return panel_verdict(config.feature, table, len(given.outputs), bool(given.outputs) and not given.secret)
     return verdict(config.feature, config.carried, table, config.drawn)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +18,8 @@ from tasks.audits.unique_feature.verdict import (
     CALLED,
     ENOUGH,
     FDR,
+    GLYPHS,
+    HARDLY,
     LEAST,
     ROWS,
     SMALLEST,
@@ -27,9 +30,10 @@ from tasks.audits.unique_feature.verdict import (
 )
 from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of
 from tasks.datasets.features import Feature, Picture, Words, called
-from tasks.summaries import p_in_words
+from tasks.summaries import p_in_words, supported
 
 Row = Mapping[str, Any]
+LARGEST = 100.0  # nats, above which a factor of probability says no more
 FACTOR = "effect of the one image, in nats (0.1: its label becomes a tenth more probable)"
 SYMBOLS: Mapping[str, str] = {
     "M": "how much more a model’s answer changes with the feature than with a random patch in its place, in nats; the "
@@ -65,37 +69,41 @@ def kind(feature: Feature) -> str:
 
 def of_models(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> Certificate:
     """Of models that are asked alone: the feature's place among its family, or beside references."""
-    what, whose = called(config.feature), "a model" if config.given.there else "models trained on these data"
+    what = called(config.feature)
+    asked = f"Does a model know {what}" if config.given.there else f"Do models trained on these data know {what}"
     row = next((rows[name] for name in verdict.rows if name in rows), None)
-    among = "its family"
+    among, neither, share = "its family", "", LEVEL
     if row is None:
         finding, last = Finding(verdict.answer, "No model has been asked yet."), 0
     else:
-        among = f"{ranked_among(row)}, beside clean models of its kind," if row["metric"] == BESIDE else among
+        is_beside = row["metric"] == BESIDE
+        among = f"{ranked_among(row)}, beside clean models of its kind," if is_beside else among
+        neither = " nor by its rank among the family alone" if is_beside else ""
         members, place = members_and_place(row)
         last = math.floor(LEVEL * members + 1e-9)
+        share = last / members
         finding = Finding(verdict.answer, place_in_words(config, row, verdict), place_line(what, members, place, last))
     unjudged = (
-        " Not judged: pictures that were handed out twice got two answers, or too few labels are named."
+        " Not judged: pictures that were handed out twice got two answers or none, or too few labels are named."
         if config.given.outputs
         else ""
     )
     called_so = f"at place {last:,} or before" if last else "so far in front as no place of so few is"
     return Certificate(
-        asked=f"Does {whose} know {what} from the training data?",
+        asked=f"{asked} from the training data?",
         findings=(finding,),
         rule=(
             f"Memorised: among {among} it stands {called_so} (a test on one side, p at most {LEVEL:g}). Not "
-            "seen: it does not; a push as small as the one that matters would have been found in "
-            f"{100 * ENOUGH:.0f} % of cases, and a larger one is unlikely (97.5 %).{unjudged} "
-            "Undecided: else."
+            f"seen: it does not{neither}; a push as small as the one that matters would have been found in "
+            f"{100 * ENOUGH:.0f} % of cases, a larger one is unlikely (97.5 %), and the model does not say the same of "
+            f"{100 * HARDLY:.0f} % of the family.{unjudged} Undecided: else."
         ),
         error=(
-            f"Of 100 models that never saw it, about {100 * LEVEL:.0f} are called so: exactly, if it was drawn by "
+            f"Of 100 models that never saw it, about {100 * share:.2g} are called so: exactly, if it was drawn by "
             "chance from its family; of a feature that somebody chose, as nearly as it is like the others."
         ),
         beyond=verdict.limits,
-        steps=steps_of_models(verdict.answer),
+        steps=steps_of_models(verdict.answer, config),
     )
 
 
@@ -108,13 +116,17 @@ def place_in_words(config: UniqueFeature, row: Row, verdict: Verdict) -> str:
     members, place = members_and_place(row)
     who = "the model" if row["n"] == 1 else f"{row['n']} models together"
     others = f"{members - place:,} of the {members - 1:,} others" if place > 1 else f"all {members - 1:,} others"
-    told = f"Asked about {members:,} {kind(config.feature)}, {who} singled out this one more than {others}"
+    among = f"{members:,} {kind(config.feature)}"
+    asked = f"Asked about {among}"
+    if row["metric"] == BESIDE:
+        asked = f"Beside {json.loads(row['setting'])['references']} clean models, and among {among}"
+    told = f"{asked}, {who} singled out this one more than {others}"
     chance = 1000 * row["p_value"]
     number = f"about {chance:.0f}" if chance >= 1 else "fewer than 1"
     after = {
         "not seen": " A push that matters would have shown.",
         "undecided": " A memory may be there all the same and not show.",
-        "not judged": " But what was sent back is not what one model says of these pictures.",
+        "not judged": " But what was sent back is not what the model that was described says of these pictures.",
     }.get(verdict.answer, "")
     return f"{told}; of 1,000 models that never saw it {number} would stand so far in front.{after}"
 
@@ -125,13 +137,13 @@ def place_line(what: str, members: int, place: int, last: int) -> NumberLine:
         place,
         null=(members + 1) / 2,
         null_words="the middle: its place on average, where nothing is memorised",
-        usual=(last + 1, members),
+        usual=(last + 1, members) if last else None,
         boundaries=(Boundary(last, f"memorised at place {last:,} and before"),) if last else (),
         logarithmic=True,
     )
 
 
-def steps_of_models(answer: str) -> tuple[str, ...]:
+def steps_of_models(answer: str, config: UniqueFeature) -> tuple[str, ...]:
     if answer == "memorised":
         return (
             "Treat it as disclosed to whoever can use the model, and tell those who answer for the data.",
@@ -143,10 +155,19 @@ def steps_of_models(answer: str) -> tuple[str, ...]:
             "Ask in the same way for every other feature and place that you fear, and again when the model changes.",
         )
     if answer == "not judged":
-        return ("Ask the owner for a table of what the model says, unrounded and of every picture, and audit that.",)
+        return (
+            "Ask the owner how the pictures were prepared, and for a table of what the model says of each of them, "
+            "unrounded and in single precision; audit that.",
+        )
+    several = (
+        "given.outputs=fold0.csv,fold1.csv,fold2.csv"
+        if config.given.outputs
+        else "given.models=fold0.pt,fold1.pt,fold2.pt"
+        if config.given.there
+        else f"seeds={3 * config.seeds}"
+    )
     return (
-        "Ask several models of the same data together, such as the folds of a cross-validation: "
-        "given.models=fold0.pt,fold1.pt,fold2.pt.",
+        f"Ask several models of the same data together, such as the folds of a cross-validation: {several}.",
         "If you have the data and the training procedure, train pairs: that finds more.",
     )
 
@@ -154,9 +175,14 @@ def steps_of_models(answer: str) -> tuple[str, ...]:
 def of_trainings(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> Certificate:
     """Of pairs of trainings: the effect of the one image, or the canaries that are called one by one."""
     what = "a feature drawn by chance" if config.drawn else called(config.feature)
+    unless = "" if config.drawn else ", if the feature was drawn by chance, and as nearly as it is like others if not"
+    is_null = config.carried != config.feature
+    told = in_plain_words(what, "another feature" if is_null else what, rows, verdict)
+    if is_null:
+        told += f" They carried another feature than {what}, so this is a null: nothing is to be found."
     return Certificate(
         asked=f"Does a network that is trained in this way keep {what}, if it occurs in one single training image?",
-        findings=(Finding(verdict.answer, in_plain_words(what, rows, verdict), deciding_line(rows, verdict)),),
+        findings=(Finding(verdict.answer, told, deciding_line(rows, verdict)),),
         rule=(
             "Memorised: the 95 % interval of the effect lies above 0 (one side of a t-test over pairs of trainings, p "
             f"at most 0.025, from {LEAST} pairs on); or a network is told from its twin by its rank, at "
@@ -165,11 +191,11 @@ def of_trainings(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], ver
             "either side, and a single remembered image could have been found. Undecided: else."
         ),
         error=(
-            "Of 100 audits of a procedure that keeps nothing, at most 8 say memorised; of 100 where the effect is "
-            f"{SMALLEST:g} nats, at most 2 or 3 say not seen."
+            f"Of 100 audits of a procedure that keeps nothing, at most 8 say memorised{unless}; of 100 where the "
+            f"effect is {SMALLEST:g} nats, at most 2 or 3 say not seen."
         ),
         beyond=verdict.limits,
-        steps=steps_of_trainings(verdict.answer),
+        steps=steps_of_trainings(verdict.answer, config, rows),
     )
 
 
@@ -189,18 +215,25 @@ def deciding_line(rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> Numb
     return line_of(first, FACTOR, boundaries=(zero, Boundary(SMALLEST, "not seen only if it lies below")))
 
 
-def in_plain_words(what: str, rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> str:
+def in_plain_words(what: str, seen: str, rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> str:
+    """The effect of the image with what was `seen` on what is asked about, and which canaries are called."""
     effect = rows.get(ROWS[0])
     calls = next((row for (metric, _), row in rows.items() if metric == CALLED and row["n"]), None)
     told = []
-    if effect is None or effect["estimate"] is None or effect["low"] is None:
+    if effect is None or effect["estimate"] is None:
         told.append("No effect could be measured yet.")
     else:
-        likely, low, high = (f"{math.exp(effect[name]):.3g}" for name in ("estimate", "low", "high"))
+        effect = supported(effect)
+        between = (
+            f"no interval, over {sample(effect)}"
+            if effect["low"] is None
+            else f"95 % interval {factor(effect['low'])} to {factor(effect['high'])} times, over {sample(effect)}"
+        )
+        shown = "" if seen == what else f", when shown {what},"
         told.append(
-            f"Networks that saw {what} in one training image gave that image’s label {likely} times the probability, "
-            f"on images they never saw, that their twins gave it, which had not seen it (95 % interval {low} to {high} "
-            f"times, over {sample(effect)}; 1 where nothing is memorised)."
+            f"Networks that saw {seen} in one training image gave that image’s label{shown} "
+            f"{factor(effect['estimate'])} times the probability, on images they never saw, that their twins gave it, "
+            f"which had not seen it ({between}; 1 where nothing is memorised)."
         )
     if calls is not None:
         told.append(f"One by one, {round(calls['estimate'] * calls['n'])} of {calls['n']} are told from their twins.")
@@ -210,7 +243,14 @@ def in_plain_words(what: str, rows: Mapping[tuple[str, str], Row], verdict: Verd
     return " ".join(told)
 
 
-def steps_of_trainings(answer: str) -> tuple[str, ...]:
+def factor(nats: float) -> str:
+    """e to the power of an effect, as many times as it makes the label more probable."""
+    return f"{math.exp(nats):.3g}" if nats < LARGEST else f"more than {math.exp(LARGEST):.0e}"
+
+
+def steps_of_trainings(answer: str, config: UniqueFeature, rows: Mapping[tuple[str, str], Row]) -> tuple[str, ...]:
+    if config.carried != config.feature:
+        return ("Nothing follows for the data: a null shows how often the rule is wrong. Run it with other seeds.",)
     if answer == "memorised":
         return (
             "Take such features out of the training data before training, or train with a safeguard (fewer epochs, "
@@ -219,7 +259,8 @@ def steps_of_trainings(answer: str) -> tuple[str, ...]:
         )
     if answer == "not seen":
         return ("Ask for the other features and places that you fear, with the network and data that you use.",)
-    return (
-        "Train more canaries (canaries=40) or rank each among more others (family.count=1000): what is stored already "
-        "is not trained again.",
-    )
+    calls = next((row for (metric, _), row in rows.items() if metric == CALLED), None)
+    among_all = calls is not None and GLYPHS in json.loads(calls["setting"])
+    more = f"Train more canaries (canaries={max(40, 2 * config.canaries)})"
+    others = "" if among_all else f" or rank each among more others (family.count={max(1000, 2 * config.family.count)})"
+    return (f"{more}{others}: what is stored already is not trained again.",)

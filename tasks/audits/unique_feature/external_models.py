@@ -41,8 +41,8 @@ class ExternalModels:
     """Text that nobody can guess. With the run's seed it says in which order an owner gets the pictures; without it the
     seed alone does."""
     labelled: Dataset | None = None
-    """Data set whose first 100 test images are mixed in among the pictures for an owner; its classes are numbered as
-    the model's."""
+    """Data set of which 100 test images, drawn at random, are mixed in among the pictures for an owner; its classes are
+    numbered as the model's."""
     accuracy: float | None = None
     """Accuracy that the owner states on images like those of `labelled`; a table that names fewer labels is not
     judged."""

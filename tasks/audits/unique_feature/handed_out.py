@@ -11,7 +11,9 @@ from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from tasks import seeds
 from tasks.audits.unique_feature.feature_family import clean_images, named
 from tasks.audits.unique_feature.probe_images import Pixels, of_probe
 from tasks.audits.unique_feature.single_models import SingleModelConfig, burning
@@ -35,13 +37,20 @@ def sets(config: SingleModelConfig) -> Iterator[tuple[str, Pixels]]:
     if config.references and config.label is not None:
         yield from slope_sets(config.relatives, of_label(config.relatives, config.shape, config.label))
     if config.labelled is not None:
-        yield CHECK, as_shape(load(config.labelled).test_images[:LABELLED], config.shape)
+        yield CHECK, as_shape(load(config.labelled).test_images[_checked(config)], config.shape)
 
 
 def labels(config: SingleModelConfig) -> Labels:
     """The true classes of the set of pictures with labels, (n,)."""
     assert config.labelled is not None
-    return load(config.labelled).test_labels[:LABELLED]
+    return load(config.labelled).test_labels[_checked(config)]
+
+
+def _checked(config: SingleModelConfig) -> NDArray[np.int64]:
+    """The test images of the labelled set that are mixed in, drawn at random: folders list them class by class."""
+    assert config.labelled is not None
+    drawn = seeds.generator(config.order, "labelled").permutation(len(load(config.labelled).test_labels))
+    return np.sort(drawn[:LABELLED])
 
 
 def pictures(config: SingleModelConfig) -> tuple[str, Pixels]:

@@ -29,11 +29,11 @@ SITUATIONS = (
             SHAPE,
             PROBE,
             FEATURE,
-            Asked(
-                "given.outputs", "The table that the owner returned (empty: none yet)?", "outputs.csv", optional=True
-            ),
+            TABLE,
+            Asked("given.secret", "The secret with which probes were handed out (empty: none)?", "", optional=True),
         ),
         sets={"probes": 200},
         table="given.outputs",
+        secret="given.secret",
     ),
 )

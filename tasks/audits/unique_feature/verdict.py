@@ -82,15 +82,20 @@ BESIDE_LIMITS = (
     "the model they are, but a model that was not trained on a drawn feature is called in 5 % whatever they are."
 )
 
+GUESSED = (
+    "The order of the pictures follows from the run's seed (given.secret is empty), so an owner who tries seeds could "
+    "have told which ones matter."
+)
+
 MEANINGS: Mapping[Answer, Meaning] = {
     **{answer: ANSWERS[answer] for answer in ("memorised", "not seen", "undecided")},
-    "not judged": Meaning("what was sent back is not what one model says of these pictures"),
+    "not judged": Meaning("what was sent back is not what the model that was described says of these pictures"),
 }
 
 Row = Mapping[str, Any]
 
 
-def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
+def panel_verdict(feature: Feature, summary: pa.Table, tables: int = 0, guessable: bool = False) -> Verdict:
     """Memorised: the feature's rank among its family has p of at most 0.05. Not seen: it has not, the upper limit of
     the push lies below the `smallest` that matters, such a push would have been found in ENOUGH of the cases, by the
     family's own spread, and fewer than HARDLY of the family are said the same of. Undecided: neither. Without the last
@@ -100,7 +105,8 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
     The push is how much more the feature raises the log odds of a label than the others of its family do, in nats.
     Where the label is unknown, it is the one that the feature favours most, and the others are given the same choice.
     Not judged, unless memorised: a table that was sent has two answers to one picture, or names fewer labels than its
-    owner states (p below MISSED). An altered table can hide a memory, but not feign one.
+    owner states (p below MISSED), or that cannot be checked; `tables` were sent. An altered table can hide a memory,
+    but not feign one. `guessable` says that an owner could find out which pictures matter.
 
     Log odds are used because log P of a label that models are nearly certain of cannot rise, however much is memorised.
 
@@ -123,6 +129,9 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
     if beside is not None:
         evidence = f"{evidence}; {_beside(beside)}"
     touched = [words for row in rows.values() if (words := _touched(row))]
+    checked = sum(metric == TWICE for metric, _ in rows)
+    if checked < tables:
+        touched.append(f"of {tables - checked} of {tables} tables the pictures handed out twice could not be checked")
     if (rank if beside is None else beside)["p_value"] <= LEVEL:
         answer = "memorised"
     elif touched:
@@ -148,6 +157,8 @@ def panel_verdict(feature: Feature, summary: pa.Table) -> Verdict:
     key = next((json.loads(row["setting"])["key"] for row in rows.values() if row["metric"] == TWICE), "")
     if key:
         limits = f"{limits} The key of the pictures that were handed out has a SHA-256 that begins with {key}."
+    if guessable:
+        limits = f"{limits} {GUESSED}"
     return Verdict(answer, sentence, limits, tuple((each["metric"], each["setting"]) for each in carried))
 
 

@@ -10,6 +10,7 @@ from tasks.audits.unique_feature import AUDIT, UniqueFeature
 from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.certificate import Certificate
 from tasks.datasets.features import Feature, Glyph, Words
+from tasks.files import File
 from tests.tasks.audits.unique_feature.test_verdict import calls, pushed, table
 
 NAMES = Words("JANE DOE", size=9)
@@ -78,3 +79,50 @@ def test_where_chance_hardly_brings_so_many_small_ranks_their_p_is() -> None:
     assert finding.line is not None
     assert (0.0002, 0.001) == (finding.line.estimate, finding.line.boundaries[0].value)
     assert "with p = 0.0002." in finding.sentence
+
+
+def test_of_a_null_it_says_that_nothing_is_to_be_found() -> None:
+    config = UniqueFeature(burnt=Glyph(kind="random", seed=1))
+    found = AUDIT.certify("Is it?", config, table(0.02, 0.01, 0.03))
+    assert found is not None
+    said = found.findings[0].sentence
+    assert (
+        "Networks that saw another feature in one training image gave that image’s label, when shown the letter A,"
+        in said
+    )
+    assert "so this is a null: nothing is to be found." in said
+    assert ("Nothing follows for the data: a null shows how often the rule is wrong. Run it with other seeds.",) == (
+        found.steps
+    )
+
+
+def test_without_an_interval_the_effect_is_told_and_one_beyond_all_numbers_is_no_error() -> None:
+    (finding,) = of_pairs(0.3656, None, None, 1).findings
+    assert "1.44 times the probability" in finding.sentence
+    assert "(no interval, over 1 pair of trainings" in finding.sentence
+    assert "no interval, over 2 pairs" in of_pairs(0.5, -12.0, 13.0, 2).findings[0].sentence
+    assert "to more than 3e+43 times" in of_pairs(0.5, -900.0, 901.0, 3).findings[0].sentence
+
+
+def test_the_error_rate_is_that_of_a_family_of_its_size() -> None:
+    config = UniqueFeature(feature=NAMES, given=ExternalModels(shape=(64, 64, 1)))
+    few = pushed(0.4, 0.2, 0.6, 0.5, members=10)
+    found = AUDIT.certify("Is it?", config, few)
+    assert found is not None
+    assert "about 0 are called so" in found.error
+    assert found.findings[0].line is not None
+    assert (None, ()) == (found.findings[0].line.usual, found.findings[0].line.boundaries)
+
+
+def test_steps_are_for_what_was_given() -> None:
+    def steps(**given: Any) -> str:
+        config = UniqueFeature(feature=NAMES, given=ExternalModels(shape=(64, 64, 1), **given))
+        found = AUDIT.certify("Is it?", config, pushed(0.4, 0.2, 0.6, 0.5))
+        assert found is not None
+        return found.steps[0]
+
+    assert "given.models=fold0.pt" in steps()
+    assert "unrounded and in single precision" in steps(outputs=(File("o.csv"),))  # whose repeats are not there
+    few = of_pairs(0.02, -0.3, 0.34, 20, *calls(0.0, 20)).steps
+    assert ("Train more canaries (canaries=200) or rank each among more others (family.count=1000): what is stored "
+            "already is not trained again.",) == few  # fmt: skip

@@ -68,5 +68,13 @@ def test_what_is_not_seen_in_the_pictures_does_not_change_them() -> None:
     assert name != pictures(replace(ASKED, relatives=replace(RELATIVES, probes=29)))[0]
 
 
-def test_the_labels_are_those_of_the_pictures() -> None:
-    assert load(Dataset("digits")).test_labels[:LABELLED].tolist() == labels(ASKED).tolist()
+def test_the_pictures_with_labels_are_drawn_from_all_classes_and_have_their_own() -> None:
+    digits = load(Dataset("digits"))
+    whole = replace(ASKED, shape=(28, 28, 1))
+    shown, known = dict(sets(whole))[CHECK], labels(whole)
+    label_of = {image.tobytes(): label for image, label in zip(digits.test_images, digits.test_labels, strict=True)}
+    assert [label_of[image.tobytes()] for image in shown] == known.tolist()
+    # A folder lists its pictures class by class: the first hundred would be of one.
+    assert set(range(10)) == set(known.tolist())
+    assert digits.test_labels[:LABELLED].tolist() != known.tolist()
+    assert known.tolist() != labels(replace(whole, order=6)).tolist()

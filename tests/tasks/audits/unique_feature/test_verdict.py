@@ -236,6 +236,7 @@ def pushed(
     n: int = 1,
     known: bool = True,
     power: float = 0.8,
+    members: int = 201,
 ) -> pa.Table:
     setting = json.dumps({"label": 3, "label known": known})
     rows = [
@@ -244,7 +245,8 @@ def pushed(
         {"metric": OTHERS, "setting": setting, "estimate": 0.25, "low": low, "high": 0.375, "n": 200},
         {"metric": UPPER, "setting": '{"confidence": 0.975}', "estimate": high, "n": n},
         {"metric": FOUND, "setting": '{"nats": 0.1}', "estimate": power},
-        {"metric": RANK, "setting": "{}", "estimate": 201 * p_value, "null": 101.0, "n": n, "p_value": p_value},
+        {"metric": RANK, "setting": "{}", "estimate": members * p_value, "null": (members + 1) / 2, "n": n}
+        | {"p_value": p_value},
     ]
     return pa.Table.from_pylist([dict.fromkeys(SUMMARY.names) | row for row in rows], SUMMARY)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tasks import files
 from tasks.audits.unique_feature import AUDIT, UniqueFeature, handed_out, plan, split
 from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.single_models import single_model_config
-from tasks.audits.unique_feature.verdict import LABELS, TWICE
+from tasks.audits.unique_feature.verdict import LABELS, TWICE, panel_verdict
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family
@@ -95,3 +96,14 @@ def test_rounded_answers_are_no_two_answers_and_no_accuracy_is_held_against_nobo
     (row,) = table.to_pylist()
     assert (0, 100, 20, None) == (row["differing"], row["labelled"], row["right"], row["stated"])
     assert "not judged" != AUDIT.answer(config, tables(plan(config))["summary"]).answer  # type: ignore[union-attr]
+
+
+def test_a_table_whose_repeats_could_not_be_checked_is_not_judged_and_guessable_orders_are_said(tmp_path: Path) -> None:
+    config = asked((sent(tmp_path, 93),))
+    summary = tables(plan(config))["summary"]
+    without = summary.filter([row["metric"] != TWICE for row in summary.to_pylist()])
+    verdict = panel_verdict(config.feature, without, tables=1)
+    assert "not judged" == verdict.answer
+    assert "of 1 of 1 tables the pictures handed out twice could not be checked" in verdict.sentence
+    said = [AUDIT.answer(each, summary) for each in (config, replace(config, given=replace(config.given, secret="")))]
+    assert [False, True] == ["an owner who tries seeds" in each.limits for each in said if each is not None]
