@@ -48,11 +48,11 @@ def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Cert
         rule=(
             "Not forgotten: a model is surer of the data set than of the control pictures (one side of a randomisation "
             f"test, p at most {LEVEL:g} over all models together). Not judged, where it is not: there are no control "
-            "pictures or no models to compare it with; pictures that were handed out twice got two answers; it says "
-            "nothing of the other classes; it is unlike the models that it is compared with in how often it is right "
-            f"on control pictures, or in which of these it is sure of (p below {UNLIKE:g} each); or it is less sure of "
-            f"the data set than of the control pictures (p below {UNLIKE:g}). Forgotten: none of these, and it may "
-            f"hold at most {percent(config.negligible)} of the data set (95 % limit). Undecided: else."
+            "pictures or no models to compare it with; pictures that were handed out twice got two answers; its "
+            "table says nothing of the other classes; it is unlike the models that it is compared with in how often it "
+            f"is right on control pictures, or in which of these it is sure of (p below {UNLIKE:g} each); or it is "
+            f"less sure of the data set than of the control pictures (p below {UNLIKE:g}). Forgotten: none of these, "
+            f"and it may hold at most {percent(config.negligible)} of the data set (95 % limit). Undecided: else."
         ),
         error=error(config, rows, shares),
         beyond=verdict.limits,

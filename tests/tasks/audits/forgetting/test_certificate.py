@@ -119,10 +119,10 @@ def test_the_rule_names_every_reason_for_which_nobody_is_judged() -> None:
     rule = certified(*target("a", *UNLIKE)).rule
     assert (
         "Not judged, where it is not: there are no control pictures or no models to compare it with; pictures that "
-        "were handed out twice got two answers; it says nothing of the other classes; it is unlike the models that it "
-        "is compared with in how often it is right on control pictures, or in which of these it is sure of (p below "
-        "0.01 each); or it is less sure of the data set than of the control pictures (p below 0.01). Forgotten: none "
-        "of these, and it may hold at most 10 % of the data set (95 % limit). Undecided: else."
+        "were handed out twice got two answers; its table says nothing of the other classes; it is unlike the models "
+        "that it is compared with in how often it is right on control pictures, or in which of these it is sure of (p "
+        "below 0.01 each); or it is less sure of the data set than of the control pictures (p below 0.01). Forgotten: "
+        "none of these, and it may hold at most 10 % of the data set (95 % limit). Undecided: else."
     ) in rule
 
 
