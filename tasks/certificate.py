@@ -114,6 +114,23 @@ def line_of(row: Mapping[str, Any] | None, what: str = "", **more: Any) -> Numbe
     return NumberLine(what or row["metric"], row["estimate"], row["low"], row["high"], row["null"], **more)
 
 
+def of_hundred(share: float) -> str:
+    """A share as a number of a hundred, to two digits: 12 for 0.123."""
+    return f"{float(f'{100 * share:.2g}') + 0.0:g}"  # no sign where it is 0
+
+
+def steps_of_null(answer: str, audit: str) -> tuple[str, ...]:
+    """What to do after a null, whose subject was not trained on; `audit` are the settings of the audit proper."""
+    proper = f"To learn whether anything is kept of what models are trained on, run the audit itself: {audit}."
+    if answer == "memorised":
+        return (
+            "Nothing is disclosed by this: it is a false alarm. Run the null with other seeds (seed=1, seed=2): false "
+            "alarms should be no more frequent than is stated above.",
+            proper,
+        )
+    return ("Keep this page beside that of the audit: it shows what comes out where nothing can be kept.", proper)
+
+
 def chances(p: float, level: float) -> NumberLine:
     """A p-value on a line from 1 downwards, with the level at which the test accuses."""
     return NumberLine(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks.audit import Audit, Verdict
-from tasks.certificate import STEPS, Boundary, chances, line_of
+from tasks.certificate import STEPS, Boundary, chances, line_of, of_hundred, steps_of_null
 from tasks.schemas import SUMMARY
 from tasks.statistics import Estimate
 from tasks.summaries import alone, p_in_words, row, supported
@@ -62,6 +62,20 @@ def test_a_p_value_is_held_against_its_level() -> None:
     assert (0.0002, 1.0, (Boundary(0.025, "called so at 0.025 and below"),), True) == (
         line.estimate, line.null, line.boundaries, line.logarithmic,
     )  # fmt: skip
+
+
+def test_shares_are_told_as_numbers_of_a_hundred() -> None:
+    assert ["12", "0.12", "-5", "100", "0", "0"] == [
+        of_hundred(share) for share in (0.1234, 0.00123, -0.05, 1.0, 0.0, -0.0)
+    ]
+
+
+def test_after_a_null_nothing_is_done_about_training_data() -> None:
+    alarm, quiet = (steps_of_null(answer, "asked=train") for answer in ("memorised", "undecided"))
+    assert "it is a false alarm. Run the null with other seeds" in alarm[0]
+    assert "it shows what comes out where nothing can be kept" in quiet[0]
+    assert alarm[1] == quiet[1]
+    assert alarm[1].endswith("run the audit itself: asked=train.")
 
 
 def test_p_values_in_sentences_have_two_digits_and_a_floor() -> None:

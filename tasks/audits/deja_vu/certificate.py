@@ -9,11 +9,12 @@ import pyarrow as pa
 
 from tasks.audit import Verdict
 from tasks.audits.deja_vu.config import DejaVu
-from tasks.audits.deja_vu.verdict import ERROR, ERROR_OF_GIVEN, LEVEL, NOT_ALIKE, shown
-from tasks.certificate import Boundary, Certificate, Finding, line_of
+from tasks.audits.deja_vu.verdict import ERROR, ERROR_OF_GIVEN, LEVEL, NOT_ALIKE, not_alike, of_reference, shown
+from tasks.certificate import Boundary, Certificate, Finding, NumberLine, line_of, of_hundred, steps_of_null
 from tasks.summaries import p_in_words
 
 Row = Mapping[str, Any]
+Rows = Mapping[tuple[str, str], Row]
 SYMBOLS: Mapping[str, str] = {
     "deja vu score": "the share of objects that the model names rightly of pictures it was trained on, minus that of a "
     "model that was not",
@@ -30,11 +31,6 @@ SYMBOLS: Mapping[str, str] = {
 def certificate(config: DejaVu, summary: pa.Table, verdict: Verdict) -> Certificate:
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
     score = next((rows[name] for name in verdict.rows if name in rows), None)
-    boundaries = (
-        Boundary(0.0, "memorised only if the whole interval lies above"),
-        Boundary(config.negligible, "not seen only if the whole interval lies below"),
-    )
-    what = "more objects named rightly for having been trained on, as a share"
     given = config.given.there
     return Certificate(
         asked=(
@@ -43,8 +39,8 @@ def certificate(config: DejaVu, summary: pa.Table, verdict: Verdict) -> Certific
         findings=(
             Finding(
                 verdict.answer,
-                in_plain_words(config, score, verdict),
-                line_of(score, what, boundaries=boundaries),
+                in_plain_words(config, rows, score, verdict),
+                line(config, score, verdict),
             ),
         ),
         rule=(
@@ -55,24 +51,65 @@ def certificate(config: DejaVu, summary: pa.Table, verdict: Verdict) -> Certific
         ),
         error=f"{ERROR_OF_GIVEN if given else ERROR}.",
         beyond=verdict.limits,
-        steps=steps(verdict.answer),
+        steps=steps(config, verdict.answer),
     )
 
 
-def in_plain_words(config: DejaVu, score: Row | None, verdict: Verdict) -> str:
+def line(config: DejaVu, score: Row | None, verdict: Verdict) -> NumberLine | None:
+    """The score; None where it is not judged, since it may be of anything then."""
+    if verdict.answer == "not judged":
+        return None
+    if config.given.there:
+        what = "more objects named rightly than by the reference, less the same of held-out pictures, as a share"
+    elif config.is_null:
+        what = "more objects named rightly by one model than by the other, neither trained on them, as a share"
+    else:
+        what = "more objects named rightly for having been trained on, as a share"
+    boundaries = (
+        Boundary(0.0, "memorised only if the whole interval lies above"),
+        Boundary(config.negligible, "not seen only if the whole interval lies below"),
+    )
+    return line_of(score, what, boundaries=boundaries)
+
+
+def in_plain_words(config: DejaVu, rows: Rows, score: Row | None, verdict: Verdict) -> str:
+    null = "This is a null: neither model was trained on the pictures that are asked about. " if config.is_null else ""
     if score is None or score["estimate"] is None:
-        return verdict.sentence
-    more = 100 * score["estimate"]
-    which = "pictures" if config.confident == 100 else f"the {config.confident} % of pictures that it is surest of"
-    told = (
-        f"{shown(config).capitalize()}, the model names the object of {which} rightly in {abs(more):.2g} of 100 cases "
-        f"{'more' if more >= 0 else 'less'} often than a model that never saw them"
-    )
+        return f"{null}{verdict.sentence}"
     p = "" if score["p_value"] is None else f"; {p_in_words(score['p_value'])}"
-    return f"{told} (95 % interval {100 * score['low']:.2g} to {100 * score['high']:.2g}{p})."
+    interval = f"(95 % interval {of_hundred(score['low'])} to {of_hundred(score['high'])}{p})"
+    p_of_reference = of_reference(config, rows) if verdict.answer == "not judged" else None
+    why = "" if p_of_reference is None else f" {not_alike(p_of_reference)}"
+    return f"{null}{told(config, score['estimate'])} {interval}.{why}"
 
 
-def steps(answer: str) -> tuple[str, ...]:
+def told(config: DejaVu, share: float) -> str:
+    """What the score is of, with its value, in words."""
+    seen, cases = shown(config).capitalize(), f"{of_hundred(abs(share))} of 100 cases"
+    every = config.confident == 100
+    which = (
+        "pictures"
+        if every
+        else f"the {config.confident} % of pictures that {'each' if config.given.there else 'it'} is surest of"
+    )
+    if config.given.there:
+        return (
+            f"{seen}, the model and its reference name the object of {which}. By how much the model is right more "
+            f"often than the reference, is {cases} {'more' if share >= 0 else 'less'} for the pictures that it was "
+            "trained on than for held-out ones"
+        )
+    often = "more" if share >= 0 else "less"
+    if config.is_null:
+        return f"{seen}, one model names the object of {which} rightly in {cases} {often} often than another"
+    return (
+        f"{seen}, the model names the object of {which} rightly in {cases} {often} often than a model that never saw "
+        "them"
+    )
+
+
+def steps(config: DejaVu, answer: str) -> tuple[str, ...]:
+    if config.is_null:
+        return steps_of_null(answer, "trained=own")
     if answer == "memorised":
         return (
             "Treat what stood in front of the backgrounds as disclosed to whoever can use the model.",

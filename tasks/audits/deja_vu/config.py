@@ -197,6 +197,11 @@ class DejaVu:
         )
 
     @property
+    def is_null(self) -> bool:
+        """Whether models are asked about pictures that neither was trained on."""
+        return self.trained == "other"
+
+    @property
     def criterion_settings(self) -> Criterion:
         """The criterion with those settings that are its own."""
         match self.criterion:

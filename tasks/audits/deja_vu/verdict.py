@@ -79,7 +79,7 @@ def verdict_of_given(config: DejaVu, rows: Rows) -> Verdict:
     p = of_reference(config, rows)
     if p is not None and p <= NOT_ALIKE:
         told = ("accuracy gain", gain_setting(config, "reference"))
-        return Verdict("not judged", f"Not judged: {said} {not_alike(p)}", GIVEN, (decisive, told))
+        return Verdict("not judged", f"Not judged: {said}. {not_alike(p)}", GIVEN, (decisive, told))
     answer, reason = answered(config, score)
     error = reason.replace(ERROR, ERROR_OF_GIVEN)
     sentences = [f"{answer.capitalize()}: {said}{error}.", *ranked(rows), *correlated_with_given(config, rows)]
@@ -195,5 +195,5 @@ def told_by_backgrounds(reference: float | None) -> Iterator[str]:
 
 
 def of_null(config: DejaVu) -> Iterator[str]:
-    if config.trained == "other":
+    if config.is_null:
         yield "Neither model was trained on the pictures that are asked about: this is a null."

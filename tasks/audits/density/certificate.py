@@ -11,8 +11,8 @@ from tasks.audit import Verdict
 from tasks.audits.density.config import Density
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, LEAST_FOUND
 from tasks.audits.density.tail import LEVEL
-from tasks.audits.density.verdict import ROWS, SURELY
-from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of
+from tasks.audits.density.verdict import ROWS, SIGNIFICANT, SURELY
+from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, steps_of_null
 from tasks.summaries import supported
 
 Row = Mapping[str, Any]
@@ -33,50 +33,74 @@ def certificate(config: Density, summary: pa.Table, verdict: Verdict) -> Certifi
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
     return Certificate(
         asked="Does a generative model that is trained in this way keep single images of its training data?",
-        findings=(Finding(verdict.answer, in_plain_words(rows, verdict), line(config, rows, verdict)),),
-        rule=(
-            f"Memorised: images are called at {100 * LEVEL:g} % false discoveries (one side of a randomisation test of "
-            f"each, that training raises its log probability by no more than {config.negligible:g} nats); or chance "
-            f"brings as many small p-values in at most {1000 * SURELY:g} of 1,000 audits. Not seen: neither; on "
-            f"average training raises it by less than {config.negligible:g} nats, and a single image that is memorised "
-            f"by {config.detectable:g} nats would be found. Undecided: else."
-        ),
+        findings=(Finding(verdict.answer, in_plain_words(config, rows, verdict), line(config, rows, verdict)),),
+        rule=rule(config),
         error=(
-            f"Of 100 audits of models that keep nothing, about {100 * LEVEL:.0f} say memorised; of the images that are "
-            f"called, about {100 * LEVEL:.0f} in 100 are called wrongly."
+            f"Of 100 audits of models that keep nothing, {often(config)} {100 * LEVEL:.0f} say memorised; of the "
+            f"images that are called, {often(config)} {100 * LEVEL:.0f} in 100 are called wrongly."
         ),
         beyond=verdict.limits,
-        steps=steps(verdict.answer),
+        steps=steps(config, verdict.answer),
     )
 
 
-def in_plain_words(rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> str:
+def often(config: Density) -> str:
+    """Whether the error is near its bound: with rows left out one by one the test holds whatever they share."""
+    return "about" if config.estimator == "kfold" else "at most"
+
+
+def rule(config: Density) -> str:
+    """By which tests; that of all images together is made with folds alone."""
+    counted = config.estimator == "kfold"
+    together = f"; or chance brings as many small p-values in at most {1000 * SURELY:g} of 1,000 audits"
+    by_chance = f"; chance brings as many small p-values in more than {100 * SIGNIFICANT:g} of 100 audits"
+    return (
+        f"Memorised: images are called at {100 * LEVEL:g} % false discoveries (one side of a randomisation test of "
+        f"each, that training raises its log probability by no more than {config.negligible:g} nats)"
+        f"{together if counted else ''}. Not seen: no image is called{by_chance if counted else ''}; on average "
+        f"training raises it by less than {config.negligible:g} nats, and a single image that is memorised by "
+        f"{config.detectable:g} nats would be found. Undecided: else."
+    )
+
+
+def in_plain_words(config: Density, rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> str:
+    null = "This is a null: no model was trained on the images that are asked about. " if config.is_null else ""
+    return f"{null}{told(config, rows, verdict)}"
+
+
+def told(config: Density, rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> str:
+    """What was found, in words."""
     called, gap = rows.get(ROWS[0]), rows.get(ROWS[1])
     if called is None or called["estimate"] is None:
         return verdict.sentence
     of_metric = {metric: row for (metric, _), row in rows.items()}
     count, n = round(called["estimate"] * called["n"]), called["n"]
-    told = [
-        f"Of {n:,} images {count or 'none':,} {'is' if count == 1 else 'are'} told to have been trained on, one by one."
+    by = f"memorised by more than {config.negligible:g} nats, at {100 * LEVEL:g} % false discoveries"
+    sentences = [
+        f"Of {n:,} images {count:,} {'is' if count == 1 else 'are'} called, one by one, {by}."
         if count
-        else f"Of {n:,} images none is told to have been trained on, one by one."
+        else f"Of {n:,} images none is called {by}."
     ]
     beyond = of_metric.get(BEYOND_CHANCE)
     if not count and beyond is not None and (beyond["p_value"] or 1.0) <= SURELY:
-        told.append("All together show more than chance brings, so that some are memorised, whichever these are.")
+        some = "" if config.is_null else ", so that some are memorised, whichever these are"
+        sentences.append(f"All together show more than chance brings{some}.")
     found = of_metric.get(LEAST_FOUND)
     if verdict.answer != "memorised" and found is not None and found["estimate"] is not None:
-        told.append(
+        sentences.append(
             f"A single image would have been found from about {found['estimate']:.3g} nats on, as many as make it "
             "more probable by that power of e."
         )
     gap = None if gap is None else supported(gap)
     if gap is not None and gap["low"] is not None:
-        told.append(
-            f"On average training on an image raises its log probability by {gap['estimate']:.3g} nats (95 % interval "
-            f"{gap['low']:.3g} to {gap['high']:.3g}), which says nothing of any single one."
+        by_how_much = f"{gap['estimate']:.3g} nats (95 % interval {gap['low']:.3g} to {gap['high']:.3g})"
+        sentences.append(
+            f"On average the log probability of an image that is counted as trained on is higher by {by_how_much}."
+            if config.is_null
+            else f"On average training on an image raises its log probability by {by_how_much}, which says nothing of "
+            "any single one."
         )
-    return " ".join(told)
+    return " ".join(sentences)
 
 
 def line(config: Density, rows: Mapping[tuple[str, str], Row], verdict: Verdict) -> NumberLine | None:
@@ -94,12 +118,16 @@ def line(config: Density, rows: Mapping[tuple[str, str], Row], verdict: Verdict)
     limit = Boundary(config.negligible, "not seen only if the whole interval lies below")
     return line_of(
         rows.get(ROWS[1]),
-        "how much training on an image raises its log probability on average, in nats",
+        "how much higher the log probability is of images that are counted as trained on, on average, in nats"
+        if config.is_null
+        else "how much training on an image raises its log probability on average, in nats",
         boundaries=(limit,),
     )
 
 
-def steps(answer: str) -> tuple[str, ...]:
+def steps(config: Density, answer: str) -> tuple[str, ...]:
+    if config.is_null:
+        return steps_of_null(answer, "asked=train")
     if answer == "memorised":
         return (
             "Look at the images that are called (the table scores) before the model, or what it draws, is given away.",

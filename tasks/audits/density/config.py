@@ -142,6 +142,11 @@ class Density:
         return any(measure in AROUND for measure in self.measures)
 
     @property
+    def is_null(self) -> bool:
+        """Whether models are asked about images that none was trained on."""
+        return self.asked == "test" and self.trains
+
+    @property
     def recorded(self) -> tuple[int, ...]:
         """The epochs after which log p is estimated, the last among them."""
         return (*range(self.every, self.epochs, self.every), self.epochs) if self.every else (self.epochs,)

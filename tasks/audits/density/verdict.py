@@ -77,7 +77,7 @@ def verdict(config: Density, summary: pa.Table) -> Verdict:
     sentence = " ".join([f"{answer.capitalize()}: {evidence}.", *beside, *rough(config, rows)])
     if config.privacy is not None:
         sentence += promised(config.privacy, rows)
-    if config.asked == "test":
+    if config.is_null:
         sentence += " No model was trained on the images that were asked about: this is a null."
     return Verdict(answer, sentence, " ".join([*published(rows), LIMITS]), decisive(answer, rows, called))
 

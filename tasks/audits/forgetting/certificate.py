@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from tasks.audit import Verdict
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.decision import LEVEL, Decision
+from tasks.audits.forgetting.decision import LEVEL, Cause, Decision
 from tasks.audits.forgetting.evidence_rows import HELD, SURER
+from tasks.audits.forgetting.likeness import LEVEL as UNLIKE
 from tasks.audits.forgetting.verdict import DRAWN, ORDER, decision_on, name, percent
 from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of
 
@@ -34,9 +35,9 @@ SYMBOLS: Mapping[str, str] = {
 def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Certificate:
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
     shares = [row for (metric, _), row in rows.items() if metric == HELD]
-    found = [finding(rows, row, config, len(shares)) for row in shares]
-    findings = sorted(found, key=lambda each: [*ORDER].index(each.answer))  # type: ignore[arg-type]
-    drawn = "" if config.query.control is None else DRAWN
+    decisions = [decision_on(rows, share, config) for share in shares]
+    decided = sorted(zip(decisions, shares, strict=True), key=lambda each: ORDER.index(each[0].answer))
+    findings = [finding(rows, share, decision, config, len(shares)) for decision, share in decided]
     who = "Has the model" if len(shares) == 1 else "Has each of these models"
     return Certificate(
         asked=(
@@ -46,22 +47,37 @@ def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Cert
         findings=tuple(findings) or (Finding(verdict.answer, verdict.sentence),),
         rule=(
             "Not forgotten: a model is surer of the data set than of the control pictures (one side of a randomisation "
-            f"test, p at most {LEVEL:g} over all models together). Forgotten: it is not, it is like models that never "
-            f"saw the data, and it may hold at most {percent(config.negligible)} of it (95 % limit). Not judged: it "
-            "is unlike the models that it is compared with. Undecided: else."
+            f"test, p at most {LEVEL:g} over all models together). Not judged, where it is not: there are no control "
+            "pictures or no models to compare it with; pictures that were handed out twice got two answers; its "
+            "table says nothing of the other classes; it is unlike the models that it is compared with in how often it "
+            f"is right on control pictures, or in which of these it is sure of (p below {UNLIKE:g} each); or it is "
+            f"less sure of the data set than of the control pictures (p below {UNLIKE:g}). Forgotten: none of these, "
+            f"and it may hold at most {percent(config.negligible)} of the data set (95 % limit). Undecided: else."
         ),
-        error=(
-            f"Of 1,000 audits of models that never saw the data at most {1000 * LEVEL:g} call any of them not "
-            f"forgotten, whatever else these hold{drawn}. Of 100 models that hold more than "
-            f"{percent(config.negligible)} of it, trained like those compared with, at most 5 are called forgotten."
-        ),
+        error=error(config, rows, shares),
         beyond=verdict.limits,
-        steps=steps(verdict.answer, config),
+        steps=steps(verdict.answer, config, [decision for decision, _ in decided]),
     )
 
 
-def finding(rows: Rows, share: Row, config: Forgetting, targets: int) -> Finding:
-    decision = decision_on(rows, share, config)
+def error(config: Forgetting, rows: Rows, shares: Sequence[Row]) -> str:
+    """How often the tests that were made are wrong; empty where none was."""
+    told = []
+    if any(row["p_value"] is not None for (metric, _), row in rows.items() if metric == SURER):
+        drawn = "" if config.query.control is None else DRAWN.replace("D_Q", "the data set")
+        told.append(
+            f"Of 1,000 audits of models that never saw the data at most {1000 * LEVEL:g} call any of them not "
+            f"forgotten, whatever else these hold{drawn}."
+        )
+    if told and any(share["high"] is not None for share in shares):
+        told.append(
+            f"Of 100 models that hold more than {percent(config.negligible)} of it, trained like those compared with, "
+            "at most 5 are called forgotten."
+        )
+    return " ".join(told)
+
+
+def finding(rows: Rows, share: Row, decision: Decision, config: Forgetting, targets: int) -> Finding:
     surer = rows.get((SURER, share["setting"]))
     return Finding(
         decision.answer,
@@ -85,12 +101,15 @@ def in_plain_words(decision: Decision, share: Row, surer: Row | None) -> str:
             "It tells the data set from pictures of the same source that nobody was given no better than chance does, "
             f"and holds at most {percent(share['high'])} of it (95 % limit)."
         )
-    why = str(decision.reason or "nothing is known of it")
+    why = str(decision.reason).replace("D_Q", "the data set")
     return f"{why[0].upper()}{why[1:]}."
 
 
 def line(decision: Decision, share: Row, surer: Row | None, config: Forgetting) -> NumberLine | None:
-    """Of an accusation the p-value of its test; else the share that it may hold."""
+    """Of an accusation the p-value of its test; else the share that it may hold. None where it is not judged, since a
+    small share would look like a clearance."""
+    if decision.answer == "not judged":
+        return None
     if decision.answer == "not forgotten" and surer is not None:
         return chances(surer["p_value"], LEVEL)
     limit = Boundary(config.negligible, "forgotten only if the whole interval lies below")
@@ -98,7 +117,25 @@ def line(decision: Decision, share: Row, surer: Row | None, config: Forgetting) 
     return line_of(share, "share of the data set that it holds", null_words=never, boundaries=(limit,))
 
 
-def steps(answer: str, config: Forgetting) -> tuple[str, ...]:
+HOLD_BACK = "Hold pictures back before any are given: query.held_back=0.5, or query.control.data=folder:kept."
+RUN_AGAIN = "Run it again for what is missing: what is stored is not trained again."
+MORE = (
+    "Ask for answers to more pictures, or train more replicates (replicates=10): what is stored is not trained again."
+)
+# What to do about each reason for which nothing is decided.
+MENDS: Mapping[Cause, str] = {
+    "no test": RUN_AGAIN,
+    "two answers": "Ask the owner for one table, of what one model says of every picture, and audit that.",
+    "one class": "Ask the owner for a table with the confidences of all classes, and audit that.",
+    "unlike": "Ask the owner which network it is and how it was trained, and give that: network=..., epochs=...",
+    "less sure": "Ask the owner what was done to the model after its training, and for one trained without the data.",
+    "no answer": RUN_AGAIN,
+    "few models": MORE,
+    "share": MORE,
+}
+
+
+def steps(answer: str, config: Forgetting, decisions: Sequence[Decision]) -> tuple[str, ...]:
     if answer == "not forgotten":
         return (
             "Put this page before the owner of the model, with the tables that it names, and ask for a model that was "
@@ -110,10 +147,9 @@ def steps(answer: str, config: Forgetting) -> tuple[str, ...]:
             "Keep this page with the tables that it names.",
             "See to it that the model that answered is the one in use: the audit takes that for granted.",
         )
+    if "scores" not in config.measures:
+        return ("Ask what the models know, too: measures=scores.",)
     if not config.query.is_controlled:
-        return ("Hold pictures back before any are given: query.held_back=0.5, or query.control.data=folder:kept.",)
-    return (
-        "Ask for answers to more pictures, or train more replicates (replicates=10): what is stored is not trained "
-        "again.",
-        "Where a model is not judged, ask its owner which network it is, and give that: network=...",
-    )
+        return (HOLD_BACK,)
+    mends = dict.fromkeys(MENDS[decision.cause] for decision in decisions if decision.cause is not None)
+    return tuple(mends) or (RUN_AGAIN,)

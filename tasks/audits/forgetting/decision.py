@@ -22,6 +22,7 @@ from tasks.statistics import Estimate
 
 Forgot = Literal["forgotten", "not forgotten", "not judged", "undecided"]
 Right = Literal["right", "undecided", "wrong"]
+Cause = Literal["no test", "two answers", "one class", "unlike", "less sure", "no answer", "few models", "share"]
 ANSWERED: tuple[Forgot, ...] = ("forgotten", "not forgotten", "not judged", "undecided")
 LEVEL = 0.025  # of the test of exchangeability, over all targets together
 
@@ -41,10 +42,11 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Decision:
-    """The answer, and in one clause why it is none; None where it is one."""
+    """The answer, and in one clause why it is none, with its kind; None where it is one."""
 
     answer: Forgot
     reason: str | None = None
+    cause: Cause | None = None
 
 
 def decided(evidence: Evidence, negligible: float) -> Decision:
@@ -53,37 +55,44 @@ def decided(evidence: Evidence, negligible: float) -> Decision:
         return Decision(
             "not judged",
             "without a control set and calibration models knowing D_Q cannot be told from knowing its kind",
+            "no test",
         )
     if evidence.p <= LEVEL:
         return Decision("not forgotten")
     unlike = unlikeness(evidence)
     if unlike is not None:
-        return Decision("not judged", unlike)
+        return unlike
     known = evidence.accuracy.is_alike is not None and evidence.agreement.is_alike is not None
     if not known or evidence.share is None or evidence.share.high is None:
-        return Decision("undecided", "too few models to see how they vary")
+        return Decision("undecided", "too few models to see how they vary", "few models")
     if evidence.share.high <= negligible:
         return Decision("forgotten")
     most = "any share" if evidence.share.high >= 1 else f"up to {100 * evidence.share.high:.3g} %"
-    return Decision("undecided", f"{most} of D_Q might be held, more than {100 * negligible:.3g} %")
+    return Decision("undecided", f"{most} of D_Q might be held, more than {100 * negligible:.3g} %", "share")
 
 
-def unlikeness(evidence: Evidence) -> str | None:
-    """Why a target is not judged though it has a control set; None where nothing speaks against it."""
+def unlikeness(evidence: Evidence) -> Decision | None:
+    """That a target is not judged though it has a control set, and why; None where nothing speaks against it."""
     if evidence.disagreeing:
-        return f"{evidence.disagreeing} of {evidence.repeats} pictures that were handed out twice got two answers"
+        twice = f"{evidence.disagreeing} of {evidence.repeats} pictures that were handed out twice got two answers"
+        return Decision("not judged", twice, "two answers")
     if evidence.accuracy.value is None:
-        return "its table says nothing of the other classes, so that its accuracy on the control set is unknown"
+        silent = "its table says nothing of the other classes, so that its accuracy on the control set is unknown"
+        return Decision("not judged", silent, "one class")
     for name, check in (("accuracy", evidence.accuracy), ("agreement", evidence.agreement)):
         if check.is_alike is False:
-            return (
+            return Decision(
+                "not judged",
                 f"its {name} on the control set is {check.value:.3g}, that of models that never saw D_Q "
-                f"{check.expected:.3g} (p = {check.p:.2g}): it knows other data, has another design or was changed"
+                f"{check.expected:.3g} (p = {check.p:.2g}): it knows other data, has another design or was changed",
+                "unlike",
             )
     if evidence.p_other is not None and evidence.p_other < UNLIKE:
-        return (
+        return Decision(
+            "not judged",
             f"it is less sure of D_Q than of images of the same source that nobody was given (p = "
-            f"{evidence.p_other:.2g}), as no model is that never saw either: it was made to deny D_Q, or was changed"
+            f"{evidence.p_other:.2g}), as no model is that never saw either: it was made to deny D_Q, or was changed",
+            "less sure",
         )
     return None
 

@@ -36,9 +36,7 @@ SITUATIONS = (
             PERHAPS,
             CALIBRATION,
             NETWORK,
-            Asked(
-                "given.outputs", "The table that the owner returned (empty: none yet)?", "outputs.csv", optional=True
-            ),
+            TABLE,
             Asked("query.secret", "The secret with which probes were handed out (empty: none)?", "", optional=True),
         ),
         preset="quickstart",

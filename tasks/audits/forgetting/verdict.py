@@ -104,7 +104,7 @@ def name(row: Row) -> str:
 def decision_on(rows: Mapping[tuple[str, str], Row], share: Row, config: Forgetting) -> Decision:
     """The decision on the target of this row, by the rule that its table of decisions follows."""
     if not share["n"]:
-        return Decision("undecided", "no model of it has answered")
+        return Decision("undecided", "no model of it has answered", "no answer")
     return decided(evidence_in(rows, share), config.negligible)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from tasks.audit import Verdict
 from tasks.audits.relational.config import Relational
 from tasks.audits.relational.verdict import ERROR, NOT_JUDGED, REFUSES
-from tasks.certificate import Boundary, Certificate, Finding, line_of
+from tasks.certificate import Boundary, Certificate, Finding, NumberLine, line_of, of_hundred, steps_of_null
 
 Row = Mapping[str, Any]
 SYMBOLS: Mapping[str, str] = {
@@ -25,14 +25,15 @@ SYMBOLS: Mapping[str, str] = {
     "epsilon": "the bound of differential privacy",
 }
 
+NULL = (
+    "This is a null: in training every question had the answer of another, of another one in every epoch, so that no "
+    "answer could be memorised. "
+)
+
 
 def certificate(config: Relational, summary: pa.Table, verdict: Verdict) -> Certificate:
     rows = {(row["metric"], row["setting"]): row for row in summary.to_pylist()}
     m = next((rows[name] for name in verdict.rows if name in rows), None) if config.asks else None
-    boundaries = (
-        Boundary(0.0, "memorised if the whole interval lies above"),
-        Boundary(config.negligible, "not seen only if the whole interval lies below"),
-    )
     judged = (
         f" Not judged: {100 * REFUSES:.0f} % more of the held-out questions go unanswered once the answer is taken out."
         if config.given is not None
@@ -46,8 +47,8 @@ def certificate(config: Relational, summary: pa.Table, verdict: Verdict) -> Cert
         findings=(
             Finding(
                 verdict.answer,
-                in_plain_words(m, verdict),
-                line_of(m, "hidden answers given from memory, as a share (relational m)", boundaries=boundaries),
+                f"{NULL if config.is_null else ''}{in_plain_words(m, verdict)}",
+                line(config, m, verdict),
             ),
         ),
         rule=(
@@ -56,22 +57,40 @@ def certificate(config: Relational, summary: pa.Table, verdict: Verdict) -> Cert
         ),
         error=f"{ERROR}.",
         beyond=verdict.limits,
-        steps=steps(verdict.answer),
+        steps=steps(config, verdict.answer),
     )
+
+
+def line(config: Relational, m: Row | None, verdict: Verdict) -> NumberLine | None:
+    """m; None where it is not judged, since silence makes it small."""
+    if verdict.answer == NOT_JUDGED:
+        return None
+    what = (
+        "more hidden answers given of texts that were trained on"
+        if config.is_null
+        else "hidden answers given from memory"
+    )
+    boundaries = (
+        Boundary(0.0, "memorised if the whole interval lies above"),
+        Boundary(config.negligible, "not seen only if the whole interval lies below"),
+    )
+    return line_of(m, f"{what}, as a share (relational m)", boundaries=boundaries)
 
 
 def in_plain_words(m: Row | None, verdict: Verdict) -> str:
     if m is None or m["estimate"] is None or m["low"] is None or verdict.answer == NOT_JUDGED:
         return verdict.sentence
-    share = 100 * m["estimate"]
+    share, low, high = (of_hundred(of) for of in (abs(m["estimate"]), m["low"], m["high"]))
     return (
-        "With the answers taken out of the texts, the model still gives "
-        f"{abs(share):.2g} of 100 of them {'more' if share >= 0 else 'less'} often of texts that it was trained on "
-        f"than of others (95 % interval {100 * m['low']:.2g} to {100 * m['high']:.2g}; 0 where nothing is memorised)."
+        f"With the answers taken out of the texts, the model still gives {share} of 100 of them "
+        f"{'more' if m['estimate'] >= 0 else 'less'} often of texts that it was trained on than of others (95 % "
+        f"interval {low} to {high}; 0 where nothing is memorised)."
     )
 
 
-def steps(answer: str) -> tuple[str, ...]:
+def steps(config: Relational, answer: str) -> tuple[str, ...]:
+    if config.is_null:
+        return steps_of_null(answer, "relation=kept")
     if answer == "memorised":
         return (
             "Treat the answers in the training texts as disclosed to whoever can ask the model.",

@@ -128,6 +128,11 @@ class Relational:
         return "answers" in self.measures
 
     @property
+    def is_null(self) -> bool:
+        """Whether answers are asked of a model that was trained here with nothing to memorise."""
+        return self.relation == "redrawn" and self.asks and self.given is None
+
+    @property
     def selection(self) -> Selection:
         """The questions that are asked."""
         return Selection(self.examples, self.held_out, self.numeric)

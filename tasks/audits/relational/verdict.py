@@ -124,7 +124,7 @@ def unlearnt(rows: Rows, m: Row) -> Iterator[str]:
 
 
 def of_null(config: Relational) -> Iterator[str]:
-    if config.relation == "redrawn":
+    if config.is_null:
         yield "Answers were drawn anew in every epoch of training: this is a null."
 
 

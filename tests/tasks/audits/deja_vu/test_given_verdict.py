@@ -114,6 +114,7 @@ def test_sets_that_a_reference_tells_apart_are_not_judged() -> None:
     )
     assert "not judged" == found.answer
     assert found.sentence.startswith("Not judged: shown a part of a picture")
+    assert "0 where nothing is memorised). But the reference, too" in found.sentence
     assert "the reference, too, is right more often of one set than of the other (p = 0.005)" in found.sentence
     assert json.dumps({"model": "reference", "percent": 20}) == found.rows[1][1]
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from tasks.audits.density import AUDIT, Density
-from tasks.certificate import Finding
-from tests.tasks.audits.density.test_verdict import GAP, MEMORISED, NONE, beyond, called, found, table
+from tasks.certificate import Certificate, Finding
+from tests.tasks.audits.density.test_verdict import ALONE, GAP, MEMORISED, NONE, beyond, called, found, table
+
+
+def certified(config: Density, *rows: dict[str, Any]) -> Certificate:
+    made = AUDIT.certify("Which?", config, table(*rows))
+    assert made is not None
+    return made
 
 
 def told(*rows: dict[str, Any]) -> Finding:
-    made = AUDIT.certify("Which?", Density(), table(*rows))
-    assert made is not None
+    made = certified(Density(), *rows)
     assert "memorised by 10 nats would be found" in made.rule
     assert "Of 100 audits of models that keep nothing, about 5 say memorised" in made.error
     (finding,) = made.findings
@@ -20,7 +25,9 @@ def told(*rows: dict[str, Any]) -> Finding:
 
 def test_images_that_are_called_are_counted_on_the_line() -> None:
     finding = told(*MEMORISED)
-    assert "Of 60,000 images 3 are told to have been trained on, one by one." in finding.sentence
+    assert (
+        "Of 60,000 images 3 are called, one by one, memorised by more than 0.1 nats, at 5 % false discoveries."
+    ) in finding.sentence
     assert finding.line is not None
     assert ("images, of 60,000, that are called memorised", 3.0) == (finding.line.what, finding.line.estimate)
 
@@ -35,8 +42,47 @@ def test_where_all_together_decide_their_p_is_on_the_line() -> None:
 def test_who_is_cleared_is_shown_with_the_average_gap() -> None:
     finding = told(called(), beyond(), NONE, found())
     assert "not seen" == finding.answer
-    assert "Of 60,000 images none is told to have been trained on" in finding.sentence
+    assert (
+        "Of 60,000 images none is called memorised by more than 0.1 nats, at 5 % false discoveries." in finding.sentence
+    )
     assert "A single image would have been found from about 7.5 nats on" in finding.sentence
     assert finding.line is not None
     assert (0.01, 0.099, 0.1) == (finding.line.estimate, finding.line.high, finding.line.boundaries[0].value)
     assert GAP[0] == "generalisation gap of log p"
+    made = certified(Density(), called(), beyond(), NONE, found())
+    assert (
+        "; or chance brings as many small p-values in at most 1 of 1,000 audits. Not seen: no image is called; chance "
+        "brings as many small p-values in more than 5 of 100 audits; on average training raises it by less than 0.1 "
+    ) in made.rule
+
+
+def test_the_test_of_all_together_is_no_rule_of_rows_left_out_one_by_one() -> None:
+    made = certified(ALONE, called(1, 12_345), NONE, found())
+    assert (
+        "Memorised: images are called at 5 % false discoveries (one side of a randomisation test of each, that "
+        "training raises its log probability by no more than 0.1 nats). Not seen: no image is called; on average"
+    ) in made.rule
+    assert "small p-values" not in made.rule
+    assert made.error.startswith("Of 100 audits of models that keep nothing, at most 5 say memorised")
+    assert made.findings[0].sentence.startswith("Of 12,345 images 1 is called, one by one, memorised by more than 0.1 ")
+
+
+def test_a_null_is_told_as_one_and_no_training_data_are_to_be_treated() -> None:
+    null, audit = Density(asked="test"), Density()
+    alarm, quiet, many = (
+        certified(null, *rows) for rows in (MEMORISED, (called(), beyond(), NONE), (called(), beyond(1e-4), NONE))
+    )
+    assert "memorised" == alarm.findings[0].answer
+    for made in (alarm, quiet, many, certified(null)):
+        (finding,) = made.findings
+        assert finding.sentence.startswith("This is a null: no model was trained on the images that are asked about. ")
+        assert "training on an image raises" not in finding.sentence
+        assert not set(made.steps) & set(certified(audit, *MEMORISED).steps)
+        assert "run the audit itself: asked=train." in made.steps[-1]
+    assert alarm.steps[0].startswith("Nothing is disclosed by this: it is a false alarm.")
+    assert quiet.steps[0].startswith("Keep this page beside that of the audit")
+    assert "All together show more than chance brings. " in many.findings[0].sentence
+    assert quiet.findings[0].line is not None
+    assert "counted as trained on" in quiet.findings[0].line.what
+    assert "This is a null" not in certified(audit, *MEMORISED).findings[0].sentence
+    assert "This is a null" not in certified(Density(asked="test", measures=("kernel",))).findings[0].sentence

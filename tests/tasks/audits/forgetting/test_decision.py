@@ -15,29 +15,42 @@ CLEAN = Evidence(0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE)
 
 
 @pytest.mark.parametrize(
-    ("changes", "answer", "reason"),
+    ("changes", "answer", "reason", "cause"),
     [
-        ({}, "forgotten", None),
-        ({"p": 0.025}, "not forgotten", None),
-        ({"p": 0.01, "accuracy": UNLIKE}, "not forgotten", None),  # whatever else it holds
-        ({"p": None}, "not judged", "without a control set"),
-        ({"accuracy": UNLIKE}, "not judged", "its accuracy on the control set is 0.8, that of models that never saw"),
-        ({"agreement": UNLIKE}, "not judged", "its agreement on the control set is 0.8"),
-        ({"accuracy": UNKNOWN}, "not judged", "its table says nothing of the other classes"),
-        ({"disagreeing": 2, "repeats": 40}, "not judged", "2 of 40 pictures that were handed out twice"),
-        ({"p_other": 0.009}, "not judged", "it is less sure of D_Q than of images of the same source"),
-        ({"p_other": 0.02}, "forgotten", None),
-        ({"share": Estimate(0.0, 0.0, 0.12, 1)}, "undecided", "up to 12 % of D_Q might be held, more than 10 %"),
-        ({"share": Estimate(0.0, 0.0, 1.0, 1)}, "undecided", "any share of D_Q might be held"),
-        ({"share": None}, "undecided", "too few models to see how they vary"),
-        ({"agreement": Check(0.9, 0.9)}, "undecided", "too few models to see how they vary"),
+        ({}, "forgotten", None, None),
+        ({"p": 0.025}, "not forgotten", None, None),
+        ({"p": 0.01, "accuracy": UNLIKE}, "not forgotten", None, None),  # whatever else it holds
+        ({"p": None}, "not judged", "without a control set", "no test"),
+        (
+            {"accuracy": UNLIKE},
+            "not judged",
+            "its accuracy on the control set is 0.8, that of models that never saw",
+            "unlike",
+        ),
+        ({"agreement": UNLIKE}, "not judged", "its agreement on the control set is 0.8", "unlike"),
+        ({"accuracy": UNKNOWN}, "not judged", "its table says nothing of the other classes", "one class"),
+        ({"disagreeing": 2, "repeats": 40}, "not judged", "2 of 40 pictures that were handed out twice", "two answers"),
+        ({"p_other": 0.009}, "not judged", "it is less sure of D_Q than of images of the same source", "less sure"),
+        ({"p_other": 0.02}, "forgotten", None, None),
+        (
+            {"share": Estimate(0.0, 0.0, 0.12, 1)},
+            "undecided",
+            "up to 12 % of D_Q might be held, more than 10 %",
+            "share",
+        ),
+        ({"share": Estimate(0.0, 0.0, 1.0, 1)}, "undecided", "any share of D_Q might be held", "share"),
+        ({"share": None}, "undecided", "too few models to see how they vary", "few models"),
+        ({"agreement": Check(0.9, 0.9)}, "undecided", "too few models to see how they vary", "few models"),
     ],
 )
-def test_each_answer_follows_from_the_rule(changes: dict[str, object], answer: str, reason: str | None) -> None:
+def test_each_answer_follows_from_the_rule(
+    changes: dict[str, object], answer: str, reason: str | None, cause: str | None
+) -> None:
     found = decided(replace(CLEAN, **changes), 0.1)  # type: ignore[arg-type]
     assert answer == found.answer
     assert (found.reason or "").startswith(reason or "")
     assert (found.reason is None) == (reason is None)
+    assert cause == found.cause
 
 
 def test_an_answer_is_right_by_the_share_that_was_trained_on() -> None:
