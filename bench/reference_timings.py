@@ -36,7 +36,11 @@ from tasks.training.classifier import work as of_classifier
 
 # Of each preset what makes a chain one job, since no state is kept here, and what makes it short.
 PRESETS: Mapping[str, tuple[tuple[str, str, Mapping[str, Any]], ...]] = {
-    "unique_feature": (("unique_feature", "smoke", {}), ("unique_feature", "quickstart", {"canaries": 4})),
+    "unique_feature": (
+        ("unique_feature", "smoke", {}),
+        ("unique_feature", "quickstart", {"canaries": 4}),
+        ("unique_feature", "null", {"canaries": 4}),
+    ),
     "forgetting": (("forgetting", "smoke", {}), ("forgetting", "quickstart", {})),
     "unlearning": (("forgetting", "unlearning", {"replicates": 1, "permutations": 239}),),
     "density": (

@@ -28,7 +28,7 @@ from tasks.audits.unique_feature.verdict import (
     rows_of,
     sample,
 )
-from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of
+from tasks.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, of_hundred, steps_of_null
 from tasks.datasets.features import Feature, Picture, Words, called
 from tasks.summaries import p_in_words, supported
 
@@ -99,7 +99,7 @@ def of_models(config: UniqueFeature, rows: Mapping[tuple[str, str], Row], verdic
             f"{100 * HARDLY:.0f} % of the family.{unjudged} Undecided: else."
         ),
         error=(
-            f"Of 100 models that never saw it, about {100 * share:.2g} are called so: exactly, if it was drawn by "
+            f"Of 100 models that never saw it, about {of_hundred(share)} are called so: exactly, if it was drawn by "
             "chance from its family; of a feature that somebody chose, as nearly as it is like the others."
         ),
         beyond=verdict.limits,
@@ -250,7 +250,7 @@ def factor(nats: float) -> str:
 
 def steps_of_trainings(answer: str, config: UniqueFeature, rows: Mapping[tuple[str, str], Row]) -> tuple[str, ...]:
     if config.carried != config.feature:
-        return ("Nothing follows for the data: a null shows how often the rule is wrong. Run it with other seeds.",)
+        return steps_of_null(answer, "burnt=null")
     if answer == "memorised":
         return (
             "Take such features out of the training data before training, or train with a safeguard (fewer epochs, "

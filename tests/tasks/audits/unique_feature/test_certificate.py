@@ -91,9 +91,8 @@ def test_of_a_null_it_says_that_nothing_is_to_be_found() -> None:
         in said
     )
     assert "so this is a null: nothing is to be found." in said
-    assert ("Nothing follows for the data: a null shows how often the rule is wrong. Run it with other seeds.",) == (
-        found.steps
-    )
+    assert "Nothing is disclosed by this: it is a false alarm." in found.steps[0]
+    assert "run the audit itself: burnt=null." in found.steps[1]
 
 
 def test_without_an_interval_the_effect_is_told_and_one_beyond_all_numbers_is_no_error() -> None:
