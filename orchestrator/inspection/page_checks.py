@@ -86,8 +86,10 @@ def checks(page: SealedPage, store: Store | None, files: Sequence[str]) -> Itera
 def _places(seal: Seal, store: Store | None) -> tuple[Mapping[located.Key, Thing], list[Check]]:
     """The things that the page's runs name, and a check for each run whose config cannot be read."""
     places: dict[located.Key, Thing] = {}
-    unreadable = []
-    for run in seal.runs if store is not None else ():
+    unreadable: list[Check] = []
+    if store is None:
+        return places, unreadable
+    for run in seal.runs:
         try:
             places |= located.of_run(run, store)
         except StoreError as error:
